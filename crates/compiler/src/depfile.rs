@@ -1,0 +1,58 @@
+//! The names that a compiler gives its files when the command line does not.
+//!
+//! Unaware of: flags, and whether a file is asked for at all.
+
+/// The depfile of `-MD` and `-MMD` without `-MF`: beside the output of `-o`, else named after the source in the working
+/// directory. gcc and clang agree.
+pub(crate) fn default_depfile(source: &[u8], output: Option<&[u8]>) -> Vec<u8> {
+    match output {
+        Some(output) => with_ending(output, b".d"),
+        None => with_ending(file_name(source), b".d"),
+    }
+}
+
+/// The output of `-c` without `-o`, in the working directory.
+pub(crate) fn default_output(source: &[u8], ending: &[u8]) -> Vec<u8> {
+    with_ending(file_name(source), ending)
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&c| c == b'/').next().unwrap_or(path)
+}
+
+/// The path with what follows the last dot of its last component exchanged, the dot included.
+fn with_ending(path: &[u8], ending: &[u8]) -> Vec<u8> {
+    let name_at = path.len() - file_name(path).len();
+    let dot = path[name_at..].iter().rposition(|&c| c == b'.');
+    let stem = dot.map_or(path, |dot| &path[..name_at + dot]);
+    [stem, ending].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn depfiles() {
+        let check = |source: &str, output: Option<&str>, expect: &str| {
+            let name = default_depfile(source.as_bytes(), output.map(str::as_bytes));
+            assert_eq!(String::from_utf8_lossy(&name), expect, "{source} {output:?}");
+        };
+        // As gcc 12 and clang 14 were seen to name them.
+        check("x.c", None, "x.d");
+        check("src/x.c", None, "x.d");
+        check("x.c", Some("o/y.o"), "o/y.d");
+        check("x.c", Some("o/y.a.o"), "o/y.a.d");
+        check("x.c", Some("y"), "y.d");
+        check("x.c", Some("o.d/y"), "o.d/y.d");
+        check("x.c", Some(".y"), ".d");
+        check("x.c", Some("o/.y"), "o/.d");
+    }
+
+    #[test]
+    fn outputs() {
+        assert_eq!(default_output(b"a/x.y.c", b".o"), b"x.y.o");
+        assert_eq!(default_output(b"a.b/x", b".o"), b"x.o");
+        assert_eq!(default_output(b"x.c", b".bc"), b"x.bc");
+    }
+}

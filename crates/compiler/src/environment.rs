@@ -1,0 +1,243 @@
+//! Which variables of the environment are keyed before the tool has run.
+//!
+//! A variable that is left out is not lost: where the tool asks for it (`getenv`), the asking is an observation. The
+//! lists hold what libc and the loader read unseen, what a family's compilers always ask for, so that the weak
+//! fingerprint tells such builds apart early, and, for a script, which reads its environment without `getenv`,
+//! everything that is not known to differ between two equal builds.
+//!
+//! `PWD` is in no list: the Action keys it by itself, where it names the working directory by another path.
+//!
+//! Unaware of: what a value means.
+
+use crate::{EnvironmentRule, Family};
+use larder_model::Variable;
+
+/// The variables to key, sorted by name, of the whole environment as (name, value).
+pub fn environment(family: Family, all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
+    let keyed = all.iter().filter(|(name, _)| is_keyed(family, name));
+    let mut variables: Vec<_> =
+        keyed.map(|(name, value)| Variable { name: name.clone(), value: value.clone() }).collect();
+    variables.sort_by(|a, b| a.name.cmp(&b.name));
+    variables
+}
+
+/// Whether a variable that the tool was seen to ask for needs no observation: it is keyed, or cannot reach the result.
+pub fn getenv_is_covered(family: Family, name: &[u8]) -> bool {
+    let reachless = match family.environment_rule() {
+        EnvironmentRule::Listed => within(name, CANNOT_REACH_RESULT),
+        EnvironmentRule::Whole => false,
+    };
+    reachless || is_keyed(family, name)
+}
+
+/// Whether gcc and clang use this variable for a terminal only. gcc asks for `TERM` before it looks whether there is
+/// one; where neither standard output nor standard error is a terminal, the answer needs no observation.
+pub fn matters_on_terminal_only(family: Family, name: &[u8]) -> bool {
+    family.environment_rule() == EnvironmentRule::Listed && within(name, FOR_TERMINALS)
+}
+
+fn is_keyed(family: Family, name: &[u8]) -> bool {
+    match family {
+        Family::Gcc => within(name, LIBC) || within(name, GCC),
+        Family::Clang => within(name, LIBC) || within(name, CLANG),
+        Family::Generic => !within(name, LEFT_OUT),
+    }
+}
+
+/// Whether the name is in the list, or begins with an entry that ends in `*`.
+fn within(name: &[u8], list: &[&str]) -> bool {
+    list.iter().any(|entry| match entry.strip_suffix('*') {
+        Some(start) => name.starts_with(start.as_bytes()),
+        None => name == entry.as_bytes(),
+    })
+}
+
+/// Read by the loader, by libc for messages and times, and by its argument parser, without a `getenv` that could be
+/// seen. `GLIBC_TUNABLES` and `MALLOC_*` are left out: they choose how memory is managed, not what a tool computes.
+const LIBC: &[&str] = &[
+    "CHARSET",
+    "GCONV_PATH",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "LD_*",
+    "LOCPATH",
+    "NLSPATH",
+    "OUTPUT_CHARSET",
+    "PATH",
+    "POSIXLY_CORRECT",
+    "SOURCE_DATE_EPOCH",
+    "TEXTDOMAINDIR",
+    "TZ",
+    "TZDIR",
+];
+
+const GCC: &[&str] = &[
+    "COLLECT_*",
+    "COMPILER_PATH",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "C_INCLUDE_PATH",
+    "DEPENDENCIES_OUTPUT",
+    "GCC_COLORS",
+    "GCC_COMPARE_DEBUG",
+    "GCC_EXEC_PREFIX",
+    "GCC_EXTRA_DIAGNOSTIC_OUTPUT",
+    "GCC_URLS",
+    "LIBRARY_PATH",
+    "LPATH",
+    "OBJCPLUS_INCLUDE_PATH",
+    "OBJC_INCLUDE_PATH",
+    "SUNPRO_DEPENDENCIES",
+    "TERM_URLS",
+];
+
+const CLANG: &[&str] = &[
+    "CCC_ADD_ARGS",
+    "CCC_OVERRIDE_OPTIONS",
+    "CC_LOG_DIAGNOSTICS*",
+    "CC_PRINT_*",
+    "CLANG_*",
+    "COMPILER_PATH",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "C_INCLUDE_PATH",
+    "DEPENDENCIES_OUTPUT",
+    "GCC_EXEC_PREFIX",
+    "IPHONEOS_DEPLOYMENT_TARGET",
+    "LIBRARY_PATH",
+    "LLVM_OVERRIDE_PRODUCER",
+    "MACOSX_DEPLOYMENT_TARGET",
+    "OBJCPLUS_INCLUDE_PATH",
+    "OBJC_INCLUDE_PATH",
+    "RC_DEBUG_*",
+    "SDKROOT",
+    "SUNPRO_DEPENDENCIES",
+    "TVOS_DEPLOYMENT_TARGET",
+    "WATCHOS_DEPLOYMENT_TARGET",
+];
+
+/// Asked for by gcc and clang without a trace in the result: where temporary files go, whose names are random anyway;
+/// and the working directory's apparent name, which the Action keys.
+const CANNOT_REACH_RESULT: &[&str] = &["PWD", "TEMP", "TEMPDIR", "TMP", "TMPDIR"];
+
+const FOR_TERMINALS: &[&str] = &["COLORTERM", "COLUMNS", "LINES", "TERM"];
+
+/// Left out of an unknown tool's key: what differs between two equal builds, or two commands of one build, by nature.
+const LEFT_OUT: &[&str] = &[
+    // The working directory is keyed; the one before it, the depth of shells and the last command are history.
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "_",
+    // make's own bookkeeping: numbers of pipes, levels, `-j`.
+    "MAKEFLAGS",
+    "MFLAGS",
+    "MAKELEVEL",
+    "MAKE_TERMOUT",
+    "MAKE_TERMERR",
+    "CARGO_MAKEFLAGS",
+    "NINJA_STATUS",
+    // Settings of caches, ours among them: they decide who does the work, not what comes of it.
+    "LARDER_*",
+    "CCACHE_*",
+    "SCCACHE_*",
+    // Who is logged in, from where, and the sockets of that session.
+    "DBUS_*",
+    "GPG_*",
+    "SSH_*",
+    "XDG_SESSION_*",
+    "TMUX",
+    "TMUX_PANE",
+    "STY",
+    "WINDOWID",
+    "TERM_SESSION_ID",
+    // systemd's number of this start of a service.
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "SYSTEMD_EXEC_PID",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(family: Family, all: &[&str]) -> Vec<String> {
+        let all: Vec<_> = all.iter().map(|name| (name.as_bytes().to_vec(), b"v".to_vec())).collect();
+        let keyed = environment(family, &all);
+        keyed.iter().map(|variable| String::from_utf8_lossy(&variable.name).into_owned()).collect()
+    }
+
+    const ALL: &[&str] = &[
+        "TERM",
+        "PATH",
+        "LC_ALL",
+        "LANG",
+        "HOME",
+        "PWD",
+        "CPATH",
+        "CCC_OVERRIDE_OPTIONS",
+        "LD_PRELOAD",
+        "TMPDIR",
+        "LARDER_DIR",
+        "MAKEFLAGS",
+        "SHLVL",
+        "_",
+        "GCC_COLORS",
+        "SSH_TTY",
+        "COLLECT_GCC",
+        "FOO",
+        "SOURCE_DATE_EPOCH",
+    ];
+
+    #[test]
+    fn lists() {
+        let gcc = ["COLLECT_GCC", "CPATH", "GCC_COLORS", "LANG", "LC_ALL", "LD_PRELOAD", "PATH", "SOURCE_DATE_EPOCH"];
+        assert_eq!(names(Family::Gcc, ALL), gcc);
+        let clang = ["CCC_OVERRIDE_OPTIONS", "CPATH", "LANG", "LC_ALL", "LD_PRELOAD", "PATH", "SOURCE_DATE_EPOCH"];
+        assert_eq!(names(Family::Clang, ALL), clang);
+        let generic = [
+            "CCC_OVERRIDE_OPTIONS",
+            "COLLECT_GCC",
+            "CPATH",
+            "FOO",
+            "GCC_COLORS",
+            "HOME",
+            "LANG",
+            "LC_ALL",
+            "LD_PRELOAD",
+            "PATH",
+            "SOURCE_DATE_EPOCH",
+            "TERM",
+            "TMPDIR",
+        ];
+        assert_eq!(names(Family::Generic, ALL), generic);
+    }
+
+    #[test]
+    fn coverage() {
+        let check = |family, name: &str, expect| {
+            assert_eq!(getenv_is_covered(family, name.as_bytes()), expect, "{family:?} {name}");
+        };
+        for family in [Family::Gcc, Family::Clang] {
+            for name in ["PATH", "LC_MESSAGES", "TMPDIR", "TEMP", "PWD", "CPATH"] {
+                check(family, name, true);
+            }
+            for name in ["TERM", "HOME", "LARDER_DIR", "FOO", "", "PATHS", "GCC_ROOT"] {
+                check(family, name, false);
+            }
+        }
+        check(Family::Generic, "FOO", true);
+        check(Family::Generic, "TMPDIR", true);
+        for name in ["PWD", "MAKEFLAGS", "LARDER_DIR", "CCACHE_DIR", "SSH_TTY"] {
+            check(Family::Generic, name, false);
+        }
+    }
+
+    #[test]
+    fn terminals() {
+        assert!(matters_on_terminal_only(Family::Gcc, b"TERM"));
+        assert!(!matters_on_terminal_only(Family::Generic, b"TERM"));
+        assert!(!matters_on_terminal_only(Family::Gcc, b"PATH"));
+    }
+}

@@ -1,0 +1,98 @@
+//! What a file on the command line is, by its ending or by `-x`.
+//!
+//! Unaware of: whether the file exists, and what is in it.
+
+/// What the compiler takes a file for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// C, C++, Objective-C, assembler, Fortran, LLVM's own.
+    Source,
+    /// A header or a module's interface: what is made of it is not an object file.
+    Interface,
+    /// A source in a language that larder has no rules for.
+    Foreign,
+    /// For the linker, which `-c` never starts.
+    Linked,
+}
+
+/// By the ending of a file's name.
+pub(crate) fn of_file(path: &[u8]) -> Kind {
+    let name = path.rsplit(|&c| c == b'/').next().unwrap_or(path);
+    let Some(dot) = name.iter().rposition(|&c| c == b'.') else { return Kind::Linked };
+    let ending = &name[dot + 1..];
+    let among = |endings: &[&str]| endings.iter().any(|e| e.as_bytes() == ending);
+    if among(SOURCES) {
+        Kind::Source
+    } else if among(INTERFACES) {
+        Kind::Interface
+    } else if among(FOREIGN) {
+        Kind::Foreign
+    } else {
+        Kind::Linked
+    }
+}
+
+/// By the language that `-x` names; `None` for `none`, which gives the choice back to the ending.
+pub(crate) fn of_name(language: &[u8]) -> Option<Kind> {
+    let ends = |ending: &[u8]| language.ends_with(ending);
+    Some(match language {
+        b"none" => return None,
+        _ if ends(b"-header") || ends(b"-module") || ends(b"-header-cpp-output") || ends(b"-module-cpp-output") => {
+            Kind::Interface
+        }
+        b"c" | b"c++" | b"objective-c" | b"objective-c++" | b"objc" | b"objc++" => Kind::Source,
+        b"cpp-output" | b"c++-cpp-output" | b"objc-cpp-output" | b"objc++-cpp-output" => Kind::Source,
+        b"objective-c-cpp-output" | b"objective-c++-cpp-output" => Kind::Source,
+        b"assembler" | b"assembler-with-cpp" | b"ir" => Kind::Source,
+        b"f77" | b"f77-cpp-input" | b"f95" | b"f95-cpp-input" => Kind::Source,
+        _ => Kind::Foreign,
+    })
+}
+
+const SOURCES: &[&str] = &[
+    "c", "i", // C
+    "cc", "cp", "cxx", "cpp", "CPP", "c++", "C", "CC", "ii", // C++
+    "m", "mi", "mm", "M", "mii", // Objective-C and Objective-C++
+    "s", "S", "sx", // assembler
+    "ll", "bc", // LLVM's own
+    "f", "for", "ftn", "fpp", "f90", "f95", "f03", "f08", // Fortran
+    "F", "FOR", "FTN", "FPP", "F90", "F95", "F03", "F08", // Fortran, preprocessed
+];
+const INTERFACES: &[&str] = &[
+    "h", "hh", "H", "hp", "hxx", "hpp", "HPP", "h++", "tcc", // headers
+    "cppm", "ccm", "cxxm", "c++m", "ixx", "pcm", "iim", // modules
+];
+const FOREIGN: &[&str] = &[
+    "cu", "cui", "hip", "hipi", "cl", "clcpp", "go", "d", "di", "dd", "adb", "ads", "rs", "cob", "mod", "m2", "swift",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files() {
+        let check = |path: &str, expect| assert_eq!(of_file(path.as_bytes()), expect, "{path}");
+        check("x.c", Kind::Source);
+        check("a.b/x.C", Kind::Source);
+        check("x.o.c", Kind::Source);
+        check("x.F90", Kind::Source);
+        check("x.hpp", Kind::Interface);
+        check("x.cu", Kind::Foreign);
+        check("x.o", Kind::Linked);
+        check("libx.so.1", Kind::Linked);
+        check("a.c/x", Kind::Linked);
+        check("", Kind::Linked);
+    }
+
+    #[test]
+    fn languages() {
+        let check = |name: &str, expect| assert_eq!(of_name(name.as_bytes()), expect, "{name}");
+        check("c", Some(Kind::Source));
+        check("assembler-with-cpp", Some(Kind::Source));
+        check("c++-header", Some(Kind::Interface));
+        check("c++-system-header", Some(Kind::Interface));
+        check("cuda", Some(Kind::Foreign));
+        check("none", None);
+    }
+}

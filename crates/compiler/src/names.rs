@@ -1,0 +1,200 @@
+//! What the name of a program says: its family, and how it treats an output that exists.
+//!
+//! Unaware of: where a program is, and what it really is. A name is a promise that the caller may check.
+
+use crate::Family;
+
+/// The family by the tool's file name: its directory, `.exe`, version and target prefix do not matter.
+/// `None` is a program that larder does not take for a compiler.
+pub fn family_of(tool_name: &[u8]) -> Option<Family> {
+    let stem = stem(tool_name);
+    let base = without_target(stem);
+    match base {
+        b"gcc" | b"g++" | b"cc" | b"c++" => Some(Family::Gcc),
+        b"clang" | b"clang++" => Some(Family::Clang),
+        _ if NOT_COMPILERS.iter().any(|name| name.as_bytes() == base) => None,
+        _ if COMPILER_ENDINGS.iter().any(|ending| base.ends_with(ending.as_bytes())) => Some(Family::Generic),
+        _ => None,
+    }
+}
+
+/// Whether a masquerading link of this name stands for a compiler.
+pub fn is_masquerade_name(name: &[u8]) -> bool {
+    matches!(family_of(name), Some(Family::Gcc | Family::Clang))
+}
+
+/// Whether the program of this file name replaces an existing output whatever it was, so that its look at it
+/// beforehand is no observation: assemblers and linkers unlink it, clang renames over it.
+///
+/// One case differs, seen with GNU as, ld and gold 2.40: an output that exists and is *empty* is not unlinked, so its
+/// mode and its other names stay. clang replaces that one, too.
+pub fn replaces_output(program: &[u8]) -> bool {
+    let base = without_target(stem(program));
+    REPLACE_OUTPUT.iter().any(|name| name.as_bytes() == base)
+}
+
+const REPLACE_OUTPUT: &[&str] =
+    &["as", "clang", "clang++", "collect2", "gas", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld"];
+
+/// Other caches and distributors (two in a row would each hide the other's work), drivers of several compilers at
+/// once, and programs that only end like a compiler.
+const NOT_COMPILERS: &[&str] = &[
+    "buildcache",
+    "byacc",
+    "ccache",
+    "distcc",
+    "gomacc",
+    "hipcc",
+    "icecc",
+    "javacc",
+    "kache",
+    "larder",
+    "nvcc",
+    "sccache",
+    "yacc",
+];
+
+/// `gcc`, `g++` and `clang++` end in one of these, too.
+const COMPILER_ENDINGS: &[&str] = &["cc", "c++", "g++", "clang", "clang++"];
+
+/// How the first part of a target begins that real toolchains are named after.
+const ARCHITECTURES: &[&str] = &[
+    "aarch64",
+    "alpha",
+    "amd64",
+    "arc",
+    "arm",
+    "avr",
+    "bpf",
+    "csky",
+    "hppa",
+    "i386",
+    "i486",
+    "i586",
+    "i686",
+    "ia64",
+    "loongarch",
+    "m68k",
+    "microblaze",
+    "mips",
+    "msp430",
+    "nios2",
+    "or1k",
+    "powerpc",
+    "ppc",
+    "pru",
+    "riscv",
+    "rl78",
+    "rx",
+    "s390",
+    "sh4",
+    "sparc",
+    "thumb",
+    "tricore",
+    "v850",
+    "wasm32",
+    "wasm64",
+    "x86_64",
+    "xtensa",
+];
+
+/// The file name without `.exe`, without mingw's thread model, and without a version.
+fn stem(name: &[u8]) -> &[u8] {
+    let file = name.rsplit(|&c| c == b'/').next().unwrap_or(name);
+    let file = [".exe", "-posix", "-win32"]
+        .iter()
+        .fold(file, |file, suffix| file.strip_suffix(suffix.as_bytes()).unwrap_or(file));
+    let end = file.iter().rposition(|c| !c.is_ascii_digit() && *c != b'.').map_or(0, |at| at + 1);
+    let stem = &file[..end];
+    if end < file.len() { stem.strip_suffix(b"-").unwrap_or(stem) } else { stem }
+}
+
+/// What follows a target prefix such as `x86_64-linux-gnu-`, or everything: `my-clang` has none.
+fn without_target(stem: &[u8]) -> &[u8] {
+    let Some(dash) = stem.iter().rposition(|&c| c == b'-') else { return stem };
+    let first = stem.split(|&c| c == b'-').next().unwrap_or(stem);
+    let is_target = ARCHITECTURES.iter().any(|architecture| first.starts_with(architecture.as_bytes()));
+    if is_target { &stem[dash + 1..] } else { stem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families() {
+        let check = |name: &str, expect| assert_eq!(family_of(name.as_bytes()), expect, "{name}");
+        for name in [
+            "gcc",
+            "g++",
+            "cc",
+            "c++",
+            "/usr/bin/gcc",
+            "gcc-12",
+            "g++-4.9.2",
+            "gcc12",
+            "gcc.exe",
+            "x86_64-linux-gnu-gcc",
+            "x86_64-linux-gnu-g++-12",
+            "aarch64-none-elf-gcc",
+            "arm-none-eabi-c++",
+            "avr-gcc",
+            "x86_64-w64-mingw32-gcc-12-posix",
+            "i686-w64-mingw32-g++-win32",
+            "../bin/cc",
+        ] {
+            check(name, Some(Family::Gcc));
+        }
+        for name in ["clang", "clang++", "clang-14", "clang++-14.0.1", "clang15", "x86_64-pc-linux-gnu-clang-19"] {
+            check(name, Some(Family::Clang));
+        }
+        for name in ["mycc", "icc", "./my-clang", "xyz-c++", "tcc", "mpicc", "musl-gcc", "c99-gcc", "afl-clang++"] {
+            check(name, Some(Family::Generic));
+        }
+        for name in [
+            "ccache",
+            "sccache",
+            "distcc",
+            "icecc",
+            "kache",
+            "larder",
+            "nvcc",
+            "cpp",
+            "clang-cl",
+            "clang-cpp",
+            "yacc",
+            "gcc-ar",
+            "rustc",
+            "ld",
+            "make",
+            "",
+            "-",
+            "12",
+            "/",
+            "clang-tidy-14",
+            "clang-format",
+        ] {
+            check(name, None);
+        }
+    }
+
+    #[test]
+    fn masquerade_names() {
+        for name in ["gcc", "cc", "clang++-14", "x86_64-linux-gnu-gcc-12"] {
+            assert!(is_masquerade_name(name.as_bytes()), "{name}");
+        }
+        for name in ["larder", "mycc", "ld", "gcc-ranlib"] {
+            assert!(!is_masquerade_name(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn programs_that_replace_their_output() {
+        for name in ["as", "x86_64-linux-gnu-as", "ld", "ld.bfd", "x86_64-linux-gnu-ld.gold", "ld.lld-14", "clang-14"] {
+            assert!(replaces_output(name.as_bytes()), "{name}");
+        }
+        for name in ["cc1", "ar", "gcc", "objcopy", "bash", "", "mold"] {
+            assert!(!replaces_output(name.as_bytes()), "{name}");
+        }
+    }
+}

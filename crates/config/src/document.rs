@@ -1,0 +1,280 @@
+//! The bytes of a configuration file → its keys and values, each with its line; or the line where it is not TOML.
+//!
+//! All of the syntax is `toml_parser`'s; here its events are folded into a flat list. What no setting can be (a table,
+//! an array) is one entry, named and not looked into.
+//! Unaware of: which keys there are, and what a value means.
+
+use std::str;
+
+use toml_parser::decoder::{Encoding, ScalarKind};
+use toml_parser::parser::{EventReceiver, RecursionGuard, ValidateWhitespace, parse_document};
+use toml_parser::{ErrorSink, Expected, ParseError, Source, Span};
+
+/// Arrays and inline tables within each other; the parser recurses, and its stack is ours.
+const DEPTH_MAX: u32 = 32;
+
+/// One `key = value` outside of tables, or the header of a table.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The key, unquoted, dotted if it was; a header with its brackets.
+    pub(crate) key: String,
+    /// Its line, from 1.
+    pub(crate) line: usize,
+    /// What it was given.
+    pub(crate) value: Typed,
+}
+
+/// A value with the type that its syntax gives it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// A string.
+    Text(String),
+    /// An integer in decimal digits, or `true` or `false`.
+    Plain(String),
+    /// Anything else, by name.
+    Other(&'static str),
+}
+
+/// Why a file has no entries.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    /// Not UTF-8 in this line.
+    NotUtf8 { line: usize },
+    /// Not TOML in this line.
+    Syntax { line: usize, reason: String },
+}
+
+/// All entries of the file that holds `bytes`, in order.
+pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, Unusable> {
+    let line_at = |offset: usize| 1 + newlines(&bytes[..offset.min(bytes.len())]);
+    let text = str::from_utf8(bytes).map_err(|error| Unusable::NotUtf8 { line: line_at(error.valid_up_to()) })?;
+    let source = Source::new(text);
+    let tokens = source.lex().into_vec();
+    let mut fold = Fold::new(source);
+    let mut error: Option<ParseError> = None;
+    let mut checked = ValidateWhitespace::new(&mut fold, source);
+    parse_document(&tokens, &mut RecursionGuard::new(&mut checked, DEPTH_MAX), &mut error);
+    if let Some(error) = error {
+        let offset = error.unexpected().or(error.context()).map_or(0, |span| span.start());
+        return Err(Unusable::Syntax { line: line_at(offset), reason: reason(&error) });
+    }
+    match repeated(&fold.entries) {
+        Some(entry) => Err(Unusable::Syntax { line: entry.line, reason: "this key is there twice".to_owned() }),
+        None => Ok(fold.entries),
+    }
+}
+
+/// Folds the parser's events.
+struct Fold<'s> {
+    source: Source<'s>,
+    entries: Vec<Entry>,
+    /// The key or header that is being read, and where it starts.
+    key: Option<(String, usize)>,
+    /// The text so far counted for lines: its length in bytes, and its newlines.
+    counted: (usize, usize),
+    /// Open arrays and inline tables.
+    depth: usize,
+    /// A header was seen: what follows belongs to its table.
+    in_table: bool,
+}
+
+impl<'s> Fold<'s> {
+    fn new(source: Source<'s>) -> Self {
+        Fold { source, entries: Vec::new(), key: None, counted: (0, 0), depth: 0, in_table: false }
+    }
+
+    /// The line of `offset`, which never is smaller than the one before.
+    fn line(&mut self, offset: usize) -> usize {
+        let (length, lines) = self.counted;
+        let rest = self.source.input().as_bytes().get(length..offset).unwrap_or_default();
+        self.counted = (length.max(offset), lines + newlines(rest));
+        self.counted.1 + 1
+    }
+
+    /// The value of the current key is complete.
+    fn value(&mut self, value: Typed) {
+        if self.depth > 0 {
+            return;
+        }
+        if let Some((key, start)) = self.key.take().filter(|_| !self.in_table) {
+            let line = self.line(start);
+            self.entries.push(Entry { key, line, value });
+        }
+    }
+
+    /// The header of a table is complete, with these brackets around it.
+    fn header(&mut self, open: &str, close: &str) {
+        self.in_table = true;
+        if let Some((name, start)) = self.key.take() {
+            let line = self.line(start);
+            self.entries.push(Entry { key: format!("{open}{name}{close}"), line, value: Typed::Other("a table") });
+        }
+    }
+
+    fn open(&mut self) -> bool {
+        self.depth += 1;
+        true
+    }
+
+    fn close(&mut self, what: &'static str) {
+        self.depth = self.depth.saturating_sub(1);
+        self.value(Typed::Other(what));
+    }
+}
+
+impl EventReceiver for Fold<'_> {
+    fn simple_key(&mut self, span: Span, encoding: Option<Encoding>, error: &mut dyn ErrorSink) {
+        let Some(raw) = raw(self.source, span, encoding) else { return };
+        let mut part = String::new();
+        raw.decode_key(&mut part, error);
+        if self.depth == 0 {
+            self.key.get_or_insert((String::new(), span.start())).0.push_str(&part);
+        }
+    }
+
+    fn key_sep(&mut self, _: Span, _: &mut dyn ErrorSink) {
+        if let Some((key, _)) = self.key.as_mut().filter(|_| self.depth == 0) {
+            key.push('.');
+        }
+    }
+
+    fn scalar(&mut self, span: Span, encoding: Option<Encoding>, error: &mut dyn ErrorSink) {
+        let Some(raw) = raw(self.source, span, encoding) else { return };
+        let mut text = String::new();
+        let kind = raw.decode_scalar(&mut text, error);
+        self.value(typed(kind, text));
+    }
+
+    fn std_table_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
+        self.header("[", "]");
+    }
+
+    fn array_table_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
+        self.header("[[", "]]");
+    }
+
+    fn inline_table_open(&mut self, _: Span, _: &mut dyn ErrorSink) -> bool {
+        self.open()
+    }
+
+    fn inline_table_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
+        self.close("a table");
+    }
+
+    fn array_open(&mut self, _: Span, _: &mut dyn ErrorSink) -> bool {
+        self.open()
+    }
+
+    fn array_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
+        self.close("an array");
+    }
+}
+
+/// The text under `span`, to be decoded as `encoding` says.
+fn raw(source: Source<'_>, span: Span, encoding: Option<Encoding>) -> Option<toml_parser::Raw<'_>> {
+    let text = source.input().get(span.start()..span.end())?;
+    Some(toml_parser::Raw::new_unchecked(text, encoding, span))
+}
+
+/// A scalar by its syntax. An integer that no number of bytes can be stays a thing without meaning.
+fn typed(kind: ScalarKind, text: String) -> Typed {
+    match kind {
+        ScalarKind::String => Typed::Text(text),
+        ScalarKind::Boolean(value) => Typed::Plain(value.to_string()),
+        ScalarKind::Integer(radix) => match u64::from_str_radix(&text, radix.value()) {
+            Ok(number) => Typed::Plain(number.to_string()),
+            Err(_) => Typed::Other("such a number"),
+        },
+        ScalarKind::Float => Typed::Other("a fraction without quotes"),
+        ScalarKind::DateTime => Typed::Other("a date or time"),
+    }
+}
+
+/// An entry whose key an earlier one has; only `[[…]]` may repeat.
+fn repeated(entries: &[Entry]) -> Option<&Entry> {
+    let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !entry.key.starts_with("[[")).collect();
+    sorted.sort_by(|a, b| (&a.key, a.line).cmp(&(&b.key, b.line)));
+    sorted.windows(2).find(|pair| pair[0].key == pair[1].key).map(|pair| pair[1])
+}
+
+/// The parser's own words, with what it expected.
+fn reason(error: &ParseError) -> String {
+    let mut text = error.description().to_owned();
+    for (at, expected) in error.expected().unwrap_or_default().iter().enumerate() {
+        text.push_str(if at == 0 { ", expected " } else { " or " });
+        match expected {
+            Expected::Literal("\n") => text.push_str("the end of the line"),
+            Expected::Literal(literal) => text.extend(["`", literal, "`"]),
+            Expected::Description(description) => text.push_str(description),
+            _ => text.push_str("something else"),
+        }
+    }
+    text
+}
+
+fn newlines(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[(&str, usize, Typed)]) {
+        let found = entries(text.as_bytes()).unwrap_or_else(|error| panic!("{text:?}: {error:?}"));
+        let found: Vec<_> = found.iter().map(|e| (e.key.as_str(), e.line, &e.value)).collect();
+        let expected: Vec<_> = expected.iter().map(|(key, line, value)| (*key, *line, value)).collect();
+        assert_eq!(found, expected, "{text:?}");
+    }
+
+    fn check_bad(text: &str, expected_line: usize) {
+        match entries(text.as_bytes()) {
+            Err(Unusable::Syntax { line, reason }) => assert_eq!(line, expected_line, "{text:?}: {reason}"),
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn documents() {
+        let text = |text: &str| Typed::Text(text.to_owned());
+        let plain = |text: &str| Typed::Plain(text.to_owned());
+        check("", &[]);
+        check("\u{feff}# only a comment\r\n\n", &[]);
+        check("dir = \"/a\\tb\" # why\n\nlog='/l'", &[("dir", 1, text("/a\tb")), ("log", 3, text("/l"))]);
+        check("\"dir\" = '''\n/a'''\nx = true", &[("dir", 1, text("/a")), ("x", 3, plain("true"))]);
+        check("a = 0x10\nb = 1_000\nc = +5", &[("a", 1, plain("16")), ("b", 2, plain("1000")), ("c", 3, plain("5"))]);
+        check("a = -1", &[("a", 1, Typed::Other("such a number"))]);
+        check("a = 1.5", &[("a", 1, Typed::Other("a fraction without quotes"))]);
+        check("a = 1979-05-27", &[("a", 1, Typed::Other("a date or time"))]);
+        check("a . b.'c' = \"\"", &[("a.b.c", 1, text(""))]);
+        check(
+            "a = [1,\n [2]]\nb = {c = 1, d.e = [{}]}",
+            &[("a", 1, Typed::Other("an array")), ("b", 3, Typed::Other("a table"))],
+        );
+        check(
+            "[t]\ndir = '/a'\n[[u.v]]\n[[u.v]]",
+            &[
+                ("[t]", 1, Typed::Other("a table")),
+                ("[[u.v]]", 3, Typed::Other("a table")),
+                ("[[u.v]]", 4, Typed::Other("a table")),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_not_toml() {
+        check_bad("dir", 1);
+        check_bad("\n\ndir = ", 3);
+        check_bad("dir = /a", 1);
+        check_bad("a = 1\n[t", 2);
+        check_bad("a = 1 b = 2", 1);
+        check_bad("a = \"\\q\"", 1);
+        check_bad("a = [tru]", 1);
+        check_bad("a = 1 # \u{1}", 1);
+        check_bad("a = 1\nb = 2\na = 3", 3);
+        check_bad("[t]\n[t]", 2);
+        check_bad(&format!("a = {}", "[".repeat(100_000)), 1);
+        check_bad(&format!("a = {}", "{a=".repeat(100_000)), 1);
+        assert_eq!(entries(b"a = 1\nb = \"\xff\""), Err(Unusable::NotUtf8 { line: 2 }));
+    }
+}

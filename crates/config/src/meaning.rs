@@ -1,0 +1,96 @@
+//! What a given text means: a path, a size, a switch, an observer; or in a few words what would do instead.
+//!
+//! Unaware of: which setting it is for, and whether a file or the environment gave it, beyond [`Base`].
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use larder_model::Observer;
+
+use crate::size::parse_size;
+
+/// A value as it was given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Given<'a> {
+    /// Text: a string of a file, or a variable.
+    Text(&'a OsStr),
+    /// A number or truth value of a file, in its plainest text.
+    Plain(&'a str),
+    /// Something of a file that no setting takes, by name.
+    Other(&'static str),
+}
+
+/// What paths are relative to.
+pub(crate) struct Base<'a> {
+    /// The directory of the file, or the working directory. `None` where that one is unknown.
+    pub(crate) dir: Option<&'a Path>,
+    /// What `~` is.
+    pub(crate) home: &'a dyn Fn() -> Option<PathBuf>,
+}
+
+/// The words for an observer.
+pub(crate) const OBSERVERS: &[&str] = &["auto", "depfile", "kernel", "preload"];
+
+impl<'a> Given<'a> {
+    /// As text, where it is UTF-8.
+    fn text(self) -> Option<&'a str> {
+        match self {
+            Given::Text(text) => text.to_str().map(str::trim),
+            Given::Plain(text) => Some(text),
+            Given::Other(_) => None,
+        }
+    }
+}
+
+/// An absolute path. `~` is replaced, `$NAME` is not: a path that starts so was meant for a shell.
+pub(crate) fn path(given: Given, base: &Base) -> Result<PathBuf, String> {
+    let Given::Text(text) = given else {
+        return Err("write a path in quotes".to_owned());
+    };
+    let bytes = text.as_encoded_bytes();
+    if bytes.is_empty() || bytes.contains(&0) {
+        return Err("write a path".to_owned());
+    }
+    if bytes[0] == b'$' {
+        return Err("variables are not replaced here: write an absolute path, or one that starts with ~/".to_owned());
+    }
+    let path = Path::new(text);
+    if let Ok(below) = path.strip_prefix("~") {
+        let home = (base.home)().ok_or("the home directory is not known: write an absolute path")?;
+        return Ok(plain(&home.join(below)));
+    }
+    match base.dir {
+        _ if path.is_absolute() => Ok(plain(path)),
+        Some(dir) if dir.is_absolute() => Ok(plain(&dir.join(path))),
+        _ => Err("the working directory is not known: write an absolute path".to_owned()),
+    }
+}
+
+/// A number of bytes.
+pub(crate) fn size(given: Given) -> Result<u64, String> {
+    parse_size(given.text().unwrap_or_default()).map_err(|why| why.to_string())
+}
+
+/// On or off.
+pub(crate) fn switch(given: Given) -> Result<bool, String> {
+    match given.text().map(str::to_ascii_lowercase).as_deref() {
+        Some("1" | "true" | "yes" | "on") => Ok(true),
+        Some("0" | "false" | "no" | "off" | "") => Ok(false),
+        _ => Err("write true or false".to_owned()),
+    }
+}
+
+/// An observer, or none for `auto`.
+pub(crate) fn observer(given: Given) -> Result<Option<Observer>, String> {
+    let word = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
+    if word == "auto" {
+        return Ok(None);
+    }
+    let known = [Observer::Preload, Observer::Kernel, Observer::Depfile].into_iter().find(|known| known.name() == word);
+    known.map(Some).ok_or_else(|| format!("write one of {}", OBSERVERS.join(", ")))
+}
+
+/// `path` without empty and `.` parts.
+fn plain(path: &Path) -> PathBuf {
+    path.components().collect()
+}

@@ -1,0 +1,147 @@
+//! Where configuration files and the store are looked for, and which variables of the environment are ours.
+//!
+//! Unaware of: what is in a file, and whether it is there.
+
+use std::cell::OnceCell;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use crate::load::{Source, Surroundings};
+use crate::settings::SETTINGS;
+
+/// The name of every configuration file.
+const FILE_NAME: &str = "larder.toml";
+
+/// For everybody on this machine.
+const SYSTEM_FILE: &str = "/etc/larder/larder.toml";
+
+/// Variables that larder sets for its own parts, not for people.
+const INTERNAL_VARIABLES: &[&str] = &["LARDER_PRELOAD_LOG"];
+
+/// What the environment says that matters here. An empty variable is as one that is not set, but for settings, where
+/// it may switch off.
+pub(crate) struct Environment<'a> {
+    /// One for each of [`SETTINGS`].
+    pub(crate) settings: [Option<&'a OsStr>; SETTINGS.len()],
+    /// `LARDER_CONFIG`.
+    pub(crate) config: Option<&'a Path>,
+    /// Variables that look like ours and are not.
+    pub(crate) unknown: Vec<&'a OsStr>,
+    cache_home: Option<&'a Path>,
+    config_home: Option<&'a Path>,
+    home: Option<&'a Path>,
+}
+
+impl<'a> Environment<'a> {
+    /// One pass over `variables`. Of two with one name the first counts, as for `getenv`.
+    pub(crate) fn of(variables: &'a [(OsString, OsString)]) -> Self {
+        let mut found = Environment {
+            settings: [None; SETTINGS.len()],
+            config: None,
+            unknown: Vec::new(),
+            cache_home: None,
+            config_home: None,
+            home: None,
+        };
+        for (name, value) in variables.iter().rev() {
+            // Few of a build's variables start so: the others cost one comparison of a byte.
+            match name.as_encoded_bytes() {
+                [b'L', ..] => found.ours(name, value),
+                b"HOME" => found.home = absolute(value),
+                b"XDG_CACHE_HOME" => found.cache_home = absolute(value),
+                b"XDG_CONFIG_HOME" => found.config_home = absolute(value),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Take a variable whose name starts with `L`.
+    fn ours(&mut self, name: &'a OsStr, value: &'a OsStr) {
+        let bytes = name.as_encoded_bytes();
+        if !bytes.starts_with(b"LARDER_") {
+            return;
+        }
+        if let Some(at) = SETTINGS.iter().position(|setting| setting.variable.as_bytes() == bytes) {
+            self.settings[at] = Some(value);
+        } else if bytes == b"LARDER_CONFIG" {
+            self.config = Some(value).filter(|value| !value.is_empty()).map(Path::new);
+        } else if !INTERNAL_VARIABLES.iter().any(|internal| internal.as_bytes() == bytes) {
+            self.unknown.push(name);
+        }
+    }
+}
+
+/// The home directory, looked up only once it is needed: in a sandbox without `HOME` that means reading a file.
+pub(crate) struct Home<'a> {
+    variable: Option<&'a Path>,
+    database: &'a dyn Fn() -> Option<PathBuf>,
+    answer: OnceCell<Option<PathBuf>>,
+}
+
+impl<'a> Home<'a> {
+    pub(crate) fn new(environment: &Environment<'a>, database: &'a dyn Fn() -> Option<PathBuf>) -> Self {
+        Home { variable: environment.home, database, answer: OnceCell::new() }
+    }
+
+    /// The home directory, which need not exist, and who says so.
+    pub(crate) fn get(&self) -> Option<(&Path, Source)> {
+        if let Some(path) = self.variable {
+            return Some((path, Source::Environment("HOME")));
+        }
+        let answer = self.answer.get_or_init(|| (self.database)().filter(|path| path.is_absolute()));
+        answer.as_deref().map(|path| (path, Source::PasswordDatabase))
+    }
+}
+
+/// A place for a configuration file.
+pub(crate) struct Candidate {
+    pub(crate) path: PathBuf,
+    pub(crate) role: Role,
+}
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The administrator's or the user's; it need not exist.
+    Usual,
+    /// Named by `LARDER_CONFIG`: it is missed when it is not there.
+    Named,
+    /// Came with the sources that are built: it may set little.
+    Project,
+}
+
+/// Where to look for files, the one that wins last. No place comes twice: one that is the user's keeps its rights.
+pub(crate) fn candidates(around: &Surroundings, environment: &Environment, home: &Home) -> Vec<Candidate> {
+    if let Some(named) = environment.config {
+        let path = around.cwd.map_or(named.to_owned(), |cwd| cwd.join(named));
+        return vec![Candidate { path, role: Role::Named }];
+    }
+    let user = match environment.config_home {
+        Some(config_home) => Some(config_home.join("larder").join(FILE_NAME)),
+        None => home.get().map(|(home, _)| home.join(".config/larder").join(FILE_NAME)),
+    };
+    let usual = [Some(PathBuf::from(SYSTEM_FILE)), around.wrapper_dir.map(|dir| dir.join(FILE_NAME)), user];
+    let project = around.cwd.map(|dir| dir.join(FILE_NAME));
+    let roles = usual.map(|path| (path, Role::Usual)).into_iter().chain([(project, Role::Project)]);
+    let mut found: Vec<Candidate> = Vec::with_capacity(4);
+    for (path, role) in roles {
+        if let Some(path) = path.filter(|path| found.iter().all(|known| known.path != *path)) {
+            found.push(Candidate { path, role });
+        }
+    }
+    found
+}
+
+/// The store where no setting names it, and who says so.
+pub(crate) fn default_store(environment: &Environment, home: &Home) -> Option<(PathBuf, Source)> {
+    match environment.cache_home {
+        Some(cache_home) => Some((cache_home.join("larder"), Source::Environment("XDG_CACHE_HOME"))),
+        None => home.get().map(|(home, source)| (home.join(".cache/larder"), source)),
+    }
+}
+
+/// A relative path in these variables means nothing, by the XDG base directory specification, nor does an empty one.
+fn absolute(value: &OsStr) -> Option<&Path> {
+    Some(Path::new(value)).filter(|path| path.is_absolute())
+}

@@ -1,0 +1,191 @@
+//! What is wrong with the configuration: where, what, and what to do, in one line.
+//!
+//! Unaware of: who is told, and how often; [`problems_digest`] lets a caller remember whom it told.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use larder_model::{Digest, DigestWriter};
+
+use crate::FILE_BYTES_MAX;
+
+/// Characters of a bad value that are repeated to the user.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// Something that was ignored. Its text is one line without control characters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {fault}")]
+pub struct Problem {
+    /// Where it is.
+    pub place: Place,
+    /// What it is, and what to do.
+    pub fault: Fault,
+}
+
+/// Where a problem is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In this variable of the environment.
+    Variable(String),
+    /// In this file as a whole.
+    File(PathBuf),
+    /// In this line of this file; lines count from 1.
+    Line(PathBuf, usize),
+}
+
+/// What a problem is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The file is there and cannot be read, or is named and not there.
+    #[error("this file cannot be read ({0}) and is ignored: make it readable, or remove what names it")]
+    Unreadable(String),
+    /// The file is larger than [`FILE_BYTES_MAX`].
+    #[error("this file is larger than {FILE_BYTES_MAX} bytes and is ignored: it cannot be meant for larder")]
+    TooLarge,
+    /// The file is not text.
+    #[error("the file is ignored: here it is not UTF-8; correct it")]
+    NotUtf8,
+    /// The file is not TOML.
+    #[error("the file is ignored: it is not TOML here ({0}); correct it")]
+    Syntax(String),
+    /// A key or table that is no setting.
+    #[error("{key} is not a setting and is ignored: {}", hint(.meant, "see larder config --help"))]
+    UnknownKey {
+        /// As written, shortened, in quotes.
+        key: String,
+        /// The setting that was probably meant.
+        meant: Option<&'static str>,
+    },
+    /// A variable that starts as ours do and is not one.
+    #[error("larder knows no such variable: {}", hint(.meant, "see larder config --help"))]
+    UnknownVariable {
+        /// The variable that was probably meant.
+        meant: Option<&'static str>,
+    },
+    /// The project's own file sets what it may not.
+    #[error("a project's own file cannot set {0}: set it in your own larder.toml, or in the environment")]
+    NotForProjects(&'static str),
+    /// The project's own file takes back what the user switched on.
+    #[error("a project's own file cannot switch {0} off again: that is up to whoever switched it on")]
+    NotOff(&'static str),
+    /// The value is not one for this setting.
+    #[error("{key} cannot be {value}, which is ignored: {advice}")]
+    BadValue {
+        /// The setting.
+        key: &'static str,
+        /// As written, shortened, in quotes.
+        value: String,
+        /// What to write instead.
+        advice: String,
+    },
+    /// So many more in this file are not listed.
+    #[error("and {0} more such lines")]
+    More(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let escaped = |path: &Path| one_line(&path.to_string_lossy());
+        match self {
+            Place::Variable(name) => f.write_str(&one_line(name)),
+            Place::File(path) => f.write_str(&escaped(path)),
+            Place::Line(path, line) => write!(f, "{}:{line}", escaped(path)),
+        }
+    }
+}
+
+/// Names these problems, in this order: whoever warned of this digest need not warn again.
+pub fn problems_digest(problems: &[Problem]) -> Digest {
+    let mut digest = DigestWriter::default();
+    for problem in problems {
+        digest.update(problem.to_string().as_bytes());
+        digest.update(b"\n");
+    }
+    digest.finish()
+}
+
+/// `text` in quotes, escaped, and not longer than a line bears.
+pub(crate) fn quoted(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+/// The candidate that differs from `word` by at most two letters.
+pub(crate) fn nearest(word: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    const LETTERS_MAX: usize = 2;
+    let word = word.replace('-', "_");
+    let distances = candidates.map(|candidate| (distance(&word, candidate), candidate));
+    distances.min().filter(|(letters, _)| *letters <= LETTERS_MAX).map(|(_, candidate)| candidate)
+}
+
+/// How many letters must be added, removed or changed to make `b` of `a`, whatever their case.
+fn distance(a: &str, b: &str) -> usize {
+    if a.len() > 2 * b.len() {
+        return usize::MAX;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = i;
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let changed = diagonal + usize::from(!x.eq_ignore_ascii_case(&y));
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// What to do about an unknown name.
+fn hint(meant: &Option<&'static str>, otherwise: &str) -> String {
+    meant.map_or(otherwise.to_owned(), |name| format!("did you mean {name}?"))
+}
+
+/// `text` with its control characters escaped, so that no file name writes to somebody's terminal.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => line.extend(c.escape_default()),
+            false => line.push(c),
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name() {
+        let check = |word: &str, expected: Option<&str>| {
+            assert_eq!(nearest(word, ["dir", "disable", "max_size", "read_only"].into_iter()), expected, "{word}");
+        };
+        check("max_sise", Some("max_size"));
+        check("max-size", Some("max_size"));
+        check("MAXSIZE", Some("max_size"));
+        check("readonly", Some("read_only"));
+        check("disabled", Some("disable"));
+        check("compression", None);
+        check("", None);
+        check(&"x".repeat(1000), None);
+    }
+
+    #[test]
+    fn one_line_and_a_stable_digest() {
+        let problem = |value: &str| Problem {
+            place: Place::Line(PathBuf::from("/a\n\u{1b}[31m/larder.toml"), 3),
+            fault: Fault::BadValue { key: "disable", value: quoted(value), advice: "write true or false".to_owned() },
+        };
+        let text = problem("may\nbe\u{7}").to_string();
+        assert!(!text.chars().any(char::is_control), "{text}");
+        assert!(text.contains("larder.toml:3: disable cannot be \"may\\nbe\\u{7}\""), "{text}");
+        assert!(problem(&"é".repeat(1000)).to_string().chars().count() < 200);
+        assert_eq!(problems_digest(&[problem("a")]), problems_digest(&[problem("a")]));
+        assert_ne!(problems_digest(&[problem("a")]), problems_digest(&[problem("b")]));
+        assert_ne!(problems_digest(&[problem("a")]), problems_digest(&[]));
+    }
+}

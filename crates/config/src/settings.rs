@@ -1,0 +1,194 @@
+//! All settings, as a table: how each is called, what it holds, who may set it, what it is for.
+//!
+//! Unaware of: where values come from, and how text becomes a value.
+
+use std::path::PathBuf;
+
+use larder_model::Observer;
+
+use crate::meaning::{self, Base, Given};
+use crate::size;
+
+/// What larder was told, ready to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The store, absolute. `None` where nothing gives it a place.
+    pub dir: Option<PathBuf>,
+    /// Every tool runs untouched.
+    pub disable: bool,
+    /// Where larder writes what it did, absolute.
+    pub log: Option<PathBuf>,
+    /// What the store may hold, in bytes; 0 is no limit.
+    pub max_size_bytes: u64,
+    /// The only observer to use; `None` is the best that works.
+    pub observer: Option<Observer>,
+    /// Use the store, never write to it.
+    pub read_only: bool,
+    /// Run the tool as if nothing were recorded, and record.
+    pub recache: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            dir: None,
+            disable: false,
+            log: None,
+            max_size_bytes: 10 << 30,
+            observer: None,
+            read_only: false,
+            recache: false,
+        }
+    }
+}
+
+/// What a setting holds, for help and completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A path: absolute, `~/…`, or relative to the file (in the environment: to the working directory).
+    Path,
+    /// A number of bytes with a unit.
+    Size,
+    /// On or off.
+    Switch,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// One row of the table.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    /// Its name in a file.
+    pub key: &'static str,
+    /// Its name in the environment.
+    pub variable: &'static str,
+    /// A project's own file may set it: it is neither a path nor what is trusted. Even then such a file only switches
+    /// on: what the user has switched on stays on.
+    pub project_may_set: bool,
+    /// What holds when nobody sets it, in words.
+    pub default: &'static str,
+    /// What it is for, in one sentence.
+    pub help: &'static str,
+    field: Field,
+}
+
+/// Where in [`Settings`] a value goes.
+#[derive(Clone, Copy)]
+enum Field {
+    Path(fn(&mut Settings) -> &mut Option<PathBuf>),
+    Size(fn(&mut Settings) -> &mut u64),
+    Switch(fn(&mut Settings) -> &mut bool),
+    Observer(fn(&mut Settings) -> &mut Option<Observer>),
+}
+
+/// Every setting, sorted by key.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "dir",
+        variable: "LARDER_DIR",
+        project_may_set: false,
+        default: "$XDG_CACHE_HOME/larder, else ~/.cache/larder",
+        help: "The directory of the store.",
+        field: Field::Path(|s| &mut s.dir),
+    },
+    Setting {
+        key: "disable",
+        variable: "LARDER_DISABLE",
+        project_may_set: true,
+        default: "false",
+        help: "Run every tool untouched, as if larder were not there.",
+        field: Field::Switch(|s| &mut s.disable),
+    },
+    Setting {
+        key: "log",
+        variable: "LARDER_LOG",
+        project_may_set: false,
+        default: "none",
+        help: "Append what larder did, and why, to this file.",
+        field: Field::Path(|s| &mut s.log),
+    },
+    Setting {
+        key: "max_size",
+        variable: "LARDER_MAX_SIZE",
+        project_may_set: false,
+        default: "10 GiB",
+        help: "Evict the least recently used when the store holds more than this; 0 is no limit.",
+        field: Field::Size(|s| &mut s.max_size_bytes),
+    },
+    Setting {
+        key: "observer",
+        variable: "LARDER_OBSERVER",
+        project_may_set: true,
+        default: "auto",
+        help: "How a tool is watched when its result is not known yet; auto is the best that works.",
+        field: Field::Observer(|s| &mut s.observer),
+    },
+    Setting {
+        key: "read_only",
+        variable: "LARDER_READ_ONLY",
+        project_may_set: true,
+        default: "false",
+        help: "Use what the store holds and add nothing to it.",
+        field: Field::Switch(|s| &mut s.read_only),
+    },
+    Setting {
+        key: "recache",
+        variable: "LARDER_RECACHE",
+        project_may_set: true,
+        default: "false",
+        help: "Run every tool and record its result anew.",
+        field: Field::Switch(|s| &mut s.recache),
+    },
+];
+
+/// Variables that matter here and are no setting, with what they do: for help and the manual.
+pub const OTHER_VARIABLES: &[(&str, &str)] = &[
+    ("LARDER_CONFIG", "Read this configuration file and no other."),
+    ("XDG_CONFIG_HOME", "The user's file is larder/larder.toml in here, else in ~/.config."),
+    ("XDG_CACHE_HOME", "The store is larder in here, else in ~/.cache, where nothing sets it."),
+    ("HOME", "What ~ stands for, else the home directory in the password database."),
+];
+
+impl Setting {
+    /// The setting that a file calls `key`.
+    pub fn by_key(key: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.key == key)
+    }
+
+    /// What it holds.
+    pub fn kind(&self) -> Kind {
+        match self.field {
+            Field::Path(_) => Kind::Path,
+            Field::Size(_) => Kind::Size,
+            Field::Switch(_) => Kind::Switch,
+            Field::Observer(_) => Kind::Choice(meaning::OBSERVERS),
+        }
+    }
+
+    /// Its value in `settings`, as it could be written in a file.
+    pub fn shown(&self, settings: &Settings) -> String {
+        let settings = &mut settings.clone();
+        match self.field {
+            Field::Path(of) => of(settings).as_ref().map_or("none".to_owned(), |path| path.display().to_string()),
+            Field::Size(of) => size::show_size(*of(settings)),
+            Field::Switch(of) => of(settings).to_string(),
+            Field::Observer(of) => of(settings).map_or("auto", Observer::name).to_owned(),
+        }
+    }
+
+    /// Put what was given into `settings`, or say what would do instead.
+    pub(crate) fn put(&self, settings: &mut Settings, given: Given, base: &Base) -> Result<(), String> {
+        match self.field {
+            Field::Path(of) => *of(settings) = Some(meaning::path(given, base)?),
+            Field::Size(of) => *of(settings) = meaning::size(given)?,
+            Field::Switch(of) => *of(settings) = meaning::switch(given)?,
+            Field::Observer(of) => *of(settings) = meaning::observer(given)?,
+        }
+        Ok(())
+    }
+
+    /// Whether it is a switch that goes from on to off between the two.
+    pub(crate) fn goes_off(&self, before: &mut Settings, after: &mut Settings) -> bool {
+        matches!(self.field, Field::Switch(of) if *of(before) && !*of(after))
+    }
+}

@@ -1,0 +1,317 @@
+//! `load` as a whole: each setting from each source, precedence, bad values, what a project may not.
+
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use crate::{FILE_BYTES_MAX, Loaded, Place, SETTINGS, Settings, Source, Surroundings, load, problems_digest};
+
+const SYSTEM: &str = "/etc/larder/larder.toml";
+const WRAPPER: &str = "/opt/larder/bin/larder.toml";
+const USER: &str = "/home/u/.config/larder/larder.toml";
+const PROJECT: &str = "/work/p/larder.toml";
+/// From the first read to the last.
+const FILES: [&str; 4] = [SYSTEM, WRAPPER, USER, PROJECT];
+
+fn pairs(env: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+    env.iter().map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+fn load_with(env: &[(OsString, OsString)], read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Loaded {
+    load(&Surroundings {
+        env,
+        read,
+        home: &|| Some(PathBuf::from("/database/u")),
+        wrapper_dir: Some(Path::new("/opt/larder/bin")),
+        cwd: Some(Path::new("/work/p")),
+    })
+}
+
+fn loaded(env: &[(&str, &str)], files: &[(&str, &str)]) -> Loaded {
+    load_with(&pairs(env), &|path| {
+        let file = files.iter().find(|(name, _)| Path::new(name) == path);
+        file.map(|(_, text)| text.as_bytes().to_vec()).ok_or(io::ErrorKind::NotFound.into())
+    })
+}
+
+fn source_text(source: &Source) -> String {
+    match source {
+        Source::Default => "default".to_owned(),
+        Source::PasswordDatabase => "passwd".to_owned(),
+        Source::Environment(name) => (*name).to_owned(),
+        Source::File { path, line } => format!("{}:{line}", path.display()),
+    }
+}
+
+/// With `HOME=/home/u`, expects these `key = value (source)`, and so many problems as there are pieces of their texts.
+fn check(env: &[(&str, &str)], files: &[(&str, &str)], expected: &[&str], problems: &[&str]) {
+    let env: Vec<_> = [("HOME", "/home/u")].iter().chain(env).copied().collect();
+    let loaded = loaded(&env, files);
+    let lines: Vec<String> =
+        loaded.values().iter().map(|v| format!("{} = {} ({})", v.name, v.shown, source_text(&v.source))).collect();
+    for line in expected {
+        assert!(lines.iter().any(|found| found == line), "{line}, {env:?}, {files:?}: {lines:#?}");
+    }
+    let texts: Vec<String> = loaded.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), problems.len(), "{env:?}, {files:?}: {texts:#?}");
+    for (text, piece) in texts.iter().zip(problems) {
+        assert!(text.contains(piece), "{piece:?} is not in {text:?}");
+    }
+}
+
+/// For each setting: text for a file, for the environment, and how both are shown.
+const SAMPLES: [(&str, &str, &str, &str); 7] = [
+    ("dir", "'/f'", "/f", "/f"),
+    ("disable", "true", "yes", "true"),
+    ("log", "'/l'", "/l", "/l"),
+    ("max_size", "'500 MB'", "500MB", "500 MB"),
+    ("observer", "'kernel'", "KERNEL", "kernel"),
+    ("read_only", "true", "1", "true"),
+    ("recache", "true", "On", "true"),
+];
+
+#[test]
+fn the_table_is_sorted_and_says_the_defaults() {
+    assert!(SETTINGS.is_sorted_by_key(|setting| setting.key));
+    assert_eq!(SETTINGS[0].key, "dir");
+    for (setting, sample) in SETTINGS.iter().zip(SAMPLES) {
+        assert_eq!(setting.key, sample.0);
+        assert_eq!(setting.variable, format!("LARDER_{}", setting.key.to_uppercase()));
+        assert!(setting.help.ends_with('.'));
+        if setting.key != "dir" {
+            assert_eq!(setting.shown(&Settings::default()), setting.default);
+        }
+    }
+}
+
+#[test]
+fn each_setting_from_each_source() {
+    for (at, (key, in_file, in_environment, shown)) in SAMPLES.into_iter().enumerate() {
+        let variable = SETTINGS[at].variable;
+        check(&[(variable, in_environment)], &[], &[&format!("{key} = {shown} ({variable})")], &[]);
+        for file in FILES {
+            let text = format!("# first\n{key} = {in_file}\n");
+            if file != PROJECT || SETTINGS[at].project_may_set {
+                check(&[], &[(file, &text)], &[&format!("{key} = {shown} ({file}:2)")], &[]);
+            } else {
+                check(&[], &[(file, &text)], &[], &[&format!("{PROJECT}:2: a project's own file cannot set {key}")]);
+            }
+        }
+    }
+}
+
+#[test]
+fn later_wins() {
+    let observers = ["'auto'", "'kernel'", "'depfile'", "'preload'"].map(|name| format!("observer = {name}"));
+    let files: Vec<_> = FILES.into_iter().zip(observers.iter().map(String::as_str)).collect();
+    check(&[], &files[..1], &[&format!("observer = auto ({SYSTEM}:1)")], &[]);
+    check(&[], &files[..2], &[&format!("observer = kernel ({WRAPPER}:1)")], &[]);
+    check(&[], &files[..3], &[&format!("observer = depfile ({USER}:1)")], &[]);
+    check(&[], &files, &[&format!("observer = preload ({PROJECT}:1)")], &[]);
+    check(&[("LARDER_OBSERVER", "auto")], &files, &["observer = auto (LARDER_OBSERVER)"], &[]);
+    check(&[("LARDER_OBSERVER", "")], &files, &[&format!("observer = preload ({PROJECT}:1)")], &[]);
+    check(&[("LARDER_DISABLE", "")], &[(USER, "disable = true")], &["disable = false (LARDER_DISABLE)"], &[]);
+    check(&[("LARDER_DISABLE", "1"), ("LARDER_DISABLE", "0")], &[], &["disable = true (LARDER_DISABLE)"], &[]);
+}
+
+#[test]
+fn bad_values_are_ignored_and_said() {
+    let default = ["max_size = 10 GiB (default)", "disable = false (default)", "observer = auto (default)"];
+    check(&[("LARDER_MAX_SIZE", "50X")], &[], &default, &["LARDER_MAX_SIZE: max_size cannot be \"50X\""]);
+    check(&[("LARDER_DISABLE", "maybe")], &[], &default, &["LARDER_DISABLE: disable cannot be \"maybe\""]);
+    check(&[("LARDER_OBSERVER", "eyes")], &[], &default, &["write one of auto, depfile, kernel, preload"]);
+    check(
+        &[("LARDER_MAX_SIZE", "x")],
+        &[(USER, "max_size = '1G'")],
+        &[&format!("max_size = 1 GiB ({USER}:1)")],
+        &["\"x\""],
+    );
+    check(&[("LARDER_DIR", "$HOME/x")], &[], &["dir = /home/u/.cache/larder (HOME)"], &["variables are not replaced"]);
+    for (text, piece) in [
+        ("max_size = 10", "max_size cannot be 10, which is ignored: it would be bytes"),
+        ("max_size = 1.5", "a fraction without quotes"),
+        ("max_size = -1", "such a number"),
+        ("max_size = true", "max_size cannot be true"),
+        ("disable = 'perhaps'", "write true or false"),
+        ("disable = [true]", "disable cannot be an array"),
+        ("observer = {}", "observer cannot be a table"),
+        ("dir = 5", "write a path in quotes"),
+        ("dir = ''", "write a path"),
+        ("dir = \"/a\\u0000b\"", "write a path"),
+        ("max-size = '1G'", "\"max-size\" is not a setting and is ignored: did you mean max_size?"),
+        ("[store]\ndir = '/x'", "\"[store]\" is not a setting and is ignored: see larder config --help"),
+        ("dir.x = '/x'", "\"dir.x\" is not a setting"),
+    ] {
+        check(&[], &[(USER, text)], &default, &[piece]);
+        check(&[], &[(USER, text)], &["dir = /home/u/.cache/larder (HOME)"], &[&format!("{USER}:1: ")]);
+    }
+    check(&[], &[(USER, "nonsense = 1\nrecache = true")], &[&format!("recache = true ({USER}:2)")], &["nonsense"]);
+}
+
+#[test]
+fn files_that_cannot_be_used() {
+    check(
+        &[],
+        &[(USER, "recache = true\nlog = ")],
+        &["recache = false (default)"],
+        &[&format!("{USER}:2: the file is ignored")],
+    );
+    check(&[], &[(USER, "recache = true\nrecache = true")], &["recache = false (default)"], &["twice"]);
+    check(&[], &[(SYSTEM, "x"), (USER, "recache = true")], &[&format!("recache = true ({USER}:1)")], &[SYSTEM]);
+    check(&[], &[(USER, &"#".repeat(FILE_BYTES_MAX + 1))], &[], &["larger than"]);
+    check(&[], &[(USER, &"#".repeat(FILE_BYTES_MAX))], &[], &[]);
+    let with = |error: io::ErrorKind| load_with(&[], &|_| Err(error.into()));
+    assert_eq!(with(io::ErrorKind::NotFound).problems, []);
+    assert_eq!(with(io::ErrorKind::NotADirectory).problems, []);
+    assert_eq!(with(io::ErrorKind::PermissionDenied).problems.len(), 4);
+    assert!(with(io::ErrorKind::IsADirectory).files.iter().all(|file| file.found));
+    let bytes = load_with(&[], &|_| Ok(b"\n\xff".to_vec()));
+    assert_eq!(bytes.problems[0].place, Place::Line(PathBuf::from(SYSTEM), 2));
+    let many: String = (0..1000).map(|n| format!("unknown{n} = 1\n")).collect();
+    let many = loaded(&[], &[(SYSTEM, &many)]).problems;
+    assert_eq!((many.len(), many[20].to_string()), (21, format!("{SYSTEM}: and 980 more such lines")));
+    assert_ne!(problems_digest(&many), problems_digest(&many[..20]));
+}
+
+#[test]
+fn a_named_file_is_the_only_one() {
+    let files = [(USER, "recache = true"), ("/c.toml", "log = 'l'"), ("/work/p/c.toml", "dir = '/d'")];
+    check(&[("LARDER_CONFIG", "/c.toml")], &files, &["recache = false (default)", "log = /l (/c.toml:1)"], &[]);
+    check(&[("LARDER_CONFIG", "c.toml")], &files, &["dir = /d (/work/p/c.toml:1)"], &[]);
+    check(&[("LARDER_CONFIG", "")], &files, &[&format!("recache = true ({USER}:1)")], &[]);
+    check(&[("LARDER_CONFIG", "/none")], &files, &["recache = false (default)"], &["/none: this file cannot be read"]);
+    check(&[("LARDER_CONFIG", PROJECT)], &[(PROJECT, "dir = '/d'")], &[&format!("dir = /d ({PROJECT}:1)")], &[]);
+}
+
+#[test]
+fn a_project_only_switches_on() {
+    check(
+        &[],
+        &[(USER, "read_only = true"), (PROJECT, "read_only = false")],
+        &[&format!("read_only = true ({USER}:1)")],
+        &["off again"],
+    );
+    check(&[], &[(PROJECT, "read_only = false")], &[&format!("read_only = false ({PROJECT}:1)")], &[]);
+    check(&[("LARDER_DISABLE", "0")], &[(PROJECT, "disable = true")], &["disable = false (LARDER_DISABLE)"], &[]);
+    // The user's own file keeps its rights where the working directory is the one that holds it.
+    let files = [("/home/u/.config/larder/larder.toml", "dir = '/d'")];
+    let found = load(&Surroundings {
+        env: &pairs(&[("HOME", "/home/u")]),
+        read: &|path| {
+            if path == Path::new(files[0].0) { Ok(files[0].1.into()) } else { Err(io::ErrorKind::NotFound.into()) }
+        },
+        home: &|| None,
+        wrapper_dir: None,
+        cwd: Some(Path::new("/home/u/.config/larder")),
+    });
+    assert_eq!((found.settings.dir, found.problems, found.files.len()), (Some("/d".into()), vec![], 2));
+}
+
+#[test]
+fn paths() {
+    check(&[("LARDER_DIR", "x/./y")], &[], &["dir = /work/p/x/y (LARDER_DIR)"], &[]);
+    check(&[("LARDER_LOG", "~/l")], &[], &["log = /home/u/l (LARDER_LOG)"], &[]);
+    check(
+        &[("LARDER_DIR", "")],
+        &[(USER, "dir = '../d'")],
+        &[&format!("dir = /home/u/.config/larder/../d ({USER}:1)")],
+        &[],
+    );
+    check(&[], &[(WRAPPER, "dir = '~'")], &[&format!("dir = /home/u ({WRAPPER}:1)")], &[]);
+    let odd = OsString::from_vec(b"/\xff".to_vec());
+    let found =
+        load_with(&[("LARDER_DIR".into(), odd.clone()), ("LARDER_MAX_SIZE".into(), odd.clone())], &|_| Ok(vec![]));
+    assert_eq!((found.settings.dir, found.problems.len()), (Some(odd.into()), 1));
+    let nowhere = |variable| {
+        let read = |_: &Path| Err(io::ErrorKind::NotFound.into());
+        load(&Surroundings { env: &pairs(&[variable]), read: &read, home: &|| None, wrapper_dir: None, cwd: None })
+    };
+    assert_eq!(nowhere(("LARDER_DIR", "relative")).problems.len(), 1);
+    assert_eq!(nowhere(("LARDER_DIR", "~/x")).problems.len(), 1);
+    assert_eq!(nowhere(("X", "")).settings.dir, None);
+    assert_eq!(nowhere(("X", "")).values()[0].shown, "none");
+}
+
+#[test]
+fn the_place_of_the_store_and_when_the_database_is_asked() {
+    let check = |env: &[(&str, &str)], dir: &str, source: &str, expect_asked: u32| {
+        let asked = Cell::new(0);
+        let found = load(&Surroundings {
+            env: &pairs(env),
+            read: &|_| Err(io::ErrorKind::NotFound.into()),
+            home: &|| {
+                asked.set(asked.get() + 1);
+                Some(PathBuf::from("/database/u"))
+            },
+            wrapper_dir: None,
+            cwd: None,
+        });
+        let value = &found.values()[0];
+        assert_eq!(
+            (value.shown.as_str(), source_text(&value.source).as_str(), asked.get()),
+            (dir, source, expect_asked),
+            "{env:?}"
+        );
+        assert_eq!(found.problems, [], "{env:?}");
+    };
+    check(&[("HOME", "/h")], "/h/.cache/larder", "HOME", 0);
+    check(&[("HOME", "/dev/null/home")], "/dev/null/home/.cache/larder", "HOME", 0);
+    check(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")], "/c/larder", "XDG_CACHE_HOME", 0);
+    check(&[("HOME", "/h"), ("XDG_CACHE_HOME", "c")], "/h/.cache/larder", "HOME", 0);
+    check(&[("XDG_CONFIG_HOME", "/x"), ("XDG_CACHE_HOME", "/c")], "/c/larder", "XDG_CACHE_HOME", 0);
+    check(&[("XDG_CONFIG_HOME", "/x"), ("LARDER_DIR", "/d")], "/d", "LARDER_DIR", 0);
+    check(&[("LARDER_CONFIG", "")], "/database/u/.cache/larder", "passwd", 1);
+    check(&[("HOME", "")], "/database/u/.cache/larder", "passwd", 1);
+    check(&[], "/database/u/.cache/larder", "passwd", 1);
+}
+
+#[test]
+fn unknown_variables_are_notes() {
+    let found =
+        loaded(&[("LARDER_MAXSIZE", "1"), ("LARDER_PRELOAD_LOG", "x"), ("LARDER_ZZZZZZ", ""), ("LANG", "C")], &[]);
+    let notes: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        notes,
+        [
+            "LARDER_MAXSIZE: larder knows no such variable: did you mean LARDER_MAX_SIZE?",
+            "LARDER_ZZZZZZ: larder knows no such variable: see larder config --help",
+        ]
+    );
+    assert_eq!(found.problems, []);
+}
+
+/// What configuration files are made of, for the loop below.
+const PIECES: &str =
+    "dir disable max_size observer = \n \r \" ' \'\'\' \"\"\" [ ] { } . , # true 10G \\u00 1979-05-27 \u{feff} \0";
+
+/// A stream of numbers that is the same every time (xorshift).
+fn numbers() -> impl FnMut() -> usize {
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as usize
+    }
+}
+
+#[test]
+fn any_bytes_are_survived() {
+    let pieces: Vec<&str> = PIECES.split(' ').collect();
+    let mut random = numbers();
+    for round in 0..20_000 {
+        let mut bytes = Vec::new();
+        for _ in 0..random() % 24 {
+            match round % 3 {
+                0 => bytes.push(random() as u8),
+                1 => bytes.extend(pieces[random() % pieces.len()].bytes()),
+                _ => bytes.extend(format!("{} = {}\n", pieces[random() % 4], pieces[random() % pieces.len()]).bytes()),
+            }
+        }
+        for problem in load_with(&[], &|_| Ok(bytes.clone())).problems {
+            assert!(!problem.to_string().chars().any(char::is_control), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Asking a manifest: which of its entries, newest first, still holds here.
+
+use larder_model::{ActionResult, Content, Digest, Manifest, Observer, Roots, Streams, Writer};
+use larder_spawn::Destinations;
+use larder_store::{Checker, Difference, Effort, Stamps};
+
+use crate::{Place, Request};
+
+/// An entry that does not answer.
+#[derive(Clone, Debug)]
+pub struct Rejected {
+    /// Its place in the manifest, newest first from 0.
+    pub entry: usize,
+    /// Who observed it.
+    pub observer: Observer,
+    /// The first thing that differs.
+    pub why: Difference,
+}
+
+/// What a manifest says to a request.
+pub enum Answer<'m> {
+    /// This result answers it.
+    Hit {
+        /// The result.
+        result: ActionResult<'m>,
+        /// Who observed it.
+        observer: Observer,
+        /// How many facts it relied on, and how many of them are absences.
+        size: (usize, usize),
+    },
+    /// None does.
+    None,
+}
+
+/// Which result of `manifest` answers `request`. `rejected` receives the entries that do not, `effort` what it cost.
+pub fn ask<'m>(
+    manifest: &Manifest<'m>,
+    request: &Request,
+    place: &Place,
+    stamps: &Stamps,
+    rejected: &mut Vec<Rejected>,
+    effort: &mut Effort,
+) -> Answer<'m> {
+    let variable = |name: &[u8]| place.variable(name).map(<[u8]>::to_vec);
+    let checker = Checker { roots: &request.roots, stamps, variable: &variable };
+    let here = roots_digest(&request.roots);
+    for (entry_at, entry) in manifest.entries.iter().enumerate() {
+        let mut reject = |why| rejected.push(Rejected { entry: entry_at, observer: entry.observer, why });
+        if entry.bound.is_some_and(|bound| bound != here) {
+            reject(about("the place", "the result was made in another place and may hold that place's path"));
+            continue;
+        }
+        let Ok((set, result)) = entry.open() else {
+            reject(about("the record", "cannot be read"));
+            continue;
+        };
+        if !streams_fit(&result.streams, &place.destinations) {
+            reject(about("standard output and error", "are one file now and were not, or the reverse"));
+            continue;
+        }
+        match checker.check(&set, effort) {
+            Ok(()) => return Answer::Hit { result, observer: entry.observer, size: set.size() },
+            Err(difference) => reject(difference),
+        }
+    }
+    Answer::None
+}
+
+fn about(subject: &str, what: &str) -> Difference {
+    Difference { subject: subject.as_bytes().to_vec(), what: what.to_owned() }
+}
+
+/// Messages that were kept apart cannot be put in order again, nor taken apart when they were one.
+fn streams_fit(streams: &Streams, to: &Destinations) -> bool {
+    let one_terminal = to.stdout.is_some() && to.stderr.is_some();
+    let together = to.same || one_terminal;
+    let empty = |content: &Content| content.size_bytes() == 0;
+    match streams {
+        Streams::Apart { stdout, stderr } => !together || empty(stdout) || empty(stderr),
+        Streams::Together(both) => together || empty(both),
+    }
+}
+
+/// The digest of a place's roots, which a bound result must have been made in.
+pub fn roots_digest(roots: &Roots) -> Digest {
+    let mut w = Writer::default();
+    roots.paths().iter().for_each(|root| w.bytes(root));
+    Digest::of(&w.bytes)
+}

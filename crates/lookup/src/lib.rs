@@ -1,0 +1,17 @@
+//! From a command as typed to the record that answers it, if there is one: what the wrapper does before a hit, and what
+//! `larder explain` shows. Both use this one code, so that the explanation cannot differ from the act.
+//!
+//! Stages: `tool` finds the program that is meant, `request` makes the Action and its weak fingerprint, `answer` asks
+//! the manifest which recorded observations still hold. No stage looks back, none changes anything but stamps.
+//!
+//! Unaware of: how a tool is run, how a result is put in place or recorded.
+#![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
+
+mod answer;
+mod request;
+mod tool;
+
+pub use answer::{Answer, Rejected, ask, roots_digest};
+pub use request::{Place, Request, subject};
+pub use tool::{Ourselves, Tool, find};

@@ -1,0 +1,182 @@
+//! From the program and its arguments to an Action and its weak fingerprint, or the reason why it is not ours.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_compiler::{Family, Invocation, ResponseFiles, environment, family_of, parse};
+use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Variable};
+use larder_spawn::{Command, Destinations};
+use larder_store::Stamps;
+
+use crate::Tool;
+
+/// A larger response file is not read.
+const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Where a command runs: what it was started with, read once.
+pub struct Place {
+    /// The environment, as pairs.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The working directory, links resolved.
+    pub cwd: Vec<u8>,
+    /// Where its messages go.
+    pub destinations: Destinations,
+}
+
+/// A command that is ours to cache.
+pub struct Request {
+    /// As it is started.
+    pub command: Command,
+    /// Whose rules apply.
+    pub family: Family,
+    /// What the arguments mean.
+    pub invocation: Invocation,
+    /// What is keyed.
+    pub action: Action,
+    /// The roots of this place.
+    pub roots: Roots,
+    /// The action's weak fingerprint.
+    pub weak: Fingerprint,
+}
+
+struct FromDisk<'a>(&'a [u8]);
+
+impl ResponseFiles for FromDisk<'_> {
+    fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let path = Path::new(OsStr::from_bytes(self.0)).join(OsStr::from_bytes(path));
+        let meta = std::fs::metadata(&path).ok()?;
+        if !meta.is_file() || meta.len() > RESPONSE_FILE_BYTES_MAX {
+            return None;
+        }
+        std::fs::read(path).ok()
+    }
+}
+
+impl Place {
+    /// A variable's value.
+    pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
+        self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// The environment as a program receives it.
+    pub fn environment_block(&self) -> Vec<Vec<u8>> {
+        self.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect()
+    }
+
+    /// `PWD` where it names the working directory by another path than the kernel does.
+    fn apparent_cwd(&self) -> Option<Vec<u8>> {
+        let pwd = self.variable(b"PWD")?;
+        if pwd == self.cwd || pwd.first() != Some(&b'/') {
+            return None;
+        }
+        let (named, actual) = (larder_sys::look_through(pwd).ok()?, larder_sys::look_through(b".").ok()?);
+        ((named.device, named.inode) == (actual.device, actual.inode)).then(|| pwd.to_vec())
+    }
+
+    fn terminal(&self) -> Terminal {
+        let Destinations { stdout, stderr, .. } = self.destinations;
+        match stderr.or(stdout) {
+            None => Terminal::None,
+            Some(size) => Terminal::Some {
+                stdout: stdout.is_some(),
+                stderr: stderr.is_some(),
+                columns: size.columns,
+                rows: size.rows,
+            },
+        }
+    }
+}
+
+impl Request {
+    /// Understand `argv`, which starts `tool` in `place`.
+    pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
+        let name = argv.first().map(|name| file_name(name)).unwrap_or_default();
+        let family = family_of(name).or_else(|| family_of(file_name(&tool.path))).ok_or(Bypass::UnknownTool)?;
+        let invocation = parse(family, &argv[1..], &FromDisk(&place.cwd))?;
+        let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
+        // A script reads its environment without asking libc for it, whatever it is called.
+        let family = if content.is_script { Family::Generic } else { family };
+        let asks_processor = invocation.asks_processor || place.environment.iter().any(|(n, _)| n.starts_with(b"CCC_"));
+        let action = Action {
+            family: family.name(),
+            tool: content.digest,
+            tool_path: absolute(&place.cwd, &tool.path),
+            argv: argv.clone(),
+            cwd: place.cwd.clone(),
+            apparent_cwd: place.apparent_cwd(),
+            environment: keyed(family, place),
+            terminal: place.terminal(),
+            processor: if asks_processor { larder_sys::processor_features() } else { Vec::new() },
+        };
+        let roots = Roots::new([place.cwd.clone()]);
+        let weak = action.fingerprint(&roots);
+        let command = Command { program: tool.path, argv, environment: place.environment_block() };
+        Ok(Request { command, family, invocation, action, roots, weak })
+    }
+
+    /// Where an output of this command may be: below the working directory, or beside an output that it names.
+    pub fn may_write(&self, path: &[u8]) -> bool {
+        let below = |directory: &[u8]| path.strip_prefix(directory).is_some_and(|rest| rest.first() == Some(&b'/'));
+        let named = [self.invocation.output.as_deref(), self.invocation.depfile.as_deref()];
+        let beside = |output: &[u8]| {
+            let output = absolute(&self.action.cwd, output);
+            let slash = output.iter().rposition(|&b| b == b'/').unwrap_or(0);
+            below(&output[..slash])
+        };
+        below(&self.action.cwd) || named.into_iter().flatten().any(beside)
+    }
+}
+
+fn keyed(family: Family, place: &Place) -> Vec<Variable> {
+    environment(family, &place.environment)
+}
+
+struct ToolContent {
+    digest: Digest,
+    is_script: bool,
+}
+
+/// The tool's content, from its stamp where that is known. Scripts are told by their first bytes, so a known binary is
+/// not opened at all: a script's digest is kept apart by a bit of its own.
+fn content(tool: &Tool, stamps: &Stamps) -> Option<ToolContent> {
+    let known = stamps.content(&tool.look);
+    // A program of this size is no script; smaller ones are looked into.
+    const SCRIPT_BYTES_MAX: u64 = 256 << 10;
+    if let Some(digest) = known
+        && tool.look.size_bytes > SCRIPT_BYTES_MAX
+    {
+        return Some(ToolContent { digest, is_script: false });
+    }
+    let mut file = File::open(Path::new(OsStr::from_bytes(&tool.path))).ok()?;
+    let digest = match known {
+        Some(digest) => digest,
+        None => stamps.hash(&mut file).ok()?,
+    };
+    let mut start = [0; 2];
+    let count = std::os::unix::fs::FileExt::read_at(&file, &mut start, 0).ok()?;
+    Some(ToolContent { digest, is_script: start[..count] == *b"#!" })
+}
+
+/// What a command is about, for finding the record nearest to it: the source and the output, without the flags.
+pub fn subject(request: &Request) -> Digest {
+    let mut bytes = Vec::new();
+    request.roots.encode_path(&request.action.cwd, &mut bytes);
+    for part in [Some(&request.invocation.source), request.invocation.output.as_ref()] {
+        bytes.push(b'\n');
+        bytes.extend(part.map(|part| request.roots.encode_text(part)).unwrap_or_default());
+    }
+    Digest::of(&bytes)
+}
+
+fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
+    if path.first() == Some(&b'/') {
+        return path.to_vec();
+    }
+    [cwd, b"/", path].concat()
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}

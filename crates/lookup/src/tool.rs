@@ -1,0 +1,101 @@
+//! Which program is meant: the first of its name along `PATH` that is neither us nor another cache standing in front of
+//! a compiler, so that wrapping twice never goes round in a circle.
+
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use larder_sys::{Kind, Look};
+
+/// Caches that stand in front of compilers under the compilers' names, by the file name of their program.
+const OTHER_CACHES: [&[u8]; 7] =
+    [b"ccache", b"sccache", b"kache", b"distcc", b"icecc", b"buildcache", b"colorgcc"];
+/// What a shell searches when `PATH` is not set.
+const PATH_DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+
+/// The wrapper's own file, to know it again under another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ourselves {
+    identity: Option<(u64, u64)>,
+}
+
+/// A program that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tool {
+    /// Its path, as it is started.
+    pub path: Vec<u8>,
+    /// What the file system says of it, links followed.
+    pub look: Look,
+}
+
+impl Ourselves {
+    /// From a path that leads to the running program.
+    pub fn at(path: &Path) -> Ourselves {
+        let look = larder_sys::look_through(path.as_os_str().as_bytes()).ok();
+        Ourselves { identity: look.map(|look| (look.device, look.inode)) }
+    }
+
+    /// Whether this is the wrapper.
+    pub fn is(&self, look: &Look) -> bool {
+        self.identity == Some((look.device, look.inode))
+    }
+}
+
+/// Find the program that `name` means. With a slash it is a path; else it is looked for along `path`. Where we stand in
+/// for it under its own name (`masquerading`), links that lead to other caches are passed over as we are.
+pub fn find(name: &[u8], path: Option<&[u8]>, ourselves: &Ourselves, masquerading: bool) -> Option<Tool> {
+    if name.contains(&b'/') {
+        return program(name.to_vec()).filter(|tool| !ourselves.is(&tool.look));
+    }
+    let directories = path.unwrap_or(PATH_DEFAULT).split(|&b| b == b':');
+    directories.filter_map(|directory| candidate(directory, name)).find(|tool| {
+        let other = masquerading && leads_to_another_cache(&tool.path);
+        !ourselves.is(&tool.look) && !other
+    })
+}
+
+fn candidate(directory: &[u8], name: &[u8]) -> Option<Tool> {
+    let directory = if directory.is_empty() { b"." } else { directory };
+    let mut path = directory.to_vec();
+    path.push(b'/');
+    path.extend_from_slice(name);
+    program(path)
+}
+
+fn program(path: Vec<u8>) -> Option<Tool> {
+    let look = larder_sys::look_through(&path).ok()?;
+    (look.kind == Kind::File && look.mode & 0o111 != 0).then_some(Tool { path, look })
+}
+
+fn leads_to_another_cache(path: &[u8]) -> bool {
+    let real = std::fs::canonicalize(Path::new(std::ffi::OsStr::from_bytes(path)));
+    let name = real.ok().and_then(|real| real.file_name().map(|name| name.to_os_string().into_vec()));
+    name.is_some_and(|name| OTHER_CACHES.contains(&name.as_slice()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_and_other_caches_are_passed_over() {
+        let dir = std::env::temp_dir().join(format!("larder-find-{}", std::process::id()));
+        let write = |rel: &str| {
+            let path = dir.join(rel);
+            std::fs::create_dir_all(path.parent().expect("has one")).expect("makes");
+            std::fs::write(&path, "x").expect("writes");
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("sets");
+            path
+        };
+        let (us, ccache, real) = (write("bin/larder"), write("bin/ccache"), write("c/gcc"));
+        for (at, to) in [("a", &us), ("b", &ccache)] {
+            std::fs::create_dir_all(dir.join(at)).expect("makes");
+            std::os::unix::fs::symlink(to, dir.join(at).join("gcc")).expect("links");
+        }
+        let path = ["a", "b", "c"].map(|d| dir.join(d).to_str().expect("text").to_owned()).join(":");
+        let found = find(b"gcc", Some(path.as_bytes()), &Ourselves::at(&us), true).expect("found");
+        assert_eq!(found.path, real.as_os_str().as_bytes());
+        assert_eq!(find(b"nowhere", Some(path.as_bytes()), &Ourselves::at(&us), true), None);
+        assert_eq!(find(us.as_os_str().as_bytes(), None, &Ourselves::at(&us), false), None);
+        std::fs::remove_dir_all(dir).expect("removes");
+    }
+}

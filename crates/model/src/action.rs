@@ -1,0 +1,158 @@
+//! An Action: what is known of a run before the tool starts. Its walk is the weak fingerprint; `docs/fingerprint.md`
+//! lists every value of it, and the keying test varies each.
+
+use crate::{Digest, FORMAT_VERSION, Fingerprint, FingerprintWalk, Roots, Walk};
+
+/// A variable of the environment, `NAME` and value, as the tool would see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its value; a variable that is not set is not listed.
+    pub value: Vec<u8>,
+}
+
+/// What a tool can learn of where its messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Terminal {
+    /// Neither standard output nor standard error is a terminal.
+    None,
+    /// One of them is.
+    Some {
+        /// Standard output is a terminal.
+        stdout: bool,
+        /// Standard error is a terminal.
+        stderr: bool,
+        /// Its width, in columns.
+        columns: u16,
+        /// Its height, in rows.
+        rows: u16,
+    },
+}
+
+/// The tool, its arguments, environment and working directory, and what else it can know at its start.
+#[derive(Clone, Debug)]
+pub struct Action {
+    /// The family whose rules apply, such as `gcc`.
+    pub family: &'static str,
+    /// Content of the program that is started.
+    pub tool: Digest,
+    /// Its absolute path: a compiler finds its parts from there.
+    pub tool_path: Vec<u8>,
+    /// All arguments, `argv[0]` first: it is in messages, and some tools behave by it.
+    pub argv: Vec<Vec<u8>>,
+    /// The working directory, links resolved (`getcwd`).
+    pub cwd: Vec<u8>,
+    /// `PWD`, where it names the working directory by another path: compilers then write that one down.
+    pub apparent_cwd: Option<Vec<u8>>,
+    /// The variables that this family reads, sorted by name.
+    pub environment: Vec<Variable>,
+    /// What the tool can learn of its terminal.
+    pub terminal: Terminal,
+    /// What the processor says of itself, where the tool may ask it; empty where it does not.
+    pub processor: Vec<u8>,
+}
+
+impl Action {
+    /// Give each keyed value to `walk`, with the roots replaced.
+    pub fn walk(&self, roots: &Roots, walk: &mut impl Walk) {
+        let path = |path: &[u8]| {
+            let mut encoded = Vec::new();
+            roots.encode_path(path, &mut encoded);
+            encoded
+        };
+        walk.field("format version", &[FORMAT_VERSION]);
+        walk.field("family", self.family.as_bytes());
+        walk.field("tool content", &self.tool.0);
+        walk.field("tool path", &path(&self.tool_path));
+        walk.field("working directory", &path(&self.cwd));
+        if let Some(apparent) = &self.apparent_cwd {
+            walk.field("PWD", &path(apparent));
+        }
+        for argument in &self.argv {
+            walk.field("argument", &roots.encode_text(argument));
+        }
+        for variable in &self.environment {
+            let name = String::from_utf8_lossy(&variable.name);
+            walk.field(&format!("environment {name}"), &roots.encode_text(&variable.value));
+        }
+        if let Terminal::Some { stdout, stderr, columns, rows } = self.terminal {
+            let [c0, c1] = columns.to_le_bytes();
+            let [r0, r1] = rows.to_le_bytes();
+            walk.field("terminal", &[stdout.into(), stderr.into(), c0, c1, r0, r1]);
+        }
+        if !self.processor.is_empty() {
+            walk.field("processor", &self.processor);
+        }
+    }
+
+    /// The weak fingerprint.
+    pub fn fingerprint(&self, roots: &Roots) -> Fingerprint {
+        let mut walk = FingerprintWalk::default();
+        self.walk(roots, &mut walk);
+        walk.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn action() -> Action {
+        Action {
+            family: "gcc",
+            tool: Digest::of(b"gcc"),
+            tool_path: b"/usr/bin/gcc".to_vec(),
+            argv: vec![b"gcc".to_vec(), b"-c".to_vec(), b"x.c".to_vec()],
+            cwd: b"/w".to_vec(),
+            apparent_cwd: None,
+            environment: vec![Variable { name: b"PATH".to_vec(), value: b"/bin".to_vec() }],
+            terminal: Terminal::None,
+            processor: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_value_changes_the_fingerprint() {
+        type Change = fn(&mut Action);
+        let changes: &[(&str, Change)] = &[
+            ("family", |a| a.family = "clang"),
+            ("tool content", |a| a.tool = Digest::of(b"other")),
+            ("tool path", |a| a.tool_path = b"/opt/gcc".to_vec()),
+            ("argv[0]", |a| a.argv[0] = b"cc".to_vec()),
+            ("argument", |a| a.argv[2] = b"y.c".to_vec()),
+            ("one argument more", |a| a.argv.push(Vec::new())),
+            ("two arguments joined", |a| a.argv = vec![b"gcc".to_vec(), b"-cx.c".to_vec()]),
+            ("cwd", |a| a.cwd = b"/v".to_vec()),
+            ("PWD", |a| a.apparent_cwd = Some(b"/v".to_vec())),
+            ("variable", |a| a.environment[0].value = b"/usr/bin".to_vec()),
+            ("variable's name", |a| a.environment[0].name = b"LANG".to_vec()),
+            ("variable unset", |a| a.environment.clear()),
+            ("terminal", |a| {
+                a.terminal = Terminal::Some { stdout: true, stderr: true, columns: 80, rows: 24 }
+            }),
+            ("processor", |a| a.processor = b"avx".to_vec()),
+        ];
+        let roots = Roots::default();
+        let mut seen = vec![action().fingerprint(&roots)];
+        assert_eq!(action().fingerprint(&roots), seen[0]);
+        for (what, change) in changes {
+            let mut changed = action();
+            change(&mut changed);
+            let fingerprint = changed.fingerprint(&roots);
+            assert!(!seen.contains(&fingerprint), "{what} is not keyed");
+            seen.push(fingerprint);
+        }
+    }
+
+    #[test]
+    fn another_root_is_the_same_action() {
+        let place = |root: &str| {
+            let mut a = action();
+            a.cwd = root.as_bytes().to_vec();
+            a.argv.push(format!("-I{root}/inc").into_bytes());
+            a.fingerprint(&Roots::new([root.as_bytes().to_vec()]))
+        };
+        assert_eq!(place("/a"), place("/bb/c"));
+    }
+}

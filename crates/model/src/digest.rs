@@ -1,0 +1,107 @@
+//! Digest and Blob: names of bytes.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// BLAKE3 of some bytes, 32 bytes long.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+/// Bytes in the content-addressed store, by name: their digest and how many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Blob {
+    /// Digest of the bytes.
+    pub digest: Digest,
+    /// Their number.
+    pub size_bytes: u64,
+}
+
+impl Digest {
+    /// The digest of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Digest(*blake3::hash(bytes).as_bytes())
+    }
+
+    /// 64 lower-case hexadecimal digits.
+    pub fn hex(&self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = String::with_capacity(64);
+        for byte in self.0 {
+            text.push(DIGITS[usize::from(byte >> 4)] as char);
+            text.push(DIGITS[usize::from(byte & 15)] as char);
+        }
+        text
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex()[..12])
+    }
+}
+
+/// A digest that is not 64 hexadecimal digits.
+#[derive(Debug, thiserror::Error)]
+#[error("not a digest: {0:?} (64 hexadecimal digits are expected)")]
+pub struct ParseDigestError(String);
+
+impl FromStr for Digest {
+    type Err = ParseDigestError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || ParseDigestError(text.to_owned());
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return Err(bad());
+        }
+        let value = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = value(pair[0]).ok_or_else(bad)? << 4 | value(pair[1]).ok_or_else(bad)?;
+        }
+        Ok(Digest(bytes))
+    }
+}
+
+/// Takes bytes in pieces and gives the digest of them all.
+#[derive(Default)]
+pub struct DigestWriter(blake3::Hasher);
+
+impl DigestWriter {
+    /// Add `bytes`.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of everything added so far.
+    pub fn finish(&self) -> Digest {
+        Digest(*self.0.finalize().as_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hex_and_back() {
+        let d = Digest::of(b"larder");
+        assert_eq!(d.hex().parse::<Digest>().expect("own text"), d);
+        assert!("xyz".parse::<Digest>().is_err());
+        assert!("é".repeat(32).parse::<Digest>().is_err());
+    }
+
+    #[test]
+    fn pieces_are_the_whole() {
+        let mut w = DigestWriter::default();
+        w.update(b"lar");
+        w.update(b"der");
+        assert_eq!(w.finish(), Digest::of(b"larder"));
+    }
+}

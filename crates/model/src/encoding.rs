@@ -1,0 +1,235 @@
+//! The primitives of every format: a `Writer` that appends, a `Reader` that borrows and never trusts a length.
+//!
+//! ```text
+//! u8 u16 u32 u64   little-endian
+//! number           LEB128, at most 10 bytes, shortest form only
+//! bytes            number of bytes, then the bytes
+//! digest           32 bytes
+//! ```
+
+use crate::Digest;
+
+/// Bytes that do not have the form they ought to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end before the value does.
+    #[error("truncated at byte {0}")]
+    Truncated(usize),
+    /// A number is longer than 64 bits, or not in its shortest form.
+    #[error("malformed number at byte {0}")]
+    Number(usize),
+    /// A tag that this version does not know.
+    #[error("unknown tag {tag} at byte {at}")]
+    Tag {
+        /// The tag.
+        tag: u8,
+        /// Where it stands.
+        at: usize,
+    },
+    /// A count or length above its limit.
+    #[error("more than the limit of {limit} at byte {at}")]
+    Limit {
+        /// The limit.
+        limit: u64,
+        /// Where it was passed.
+        at: usize,
+    },
+    /// Written by another version of larder.
+    #[error("format version {0}, not ours")]
+    Version(u8),
+    /// Bytes are left after the last value.
+    #[error("{0} bytes too many")]
+    Trailing(usize),
+    /// The digest at the end is not that of what stands before it.
+    #[error("digest does not match")]
+    Damaged,
+}
+
+/// Appends values to a buffer.
+#[derive(Default)]
+pub struct Writer {
+    /// What was written.
+    pub bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// One byte.
+    pub fn u8(&mut self, value: u8) {
+        self.bytes.push(value);
+    }
+
+    /// A number, as short as it can be.
+    pub fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    /// A length and that many bytes.
+    pub fn bytes(&mut self, value: &[u8]) {
+        self.number(value.len() as u64);
+        self.bytes.extend_from_slice(value);
+    }
+
+    /// A digest.
+    pub fn digest(&mut self, value: &Digest) {
+        self.bytes.extend_from_slice(&value.0);
+    }
+
+    /// The digest of everything so far, which `Reader::sealed` expects at the end.
+    pub fn seal(mut self) -> Vec<u8> {
+        let digest = Digest::of(&self.bytes);
+        self.digest(&digest);
+        self.bytes
+    }
+}
+
+/// Takes values from the front of a slice.
+#[derive(Clone)]
+pub struct Reader<'a> {
+    whole: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Read `bytes` from the start.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader { whole: bytes, at: 0 }
+    }
+
+    /// Read what `Writer::seal` wrote, after checking the digest at its end.
+    pub fn sealed(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let Some(body) = bytes.len().checked_sub(32) else { return Err(DecodeError::Truncated(bytes.len())) };
+        if Digest::of(&bytes[..body]).0 != bytes[body..] {
+            return Err(DecodeError::Damaged);
+        }
+        Ok(Reader::new(&bytes[..body]))
+    }
+
+    /// How many bytes were taken.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The next `count` bytes.
+    pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
+        let end = self.at.checked_add(count).filter(|&end| end <= self.whole.len());
+        let end = end.ok_or(DecodeError::Truncated(self.at))?;
+        let bytes = &self.whole[self.at..end];
+        self.at = end;
+        Ok(bytes)
+    }
+
+    /// One byte.
+    pub fn u8(&mut self) -> Result<u8, DecodeError> {
+        Ok(self.take(1)?[0])
+    }
+
+    /// A number.
+    pub fn number(&mut self) -> Result<u64, DecodeError> {
+        let start = self.at;
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.u8()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 || bits << shift >> shift != bits || byte == 0 && shift > 0 {
+                return Err(DecodeError::Number(start));
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(DecodeError::Number(start))
+    }
+
+    /// A number of things that follow, each of at least one byte: never more than bytes are left.
+    pub fn count(&mut self) -> Result<usize, DecodeError> {
+        let at = self.at;
+        let count = self.number()?;
+        let left = (self.whole.len() - self.at) as u64;
+        if count > left {
+            return Err(DecodeError::Limit { limit: left, at });
+        }
+        Ok(count as usize)
+    }
+
+    /// A length and that many bytes, at most `limit`.
+    pub fn bytes(&mut self, limit: u64) -> Result<&'a [u8], DecodeError> {
+        let at = self.at;
+        let length = self.number()?;
+        if length > limit {
+            return Err(DecodeError::Limit { limit, at });
+        }
+        self.take(length as usize)
+    }
+
+    /// A digest.
+    pub fn digest(&mut self) -> Result<Digest, DecodeError> {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(self.take(32)?);
+        Ok(Digest(bytes))
+    }
+
+    /// An error for a tag that was just read.
+    pub fn unknown_tag(&self, tag: u8) -> DecodeError {
+        DecodeError::Tag { tag, at: self.at.saturating_sub(1) }
+    }
+
+    /// Everything must have been taken.
+    pub fn finish(self) -> Result<(), DecodeError> {
+        match self.whole.len() - self.at {
+            0 => Ok(()),
+            left => Err(DecodeError::Trailing(left)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(value: u64, expect: &[u8]) {
+        let mut w = Writer::default();
+        w.number(value);
+        assert_eq!(w.bytes, expect);
+        assert_eq!(Reader::new(expect).number(), Ok(value));
+    }
+
+    #[test]
+    fn numbers() {
+        check(0, &[0]);
+        check(127, &[127]);
+        check(128, &[0x80, 1]);
+        check(u64::MAX, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+    }
+
+    #[test]
+    fn malformed_numbers_are_refused() {
+        for bytes in [&[0x80][..], &[0x80, 0], &[0xff; 11], &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]] {
+            assert!(Reader::new(bytes).number().is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_never_passes_the_end() {
+        assert!(Reader::new(&[200, 1, 0]).bytes(1 << 20).is_err());
+        assert!(Reader::new(&[3, 1, 2, 3]).bytes(2).is_err());
+        assert!(Reader::new(&[9, 0]).count().is_err());
+    }
+
+    #[test]
+    fn a_seal_sees_every_flipped_bit() {
+        let mut w = Writer::default();
+        w.bytes(b"abc");
+        let whole = w.seal();
+        assert!(Reader::sealed(&whole).is_ok());
+        for bit in 0..whole.len() * 8 {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Reader::sealed(&damaged).is_err());
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What larder talks about: digests, actions, fingerprints, observations, manifests, results, and their bytes.
+//!
+//! No I/O, no clock, no environment: everything here is a value, a walk over a value, or its encoding.
+//! Unaware of: where anything is stored, how a tool is observed, which compiler is which.
+#![forbid(unsafe_code)]
+
+mod action;
+mod digest;
+mod encoding;
+mod fingerprint;
+mod looked;
+mod manifest;
+mod observation;
+mod outcome;
+mod result;
+mod roots;
+
+pub use action::{Action, Terminal, Variable};
+pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
+pub use encoding::{DecodeError, Reader, Writer};
+pub use fingerprint::{ExplainWalk, Field, FingerprintWalk, Fingerprint, Walk};
+pub use looked::{Change, Identity, Looked, Prior, Seen};
+pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Manifest};
+pub use observation::{DirFacts, EnvFact, Fact, NamedFact, ObservationSet, names_digest};
+pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
+pub use result::{ActionResult, Content, FileMode, INLINE_BYTES_MAX, Output, OutputKind, Placement, Streams};
+pub use roots::{PLACEHOLDER, Roots};
+
+/// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
+/// so that a change of meaning is a clean start, never a misreading.
+pub const FORMAT_VERSION: u8 = 1;

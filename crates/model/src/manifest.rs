@@ -1,0 +1,213 @@
+//! Manifest: the record of one weak fingerprint. A bounded list of entries, newest first; each says what was observed
+//! and what came of it, so that a record and what only it needs are one file.
+//!
+//! ```text
+//! manifest = u8 format version, digest weak fingerprint, number of fields, field*, number of entries, entry*, digest
+//! field    = bytes name, bytes value               the walk that made the weak fingerprint, for `explain`
+//! entry    = digest strong fingerprint, u8 observer, number run time µs, u8 bound, [digest of the roots],
+//!            bytes (set, result)
+//! ```
+//! The length before a set and its result lets a reader pass over an entry. The digest at the end is of all before it.
+
+use crate::{
+    ActionResult, DecodeError, Digest, ExplainWalk, FORMAT_VERSION, Field, Fingerprint, ObservationSet, Observer,
+    Reader, Writer,
+};
+
+/// More entries than this for one weak fingerprint are not kept: the oldest goes.
+pub const MANIFEST_ENTRIES_MAX: usize = 32;
+const ENTRY_BYTES_MAX: u64 = 64 << 20;
+const FIELD_BYTES_MAX: u64 = 4 << 20;
+
+/// One recorded run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Weak fingerprint and observations together.
+    pub strong: Fingerprint,
+    /// Who observed it.
+    pub observer: Observer,
+    /// How long the tool ran, wall time in microseconds.
+    pub run_time_us: u64,
+    /// Digest of the roots that this result can serve; `None` where it can serve any.
+    pub bound: Option<Digest>,
+    body: &'a [u8],
+}
+
+/// The record of one weak fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest<'a> {
+    /// The weak fingerprint, which is also the file's name.
+    pub weak: Fingerprint,
+    /// The walk that made it.
+    pub fields: Vec<(&'a [u8], &'a [u8])>,
+    /// Newest first.
+    pub entries: Vec<Entry<'a>>,
+}
+
+impl<'a> Entry<'a> {
+    /// Make an entry; `body` receives its bytes and must outlive it.
+    pub fn new(
+        weak: &Fingerprint,
+        observer: Observer,
+        run_time_us: u64,
+        bound: Option<Digest>,
+        set: &ObservationSet,
+        result: &ActionResult,
+        body: &'a mut Vec<u8>,
+    ) -> Self {
+        let mut w = Writer::default();
+        set.encode(&mut w);
+        let strong = strong_fingerprint(weak, bound.as_ref(), &w.bytes);
+        result.encode(&mut w);
+        *body = w.bytes;
+        Entry { strong, observer, run_time_us, bound, body }
+    }
+
+    /// The set and the result.
+    pub fn open(&self) -> Result<(ObservationSet<'a>, ActionResult<'a>), DecodeError> {
+        let mut r = Reader::new(self.body);
+        let set = ObservationSet::decode(&mut r)?;
+        let result = ActionResult::decode(&mut r)?;
+        r.finish()?;
+        Ok((set, result))
+    }
+}
+
+fn strong_fingerprint(weak: &Fingerprint, bound: Option<&Digest>, set: &[u8]) -> Fingerprint {
+    let mut w = Writer::default();
+    w.digest(weak);
+    w.u8(bound.is_some().into());
+    if let Some(roots) = bound {
+        w.digest(roots);
+    }
+    w.bytes(set);
+    Digest::of(&w.bytes)
+}
+
+impl<'a> Manifest<'a> {
+    /// An empty record of the walk that made `weak`.
+    pub fn new(weak: Fingerprint, walk: &'a ExplainWalk) -> Self {
+        let field = |field: &'a Field| (field.name.as_bytes(), field.value.as_slice());
+        Manifest { weak, fields: walk.fields.iter().map(field).collect(), entries: Vec::new() }
+    }
+
+    /// Put `entry` first, in place of one with the same strong fingerprint; the oldest beyond the limit goes.
+    pub fn add(&mut self, entry: Entry<'a>) {
+        self.entries.retain(|old| old.strong != entry.strong);
+        self.entries.insert(0, entry);
+        self.entries.truncate(MANIFEST_ENTRIES_MAX);
+    }
+
+    /// The file's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u8(FORMAT_VERSION);
+        w.digest(&self.weak);
+        w.number(self.fields.len() as u64);
+        for (name, value) in &self.fields {
+            w.bytes(name);
+            w.bytes(value);
+        }
+        w.number(self.entries.len() as u64);
+        for entry in &self.entries {
+            w.digest(&entry.strong);
+            w.u8(entry.observer.code());
+            w.number(entry.run_time_us);
+            w.u8(entry.bound.is_some().into());
+            if let Some(roots) = &entry.bound {
+                w.digest(roots);
+            }
+            w.bytes(entry.body);
+        }
+        w.seal()
+    }
+
+    /// Read a file's bytes. Entries are opened when they are asked for.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        match bytes.first() {
+            Some(&FORMAT_VERSION) => {}
+            Some(&other) => return Err(DecodeError::Version(other)),
+            None => return Err(DecodeError::Truncated(0)),
+        }
+        let mut r = Reader::sealed(bytes)?;
+        r.u8()?;
+        let weak = r.digest()?;
+        let mut fields = Vec::new();
+        for _ in 0..r.count()? {
+            fields.push((r.bytes(FIELD_BYTES_MAX)?, r.bytes(FIELD_BYTES_MAX)?));
+        }
+        let at = r.position();
+        let count = r.count()?;
+        if count > MANIFEST_ENTRIES_MAX {
+            return Err(DecodeError::Limit { limit: MANIFEST_ENTRIES_MAX as u64, at });
+        }
+        let mut entries = Vec::with_capacity(count);
+        for _ in 0..count {
+            let strong = r.digest()?;
+            let code = r.u8()?;
+            let observer = Observer::from_code(code).ok_or(r.unknown_tag(code))?;
+            let run_time_us = r.number()?;
+            let bound = if r.u8()? == 1 { Some(r.digest()?) } else { None };
+            entries.push(Entry { strong, observer, run_time_us, bound, body: r.bytes(ENTRY_BYTES_MAX)? });
+        }
+        r.finish()?;
+        Ok(Manifest { weak, fields, entries })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Content, Streams, Walk};
+
+    fn sample(body: &mut Vec<u8>, exit_code: u8) -> Entry<'_> {
+        let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
+        let result = ActionResult { exit_code, streams, outputs: Vec::new() };
+        Entry::new(&Digest::of(b"w"), Observer::Preload, 9, None, &ObservationSet::default(), &result, body)
+    }
+
+    #[test]
+    fn there_and_back_and_never_damaged() {
+        let mut walk = ExplainWalk::default();
+        walk.field("argument", b"-c");
+        let mut body = Vec::new();
+        let mut manifest = Manifest::new(Digest::of(b"w"), &walk);
+        manifest.add(sample(&mut body, 7));
+        let bytes = manifest.encode();
+        let back = Manifest::decode(&bytes).expect("own bytes");
+        assert_eq!(back, manifest);
+        assert_eq!(back.entries[0].open().expect("own bytes").1.exit_code, 7);
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x41;
+            assert!(Manifest::decode(&damaged).is_err(), "byte {at}");
+            assert!(Manifest::decode(&bytes[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn golden_bytes() {
+        let walk = ExplainWalk::default();
+        let mut body = Vec::new();
+        let mut manifest = Manifest::new(Digest([7; 32]), &walk);
+        manifest.add(sample(&mut body, 1));
+        let bytes = manifest.encode();
+        assert_eq!(bytes[0], 1, "format version");
+        assert_eq!(bytes[1..33], [7; 32], "weak fingerprint");
+        assert_eq!(bytes[33..35], [0, 1], "no fields, one entry");
+        assert_eq!(bytes[67..70], [0, 9, 0], "preload, 9 µs, any root");
+        assert_eq!(bytes[70..80], [9, 0, 0, 1, 0, 0, 0, 0, 0, 0], "no observations, exit 1, two empty streams, no output");
+        assert_eq!(bytes.len(), 80 + 32);
+    }
+
+    #[test]
+    fn one_entry_a_strong_fingerprint() {
+        let walk = ExplainWalk::default();
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let mut manifest = Manifest::new(Digest::of(b"w"), &walk);
+        manifest.add(sample(&mut a, 1));
+        manifest.add(sample(&mut b, 2));
+        assert_eq!(manifest.entries.len(), 1);
+        assert_eq!(manifest.entries[0].open().expect("own bytes").1.exit_code, 2);
+    }
+}

@@ -1,0 +1,258 @@
+//! Observations: the facts about files and variables that a result relied on, grouped by directory so that each
+//! directory is opened once and its absences share one stamp.
+//!
+//! ```text
+//! set        = number of directories, directory*, number of variables, variable*
+//! directory  = bytes path, u8 has real path, [bytes real path], number of facts, fact*, number of absences, name*
+//! fact       = bytes name, u8 tag, …        by tag:
+//!    1 content     digest, u8 executable
+//!    2 directory
+//!    3 link        bytes target
+//!    4 error       u8 operation, number errno
+//!    5 listing     digest of the sorted names
+//!    6 other kind  u8 kind
+//! variable   = bytes name, u8 set, [digest of the value, roots replaced]
+//! ```
+//! Paths have their root replaced (`Roots::encode_path`). An empty name means the directory itself. A name may hold
+//! slashes only in an error fact; an absence never does: it is said by the deepest directory that does exist.
+
+use crate::{DecodeError, Digest, Reader, Writer};
+
+const PATH_BYTES_MAX: u64 = 64 << 10;
+
+/// One fact about a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact<'a> {
+    /// A regular file, links followed, with this content.
+    Content {
+        /// Of the bytes.
+        digest: Digest,
+        /// Some execute bit is set.
+        executable: bool,
+    },
+    /// A directory, links followed.
+    Directory,
+    /// A symbolic link with this target, roots replaced.
+    Link(&'a [u8]),
+    /// Looking fails in this way.
+    Error {
+        /// 0: `stat`; 1: open for reading.
+        operation: u8,
+        /// The error's number on this platform.
+        errno: u32,
+    },
+    /// A directory that lists these names.
+    Listing(Digest),
+    /// Neither file, directory nor link: the file type bits of its mode, shifted right by 12.
+    Other(u8),
+}
+
+/// A fact about a name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFact<'a> {
+    /// The name; empty for the directory itself.
+    pub name: &'a [u8],
+    /// What is so.
+    pub fact: Fact<'a>,
+}
+
+/// Everything known of one directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DirFacts<'a> {
+    /// Its path as the tool used it, root replaced.
+    pub path: &'a [u8],
+    /// Its path with all links resolved, root replaced, where that differs.
+    pub real: Option<&'a [u8]>,
+    /// What was found there.
+    pub facts: Vec<NamedFact<'a>>,
+    /// What was looked for there and not found, sorted.
+    pub absent: Vec<&'a [u8]>,
+}
+
+/// A variable that the tool asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnvFact<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Digest of its value, roots replaced; `None` where it was not set.
+    pub value: Option<Digest>,
+}
+
+/// All that a result relied on, beyond what its Action says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObservationSet<'a> {
+    /// Directory by directory.
+    pub directories: Vec<DirFacts<'a>>,
+    /// Variables that the Action does not list.
+    pub environment: Vec<EnvFact<'a>>,
+}
+
+/// The digest under which "this directory has none of these names" is kept as a stamp. `names` are sorted.
+pub fn names_digest(names: &[&[u8]]) -> Digest {
+    let mut w = Writer::default();
+    w.u8(b'-');
+    names.iter().for_each(|name| w.bytes(name));
+    Digest::of(&w.bytes)
+}
+
+impl<'a> ObservationSet<'a> {
+    /// Append the set's bytes.
+    pub fn encode(&self, w: &mut Writer) {
+        w.number(self.directories.len() as u64);
+        for directory in &self.directories {
+            directory.encode(w);
+        }
+        w.number(self.environment.len() as u64);
+        for variable in &self.environment {
+            w.bytes(variable.name);
+            w.u8(variable.value.is_some().into());
+            if let Some(digest) = &variable.value {
+                w.digest(digest);
+            }
+        }
+    }
+
+    /// Read a set.
+    pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let mut set = ObservationSet::default();
+        let count = r.count()?;
+        set.directories.reserve(count.min(1024));
+        for _ in 0..count {
+            set.directories.push(DirFacts::decode(r)?);
+        }
+        for _ in 0..r.count()? {
+            let name = r.bytes(PATH_BYTES_MAX)?;
+            let value = if flag(r)? { Some(r.digest()?) } else { None };
+            set.environment.push(EnvFact { name, value });
+        }
+        Ok(set)
+    }
+
+    /// How many facts there are, and how many of them are absences.
+    pub fn size(&self) -> (usize, usize) {
+        let facts: usize = self.directories.iter().map(|d| d.facts.len()).sum();
+        let absent: usize = self.directories.iter().map(|d| d.absent.len()).sum();
+        (facts + absent + self.environment.len(), absent)
+    }
+}
+
+fn flag(r: &mut Reader) -> Result<bool, DecodeError> {
+    match r.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(r.unknown_tag(other)),
+    }
+}
+
+impl<'a> DirFacts<'a> {
+    fn encode(&self, w: &mut Writer) {
+        w.bytes(self.path);
+        w.u8(self.real.is_some().into());
+        if let Some(real) = self.real {
+            w.bytes(real);
+        }
+        w.number(self.facts.len() as u64);
+        for fact in &self.facts {
+            w.bytes(fact.name);
+            fact.fact.encode(w);
+        }
+        w.number(self.absent.len() as u64);
+        self.absent.iter().for_each(|name| w.bytes(name));
+    }
+
+    fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let path = r.bytes(PATH_BYTES_MAX)?;
+        let real = if flag(r)? { Some(r.bytes(PATH_BYTES_MAX)?) } else { None };
+        let count = r.count()?;
+        let mut facts = Vec::with_capacity(count.min(4096));
+        for _ in 0..count {
+            let name = r.bytes(PATH_BYTES_MAX)?;
+            facts.push(NamedFact { name, fact: Fact::decode(r)? });
+        }
+        let count = r.count()?;
+        let mut absent = Vec::with_capacity(count.min(4096));
+        for _ in 0..count {
+            absent.push(r.bytes(PATH_BYTES_MAX)?);
+        }
+        Ok(DirFacts { path, real, facts, absent })
+    }
+}
+
+impl<'a> Fact<'a> {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Fact::Content { digest, executable } => {
+                w.u8(1);
+                w.digest(digest);
+                w.u8((*executable).into());
+            }
+            Fact::Directory => w.u8(2),
+            Fact::Link(target) => {
+                w.u8(3);
+                w.bytes(target);
+            }
+            Fact::Error { operation, errno } => {
+                w.u8(4);
+                w.u8(*operation);
+                w.number(u64::from(*errno));
+            }
+            Fact::Listing(digest) => {
+                w.u8(5);
+                w.digest(digest);
+            }
+            Fact::Other(kind) => {
+                w.u8(6);
+                w.u8(*kind);
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
+            1 => Fact::Content { digest: r.digest()?, executable: flag(r)? },
+            2 => Fact::Directory,
+            3 => Fact::Link(r.bytes(PATH_BYTES_MAX)?),
+            4 => Fact::Error { operation: r.u8()?, errno: r.number()?.min(u64::from(u32::MAX)) as u32 },
+            5 => Fact::Listing(r.digest()?),
+            6 => Fact::Other(r.u8()?),
+            tag => return Err(r.unknown_tag(tag)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fact_there_and_back() {
+        let facts = [
+            Fact::Content { digest: Digest::of(b"x"), executable: true },
+            Fact::Directory,
+            Fact::Link(b"../y"),
+            Fact::Error { operation: 1, errno: 13 },
+            Fact::Listing(Digest::of(b"l")),
+            Fact::Other(2),
+        ];
+        let set = ObservationSet {
+            directories: vec![DirFacts {
+                path: b"\0\x01/inc",
+                real: Some(b"/real"),
+                facts: facts.into_iter().map(|fact| NamedFact { name: b"n", fact }).collect(),
+                absent: vec![b"a", b"b"],
+            }],
+            environment: vec![
+                EnvFact { name: b"A", value: None },
+                EnvFact { name: b"B", value: Some(Digest::of(b"v")) },
+            ],
+        };
+        let mut w = Writer::default();
+        set.encode(&mut w);
+        let mut r = Reader::new(&w.bytes);
+        assert_eq!(ObservationSet::decode(&mut r), Ok(set));
+        assert_eq!(r.finish(), Ok(()));
+        for cut in 0..w.bytes.len() {
+            assert!(ObservationSet::decode(&mut Reader::new(&w.bytes[..cut])).is_err(), "cut at {cut}");
+        }
+    }
+}

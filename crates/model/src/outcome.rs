@@ -1,0 +1,162 @@
+//! The four outcomes of an invocation, and the reasons that are counted and shown.
+//!
+//! Each reason has a code for machines and a sentence for people, in one table each; the order of a table is the order
+//! of its counters on disk, so rows are only ever added at its end.
+
+/// Who saw what a recorded run relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observer {
+    /// A library loaded into each of the tool's processes.
+    Preload,
+    /// The kernel.
+    Kernel,
+    /// The compiler's own dependency file and its search directories.
+    Depfile,
+}
+
+impl Observer {
+    /// As written in a record.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The observer written so.
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Observer::Preload, Observer::Kernel, Observer::Depfile].into_iter().find(|o| o.code() == code)
+    }
+
+    /// As `LARDER_OBSERVER` and messages name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Observer::Preload => "preload",
+            Observer::Kernel => "kernel",
+            Observer::Depfile => "depfile",
+        }
+    }
+}
+
+/// Declares an enum whose values have a code and a sentence.
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident, $code:literal, $text:literal;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $(#[doc = $text] $variant,)* }
+
+        impl $name {
+            /// All of them, in the order of their counters.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// For machines: never changes.
+            pub fn code(self) -> &'static str {
+                match self { $($name::$variant => $code,)* }
+            }
+
+            /// For people.
+            pub fn sentence(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+
+            /// Its place among the counters.
+            pub fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Not ours to cache: the tool runs untouched.
+    Bypass {
+        UnknownTool, "unknown-tool", "larder does not know this tool";
+        Disabled, "disabled", "larder is switched off (LARDER_DISABLE)";
+        NoCompile, "no-compile", "not a compile (no -c): linking, archiving and the like are not cached yet";
+        Preprocess, "preprocess", "only preprocesses or lists dependencies (-E, -M)";
+        Assembly, "assembly", "stops after compiling to assembly (-S)";
+        SyntaxOnly, "syntax-only", "only checks syntax";
+        NoSource, "no-source", "no source file on the command line";
+        SeveralSources, "several-sources", "several source files in one command";
+        StandardInput, "standard-input", "reads its source from standard input";
+        OutputToStdout, "output-to-stdout", "writes its output to standard output or to a device";
+        AsksOnly, "asks-only", "asks the compiler about itself (-###, -v, --version, --help, -print-…)";
+        TooHard, "too-hard", "an option whose effects are not reproducible (modules, precompiled headers, -ftime-report …)";
+        ResponseFile, "response-file", "a response file (@file) cannot be read or is nested too deep";
+        ClosedDescriptor, "closed-descriptor", "standard input, output or error is closed";
+        CannotObserve, "cannot-observe", "the tool cannot be observed here";
+        NoTool, "no-tool", "the tool was not found";
+        Traced, "traced", "runs under a tracer or another observer";
+        LanguageUnknown, "language-unknown", "the source's language is not known";
+    }
+}
+
+reasons! {
+    /// larder's own trouble: the tool runs anyway, and it is counted.
+    Fallback {
+        NoStore, "no-store", "no place for the store: set LARDER_DIR";
+        StoreUnusable, "store-unusable", "the store cannot be opened";
+        StoreUnwritable, "store-unwritable", "the store cannot be written";
+        StoreFull, "store-full", "the file system of the store is full";
+        StoreUnsafe, "store-unsafe", "the store belongs to somebody else or others can write to it";
+        Damaged, "damaged", "an entry of the store is damaged";
+        BlobMissing, "blob-missing", "an entry needs a blob that is gone";
+        Materialise, "materialise", "an output could not be put in place";
+        ObserverFailed, "observer-failed", "the observer could not be started";
+        Internal, "internal", "an unexpected error of larder's own";
+    }
+}
+
+reasons! {
+    /// Why the result of a miss was not recorded.
+    Unrecorded {
+        Signal, "signal", "the tool, or a process it started, died by a signal";
+        InternalError, "internal-error", "the compiler reported an internal error";
+        Shortage, "shortage", "memory, disk space, descriptors or processes ran short";
+        InputChanged, "input-changed", "an input is as new as the run, or changed while it ran";
+        Clock, "clock", "the result depends on the time (__DATE__, __TIME__, __TIMESTAMP__ or the clock)";
+        Network, "network", "the tool used the network";
+        Device, "device", "the tool used a device, /proc or /sys in a way that varies";
+        NotObserved, "not-observed", "a program that cannot be observed was started (static, set-user-id, sanitized …)";
+        Outlives, "outlives", "a process outlives the command";
+        UpdatesFile, "updates-file", "the tool changed an existing file in place, renamed or linked one";
+        OutputSpecial, "output-special", "an output is neither a file, a link nor a directory";
+        OutputElsewhere, "output-elsewhere", "the tool wrote outside the working directory and its named outputs";
+        WriteFailed, "write-failed", "the tool could not write an output";
+        Identity, "identity", "the result depends on the host's name or the like";
+        Incomplete, "incomplete", "the observer lost events";
+        TooLarge, "too-large", "the outputs are larger than the store may become";
+        ReadOnly, "read-only", "larder only reads (LARDER_READ_ONLY)";
+        OutputLost, "output-lost", "an output was gone or changed before it could be kept";
+        Unprovable, "unprovable", "the dependency file alone does not prove what was looked at";
+        Terminal, "terminal", "the tool changed the terminal";
+    }
+}
+
+/// What became of an invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Answered from the store.
+    Hit,
+    /// The tool ran, and its result was recorded, or why it was not.
+    Miss(Option<Unrecorded>),
+    /// The tool ran untouched.
+    Bypass(Bypass),
+    /// The tool ran because of trouble.
+    Fallback(Fallback),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_in_order() {
+        fn check(codes: Vec<(&str, usize)>) {
+            for (at, (code, index)) in codes.iter().enumerate() {
+                assert_eq!(*index, at, "{code}");
+                assert_eq!(codes.iter().filter(|(c, _)| c == code).count(), 1, "{code}");
+            }
+        }
+        check(Bypass::ALL.iter().map(|r| (r.code(), r.index())).collect());
+        check(Fallback::ALL.iter().map(|r| (r.code(), r.index())).collect());
+        check(Unrecorded::ALL.iter().map(|r| (r.code(), r.index())).collect());
+    }
+}

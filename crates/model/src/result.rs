@@ -1,0 +1,283 @@
+//! ActionResult: what a run left behind, so that it can be put there again.
+//!
+//! ```text
+//! result  = number exit code, streams, number of outputs, output*
+//! streams = u8 tag: 0 apart, content stdout, content stderr; 1 one file for both, content
+//! output  = bytes path (root replaced), u8 tag:
+//!           1 file       u8 placement, number mode, u8 masked, content
+//!           2 link       bytes target
+//!           3 directory  number mode, u8 masked
+//!           4 removed
+//! content = u8 tag: 0 bytes inline; 1 digest, number size
+//! ```
+
+use crate::{Blob, DecodeError, Reader, Writer};
+
+/// Content of at most this many bytes stands in the record itself: cheaper than a file of its own (docs/performance.md).
+pub const INLINE_BYTES_MAX: usize = 4096;
+const PATH_BYTES_MAX: u64 = 64 << 10;
+
+/// Some bytes, in the record or by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// The bytes themselves.
+    Inline(&'a [u8]),
+    /// In the content-addressed store.
+    Blob(Blob),
+}
+
+/// What the tool wrote for its caller to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Streams<'a> {
+    /// Standard output and standard error went to different places.
+    Apart {
+        /// Standard output.
+        stdout: Content<'a>,
+        /// Standard error.
+        stderr: Content<'a>,
+    },
+    /// They were one file, so that their order is kept.
+    Together(Content<'a>),
+}
+
+/// Permission bits of an output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode {
+    /// The bits, as asked for.
+    pub bits: u32,
+    /// Whether the caller's umask takes bits away, as it does unless the tool said `chmod`.
+    pub masked: bool,
+}
+
+/// How the tool put a file where it is, which decides what happens to one that is there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Opened and truncated: written through links, the mode and other names of the file stay.
+    Truncate,
+    /// A regular file is unlinked first and made anew; anything else is written through.
+    Replace,
+    /// Renamed over whatever was there.
+    Rename,
+}
+
+/// One thing a run left behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputKind<'a> {
+    /// A regular file.
+    File {
+        /// Over what, and how.
+        placement: Placement,
+        /// Its mode.
+        mode: FileMode,
+        /// Its bytes.
+        content: Content<'a>,
+    },
+    /// A symbolic link to this target.
+    Link(&'a [u8]),
+    /// A directory.
+    Directory(FileMode),
+    /// Something that was there and is no more.
+    Removed,
+}
+
+/// An output and where it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Output<'a> {
+    /// Its path as the tool used it, root replaced.
+    pub path: &'a [u8],
+    /// What it is.
+    pub kind: OutputKind<'a>,
+}
+
+/// Exit code, outputs, stdout, stderr.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionResult<'a> {
+    /// The exit code.
+    pub exit_code: u8,
+    /// Standard output and standard error.
+    pub streams: Streams<'a>,
+    /// In the order in which they are put in place.
+    pub outputs: Vec<Output<'a>>,
+}
+
+impl<'a> ActionResult<'a> {
+    /// Append the result's bytes.
+    pub fn encode(&self, w: &mut Writer) {
+        w.number(u64::from(self.exit_code));
+        match self.streams {
+            Streams::Apart { stdout, stderr } => {
+                w.u8(0);
+                stdout.encode(w);
+                stderr.encode(w);
+            }
+            Streams::Together(both) => {
+                w.u8(1);
+                both.encode(w);
+            }
+        }
+        w.number(self.outputs.len() as u64);
+        for output in &self.outputs {
+            w.bytes(output.path);
+            output.kind.encode(w);
+        }
+    }
+
+    /// Read a result.
+    pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let at = r.position();
+        let exit_code = u8::try_from(r.number()?).map_err(|_| DecodeError::Limit { limit: 255, at })?;
+        let streams = match r.u8()? {
+            0 => Streams::Apart { stdout: Content::decode(r)?, stderr: Content::decode(r)? },
+            1 => Streams::Together(Content::decode(r)?),
+            tag => return Err(r.unknown_tag(tag)),
+        };
+        let mut outputs = Vec::new();
+        for _ in 0..r.count()? {
+            outputs.push(Output { path: r.bytes(PATH_BYTES_MAX)?, kind: OutputKind::decode(r)? });
+        }
+        Ok(ActionResult { exit_code, streams, outputs })
+    }
+
+    /// Every blob that the result needs.
+    pub fn blobs(&self) -> impl Iterator<Item = Blob> {
+        let streams = match self.streams {
+            Streams::Apart { stdout, stderr } => [Some(stdout), Some(stderr)],
+            Streams::Together(both) => [Some(both), None],
+        };
+        let files = self.outputs.iter().filter_map(|output| match output.kind {
+            OutputKind::File { content, .. } => Some(content),
+            _ => None,
+        });
+        let blob = |content| if let Content::Blob(blob) = content { Some(blob) } else { None };
+        streams.into_iter().flatten().chain(files).filter_map(blob)
+    }
+}
+
+impl<'a> Content<'a> {
+    /// No bytes at all.
+    pub const EMPTY: Content<'static> = Content::Inline(&[]);
+
+    /// Number of bytes.
+    pub fn size_bytes(&self) -> u64 {
+        match self {
+            Content::Inline(bytes) => bytes.len() as u64,
+            Content::Blob(blob) => blob.size_bytes,
+        }
+    }
+
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Content::Inline(bytes) => {
+                w.u8(0);
+                w.bytes(bytes);
+            }
+            Content::Blob(blob) => {
+                w.u8(1);
+                w.digest(&blob.digest);
+                w.number(blob.size_bytes);
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        match r.u8()? {
+            0 => Ok(Content::Inline(r.bytes(INLINE_BYTES_MAX as u64)?)),
+            1 => Ok(Content::Blob(Blob { digest: r.digest()?, size_bytes: r.number()? })),
+            tag => Err(r.unknown_tag(tag)),
+        }
+    }
+}
+
+impl FileMode {
+    fn encode(self, w: &mut Writer) {
+        w.number(u64::from(self.bits));
+        w.u8(self.masked.into());
+    }
+
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let at = r.position();
+        let bits = r.number()?;
+        if bits > 0o7777 {
+            return Err(DecodeError::Limit { limit: 0o7777, at });
+        }
+        Ok(FileMode { bits: bits as u32, masked: r.u8()? != 0 })
+    }
+}
+
+impl<'a> OutputKind<'a> {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            OutputKind::File { placement, mode, content } => {
+                w.u8(1);
+                w.u8(match placement {
+                    Placement::Truncate => 0,
+                    Placement::Replace => 1,
+                    Placement::Rename => 2,
+                });
+                mode.encode(w);
+                content.encode(w);
+            }
+            OutputKind::Link(target) => {
+                w.u8(2);
+                w.bytes(target);
+            }
+            OutputKind::Directory(mode) => {
+                w.u8(3);
+                mode.encode(w);
+            }
+            OutputKind::Removed => w.u8(4),
+        }
+    }
+
+    fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
+            1 => {
+                let placement = match r.u8()? {
+                    0 => Placement::Truncate,
+                    1 => Placement::Replace,
+                    2 => Placement::Rename,
+                    tag => return Err(r.unknown_tag(tag)),
+                };
+                OutputKind::File { placement, mode: FileMode::decode(r)?, content: Content::decode(r)? }
+            }
+            2 => OutputKind::Link(r.bytes(PATH_BYTES_MAX)?),
+            3 => OutputKind::Directory(FileMode::decode(r)?),
+            4 => OutputKind::Removed,
+            tag => return Err(r.unknown_tag(tag)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Digest;
+
+    #[test]
+    fn every_output_there_and_back() {
+        let mode = FileMode { bits: 0o666, masked: true };
+        let blob = Blob { digest: Digest::of(b"o"), size_bytes: 1 };
+        let file = |placement, content| OutputKind::File { placement, mode, content };
+        let kinds = [
+            file(Placement::Truncate, Content::Inline(b"x")),
+            file(Placement::Replace, Content::Blob(blob)),
+            file(Placement::Rename, Content::EMPTY),
+            OutputKind::Link(b"to"),
+            OutputKind::Directory(mode),
+            OutputKind::Removed,
+        ];
+        for streams in [
+            Streams::Apart { stdout: Content::EMPTY, stderr: Content::Inline(b"warning") },
+            Streams::Together(Content::Blob(blob)),
+        ] {
+            let outputs = kinds.iter().map(|&kind| Output { path: b"p", kind }).collect();
+            let result = ActionResult { exit_code: 3, streams, outputs };
+            let mut w = Writer::default();
+            result.encode(&mut w);
+            assert_eq!(ActionResult::decode(&mut Reader::new(&w.bytes)), Ok(result));
+            for cut in 0..w.bytes.len() {
+                assert!(ActionResult::decode(&mut Reader::new(&w.bytes[..cut])).is_err(), "cut at {cut}");
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Roots: the part of a path that differs between two places of the same build.
+//!
+//! In keys and records each root stands as a placeholder, a NUL byte and the root's number: no argument, variable or
+//! path can hold a NUL, so the replacement can be undone and two different texts never become one. A path is never
+//! normalised: only a whole leading root is exchanged.
+
+/// The byte that begins a root's placeholder; the root's number, counted from 1, follows it.
+pub const PLACEHOLDER: u8 = 0;
+
+/// The roots of this place, in the order that numbers them. At most 255.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roots {
+    roots: Vec<Vec<u8>>,
+}
+
+impl Roots {
+    /// Absolute paths without a trailing slash; `/` and relative ones are left out.
+    pub fn new(roots: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let usable = |root: &Vec<u8>| root.len() > 1 && root[0] == b'/' && !root.ends_with(b"/");
+        Roots { roots: roots.into_iter().filter(usable).take(255).collect() }
+    }
+
+    /// The roots, first number first.
+    pub fn paths(&self) -> &[Vec<u8>] {
+        &self.roots
+    }
+
+    /// The longest root that `path` begins with, as a whole component, and its number.
+    fn leading(&self, path: &[u8]) -> Option<(usize, &[u8])> {
+        let fits = |root: &[u8]| path.starts_with(root) && matches!(path.get(root.len()), None | Some(b'/'));
+        let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
+        found.map(|(index, root)| (index, root.as_slice()))
+    }
+
+    /// A path with its root replaced, appended to `to`.
+    pub fn encode_path(&self, path: &[u8], to: &mut Vec<u8>) {
+        match self.leading(path) {
+            Some((index, root)) => {
+                to.extend([PLACEHOLDER, index as u8 + 1]);
+                to.extend_from_slice(&path[root.len()..]);
+            }
+            None => to.extend_from_slice(path),
+        }
+    }
+
+    /// The path in this place, appended to `to`; false when it names a root that this place does not have.
+    #[must_use]
+    pub fn decode_path(&self, encoded: &[u8], to: &mut Vec<u8>) -> bool {
+        let Some(rest) = encoded.strip_prefix(&[PLACEHOLDER]) else {
+            to.extend_from_slice(encoded);
+            return true;
+        };
+        let root = rest.first().and_then(|&number| self.roots.get(usize::from(number).wrapping_sub(1)));
+        let Some(root) = root else { return false };
+        to.extend_from_slice(root);
+        to.extend_from_slice(&rest[1..]);
+        true
+    }
+
+    /// Text that may hold paths anywhere, such as an argument, for use in a key: every root is replaced that is not
+    /// merely the beginning of a longer name. What stands before it does not matter (`-I/root`, `-DX="/root"`).
+    pub fn encode_text(&self, text: &[u8]) -> Vec<u8> {
+        let mut encoded = Vec::with_capacity(text.len());
+        let mut at = 0;
+        while at < text.len() {
+            if text[at] == b'/'
+                && let Some((index, root)) = self.embedded(&text[at..])
+            {
+                encoded.extend([PLACEHOLDER, index as u8 + 1]);
+                at += root.len();
+                continue;
+            }
+            encoded.push(text[at]);
+            at += 1;
+        }
+        encoded
+    }
+
+    fn embedded(&self, text: &[u8]) -> Option<(usize, &[u8])> {
+        let fits = |root: &[u8]| text.starts_with(root) && text.get(root.len()).is_none_or(|&next| !is_name(next));
+        let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
+        found.map(|(index, root)| (index, root.as_slice()))
+    }
+}
+
+/// Whether the byte behind a root shows that the root is only part of a longer name there.
+fn is_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'+' | b'~' | b'%' | 0x80..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roots() -> Roots {
+        Roots::new([b"/a/b".to_vec(), b"/a/b/c".to_vec()])
+    }
+
+    fn check_path(path: &str, expect: &[u8]) {
+        let mut encoded = Vec::new();
+        roots().encode_path(path.as_bytes(), &mut encoded);
+        assert_eq!(encoded, expect, "{path}");
+        let mut back = Vec::new();
+        assert!(roots().decode_path(&encoded, &mut back));
+        assert_eq!(back, path.as_bytes());
+    }
+
+    #[test]
+    fn paths() {
+        check_path("/a/b", b"\0\x01");
+        check_path("/a/b/x", b"\0\x01/x");
+        check_path("/a/b/c/../x", b"\0\x02/../x");
+        check_path("/a/bc", b"/a/bc");
+        check_path("/a/b//x", b"\0\x01//x");
+        check_path("/x/a/b", b"/x/a/b");
+    }
+
+    #[test]
+    fn text() {
+        let check = |text: &str, expect: &[u8]| assert_eq!(roots().encode_text(text.as_bytes()), expect, "{text}");
+        check("-I/a/b/inc", b"-I\0\x01/inc".as_slice());
+        check("-DX=\"/a/b\"", b"-DX=\"\0\x01\"");
+        check("/a/b:/a/b/c", b"\0\x01:\0\x02");
+        check("x/a/b", b"x\0\x01");
+        check("/a/b.d", b"/a/b.d");
+        check("-fmap=/a/b=.", b"-fmap=\0\x01=.");
+    }
+
+    #[test]
+    fn an_unknown_root_is_refused() {
+        assert!(!roots().decode_path(b"\0\x09/x", &mut Vec::new()));
+        assert!(!roots().decode_path(b"\0", &mut Vec::new()));
+        assert!(!roots().decode_path(b"\0\0", &mut Vec::new()));
+    }
+}

@@ -1,0 +1,117 @@
+/* What the files of the preloaded library share: the log's functions, the texts
+ * events are made of, and the little of libc that it has of its own.  No header of
+ * a C library is included: the same object must work in glibc and in musl. */
+#ifndef LARDER_COMMON_H
+#define LARDER_COMMON_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "log.h"
+#include "syscall.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define WEAK __attribute__((weak))
+
+#define TYPE_MASK 0170000u
+#define TYPE_REGULAR 0100000u
+#define TYPE_DIRECTORY 0040000u
+#define TEXT_MAX 4096
+
+/* libc's, when there is one that has them. */
+extern WEAK char **environ;
+extern WEAK int *__errno_location(void);
+extern WEAK const char *gnu_get_libc_version(void);
+
+#define errno (*__errno_location())
+
+/* Own string functions (log.c); gcc may call the first four by itself. */
+void *memcpy(void *to, const void *from, size_t size);
+void *memmove(void *to, const void *from, size_t size);
+void *memset(void *at, int byte, size_t size);
+int memcmp(const void *a, const void *b, size_t size);
+size_t text_length(const char *text);
+bool text_equal(const char *a, const char *b);
+bool text_has_slash(const char *text);
+/* What follows `prefix` in `text`, or NULL. */
+const char *text_after(const char *text, const char *prefix);
+
+/* A path or another string of an event: [dir "/"] tail. */
+struct text {
+    const char *tail;
+    uint32_t tail_len;
+    uint32_t dir_len;
+    bool has_dir;
+    char dir[TEXT_MAX];
+};
+
+void text_raw(struct text *t, const char *bytes, size_t length);
+void text_string(struct text *t, const char *string);
+/* A path below a directory; NULL is an empty text. */
+void text_path(struct text *t, int dirfd, const char *path);
+/* The same in two steps, for calls that may change the directory's own path. */
+void text_dir(struct text *t, int dirfd);
+void text_tail(struct text *t, const char *path);
+/* The path of a descriptor itself. */
+void text_fd(struct text *t, int fd);
+
+/* The log (log.c).  0: not looked for yet, 1: being set up, 2: open, 3: inert. */
+extern int log_state;
+bool log_wake(void); /* environment.c */
+
+static inline bool log_on(void)
+{
+    int state = __atomic_load_n(&log_state, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(state == 2, 1))
+        return true;
+    return state == 0 && log_wake();
+}
+
+bool log_open(const char *path);
+void log_write(struct larder_event *event, const struct text *path, const struct text *path2);
+void event_stat(struct larder_event *event, const struct stat *st);
+/* An event whose error is errno when `failed`. */
+struct larder_event event_new(unsigned kind, bool failed);
+/* The commonest events whole; they do nothing when the log is not open. */
+void path_event(unsigned kind, bool failed, int dirfd, const char *path, unsigned flags, uint32_t extra);
+void fd_event(unsigned kind, bool failed, int fd, uint32_t extra);
+void drop_event(unsigned reason, const char *function, uint32_t number, const char *path2);
+
+/* The environment and the library itself (environment.c). */
+struct own {
+    char preload[TEXT_MAX]; /* the library's path, as the loader knows it */
+    char log[TEXT_MAX];     /* "LARDER_PRELOAD_LOG=..." */
+    size_t preload_len;
+};
+extern struct own own;
+void objects_event(void);
+size_t environment_count(char *const envp[], size_t *bytes);
+char **environment_fill(char **array, char *const envp[], size_t count);
+
+/* `envp` with the library's two variables, on the caller's stack (in a mapping of
+ * its own when it is very long: the stack may be a vfork parent's). */
+#define ENVIRONMENT_WITH_OWN(envp)                                                          \
+    ({                                                                                      \
+        size_t bytes_;                                                                      \
+        size_t count_ = environment_count((envp), &bytes_);                                 \
+        size_t all_ = (count_ + 3) * sizeof(char *) + bytes_;                               \
+        char **array_ = all_ < 262144 ? (char **)__builtin_alloca(all_)                     \
+                                      : (char **)raw_mmap(all_, 3, 0x22, -1);               \
+        environment_fill(array_, (envp), count_);                                           \
+    })
+
+/* What is about to be executed (elf.c). */
+struct target {
+    int error;       /* it could not be looked at */
+    unsigned reason; /* enum larder_drop, or 0 */
+    bool script;     /* `final` is not the file itself */
+    struct stat st;
+    char final[260];
+};
+void target_look(struct target *target, const char *path);
+/* Looks and logs EXEC or DROP; true when the library may go along (exec.c). */
+bool exec_announce(const char *path);
+
+#endif

@@ -1,0 +1,230 @@
+/* The beginning: finding the log and the library's own path, hiding both from the
+ * tool's environment, the START and OBJECT events; and putting the two variables
+ * into the environment of what is executed next. */
+#include "common.h"
+#include "real.h"
+
+#include <linux/elf.h>
+
+struct own own;
+
+#define LOG_NAME "LARDER_PRELOAD_LOG="
+#define PRELOAD_NAME "LD_PRELOAD="
+
+struct dl_phdr_info {
+    unsigned long address;
+    const char *name;
+    const Elf64_Phdr *phdr;
+    uint16_t phnum;
+};
+extern WEAK int dl_iterate_phdr(int (*each)(struct dl_phdr_info *, size_t, void *), void *data);
+
+static bool is_own(const struct dl_phdr_info *info)
+{
+    unsigned long here = (unsigned long)&own;
+    for (unsigned i = 0; i < info->phnum; i++)
+        if (info->phdr[i].p_type == PT_LOAD && here - info->address >= info->phdr[i].p_vaddr &&
+            here - info->address - info->phdr[i].p_vaddr < info->phdr[i].p_memsz)
+            return true;
+    return false;
+}
+
+static int own_path(struct dl_phdr_info *info, size_t size, void *data)
+{
+    (void)size;
+    (void)data;
+    if (!is_own(info))
+        return 0;
+    size_t length = info->name ? text_length(info->name) : 0;
+    if (length > 0 && length < sizeof own.preload) {
+        memcpy(own.preload, info->name, length + 1);
+        own.preload_len = length;
+    }
+    return 1;
+}
+
+static void object_event(const char *name)
+{
+    struct larder_event event = event_new(LARDER_OBJECT, false);
+    struct text text;
+    struct stat st;
+    long result = raw_stat(AT_FDCWD, name, &st, 0);
+    if (result == 0)
+        event_stat(&event, &st);
+    else
+        event.error = (int)-result;
+    text_path(&text, AT_FDCWD, name);
+    log_write(&event, &text, NULL);
+}
+
+struct walk {
+    bool first;
+    const char *interpreter; /* the main program's */
+    bool seen;
+};
+
+static int each_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct walk *walk = data;
+    (void)size;
+    if (walk->first) { /* the main program */
+        walk->first = false;
+        for (unsigned i = 0; i < info->phnum; i++)
+            if (info->phdr[i].p_type == PT_INTERP)
+                walk->interpreter = (const char *)(info->address + info->phdr[i].p_vaddr);
+        return 0;
+    }
+    if (!info->name || !text_has_slash(info->name) || is_own(info))
+        return 0;
+    if (walk->interpreter && text_equal(walk->interpreter, info->name))
+        walk->seen = true;
+    object_event(info->name);
+    return 0;
+}
+
+void objects_event(void)
+{
+    struct walk walk = {true, NULL, false};
+    if (!log_on())
+        return;
+    dl_iterate_phdr(each_object, &walk);
+    if (walk.interpreter && !walk.seen)
+        object_event(walk.interpreter);
+}
+
+static void start_event(void)
+{
+    struct larder_event event = event_new(LARDER_START, false);
+    struct text text;
+    struct stat st;
+    event.extra = (uint32_t)raw_getppid();
+    long length = raw_readlink("/proc/self/exe", text.dir, sizeof text.dir);
+    text_raw(&text, text.dir, length > 0 ? (size_t)length : 0);
+    long result = raw_stat(AT_FDCWD, "/proc/self/exe", &st, 0);
+    if (result == 0)
+        event_stat(&event, &st);
+    else
+        event.error = (int)-result;
+    log_write(&event, &text, NULL);
+}
+
+static void forget(char **entry)
+{
+    do
+        entry[0] = entry[1];
+    while (*entry++);
+}
+
+/* Takes the two variables out of `envp`.  False when they are not there or name
+ * another library first (another observer's turn). */
+static bool hide(char **envp)
+{
+    char **log = NULL, **preload = NULL;
+    for (char **entry = envp; *entry; entry++) {
+        if (!log && text_after(*entry, LOG_NAME))
+            log = entry;
+        if (!preload && text_after(*entry, PRELOAD_NAME))
+            preload = entry;
+    }
+    if (!log || !preload)
+        return false;
+    size_t length = text_length(*log);
+    char *value = *preload + sizeof PRELOAD_NAME - 1;
+    const char *rest = text_after(value, own.preload);
+    if (!rest || (*rest && *rest != ':' && *rest != ' ') || length >= sizeof own.log)
+        return false;
+    memcpy(own.log, *log, length + 1);
+    if (*rest) { /* what follows ours was the tool's own, even when it is empty */
+        memmove(value, rest + 1, text_length(rest + 1) + 1);
+        forget(log);
+    } else {
+        char **later = log > preload ? log : preload, **sooner = log > preload ? preload : log;
+        forget(later);
+        forget(sooner);
+    }
+    return true;
+}
+
+/* 2: open, 3: inert, 0: not now. */
+static int begin(char **envp)
+{
+    if (!envp || !dl_iterate_phdr || !__errno_location || !real_ready())
+        return 0;
+    if (!own.preload_len)
+        dl_iterate_phdr(own_path, NULL);
+    if (!own.preload_len || !hide(envp))
+        return 0;
+    return log_open(own.log + sizeof LOG_NAME - 1) ? 2 : 3;
+}
+
+static bool wake(char **envp, int otherwise)
+{
+    int zero = 0;
+    if (!__atomic_compare_exchange_n(&log_state, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return zero == 2;
+    int state = begin(envp);
+    __atomic_store_n(&log_state, state ? state : otherwise, __ATOMIC_RELEASE);
+    if (state != 2)
+        return false;
+    start_event();
+    objects_event();
+    return true;
+}
+
+/* Another library's constructor came first and called something of ours. */
+bool log_wake(void)
+{
+    return &environ && environ && wake(environ, 0);
+}
+
+/* glibc passes the arguments and may not have set `environ` yet; musl passes none. */
+__attribute__((constructor)) static void construct(int argc, char **argv, char **envp)
+{
+    (void)argc;
+    (void)argv;
+    if (&environ && environ)
+        wake(environ, 3);
+    else
+        wake(gnu_get_libc_version ? envp : NULL, 3);
+    real_find_all();
+}
+
+size_t environment_count(char *const envp[], size_t *bytes)
+{
+    size_t count = 0;
+    *bytes = sizeof PRELOAD_NAME + own.preload_len + 1;
+    for (; envp && envp[count]; count++) {
+        const char *value = text_after(envp[count], PRELOAD_NAME);
+        if (value)
+            *bytes += text_length(value) + 1;
+    }
+    return count;
+}
+
+/* `array` has room for count + 3 pointers and then the text of LD_PRELOAD, which
+ * stays in its place if the caller has one: that order is what the tool sees. */
+char **environment_fill(char **array, char *const envp[], size_t count)
+{
+    if ((unsigned long)array >= -4095ul)
+        return (char **)envp;
+    char *text = (char *)(array + count + 3);
+    size_t at = 0;
+    bool placed = false;
+    memcpy(text, PRELOAD_NAME, sizeof PRELOAD_NAME - 1);
+    memcpy(text + sizeof PRELOAD_NAME - 1, own.preload, own.preload_len + 1);
+    for (; at < count; at++) {
+        const char *value = placed ? NULL : text_after(envp[at], PRELOAD_NAME);
+        array[at] = value ? text : envp[at];
+        if (value) {
+            char *to = text + sizeof PRELOAD_NAME - 1 + own.preload_len;
+            *to++ = ':';
+            memcpy(to, value, text_length(value) + 1);
+            placed = true;
+        }
+    }
+    if (!placed)
+        array[at++] = text;
+    array[at++] = own.log;
+    array[at] = NULL;
+    return array;
+}

@@ -1,0 +1,203 @@
+/* Functions of which only the call is logged, before it is made.  Each is a few
+ * instructions that save the arguments, ask `jump_plan` where to go and jump there,
+ * so that the real function sees its own caller: dlopen looks for libraries by it,
+ * and syscall may return twice. */
+#include "real.h"
+
+enum plan { PLAN_UNSUPPORTED, PLAN_FEXECVE, PLAN_TIME, PLAN_IDENTITY, PLAN_NET, PLAN_SOCKET,
+            PLAN_UMASK, PLAN_DLOPEN, PLAN_SYSCALL, PLAN_GLOB, PLAN_ADDOPEN, PLAN_COUNT };
+
+struct jump {
+    enum real real;
+    enum plan plan;
+    unsigned extra;
+    const char *name;
+};
+
+#if defined(__x86_64__)
+#define TRAMPOLINE(symbol)                                                                  \
+    __asm__(".pushsection .text\n.balign 16\n.globl " #symbol "\n.type " #symbol ",@function\n" \
+            #symbol ":\n.cfi_startproc\nendbr64\n"                                          \
+            "push %r9\npush %r8\npush %rcx\npush %rdx\npush %rsi\npush %rdi\npush %rax\n"   \
+            ".cfi_adjust_cfa_offset 56\n"                                                   \
+            "lea 8(%rsp), %rdi\nlea jump_" #symbol "(%rip), %rsi\ncall jump_plan\n"         \
+            "mov %rax, %r11\n"                                                              \
+            "pop %rax\npop %rdi\npop %rsi\npop %rdx\npop %rcx\npop %r8\npop %r9\n"          \
+            ".cfi_adjust_cfa_offset -56\n"                                                  \
+            "jmp *%r11\n.cfi_endproc\n.size " #symbol ",.-" #symbol "\n.popsection\n")
+#else
+#define TRAMPOLINE(symbol)                                                                  \
+    __asm__(".pushsection .text\n.balign 16\n.globl " #symbol "\n.type " #symbol ",%function\n" \
+            #symbol ":\n.cfi_startproc\nhint #34\n"                                         \
+            "stp x29, x30, [sp, #-96]!\n.cfi_def_cfa_offset 96\n"                           \
+            ".cfi_offset 29, -96\n.cfi_offset 30, -88\nmov x29, sp\n"                       \
+            "stp x0, x1, [sp, #16]\nstp x2, x3, [sp, #32]\n"                                \
+            "stp x4, x5, [sp, #48]\nstp x6, x7, [sp, #64]\nstr x8, [sp, #80]\n"             \
+            "add x0, sp, #16\nadrp x1, jump_" #symbol "\nadd x1, x1, :lo12:jump_" #symbol "\n" \
+            "bl jump_plan\nmov x16, x0\n"                                                   \
+            "ldp x0, x1, [sp, #16]\nldp x2, x3, [sp, #32]\n"                                \
+            "ldp x4, x5, [sp, #48]\nldp x6, x7, [sp, #64]\nldr x8, [sp, #80]\n"             \
+            "ldp x29, x30, [sp], #96\n.cfi_restore 29\n.cfi_restore 30\n.cfi_def_cfa_offset 0\n" \
+            "br x16\n.cfi_endproc\n.size " #symbol ",.-" #symbol "\n.popsection\n")
+#endif
+
+#define JUMP(name, plan, extra)                                                             \
+    __attribute__((used)) const struct jump jump_##name = {R_##name, plan, extra, #name};   \
+    TRAMPOLINE(name)
+
+JUMP(dlopen, PLAN_DLOPEN, 0);
+JUMP(syscall, PLAN_SYSCALL, 0);
+JUMP(glob, PLAN_GLOB, 0);
+JUMP(glob64, PLAN_GLOB, 0);
+JUMP(dlmopen, PLAN_UNSUPPORTED, 0);
+JUMP(ftw, PLAN_UNSUPPORTED, 0);
+JUMP(ftw64, PLAN_UNSUPPORTED, 0);
+JUMP(nftw, PLAN_UNSUPPORTED, 0);
+JUMP(nftw64, PLAN_UNSUPPORTED, 0);
+JUMP(fts_open, PLAN_UNSUPPORTED, 0);
+JUMP(fts64_open, PLAN_UNSUPPORTED, 0);
+JUMP(wordexp, PLAN_UNSUPPORTED, 0);
+JUMP(chroot, PLAN_UNSUPPORTED, 0);
+JUMP(unshare, PLAN_UNSUPPORTED, 0);
+JUMP(setns, PLAN_UNSUPPORTED, 0);
+JUMP(execveat, PLAN_UNSUPPORTED, 0);
+JUMP(pidfd_spawn, PLAN_UNSUPPORTED, 0);
+JUMP(pidfd_spawnp, PLAN_UNSUPPORTED, 0);
+JUMP(fexecve, PLAN_FEXECVE, 0);
+JUMP(posix_spawn_file_actions_addopen, PLAN_ADDOPEN, 0);
+JUMP(posix_spawn_file_actions_addchdir_np, PLAN_UNSUPPORTED, 0);
+JUMP(posix_spawn_file_actions_addfchdir_np, PLAN_UNSUPPORTED, 0);
+JUMP(posix_spawn_file_actions_addchdir, PLAN_UNSUPPORTED, 0);
+JUMP(posix_spawn_file_actions_addfchdir, PLAN_UNSUPPORTED, 0);
+JUMP(time, PLAN_TIME, LARDER_TIME_TIME);
+JUMP(gettimeofday, PLAN_TIME, LARDER_TIME_GETTIMEOFDAY);
+JUMP(clock_gettime, PLAN_TIME, LARDER_TIME_CLOCK);
+JUMP(localtime, PLAN_TIME, LARDER_TIME_LOCAL);
+JUMP(localtime_r, PLAN_TIME, LARDER_TIME_LOCAL);
+JUMP(ctime, PLAN_TIME, LARDER_TIME_LOCAL);
+JUMP(ctime_r, PLAN_TIME, LARDER_TIME_LOCAL);
+JUMP(mktime, PLAN_TIME, LARDER_TIME_LOCAL);
+JUMP(gmtime, PLAN_TIME, LARDER_TIME_GM);
+JUMP(gmtime_r, PLAN_TIME, LARDER_TIME_GM);
+JUMP(umask, PLAN_UMASK, 0);
+JUMP(uname, PLAN_IDENTITY, 1);
+JUMP(gethostname, PLAN_IDENTITY, 2);
+JUMP(getdomainname, PLAN_IDENTITY, 3);
+JUMP(getaddrinfo, PLAN_NET, 0);
+JUMP(gethostbyname, PLAN_NET, 0);
+JUMP(socket, PLAN_SOCKET, 0);
+
+/* True the first time for each bit. */
+static bool first(unsigned bit)
+{
+    static unsigned seen;
+    if (__atomic_load_n(&seen, __ATOMIC_RELAXED) & 1u << bit)
+        return false;
+    __atomic_fetch_or(&seen, 1u << bit, __ATOMIC_RELAXED);
+    return true;
+}
+
+static void number_event(unsigned kind, uint32_t extra, const char *name)
+{
+    struct larder_event event = event_new(kind, false);
+    struct text text;
+    event.extra = extra;
+    text_string(&text, name);
+    log_write(&event, &text, NULL);
+}
+
+/* System calls that name files, list or start something: by syscall() they pass the
+ * library by. */
+static bool names_something(unsigned long number)
+{
+    static const unsigned short table[] = {
+#include "numbers.h"
+    };
+    for (unsigned i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i] == number)
+            return true;
+    return false;
+}
+
+/* dlopen of a path: the caller plays no part in finding it, so its result can be
+ * waited for. */
+static void *dlopen_path(const char *name, int flags)
+{
+    void *handle = ((void *(*)(const char *, int))real_get(R_dlopen))(name, flags);
+    int before = errno;
+    if (handle)
+        objects_event();
+    else
+        drop_event(LARDER_DROP_UNSUPPORTED, "dlopen", 0, name);
+    errno = before;
+    return handle;
+}
+
+static bool plain_path(const char *name)
+{
+    if (!text_has_slash(name))
+        return false;
+    for (; *name; name++)
+        if (*name == '$')
+            return false;
+    return true;
+}
+
+__attribute__((used)) void *jump_plan(const unsigned long *arguments, const struct jump *jump)
+{
+    void *real = real_get(jump->real);
+    if (!log_on())
+        return real;
+    switch (jump->plan) {
+    case PLAN_FEXECVE:
+        number_event(LARDER_DROP, LARDER_DROP_FEXECVE, jump->name);
+        break;
+    case PLAN_TIME:
+        /* CLOCK_REALTIME, _COARSE, TAI */
+        if (jump->real == R_clock_gettime && (int)arguments[0] != 0 && (int)arguments[0] != 5 &&
+            (int)arguments[0] != 11)
+            break;
+        if (first(jump->extra))
+            number_event(LARDER_TIME, jump->extra, NULL);
+        break;
+    case PLAN_IDENTITY:
+        if (first(8 + jump->extra))
+            number_event(LARDER_IDENTITY, 0, jump->name);
+        break;
+    case PLAN_UMASK:
+        if (first(16))
+            number_event(LARDER_UMASK, (uint32_t)arguments[0] & 0777, NULL);
+        break;
+    case PLAN_NET:
+        number_event(LARDER_NET, 0, jump->name);
+        break;
+    case PLAN_SOCKET:
+        if ((int)arguments[0] != 1)
+            number_event(LARDER_NET, (uint32_t)arguments[0], jump->name);
+        break;
+    case PLAN_GLOB:
+        if (arguments[1] & 1u << 6) /* GLOB_ALTDIRFUNC: the caller's functions do the work */
+            break;
+        drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, NULL);
+        break;
+    case PLAN_SYSCALL:
+        if (names_something(arguments[0]))
+            drop_event(LARDER_DROP_UNSUPPORTED, jump->name, (uint32_t)arguments[0], NULL);
+        break;
+    case PLAN_DLOPEN:
+        if (!arguments[0])
+            break;
+        if (plain_path((const char *)arguments[0]))
+            return (void *)dlopen_path;
+        drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, (const char *)arguments[0]);
+        break;
+    case PLAN_ADDOPEN:
+        if (text_equal((const char *)arguments[2], "/dev/null"))
+            break;
+        drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, (const char *)arguments[2]);
+        break;
+    default:
+        drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, NULL);
+    }
+    return real;
+}

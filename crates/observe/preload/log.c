@@ -1,0 +1,275 @@
+/* Writing events into the shared log, the texts they are made of, and the few
+ * string functions the library needs.  Everything here may run in a signal handler
+ * and in a vfork child: no static state but the mapping itself. */
+#include "common.h"
+
+int log_state;
+static struct larder_header *header;
+static uint64_t capacity;
+
+void *memcpy(void *to, const void *from, size_t size)
+{
+#if defined(__x86_64__)
+    void *at = to;
+    __asm__ volatile("rep movsb" : "+D"(at), "+S"(from), "+c"(size) : : "memory");
+#else
+    char *at = to;
+    for (const char *byte = from; size--;)
+        *at++ = *byte++;
+#endif
+    return to;
+}
+
+void *memmove(void *to, const void *from, size_t size)
+{
+    char *at = to;
+    const char *byte = from;
+    if (at <= byte || at >= byte + size)
+        return memcpy(to, from, size);
+    while (size--)
+        at[size] = byte[size];
+    return to;
+}
+
+void *memset(void *at, int byte, size_t size)
+{
+    for (char *to = at; size--;)
+        *to++ = (char)byte;
+    return at;
+}
+
+int memcmp(const void *a, const void *b, size_t size)
+{
+    const unsigned char *x = a, *y = b;
+    for (; size--; x++, y++)
+        if (*x != *y)
+            return *x < *y ? -1 : 1;
+    return 0;
+}
+
+size_t text_length(const char *text)
+{
+    const char *end = text;
+    while (*end)
+        end++;
+    return (size_t)(end - text);
+}
+
+bool text_equal(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+bool text_has_slash(const char *text)
+{
+    for (; *text; text++)
+        if (*text == '/')
+            return true;
+    return false;
+}
+
+const char *text_after(const char *text, const char *prefix)
+{
+    while (*prefix)
+        if (*text++ != *prefix++)
+            return NULL;
+    return text;
+}
+
+void text_raw(struct text *t, const char *bytes, size_t length)
+{
+    t->tail = bytes;
+    t->tail_len = (uint32_t)length;
+    t->dir_len = 0;
+    t->has_dir = false;
+}
+
+void text_string(struct text *t, const char *string)
+{
+    text_raw(t, string, string ? text_length(string) : 0);
+}
+
+/* "/proc/self/fd/N", into at least 32 bytes. */
+static void fd_name(char *to, int fd)
+{
+    char digits[12];
+    int count = 0;
+    unsigned number = (unsigned)fd;
+    do
+        digits[count++] = (char)('0' + number % 10);
+    while (number /= 10);
+    memcpy(to, "/proc/self/fd/", 14);
+    to += 14;
+    while (count)
+        *to++ = digits[--count];
+    *to = 0;
+}
+
+void text_dir(struct text *t, int dirfd)
+{
+    long length;
+    text_raw(t, "", 0);
+    if (dirfd == AT_FDCWD) {
+        length = raw_getcwd(t->dir, sizeof t->dir) - 1;
+    } else {
+        char name[32];
+        fd_name(name, dirfd);
+        length = dirfd < 0 ? -1 : raw_readlink(name, t->dir, sizeof t->dir);
+    }
+    if (length < 1 || t->dir[0] != '/')
+        return;
+    t->has_dir = true;
+    t->dir_len = length == 1 ? 0 : (uint32_t)length; /* "/" itself: only the slash that joins */
+}
+
+void text_tail(struct text *t, const char *path)
+{
+    t->tail = path;
+    t->tail_len = path ? (uint32_t)text_length(path) : 0;
+    if (t->tail_len == 0 || path[0] == '/')
+        t->has_dir = false;
+}
+
+void text_path(struct text *t, int dirfd, const char *path)
+{
+    if (path && path[0] && path[0] != '/')
+        text_dir(t, dirfd);
+    else
+        text_raw(t, "", 0);
+    text_tail(t, path);
+}
+
+void text_fd(struct text *t, int fd)
+{
+    text_dir(t, fd < 0 ? -1 : fd);
+    if (!t->has_dir)
+        return;
+    t->has_dir = false;
+    t->tail = t->dir;
+    t->tail_len = t->dir_len ? t->dir_len : 1;
+}
+
+bool log_open(const char *path)
+{
+    struct stat st;
+    bool good = false;
+    long fd = raw_open(path, O_RDWR | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return false;
+    if (raw_fstat((int)fd, &st) == 0 && (st.st_mode & TYPE_MASK) == TYPE_REGULAR &&
+        st.st_size > (long)LARDER_LOG_START) {
+        void *at = raw_mmap((unsigned long)st.st_size, 3 /* read, write */, 1 /* shared */, (int)fd);
+        if ((unsigned long)at < -4095ul) {
+            struct larder_header *found = at;
+            good = memcmp(found->magic, LARDER_LOG_MAGIC, 8) == 0 &&
+                   found->version == LARDER_LOG_VERSION;
+            if (good) {
+                header = found;
+                capacity = found->capacity < (uint64_t)st.st_size ? found->capacity
+                                                                  : (uint64_t)st.st_size;
+            } else {
+                raw_munmap(at, (unsigned long)st.st_size);
+            }
+        }
+    }
+    raw_close((int)fd);
+    return good;
+}
+
+static uint32_t text_size(const struct text *t)
+{
+    return t ? t->tail_len + (t->has_dir ? t->dir_len + 1 : 0) : 0;
+}
+
+static char *text_copy(char *to, const struct text *t)
+{
+    if (!t)
+        return to;
+    if (t->has_dir) {
+        memcpy(to, t->dir, t->dir_len);
+        to += t->dir_len;
+        *to++ = '/';
+    }
+    memcpy(to, t->tail, t->tail_len);
+    return to + t->tail_len;
+}
+
+void log_write(struct larder_event *event, const struct text *path, const struct text *path2)
+{
+    event->pid = (uint32_t)raw_getpid();
+    event->path_len = text_size(path);
+    event->path2_len = text_size(path2);
+    uint64_t used = sizeof *event + (uint64_t)event->path_len + event->path2_len;
+    uint64_t size = (used + 7) & ~(uint64_t)7;
+    uint64_t at = size > UINT32_MAX ? UINT64_MAX - size
+                                    : __atomic_fetch_add(&header->tail, size, __ATOMIC_RELAXED);
+    if (at + size > capacity || at < LARDER_LOG_START) {
+        __atomic_store_n(&header->overflow, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    struct larder_event *to = (struct larder_event *)((char *)header + at);
+    event->size = 0;
+    memcpy(to, event, sizeof *event);
+    text_copy(text_copy((char *)(to + 1), path), path2);
+    /* The padding is 0 already: no byte of the log is written twice. */
+    __atomic_store_n(&to->size, (uint32_t)size, __ATOMIC_RELEASE);
+}
+
+void event_stat(struct larder_event *event, const struct stat *st)
+{
+    uint64_t dev = st->st_dev;
+    uint64_t major = ((dev >> 8) & 0xfff) | ((dev >> 32) & ~(uint64_t)0xfff);
+    uint64_t minor = (dev & 0xff) | ((dev >> 12) & ~(uint64_t)0xff & 0xffffffff);
+    event->dev = major << 32 | minor;
+    event->ino = st->st_ino;
+    event->bytes = (uint64_t)st->st_size;
+    event->mtime_ns = (int64_t)st->st_mtime * 1000000000 + (int64_t)st->st_mtime_nsec;
+    event->ctime_ns = (int64_t)st->st_ctime * 1000000000 + (int64_t)st->st_ctime_nsec;
+    event->mode = st->st_mode;
+}
+
+struct larder_event event_new(unsigned kind, bool failed)
+{
+    struct larder_event event = {0};
+    event.kind = (uint16_t)kind;
+    event.error = failed ? errno : 0;
+    return event;
+}
+
+void path_event(unsigned kind, bool failed, int dirfd, const char *path, unsigned flags, uint32_t extra)
+{
+    if (!log_on())
+        return;
+    struct larder_event event = event_new(kind, failed);
+    struct text text;
+    event.flags = (uint16_t)flags;
+    event.extra = extra;
+    text_path(&text, dirfd, event.error == EFAULT ? NULL : path);
+    log_write(&event, &text, NULL);
+}
+
+void fd_event(unsigned kind, bool failed, int fd, uint32_t extra)
+{
+    if (!log_on())
+        return;
+    struct larder_event event = event_new(kind, failed);
+    struct text text;
+    event.extra = extra;
+    text_fd(&text, fd);
+    log_write(&event, &text, NULL);
+}
+
+void drop_event(unsigned reason, const char *function, uint32_t number, const char *path2)
+{
+    if (!log_on())
+        return;
+    struct larder_event event = event_new(LARDER_DROP, false);
+    struct text text, text2;
+    event.extra = reason;
+    event.mode = number;
+    text_string(&text, function);
+    text_string(&text2, path2);
+    log_write(&event, &text, &text2);
+}

@@ -1,0 +1,153 @@
+/* The wire format of the observer's log: what the preloaded library writes and
+ * what the supervisor (Rust) decodes.  Numbers here never change their meaning;
+ * a change that readers must know about raises LARDER_LOG_VERSION.
+ *
+ * The log is one file (a memfd of the supervisor), mapped shared by every
+ * observed process.  All numbers are in the machine's byte order.
+ *
+ *   offset 0     struct larder_header
+ *   offset 4096  events, each at a multiple of 8, one after the other
+ *
+ * A writer reserves room by an atomic addition to `tail`, fills the event in and
+ * commits it by a release store of `size`, its first field.  A reader goes from
+ * 4096 to `tail` (to `capacity` at most); an event whose size is 0 was never
+ * committed: its writer died, and as its length is unknown nothing after it can
+ * be read.  When an event does not fit, `overflow` becomes 1 and the event is
+ * lost (`tail` goes on growing and may exceed `capacity`).
+ *
+ * The supervisor makes the file: magic, version, capacity (the file's size),
+ * tail = 4096, everything else 0.
+ */
+#ifndef LARDER_LOG_H
+#define LARDER_LOG_H
+
+#include <stdint.h>
+
+#define LARDER_LOG_MAGIC "LARDLOG1" /* the first 8 bytes, without a NUL */
+#define LARDER_LOG_VERSION 1u
+#define LARDER_LOG_START 4096u /* where the first event is */
+
+struct larder_header {
+    char magic[8];
+    uint32_t version;
+    uint32_t overflow;
+    uint64_t capacity;
+    uint64_t tail;
+};
+
+/* 72 bytes, then `path_len` bytes of path, `path2_len` bytes of path2 (neither
+ * has a NUL), then zeros up to a multiple of 8.  `size` counts all of that.
+ *
+ * Paths are absolute but never normalised: a relative one has the process's
+ * directory (or the directory of its descriptor) and "/" before it; "./", "..",
+ * "//" and "/" at the end stay.  An empty path stays empty, and so does one that
+ * cannot be read (EFAULT) or was NULL.  A path that does not begin with "/" (and
+ * is not empty) is one whose directory could not be found: do not trust it.
+ *
+ * dev, ino, bytes, mtime_ns, ctime_ns and mode are 0 unless the kind says that
+ * it has "stat"; then they are valid when error is 0. */
+struct larder_event {
+    uint32_t size;
+    uint16_t kind;
+    uint16_t flags;
+    uint32_t pid;   /* getpid() in the process's own namespace */
+    int32_t error;  /* 0, or the errno with which the call failed */
+    uint64_t dev;   /* major << 32 | minor */
+    uint64_t ino;
+    uint64_t bytes; /* st_size */
+    int64_t mtime_ns;
+    int64_t ctime_ns;
+    uint32_t mode;  /* st_mode */
+    uint32_t path_len;
+    uint32_t path2_len;
+    uint32_t extra;
+};
+
+enum larder_kind {
+    /* The observer is at work in a new program image.  path: what
+     * /proc/self/exe says; stat of it; extra: the parent's pid. */
+    LARDER_START = 1,
+    /* A shared object is loaded, or the program's ELF interpreter.  path as the
+     * loader names it; stat.  Repeated after each dlopen. */
+    LARDER_OBJECT = 2,
+    /* About to execute path (stat, error 0 when it could be looked at).  path2:
+     * for a "#!" script, the ELF file that the kernel will start; each
+     * interpreter on the way there has a STAT event before this one.  A START of
+     * the same pid follows, or EXEC_FAILED.  Before a posix_spawn the pid is the
+     * parent's, and SPAWNED (or EXEC_FAILED) follows. */
+    LARDER_EXEC = 3,
+    LARDER_EXEC_FAILED = 4, /* path, error; follows an EXEC or a DROP */
+    LARDER_SPAWNED = 5,     /* posix_spawn of path succeeded; extra: the child's pid */
+    /* system() or popen(): one START of a pid that is not known is to come.
+     * path: /bin/sh, path2: the command. */
+    LARDER_ANONYMOUS = 6,
+    /* Something is not observed from here on.  extra: enum larder_drop.  path:
+     * the program about to be executed, or for UNSUPPORTED the name of the
+     * function; mode: for the function "syscall" the number; path2: for "dlopen"
+     * the object's name. */
+    LARDER_DROP = 7,
+    /* flags: enum larder_open; stat of the new descriptor; extra: the mode for
+     * CREATE (as given; 0666 for fopen, 0600 for mkstemp).  chdir is an OPEN
+     * with PATHONLY | DIRECTORY. */
+    LARDER_OPEN = 8,
+    LARDER_STAT = 9,      /* stat */
+    LARDER_LSTAT = 10,    /* stat */
+    LARDER_ACCESS = 11,   /* extra: the mode asked for; flags: 1 not following, 2 effective ids */
+    LARDER_READLINK = 12, /* path2: the target; flags: 1 the buffer was filled, there may be more */
+    LARDER_REALPATH = 13, /* path2: the result */
+    LARDER_LIST = 14,     /* the directory is opened for listing; stat */
+    LARDER_UNLINK = 15,
+    LARDER_RENAME = 16,   /* path to path2; flags: those of renameat2 */
+    LARDER_LINK = 17,     /* existing path, new path2; flags: 1 following (AT_SYMLINK_FOLLOW) */
+    LARDER_SYMLINK = 18,  /* path: the target's text as given, path2: the link */
+    LARDER_MKDIR = 19,    /* extra: the mode; flags: LARDER_OPEN_TEMP for mkdtemp */
+    LARDER_RMDIR = 20,
+    LARDER_CHMOD = 21,    /* extra: the mode; flags: 1 not following */
+    LARDER_TRUNCATE = 22, /* bytes: the new length */
+    LARDER_UTIME = 23,    /* flags: 1 not following */
+    LARDER_MKNOD = 24,    /* extra: the mode, with the file's type */
+    LARDER_CHOWN = 25,    /* flags: 1 not following */
+    LARDER_XATTR = 26,    /* set or removed; path2: the attribute; flags: 1 not following */
+    LARDER_GETENV = 27,   /* path: the name, path2: the value; error ENOENT when unset */
+    LARDER_UMASK = 28,    /* extra: the value set; the first time in each process only */
+    LARDER_TIME = 29,     /* extra: enum larder_time; the first time in each process only */
+    LARDER_NET = 30,      /* a socket; extra: its family (0: a name is looked up, path: the function) */
+    LARDER_UNIX = 31,     /* connect to path ("@..." when abstract); flags: 1 bind */
+    LARDER_IDENTITY = 32, /* path: the function; the first time in each process only */
+};
+
+enum larder_drop {
+    LARDER_DROP_STATIC = 1, /* no ELF interpreter */
+    LARDER_DROP_SUID = 2,   /* set-user-id, set-group-id or file capabilities */
+    LARDER_DROP_CLASS = 3,  /* another ELF class or machine */
+    LARDER_DROP_SANITIZED = 4,
+    LARDER_DROP_UNREADABLE = 5,
+    LARDER_DROP_PRELOAD_GONE = 6, /* the library itself can no longer be opened */
+    LARDER_DROP_FEXECVE = 7,
+    LARDER_DROP_UNSUPPORTED = 8,
+};
+
+enum larder_open {
+    LARDER_OPEN_READ = 1,
+    LARDER_OPEN_WRITE = 2,
+    LARDER_OPEN_CREATE = 4,
+    LARDER_OPEN_EXCL = 8,
+    LARDER_OPEN_TRUNC = 16,
+    LARDER_OPEN_APPEND = 32,
+    LARDER_OPEN_TEMP = 64, /* mkstemp and its family, O_TMPFILE */
+    LARDER_OPEN_DIRECTORY = 128,
+    LARDER_OPEN_PATHONLY = 256,
+    LARDER_OPEN_NOFOLLOW = 512,
+};
+
+enum larder_time {
+    LARDER_TIME_TIME = 1,
+    LARDER_TIME_GETTIMEOFDAY = 2,
+    LARDER_TIME_CLOCK = 3, /* clock_gettime of the real time */
+    LARDER_TIME_LOCAL = 4, /* localtime, ctime, mktime */
+    LARDER_TIME_GM = 5,
+};
+
+_Static_assert(sizeof(struct larder_event) == 72, "the event is 72 bytes");
+
+#endif

@@ -1,0 +1,66 @@
+/* Looking up the next definition of each interposed function. */
+#include "real.h"
+
+extern WEAK void *dlsym(void *handle, const char *name);
+extern WEAK char *dlerror(void);
+
+#define RTLD_NEXT ((void *)-1l)
+
+void *real_table[R_COUNT];
+
+static long missing_number(void)
+{
+    if (__errno_location)
+        errno = ENOSYS;
+    return -1;
+}
+
+static void *missing_pointer(void)
+{
+    if (__errno_location)
+        errno = ENOSYS;
+    return NULL;
+}
+
+static const char *const names[R_COUNT] = {
+#define NAME(name) [R_##name] = #name,
+    REAL_LIST(NAME, NAME)
+#undef NAME
+};
+
+static const bool gives_pointer[R_COUNT] = {
+#define NUMBER(name)
+#define POINTER(name) [R_##name] = true,
+    REAL_LIST(NUMBER, POINTER)
+#undef NUMBER
+#undef POINTER
+};
+
+bool real_ready(void) { return dlsym != NULL; }
+
+void *real_find(enum real which)
+{
+    int before = __errno_location ? errno : 0;
+    void *found = dlsym ? dlsym(RTLD_NEXT, names[which]) : NULL;
+    if (!found)
+        found = gives_pointer[which] ? (void *)missing_pointer : (void *)missing_number;
+    if (__errno_location)
+        errno = before;
+    __atomic_store_n(&real_table[which], found, __ATOMIC_RELAXED);
+    return found;
+}
+
+bool real_has(enum real which)
+{
+    void *found = real_get(which);
+    return found != (void *)missing_pointer && found != (void *)missing_number;
+}
+
+void real_find_all(void)
+{
+    bool some_missing = false;
+    for (int which = 0; which < R_COUNT; which++)
+        some_missing |= !real_has((enum real)which);
+    if (some_missing && dlerror)
+        dlerror(); /* or the tool would be told of a failure that is ours */
+}

@@ -1,0 +1,57 @@
+/* The functions that stand behind the library's own: the next definition of each
+ * name (dlsym RTLD_NEXT), found once. */
+#ifndef LARDER_REAL_H
+#define LARDER_REAL_H
+
+#include "common.h"
+
+/* I: fails with -1 and ENOSYS when there is none; P: with NULL. */
+#define REAL_LIST(I, P)                                                                       \
+    I(open) I(open64) I(__open_2) I(__open64_2) I(openat) I(openat64) I(__openat_2)           \
+    I(__openat64_2) I(creat) I(creat64) P(fopen) P(fopen64) P(freopen) P(freopen64)           \
+    I(mkstemp) I(mkstemp64) I(mkstemps) I(mkstemps64) I(mkostemp) I(mkostemp64)               \
+    I(mkostemps) I(mkostemps64) P(mkdtemp) I(fileno) I(dirfd) I(chdir)                        \
+    I(stat) I(stat64) I(lstat) I(lstat64) I(fstatat) I(fstatat64) I(statx) I(__xstat)         \
+    I(__xstat64) I(__lxstat) I(__lxstat64) I(__fxstatat) I(__fxstatat64)                      \
+    I(access) I(faccessat) I(eaccess) I(euidaccess) I(readlink) I(readlinkat)                 \
+    I(__readlink_chk) I(__readlinkat_chk) P(realpath) P(__realpath_chk)                       \
+    P(canonicalize_file_name) P(opendir) P(fdopendir) I(scandir) I(scandir64) I(scandirat)    \
+    I(scandirat64) I(getdents64)                                                              \
+    I(rename) I(renameat) I(renameat2) I(unlink) I(unlinkat) I(remove) I(link) I(linkat)      \
+    I(symlink) I(symlinkat) I(mkdir) I(mkdirat) I(rmdir) I(chmod) I(fchmod) I(fchmodat)       \
+    I(lchmod) I(chown) I(lchown) I(fchown) I(fchownat) I(truncate) I(truncate64)              \
+    I(utime) I(utimes) I(lutimes) I(futimes) I(futimens) I(utimensat) I(futimesat)            \
+    I(mknod) I(mknodat) I(__xmknod) I(__xmknodat) I(mkfifo) I(mkfifoat)                       \
+    I(setxattr) I(lsetxattr) I(fsetxattr) I(removexattr) I(lremovexattr) I(fremovexattr)      \
+    I(execve) I(execvp) I(execvpe) I(fexecve) I(execveat) I(posix_spawn) I(posix_spawnp)      \
+    I(pidfd_spawn) I(pidfd_spawnp) I(posix_spawn_file_actions_addopen)                        \
+    I(posix_spawn_file_actions_addchdir_np) I(posix_spawn_file_actions_addfchdir_np)          \
+    I(posix_spawn_file_actions_addchdir) I(posix_spawn_file_actions_addfchdir)                \
+    I(system) P(popen) P(getenv) P(secure_getenv)                                             \
+    I(time) I(gettimeofday) I(clock_gettime) P(localtime) P(localtime_r) P(ctime)             \
+    P(ctime_r) P(gmtime) P(gmtime_r) I(mktime) I(umask) I(uname) I(gethostname)               \
+    I(getdomainname) I(socket) I(connect) I(bind) I(getaddrinfo) P(gethostbyname)             \
+    P(dlopen) P(dlmopen) I(chroot) I(unshare) I(setns) I(syscall) I(glob) I(glob64)           \
+    I(ftw) I(ftw64) I(nftw) I(nftw64) P(fts_open) P(fts64_open) I(wordexp)
+
+#define REAL_NUMBER(name) R_##name,
+enum real { REAL_LIST(REAL_NUMBER, REAL_NUMBER) R_COUNT };
+#undef REAL_NUMBER
+
+extern void *real_table[R_COUNT];
+void *real_find(enum real which);
+bool real_has(enum real which);
+/* All of them at once, so that no look-up happens later in the middle of a call. */
+void real_find_all(void);
+bool real_ready(void);
+
+static inline void *real_get(enum real which)
+{
+    void *found = __atomic_load_n(&real_table[which], __ATOMIC_RELAXED);
+    return __builtin_expect(found != NULL, 1) ? found : real_find(which);
+}
+
+/* The function behind `name`, with the type it is declared with. */
+#define REAL(name) ((__typeof__(&name))real_get(R_##name))
+
+#endif

@@ -1,0 +1,468 @@
+//! From a trace to what was relied on and what was changed. Pure: no file is looked at here.
+//!
+//! Files that the command made before it read them are no inputs, temporaries included; what it made and left are its
+//! outputs. A path that it looked at and changed later counts as it was before. What cannot be recorded soundly is a
+//! refusal, with the path that shows why.
+
+use std::collections::{HashMap, HashSet};
+
+use larder_model::{Change, FileMode, Looked, Placement, Prior, Seen, Unrecorded};
+
+use crate::trace::{Event, Kind, OpenFlags, Trace};
+
+const ENOENT: i32 = 2;
+const EEXIST: i32 = 17;
+const EINVAL: i32 = 22;
+/// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, ENOSPC, EDQUOT: a run that met one might end otherwise the next time.
+const SHORTAGES: [i32; 7] = [5, 11, 12, 23, 24, 28, 122];
+
+/// What depends on the kind of command.
+pub struct Policy<'a> {
+    /// Program file names whose way with an existing output is known, so that looking at it first is no observation.
+    pub replaces_output: &'a dyn Fn(&[u8]) -> bool,
+    /// Variables that need no observation.
+    pub variable_is_covered: &'a dyn Fn(&[u8]) -> bool,
+    /// The environment that the command was started with.
+    pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
+    /// Reading any clock refuses, not only turning it into a date.
+    pub any_clock: bool,
+    /// Whether the command may write there.
+    pub may_write: &'a dyn Fn(&[u8]) -> bool,
+    /// The first process of the command, which its caller started.
+    pub first_pid: Option<u32>,
+}
+
+/// What came of a trace.
+#[derive(Debug, Default)]
+pub struct Folded {
+    /// Relied on and changed.
+    pub seen: Seen,
+    /// Why it must not be recorded; the first counts.
+    pub refusals: Vec<(Unrecorded, Vec<u8>)>,
+}
+
+#[derive(Clone, Debug)]
+enum Made {
+    File { placement: Placement, mode: FileMode, writer: u32, temporary: bool },
+    Link,
+    Directory(FileMode),
+    Removed,
+}
+
+#[derive(Default)]
+struct Fold {
+    order: Vec<Vec<u8>>,
+    looked: HashMap<Vec<u8>, Looked>,
+    kinds: HashMap<Vec<u8>, u8>,
+    made: HashMap<Vec<u8>, Made>,
+    made_order: Vec<Vec<u8>>,
+    made_inodes: HashSet<(u64, u64)>,
+    temporary_places: HashSet<Vec<u8>>,
+    programs: HashMap<u32, Vec<u8>>,
+    starts: HashMap<u32, i64>,
+    anonymous: i64,
+    environment: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    refusals: Vec<(Unrecorded, Vec<u8>)>,
+}
+
+/// Fold `trace` by `policy`.
+pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
+    let mut fold = Fold::default();
+    if let Some(pid) = policy.first_pid {
+        fold.starts.insert(pid, -1);
+    }
+    if trace.incomplete {
+        fold.refuse(Unrecorded::Incomplete, b"");
+    }
+    for event in &trace.events {
+        if SHORTAGES.contains(&event.error) {
+            fold.refuse(Unrecorded::Shortage, &event.path);
+        }
+        fold.event(event, policy);
+    }
+    fold.finish(policy)
+}
+
+impl Fold {
+    fn refuse(&mut self, why: Unrecorded, path: &[u8]) {
+        self.refusals.push((why, path.to_vec()));
+    }
+
+    fn event(&mut self, e: &Event, policy: &Policy) {
+        match e.kind {
+            Kind::Start | Kind::Exec | Kind::ExecFailed | Kind::Spawned | Kind::Anonymous | Kind::Drop => self.process(e),
+            Kind::Object => self.read(e, false),
+            Kind::Open(flags) => self.open(e, flags),
+            Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => self.look(e),
+            Kind::Clock if policy.any_clock || e.extra == 4 => self.refuse(Unrecorded::Clock, b"the clock"),
+            Kind::Clock => {}
+            Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, &e.path),
+            Kind::Identity | Kind::Umask => self.refuse(Unrecorded::Identity, &e.path),
+            Kind::ChildDied => self.refuse(Unrecorded::Signal, &e.path),
+            Kind::GetEnvironment => self.variable(e, policy),
+            _ => self.change(e),
+        }
+    }
+
+    // ------------------------------------------------------------ processes
+
+    /// Each successful execution must be followed by a sign of life from the new program: else it was not observed.
+    fn process(&mut self, e: &Event) {
+        match e.kind {
+            Kind::Start => {
+                *self.starts.entry(e.pid).or_default() += 1;
+                self.programs.insert(e.pid, e.path.clone());
+                self.read(e, true);
+            }
+            Kind::Exec => {
+                *self.starts.entry(e.pid).or_default() -= 1;
+            }
+            Kind::ExecFailed => {
+                *self.starts.entry(e.pid).or_default() += 1;
+                if e.error == ENOENT {
+                    self.touch(&e.path).absent = true;
+                } else {
+                    self.touch(&e.path).executed = true;
+                    self.touch(&e.path).kind = true;
+                }
+            }
+            // The parent said `Exec` before it knew the child's id.
+            Kind::Spawned => {
+                *self.starts.entry(e.pid).or_default() += 1;
+                *self.starts.entry(e.extra).or_default() -= 1;
+            }
+            Kind::Anonymous => self.anonymous += 1,
+            _ => self.refuse(Unrecorded::NotObserved, &e.path),
+        }
+        // Without a look at it there is no such file, and the failure that follows says so.
+        if e.kind == Kind::Exec && e.identity.is_some() {
+            self.read(e, true);
+        }
+    }
+
+    // ------------------------------------------------------------ looking
+
+    fn ignored(&self, path: &[u8]) -> bool {
+        const EXACT: [&[u8]; 13] = [
+            b"/dev/null",
+            b"/dev/zero",
+            // Random numbers occur in every compile, and in no result that a compiler promises to repeat.
+            b"/dev/urandom",
+            b"/dev/random",
+            b"/dev/stdin",
+            b"/dev/stdout",
+            b"/dev/stderr",
+            b"/proc/self/exe",
+            b"/proc/self/maps",
+            b"/proc/self/statm",
+            b"/proc/self/cgroup",
+            b"/proc/sys/vm/overcommit_memory",
+            b"/sys/kernel/mm/transparent_hugepage/enabled",
+        ];
+        path.is_empty() || EXACT.contains(&path)
+    }
+
+    fn touch(&mut self, path: &[u8]) -> &mut Looked {
+        if !self.looked.contains_key(path) {
+            self.order.push(path.to_vec());
+        }
+        self.looked.entry(path.to_vec()).or_default()
+    }
+
+    fn is_made(&self, e: &Event) -> bool {
+        let by_inode = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
+        by_inode || self.made.contains_key(&e.path) || self.below_made(&e.path)
+    }
+
+    /// Below a directory that the command made.
+    fn below_made(&self, path: &[u8]) -> bool {
+        let mut slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        slashes.any(|at| at > 0 && matches!(self.made.get(&path[..at]), Some(Made::Directory(_))))
+    }
+
+    fn device(&mut self, path: &[u8]) -> bool {
+        let stable: &[&[u8]] = &[b"/proc/filesystems", b"/proc/cpuinfo", b"/proc/version", b"/sys/devices/system/cpu/online"];
+        let odd = [&b"/dev/"[..], b"/proc/", b"/sys/"].iter().any(|p| path.starts_with(p));
+        if odd && !stable.contains(&path) && !path.starts_with(b"/dev/shm/") {
+            self.refuse(Unrecorded::Device, path);
+            return true;
+        }
+        false
+    }
+
+    fn read(&mut self, e: &Event, executed: bool) {
+        if self.ignored(&e.path) || self.is_made(e) || self.device(&e.path) {
+            return;
+        }
+        let identity = e.identity;
+        let looked = self.touch(&e.path);
+        looked.content = true;
+        looked.kind = true;
+        looked.executed |= executed;
+        let first = *looked.identity.get_or_insert_with(|| identity.unwrap_or(NOBODY));
+        if first == NOBODY {
+            looked.identity = identity;
+        } else if identity.is_some_and(|id| id != first) {
+            self.refuse(Unrecorded::InputChanged, &e.path);
+        }
+    }
+
+    fn look(&mut self, e: &Event) {
+        if self.ignored(&e.path) || self.is_made(e) {
+            return;
+        }
+        if e.error != 0 {
+            return self.look_failed(e);
+        }
+        if e.path.starts_with(b"/proc/") || e.path.starts_with(b"/sys/") {
+            self.device(&e.path);
+            return;
+        }
+        if e.mode != 0 {
+            self.kinds.entry(e.path.clone()).or_insert((e.mode >> 12) as u8);
+        }
+        let kind = e.kind;
+        let looked = self.touch(&e.path);
+        match kind {
+            Kind::Lstat | Kind::ReadLink => looked.link = true,
+            Kind::RealPath => (looked.link, looked.kind) = (true, true),
+            Kind::List => (looked.listed, looked.kind) = (true, true),
+            Kind::Access => (looked.kind, looked.executed) = (true, looked.executed || e.extra & 1 != 0),
+            _ => looked.kind = true,
+        }
+    }
+
+    fn look_failed(&mut self, e: &Event) {
+        match (e.kind, e.error) {
+            // Not a link: it was looked at as one.
+            (Kind::ReadLink, EINVAL) => self.touch(&e.path).link = true,
+            (_, ENOENT) => self.touch(&e.path).absent = true,
+            // Whether a file can be executed is part of what is recorded of it.
+            (Kind::Access, 13) => {
+                let looked = self.touch(&e.path);
+                (looked.kind, looked.executed) = (true, true);
+            }
+            (Kind::List, errno) => self.touch(&e.path).failed = Some((1, errno as u32)),
+            (_, errno) => self.touch(&e.path).failed = Some((0, errno as u32)),
+        }
+    }
+
+    // ------------------------------------------------------------ opening
+
+    fn open(&mut self, e: &Event, flags: OpenFlags) {
+        let writes = flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::APPEND);
+        if self.ignored(&e.path) {
+            return;
+        }
+        if e.error != 0 {
+            return self.open_failed(e, writes);
+        }
+        if flags.has(OpenFlags::PATH_ONLY) || flags.has(OpenFlags::DIRECTORY) || e.mode >> 12 == 0o04 {
+            return self.look(&Event { kind: Kind::Stat, ..e.clone() });
+        }
+        if !writes {
+            return self.read(e, false);
+        }
+        self.open_for_writing(e, flags);
+    }
+
+    fn open_failed(&mut self, e: &Event, writes: bool) {
+        if self.is_made(e) {
+            return;
+        }
+        match e.error {
+            ENOENT => self.touch(&e.path).absent = true,
+            EEXIST if writes => self.touch(&e.path).kind = true,
+            _ if writes => self.refuse(Unrecorded::WriteFailed, &e.path),
+            errno => self.touch(&e.path).failed = Some((1, errno as u32)),
+        }
+    }
+
+    fn open_for_writing(&mut self, e: &Event, flags: OpenFlags) {
+        match e.mode >> 12 {
+            0o10 | 0 => {}
+            _ => return self.refuse(Unrecorded::OutputSpecial, &e.path),
+        }
+        if self.is_made(e) && !matches!(self.made.get(&e.path), None | Some(Made::Removed)) {
+            return;
+        }
+        let fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
+        let empty = e.identity.is_some_and(|id| id.size_bytes == 0);
+        if !fresh && !empty {
+            return self.refuse(Unrecorded::UpdatesFile, &e.path);
+        }
+        let removed = matches!(self.made.get(&e.path), Some(Made::Removed));
+        let placement = if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Replace } else { Placement::Truncate };
+        let mode = FileMode { bits: e.extra & 0o7777, masked: true };
+        let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
+        if temporary && let Some(directory) = parent(&e.path) {
+            self.temporary_places.insert(directory.to_vec());
+        }
+        self.make(&e.path, Made::File { placement, mode, writer: e.pid, temporary });
+        if let Some(id) = e.identity {
+            self.made_inodes.insert((id.device, id.inode));
+        }
+    }
+
+    // ------------------------------------------------------------ changing
+
+    fn make(&mut self, path: &[u8], made: Made) {
+        if !self.made.contains_key(path) {
+            self.made_order.push(path.to_vec());
+        }
+        self.made.insert(path.to_vec(), made);
+    }
+
+    fn change(&mut self, e: &Event) {
+        if self.ignored(&e.path) {
+            return;
+        }
+        if e.error != 0 {
+            return self.change_failed(e);
+        }
+        match e.kind {
+            Kind::Unlink | Kind::RemoveDirectory => self.unlink(e),
+            Kind::Rename => self.rename(e),
+            Kind::Symlink => self.make(&e.path2, Made::Link),
+            Kind::MakeDirectory => {
+                self.make(&e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, masked: true }));
+            }
+            Kind::ChangeMode => self.change_mode(e),
+            Kind::SetTimes | Kind::Truncate | Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(&e.path) => {}
+            _ => self.refuse(Unrecorded::UpdatesFile, &e.path),
+        }
+    }
+
+    fn change_failed(&mut self, e: &Event) {
+        match (e.kind, e.error) {
+            _ if self.is_made(e) && e.error == ENOENT => {}
+            (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, ENOENT) => self.touch(&e.path).absent = true,
+            (Kind::MakeDirectory, EEXIST) => self.touch(&e.path).kind = true,
+            _ => self.refuse(Unrecorded::WriteFailed, &e.path),
+        }
+    }
+
+    fn is_temporary(&self, path: &[u8]) -> bool {
+        matches!(self.made.get(path), Some(Made::File { temporary: true, .. }))
+    }
+
+    fn unlink(&mut self, e: &Event) {
+        // What the command made itself is as if it had never been, unless something was there before.
+        let before = self.looked.get(&e.path).is_some_and(|l| l.absent) || self.is_temporary(&e.path);
+        match self.made.get(&e.path) {
+            Some(Made::File { placement: Placement::Truncate, .. }) if !before => self.make(&e.path, Made::Removed),
+            Some(Made::Removed) => {}
+            Some(_) => {
+                self.made.remove(&e.path);
+            }
+            None => {
+                self.kinds.entry(e.path.clone()).or_insert(0o10);
+                self.make(&e.path, Made::Removed);
+            }
+        }
+    }
+
+    fn rename(&mut self, e: &Event) {
+        match self.made.remove(&e.path) {
+            Some(Made::File { mode, writer, .. }) => {
+                self.make(&e.path2, Made::File { placement: Placement::Rename, mode, writer, temporary: false });
+            }
+            Some(Made::Link) => self.make(&e.path2, Made::Link),
+            _ => self.refuse(Unrecorded::UpdatesFile, &e.path),
+        }
+    }
+
+    fn change_mode(&mut self, e: &Event) {
+        let asked = FileMode { bits: e.extra & 0o7777, masked: false };
+        match self.made.get_mut(&e.path) {
+            Some(Made::File { mode, .. } | Made::Directory(mode)) => *mode = asked,
+            _ => self.refuse(Unrecorded::UpdatesFile, &e.path),
+        }
+    }
+
+    fn variable(&mut self, e: &Event, policy: &Policy) {
+        let value = (e.error == 0).then(|| e.path2.clone());
+        // A variable that differs from the caller's was set by the command itself.
+        if !(policy.variable_is_covered)(&e.path) && (policy.variable)(&e.path) == value {
+            self.environment.insert(e.path.clone(), value);
+        }
+    }
+
+    // ------------------------------------------------------------ the end
+
+    fn finish(mut self, policy: &Policy) -> Folded {
+        let unaccounted: i64 = self.starts.values().filter(|n| **n != 0).sum();
+        if self.starts.values().any(|n| *n < 0) || unaccounted > self.anonymous {
+            self.refuse(Unrecorded::NotObserved, b"a program that left no sign");
+        }
+        let mut seen = Seen { environment: self.environment.clone().into_iter().collect(), ..Seen::default() };
+        let made_order = std::mem::take(&mut self.made_order);
+        let mut listed = HashSet::new();
+        for path in made_order {
+            if !listed.insert(path.clone()) {
+                continue;
+            }
+            if let Some(made) = self.made.get(&path).cloned() {
+                self.output(&path, made, policy, &mut seen);
+            }
+        }
+        for path in std::mem::take(&mut self.order) {
+            if let Some(looked) = self.looked.remove(&path) {
+                self.input(path, looked, policy, &mut seen);
+            }
+        }
+        Folded { seen, refusals: self.refusals }
+    }
+
+    fn output(&mut self, path: &[u8], made: Made, policy: &Policy, seen: &mut Seen) {
+        if !(policy.may_write)(path) {
+            self.refuse(Unrecorded::OutputElsewhere, path);
+        }
+        let change = match made {
+            Made::File { placement, mode, writer, .. } => {
+                let known = self.programs.get(&writer).is_some_and(|p| (policy.replaces_output)(file_name(p)));
+                let placement = if known && placement == Placement::Truncate { Placement::Replace } else { placement };
+                Change::File { placement, mode }
+            }
+            Made::Link => Change::Link,
+            Made::Directory(mode) => Change::Directory(mode),
+            Made::Removed => Change::Removed,
+        };
+        seen.changed.push((path.to_vec(), change));
+    }
+
+    fn input(&mut self, path: Vec<u8>, mut looked: Looked, policy: &Policy, seen: &mut Seen) {
+        if self.temporary_places.contains(&path) && !looked.content && !looked.listed && !looked.absent {
+            return;
+        }
+        if let Some(made) = self.made.get(&path) {
+            if looked.content || looked.listed {
+                return self.refuse(Unrecorded::UpdatesFile, &path);
+            }
+            if let Made::File { writer, .. } = made
+                && self.programs.get(writer).is_some_and(|p| (policy.replaces_output)(file_name(p)))
+            {
+                return;
+            }
+            let kind = self.kinds.get(&path).copied();
+            looked.prior = Some(match kind {
+                Some(kind) if !looked.absent => Prior::Kind(kind),
+                _ => Prior::Absent,
+            });
+        }
+        seen.looked.push((path, looked));
+    }
+}
+
+/// No file at all: stands for an identity that is not known yet.
+const NOBODY: larder_model::Identity =
+    larder_model::Identity { device: u64::MAX, inode: u64::MAX, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
+
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&b| b == b'/')?;
+    Some(&path[..slash.max(1)])
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}

@@ -1,0 +1,36 @@
+//! Running a tool and seeing what it looks at and writes.
+//!
+//! An observer runs a tool beside us and gives a trace: one event for each thing that it, or a process it started, did
+//! with a path. `fold` turns any observer's trace into what was relied on and what was changed, by the rules that
+//! `docs/observation.md` explains. Which observer made the trace does not matter from there on.
+//!
+//! Unaware of: compilers, the store, whether the result is worth keeping.
+#![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
+
+mod fold;
+mod preload;
+mod trace;
+
+pub use fold::{Folded, Policy, fold};
+pub use preload::{PreloadObserver, Program, judge};
+pub use trace::{Event, Kind, OpenFlags, Trace};
+
+use larder_spawn::{Command, Destinations, Finished};
+
+/// Runs a tool and sees what it does.
+pub trait Observer {
+    /// Which one it is, for the record.
+    fn name(&self) -> larder_model::Observer;
+
+    /// Run the tool beside us, passing on what it writes. An error means that it was not started and still can be.
+    fn run(&self, command: &Command, to: &Destinations) -> std::io::Result<Observed>;
+}
+
+/// What an observer saw.
+pub struct Observed {
+    /// How the tool ended and what it wrote.
+    pub finished: Finished,
+    /// Everything that it did with paths.
+    pub trace: Trace,
+}

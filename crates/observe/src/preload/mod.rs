@@ -1,0 +1,83 @@
+//! The preloaded observer: a library in each of the tool's processes writes what it does into a shared log.
+//!
+//! The library and the log are files in memory, named by paths under `/proc` that exist as long as this process does:
+//! nothing is left behind, nothing in the store can damage a tool, and no path has a space or a colon in it. The
+//! library hides itself from the tool's environment. `../../preload/` has its source, `log.h` the form of the log.
+
+mod log;
+mod program;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+
+use larder_spawn::{Command, Destinations};
+
+pub use program::{Program, judge};
+
+use crate::{Observed, Observer, Trace};
+
+/// The library, as `build.rs` made it; empty where no C compiler for the target was found.
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/larder-preload.so"));
+/// The log never grows beyond this; it is sparse, so only what is written costs memory.
+const LOG_BYTES: u64 = 256 << 20;
+const LOG_VARIABLE: &[u8] = b"LARDER_PRELOAD_LOG=";
+const PRELOAD_VARIABLE: &[u8] = b"LD_PRELOAD=";
+
+/// The library and an empty log, ready for one run.
+pub struct PreloadObserver {
+    library: File,
+    log: File,
+}
+
+impl PreloadObserver {
+    /// Make both, where that is possible.
+    pub fn new() -> io::Result<PreloadObserver> {
+        if LIBRARY.is_empty() {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+        let mut library = larder_sys::memory_file("larder-preload", true)?;
+        library.write_all(LIBRARY)?;
+        let log = larder_sys::memory_file("larder-log", false)?;
+        log.set_len(LOG_BYTES)?;
+        log.write_all_at(&log::header(LOG_BYTES), 0)?;
+        let observer = PreloadObserver { library, log };
+        // Without /proc, or in a process that others may not look into, nobody could open them.
+        File::open(path_of(&observer.library))?;
+        Ok(observer)
+    }
+
+    /// The command as it is started: the same but for two variables, which the library takes out again.
+    fn prepared(&self, command: &Command) -> Command {
+        let mut prepared = command.clone();
+        let mut preload = [PRELOAD_VARIABLE, &larder_sys::volatile_path(&self.library)].concat();
+        let old = prepared.environment.iter().position(|v| v.starts_with(PRELOAD_VARIABLE));
+        match old {
+            Some(at) => {
+                preload.push(b':');
+                preload.extend_from_slice(&prepared.environment[at][PRELOAD_VARIABLE.len()..]);
+                prepared.environment[at] = preload;
+            }
+            None => prepared.environment.push(preload),
+        }
+        prepared.environment.push([LOG_VARIABLE, &larder_sys::volatile_path(&self.log)].concat());
+        prepared
+    }
+}
+
+fn path_of(file: &File) -> std::path::PathBuf {
+    use std::os::unix::ffi::OsStringExt;
+    std::ffi::OsString::from_vec(larder_sys::volatile_path(file)).into()
+}
+
+impl Observer for PreloadObserver {
+    fn name(&self) -> larder_model::Observer {
+        larder_model::Observer::Preload
+    }
+
+    fn run(&self, command: &Command, to: &Destinations) -> io::Result<Observed> {
+        let finished = larder_spawn::run_beside(&self.prepared(command), to)?;
+        let trace = log::read(&self.log).unwrap_or(Trace { events: Vec::new(), incomplete: true });
+        Ok(Observed { finished, trace })
+    }
+}

@@ -1,0 +1,111 @@
+//! A trace: what the processes of one command did with paths, in order.
+
+use larder_model::Identity;
+
+/// All events of a command.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// In the order in which they happened.
+    pub events: Vec<Event>,
+    /// Some could not be kept.
+    pub incomplete: bool,
+}
+
+/// One thing that a process did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Which process.
+    pub pid: u32,
+    /// Zero, or the number of the error in which it failed.
+    pub error: i32,
+    /// What.
+    pub kind: Kind,
+    /// On what: absolute, as the process used it.
+    pub path: Vec<u8>,
+    /// The second path or the text that came of it.
+    pub path2: Vec<u8>,
+    /// What `stat` said, where it is known.
+    pub identity: Option<Identity>,
+    /// File type and permission bits, where known; else zero.
+    pub mode: u32,
+    /// By kind: the mode asked for, a child's id, a reason.
+    pub extra: u32,
+}
+
+/// How a file was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenFlags(pub u16);
+
+impl OpenFlags {
+    /// For reading.
+    pub const READ: u16 = 1;
+    /// For writing.
+    pub const WRITE: u16 = 2;
+    /// Made where it is not there.
+    pub const CREATE: u16 = 4;
+    /// Must not be there.
+    pub const EXCLUSIVE: u16 = 8;
+    /// Emptied.
+    pub const TRUNCATE: u16 = 16;
+    /// Written at its end.
+    pub const APPEND: u16 = 32;
+    /// By a name that libc made up.
+    pub const TEMPORARY: u16 = 64;
+    /// Must be a directory.
+    pub const DIRECTORY: u16 = 128;
+    /// Neither read nor written (`O_PATH`).
+    pub const PATH_ONLY: u16 = 256;
+
+    /// Whether a bit is set.
+    pub fn has(self, bit: u16) -> bool {
+        self.0 & bit != 0
+    }
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the system call, or the function, of its name")]
+pub enum Kind {
+    /// A program began; `path` is its file.
+    Start,
+    /// A shared object was loaded.
+    Object,
+    /// A program is about to be executed.
+    Exec,
+    /// It was not.
+    ExecFailed,
+    /// A program was started as child `extra`.
+    Spawned,
+    /// A program that will say who it is.
+    Anonymous,
+    /// Something happens that cannot be observed; `extra` is the reason.
+    Drop,
+    Open(OpenFlags),
+    Stat,
+    Lstat,
+    Access,
+    ReadLink,
+    RealPath,
+    List,
+    Unlink,
+    Rename,
+    Link,
+    Symlink,
+    MakeDirectory,
+    RemoveDirectory,
+    ChangeMode,
+    Truncate,
+    SetTimes,
+    MakeNode,
+    ChangeOwner,
+    SetAttribute,
+    GetEnvironment,
+    Umask,
+    /// The clock: 1 `time`, 2 `gettimeofday`, 3 `clock_gettime`, 4 local time, 5 universal time.
+    Clock,
+    Network,
+    UnixSocket,
+    Identity,
+    /// A child died by signal `extra`.
+    ChildDied,
+}

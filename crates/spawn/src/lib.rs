@@ -1,0 +1,181 @@
+//! How a tool is started: untouched, in our place, or beside us with its messages passed on and kept.
+//!
+//! The tool inherits everything of the caller's that a child can: working directory, umask, limits, priority, cgroup,
+//! descriptors, signal mask. Only where its standard output and error are kept do they lead through us.
+//!
+//! Unaware of: what the tool is, what is observed, the store.
+#![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use larder_sys::{Child, ChildEnd, PseudoTerminal, SignalForwarding, Stream, TerminalSize};
+
+/// A program and what it is started with.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Path of the program.
+    pub program: Vec<u8>,
+    /// All arguments, `argv[0]` first.
+    pub argv: Vec<Vec<u8>>,
+    /// `NAME=value`.
+    pub environment: Vec<Vec<u8>>,
+}
+
+/// Where standard output and error lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destinations {
+    /// Standard output is a terminal of this size.
+    pub stdout: Option<TerminalSize>,
+    /// Standard error is a terminal of this size.
+    pub stderr: Option<TerminalSize>,
+    /// Both are one file.
+    pub same: bool,
+}
+
+/// What a tool that ran beside us left, but for files.
+pub struct Finished {
+    /// How it ended.
+    pub end: ChildEnd,
+    /// Its process id.
+    pub pid: u32,
+    /// What it wrote, as passed on.
+    pub written: Written,
+    /// Another process still holds its standard output or error, or it left a child.
+    pub outlived: bool,
+    /// A signal came for it meanwhile, or its reader went away.
+    pub disturbed: bool,
+    /// The streams that other processes still hold.
+    held: Vec<Stream>,
+}
+
+/// The bytes of standard output and error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Each by itself.
+    Apart {
+        /// Standard output.
+        stdout: Vec<u8>,
+        /// Standard error.
+        stderr: Vec<u8>,
+    },
+    /// In one, in order.
+    Together(Vec<u8>),
+}
+
+impl Destinations {
+    /// Of this process.
+    pub fn now() -> Destinations {
+        let (stdout, stderr) = (larder_sys::terminal_size(1), larder_sys::terminal_size(2));
+        Destinations { stdout, stderr, same: larder_sys::same_file(1, 2) }
+    }
+}
+
+/// Become the tool. Returns only when it cannot be started.
+pub fn become_tool(command: &Command) -> io::Error {
+    larder_sys::exec(&command.program, &command.argv, &command.environment)
+}
+
+/// Run the tool beside us, passing on what it writes as it comes. An error means that it was not started.
+pub fn run_beside(command: &Command, to: &Destinations) -> io::Result<Finished> {
+    larder_sys::become_subreaper()?;
+    let mut plumbing = Plumbing::new(to)?;
+    let forwarding = SignalForwarding::prepare()?;
+    let descriptors = plumbing.descriptors();
+    let started = larder_sys::spawn(&command.program, &command.argv, &command.environment, &descriptors, &forwarding);
+    let child = started.inspect_err(|_| forwarding.unblock())?;
+    forwarding.begin(child.pid);
+    plumbing.tools_ends.clear();
+    finish(child, plumbing)
+}
+
+fn finish(child: Child, mut plumbing: Plumbing) -> io::Result<Finished> {
+    let relayed = larder_sys::relay(&child, &mut plumbing.streams);
+    let pid = child.pid as u32;
+    let end = child.wait()?;
+    let held_open = relayed?.held_open;
+    let disturbed =
+        SignalForwarding::seen() || plumbing.streams.iter().any(|s| s.is_broken() || s.overflowed);
+    let mut kept = plumbing.streams.iter_mut().map(|stream| std::mem::take(&mut stream.kept));
+    let mut next = || kept.next().unwrap_or_default();
+    let written =
+        if plumbing.together { Written::Together(next()) } else { Written::Apart { stdout: next(), stderr: next() } };
+    let outlived = larder_sys::children_left() || held_open;
+    let held = if held_open { plumbing.streams } else { Vec::new() };
+    Ok(Finished { end, pid, written, outlived, disturbed, held })
+}
+
+/// Start a program that goes on by itself: in a session of its own, with nothing of the caller's but its directory.
+pub fn start_apart(command: &Command) -> io::Result<()> {
+    larder_sys::spawn_apart(&command.program, &command.argv, &command.environment)
+}
+
+impl Finished {
+    /// Let the caller go while what other processes still write is passed on by a process of its own.
+    pub fn leave_relay_behind(self) {
+        if !self.held.is_empty() {
+            larder_sys::relay_apart(self.held);
+        }
+    }
+}
+
+/// Pipes or a terminal between the tool and its caller.
+struct Plumbing {
+    streams: Vec<Stream>,
+    tools_ends: Vec<(OwnedFd, i32)>,
+    together: bool,
+}
+
+impl Plumbing {
+    fn new(to: &Destinations) -> io::Result<Plumbing> {
+        let mut plumbing = Plumbing { streams: Vec::new(), tools_ends: Vec::new(), together: false };
+        match (to.stdout, to.stderr) {
+            _ if to.same && to.stderr.is_none() => {
+                plumbing.add_pipe(1)?;
+                plumbing.share_last(2)?;
+            }
+            (Some(_), Some(_)) => {
+                plumbing.add_terminal(1)?;
+                plumbing.share_last(2)?;
+            }
+            (None, None) => {
+                plumbing.add_pipe(1)?;
+                plumbing.add_pipe(2)?;
+            }
+            (stdout, _) => {
+                if stdout.is_some() { plumbing.add_terminal(1)? } else { plumbing.add_pipe(1)? }
+                if stdout.is_some() { plumbing.add_pipe(2)? } else { plumbing.add_terminal(2)? }
+            }
+        }
+        Ok(plumbing)
+    }
+
+    fn add_pipe(&mut self, to: i32) -> io::Result<()> {
+        let (ours, tools) = larder_sys::pipe()?;
+        self.streams.push(Stream::new(ours, to));
+        self.tools_ends.push((tools, to));
+        Ok(())
+    }
+
+    fn add_terminal(&mut self, to: i32) -> io::Result<()> {
+        let PseudoTerminal { ours, tools } = PseudoTerminal::like(to)?;
+        self.streams.push(Stream::new(ours, to));
+        self.tools_ends.push((tools, to));
+        Ok(())
+    }
+
+    /// Standard error goes where standard output goes.
+    fn share_last(&mut self, also: i32) -> io::Result<()> {
+        if let Some((last, _)) = self.tools_ends.last() {
+            let copy = last.try_clone()?;
+            self.tools_ends.push((copy, also));
+        }
+        self.together = true;
+        Ok(())
+    }
+
+    fn descriptors(&self) -> Vec<(i32, i32)> {
+        self.tools_ends.iter().map(|(fd, its)| (fd.as_raw_fd(), *its)).collect()
+    }
+}

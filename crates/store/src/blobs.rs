@@ -1,0 +1,93 @@
+//! The content-addressed store: bytes by their digest.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use larder_model::{Blob, DigestWriter};
+
+use crate::layout::Contents;
+use crate::{Stamps, Store, StoreError};
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A blob whose bytes were found to be those of its name.
+pub struct OpenBlob {
+    /// Open for reading, at its start.
+    pub file: File,
+    /// How many bytes it has.
+    pub size_bytes: u64,
+}
+
+impl Store {
+    /// Keep what can be read from `source`, which is read to its end.
+    pub fn put_blob(&self, source: &mut impl Read) -> Result<Blob, StoreError> {
+        let mut temporary = self.temporary()?;
+        let mut digest = DigestWriter::default();
+        let mut size_bytes = 0;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        loop {
+            match source.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => {
+                    digest.update(&buffer[..count]);
+                    temporary.write_all(&buffer[..count])?;
+                    size_bytes += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(StoreError::reading(Path::new("(the output)"))(error)),
+            }
+        }
+        let blob = Blob { digest: digest.finish(), size_bytes };
+        temporary.place(&self.path_of(Contents::Blobs, &blob.digest))?;
+        Ok(blob)
+    }
+
+    /// Open a blob. Its bytes are hashed unless a stamp shows that they were, and have not been touched since.
+    pub fn open_blob(&self, blob: &Blob, stamps: &Stamps) -> Result<OpenBlob, StoreError> {
+        let path = self.path_of(Contents::Blobs, &blob.digest);
+        let mut file = File::open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StoreError::BlobMissing(blob.digest),
+            _ => StoreError::reading(&path)(error),
+        })?;
+        let look = larder_sys::file_look(&file).map_err(StoreError::reading(&path))?;
+        if look.size_bytes == blob.size_bytes && stamps.content(&look) == Some(blob.digest) {
+            return Ok(OpenBlob { file, size_bytes: blob.size_bytes });
+        }
+        let found = stamps.hash(&mut file).map_err(StoreError::reading(&path))?;
+        if found != blob.digest || look.size_bytes != blob.size_bytes {
+            let _ = std::fs::remove_file(&path);
+            return Err(StoreError::BlobDamaged(blob.digest));
+        }
+        io::Seek::rewind(&mut file).map_err(StoreError::reading(&path))?;
+        Ok(OpenBlob { file, size_bytes: blob.size_bytes })
+    }
+
+    /// Whether a blob is there with the right size; its bytes are not read.
+    pub fn has_blob(&self, blob: &Blob) -> bool {
+        std::fs::metadata(self.path_of(Contents::Blobs, &blob.digest)).is_ok_and(|m| m.len() == blob.size_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_comes_back_and_damage_is_seen() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let stamps = Stamps::open(&store, false);
+        let blob = store.put_blob(&mut &b"object"[..]).expect("writes");
+        let mut bytes = Vec::new();
+        store.open_blob(&blob, &stamps).expect("opens").file.read_to_end(&mut bytes).expect("reads");
+        assert_eq!(bytes, b"object");
+
+        let path = store.path_of(Contents::Blobs, &blob.digest);
+        for damaged in [&b"abject"[..], b"objec", b"objects", b""] {
+            std::fs::write(&path, damaged).expect("writes");
+            assert!(matches!(store.open_blob(&blob, &stamps), Err(StoreError::BlobDamaged(_))));
+            assert!(matches!(store.open_blob(&blob, &stamps), Err(StoreError::BlobMissing(_))));
+        }
+    }
+}

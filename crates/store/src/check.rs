@@ -1,0 +1,241 @@
+//! Whether a recorded set of observations still holds, here and now. This is what a hit mostly does.
+//!
+//! Directory by directory: one open, one look where names are known to be missing, one look for each fact. Contents are
+//! read only where no stamp tells them; the first difference ends the check.
+
+use std::io;
+
+use larder_model::{Digest, DirFacts, Fact, ObservationSet, Roots, names_digest};
+use larder_sys::{Dir, Kind, Look};
+
+use crate::Stamps;
+
+/// The first fact that does not hold any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The path, or the variable's name.
+    pub subject: Vec<u8>,
+    /// What was recorded and what is found, as a sentence about the subject.
+    pub what: String,
+}
+
+/// How much work a check was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Directories opened.
+    pub directories: u64,
+    /// Facts compared.
+    pub facts: u64,
+    /// Names known to be missing.
+    pub absences: u64,
+    /// Of those, names looked for one by one.
+    pub absences_looked: u64,
+    /// Files read and hashed, because no stamp told their content.
+    pub hashed: u64,
+}
+
+/// What a check asks.
+pub struct Checker<'a> {
+    /// The roots of this place.
+    pub roots: &'a Roots,
+    /// What is known of files.
+    pub stamps: &'a Stamps,
+    /// A variable's value in the tool's environment.
+    pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
+}
+
+impl Checker<'_> {
+    /// Whether all of `set` holds.
+    pub fn check(&self, set: &ObservationSet, effort: &mut Effort) -> Result<(), Difference> {
+        for fact in &set.environment {
+            let value = (self.variable)(fact.name).map(|value| Digest::of(&self.roots.encode_text(&value)));
+            effort.facts += 1;
+            if value != fact.value {
+                return differs(fact.name, "the variable has another value");
+            }
+        }
+        let mut path = Vec::new();
+        for directory in &set.directories {
+            path.clear();
+            if !self.roots.decode_path(directory.path, &mut path) {
+                return differs(directory.path, "names a root that this place does not have");
+            }
+            self.check_directory(directory, &path, effort)?;
+        }
+        Ok(())
+    }
+
+    fn check_directory(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(), Difference> {
+        effort.directories += 1;
+        let dir = match Dir::open(path, facts.real.is_none()) {
+            Ok(dir) => dir,
+            Err(error) => return differs(path, format!("the directory cannot be opened as before: {error}")),
+        };
+        if let Some(real) = facts.real {
+            let mut expect = Vec::new();
+            let known = self.roots.decode_path(real, &mut expect);
+            if !known || dir.real_path().ok() != Some(expect) {
+                return differs(path, "leads to another directory");
+            }
+        }
+        if !facts.absent.is_empty() {
+            self.check_absent(&dir, facts, path, effort)?;
+        }
+        for named in &facts.facts {
+            effort.facts += 1;
+            if let Err(what) = self.check_fact(&dir, named.name, &named.fact, effort) {
+                return differs(&join(path, named.name), what);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_absent(&self, dir: &Dir, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(), Difference> {
+        effort.absences += facts.absent.len() as u64;
+        let names = names_digest(&facts.absent);
+        let now_ns = larder_sys::now_coarse_ns();
+        let look = dir.itself().ok();
+        if look.as_ref().is_some_and(|look| self.stamps.names_absent(look, &names)) {
+            return Ok(());
+        }
+        for name in &facts.absent {
+            effort.absences_looked += 1;
+            match dir.look(name) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Ok(_) => return differs(&join(path, name), "was missing and is there now"),
+                Err(error) => return differs(&join(path, name), format!("was missing; now: {error}")),
+            }
+        }
+        if let Some(look) = look {
+            self.stamps.keep_absent(&look, now_ns, &names, || dir.trust().unwrap_or(larder_sys::Trust::NONE));
+        }
+        Ok(())
+    }
+
+    fn check_fact(&self, dir: &Dir, name: &[u8], fact: &Fact, effort: &mut Effort) -> Result<(), String> {
+        match fact {
+            Fact::Content { digest, executable } => self.check_content(dir, name, digest, *executable, effort),
+            Fact::Directory => match look(dir, name, true) {
+                Ok(look) if look.kind == Kind::Directory => Ok(()),
+                other => Err(format!("was a directory; {}", found(other))),
+            },
+            Fact::Other(kind) => match look(dir, name, false) {
+                Ok(look) if kind_code(look.kind) == *kind => Ok(()),
+                other => Err(format!("was {}; {}", kind_name(*kind), found(other))),
+            },
+            Fact::Link(target) => {
+                let mut expect = Vec::new();
+                let known = self.roots.decode_path(target, &mut expect);
+                match dir.read_link(name) {
+                    Ok(target) if known && target == expect => Ok(()),
+                    Ok(_) => Err("is a link to something else than before".into()),
+                    Err(error) => Err(format!("was a symbolic link; {error}")),
+                }
+            }
+            Fact::Error { operation, errno } => {
+                let again = failure(dir, name, *operation);
+                if again == Some(*errno) { Ok(()) } else { Err("fails in another way than before, or not at all".into()) }
+            }
+            Fact::Listing(digest) => match listing_digest(dir) {
+                Ok(found) if found == *digest => Ok(()),
+                _ => Err("lists other names than before".into()),
+            },
+        }
+    }
+
+    fn check_content(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        digest: &Digest,
+        executable: bool,
+        effort: &mut Effort,
+    ) -> Result<(), String> {
+        let look = match look(dir, name, true) {
+            Ok(look) if look.kind == Kind::File => look,
+            other => return Err(format!("was a file; {}", found(other))),
+        };
+        if (look.mode & 0o111 != 0) != executable {
+            return Err("can be executed now and could not, or the reverse".into());
+        }
+        if let Some(known) = self.stamps.content(&look) {
+            return if known == *digest { Ok(()) } else { Err("has other content".into()) };
+        }
+        effort.hashed += 1;
+        let mut file = dir.open_file(name).map_err(|error| format!("cannot be read: {error}"))?;
+        match self.stamps.hash(&mut file) {
+            Ok(found) if found == *digest => Ok(()),
+            Ok(_) => Err("has other content".into()),
+            Err(error) => Err(format!("cannot be read: {error}")),
+        }
+    }
+}
+
+fn differs<T>(subject: &[u8], what: impl Into<String>) -> Result<T, Difference> {
+    Err(Difference { subject: subject.to_vec(), what: what.into() })
+}
+
+/// Look at a name in a directory; most are not links, so that one look does for both.
+pub(crate) fn look(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Look> {
+    if name.is_empty() {
+        return dir.itself();
+    }
+    let look = dir.look(name)?;
+    if follow && look.kind == Kind::Link { dir.look_through(name) } else { Ok(look) }
+}
+
+/// The error that an operation ends in, if it does.
+pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
+    let error = match operation {
+        0 => dir.look_through(name).err(),
+        _ => dir.open_file(name).err(),
+    };
+    error.and_then(|error| error.raw_os_error()).map(|errno| errno as u32)
+}
+
+/// The digest of a directory's names.
+pub(crate) fn listing_digest(dir: &Dir) -> io::Result<Digest> {
+    let names = dir.names()?;
+    let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+    Ok(names_digest(&names))
+}
+
+/// A kind as `Fact::Other` writes it.
+pub(crate) fn kind_code(kind: Kind) -> u8 {
+    match kind {
+        Kind::File => 0o10,
+        Kind::Directory => 0o04,
+        Kind::Link => 0o12,
+        Kind::Other(code) => code,
+    }
+}
+
+fn kind_name(code: u8) -> &'static str {
+    match code {
+        0o10 => "a file",
+        0o04 => "a directory",
+        0o12 => "a symbolic link",
+        0o01 => "a FIFO",
+        0o02 | 0o06 => "a device",
+        0o14 => "a socket",
+        _ => "something else",
+    }
+}
+
+fn found(look: io::Result<Look>) -> String {
+    match look {
+        Ok(look) => format!("is now {}", kind_name(kind_code(look.kind))),
+        Err(error) => error.to_string(),
+    }
+}
+
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = directory.to_vec();
+    if !name.is_empty() {
+        if path.last() != Some(&b'/') {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+    }
+    path
+}

@@ -1,0 +1,171 @@
+//! Counters of outcomes and their reasons: one small mapped file, added to without a lock.
+//!
+//! ```text
+//! words of 64 bits, native order: 0 version · 1 hit · 2 miss · 3 bypass · 4 fallback · 5 bytes in the store, about ·
+//! 8…71 bypass reasons · 72…135 fallback causes · 136…199 why a miss was not recorded
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_model::{Bypass, Fallback, Outcome, Unrecorded};
+use larder_sys::Words;
+
+use crate::layout::make_directory;
+use crate::{Store, StoreError};
+
+const VERSION: u64 = 0x4c52_4443_0000_0001;
+const WORDS: usize = 256;
+const HIT: usize = 1;
+const MISS: usize = 2;
+const BYPASS: usize = 3;
+const FALLBACK: usize = 4;
+const STORE_BYTES: usize = 5;
+const BYPASS_REASONS: usize = 8;
+const FALLBACK_CAUSES: usize = 72;
+const UNRECORDED_REASONS: usize = 136;
+
+/// The counters of a store.
+pub struct Counters {
+    words: Words,
+}
+
+/// All counters at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Answered from the store.
+    pub hit: u64,
+    /// Looked up, not found, run.
+    pub miss: u64,
+    /// Run untouched.
+    pub bypass: u64,
+    /// Run because of trouble.
+    pub fallback: u64,
+    /// About how many bytes the store has.
+    pub store_bytes: u64,
+    /// Reasons that are not zero.
+    pub bypass_reasons: Vec<(Bypass, u64)>,
+    /// Causes that are not zero.
+    pub fallback_reasons: Vec<(Fallback, u64)>,
+    /// Why misses were not recorded, where not zero.
+    pub unrecorded_reasons: Vec<(Unrecorded, u64)>,
+}
+
+impl Counters {
+    /// Map the counters of `store` for counting, making them where they are not there.
+    pub fn open(store: &Store) -> Result<Counters, StoreError> {
+        let path = store.file("counters");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = match options.open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                make_directory(store.base())?;
+                options.open(&path)
+            }
+            other => other,
+        };
+        let file = file.map_err(StoreError::writing(&path))?;
+        let words = match Words::map(&file, WORDS, true) {
+            Ok(words) => words,
+            Err(_) => {
+                // New, or cut short: give it its length. Real blocks, so that a full disk is an error now.
+                let zeros = vec![0; WORDS * 8 - file.metadata().map_or(0, |m| m.len().min(WORDS as u64 * 8)) as usize];
+                append(&file, &zeros).map_err(StoreError::writing(&path))?;
+                Words::map(&file, WORDS, true).map_err(StoreError::writing(&path))?
+            }
+        };
+        if words.words()[0].load(Relaxed) != VERSION {
+            words.words().iter().for_each(|word| word.store(0, Relaxed));
+            words.words()[0].store(VERSION, Relaxed);
+        }
+        Ok(Counters { words })
+    }
+
+    /// Read the counters of `store` without making anything.
+    pub fn read(store: &Store) -> Totals {
+        let words = File::open(store.file("counters")).and_then(|file| Words::map(&file, WORDS, false));
+        match words {
+            Ok(words) if words.words()[0].load(Relaxed) == VERSION => Counters { words }.totals(),
+            _ => Totals::default(),
+        }
+    }
+
+    /// Count one invocation.
+    pub fn count(&self, outcome: Outcome) {
+        let (total, reason) = match outcome {
+            Outcome::Hit => (HIT, None),
+            Outcome::Miss(None) => (MISS, None),
+            Outcome::Miss(Some(why)) => (MISS, Some(UNRECORDED_REASONS + why.index())),
+            Outcome::Bypass(why) => (BYPASS, Some(BYPASS_REASONS + why.index())),
+            Outcome::Fallback(cause) => (FALLBACK, Some(FALLBACK_CAUSES + cause.index())),
+        };
+        for index in [Some(total), reason].into_iter().flatten() {
+            self.words.words()[index].fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Note that the store grew, and return about how large it is now.
+    pub fn grew(&self, bytes: u64) -> u64 {
+        self.words.words()[STORE_BYTES].fetch_add(bytes, Relaxed).saturating_add(bytes)
+    }
+
+    /// Say how large the store was found to be.
+    pub fn set_store_bytes(&self, bytes: u64) {
+        self.words.words()[STORE_BYTES].store(bytes, Relaxed);
+    }
+
+    /// Set everything but the size of the store to zero.
+    pub fn zero(&self) {
+        for index in (HIT..=FALLBACK).chain(BYPASS_REASONS..WORDS) {
+            self.words.words()[index].store(0, Relaxed);
+        }
+    }
+
+    /// All counters now.
+    pub fn totals(&self) -> Totals {
+        let word = |index: usize| self.words.words()[index].load(Relaxed);
+        fn table<R: Copy>(all: &[R], count: impl Fn(usize) -> u64) -> Vec<(R, u64)> {
+            let counted = all.iter().enumerate().map(|(index, &reason)| (reason, count(index)));
+            counted.filter(|(_, count)| *count > 0).collect()
+        }
+        Totals {
+            hit: word(HIT),
+            miss: word(MISS),
+            bypass: word(BYPASS),
+            fallback: word(FALLBACK),
+            store_bytes: word(STORE_BYTES),
+            bypass_reasons: table(Bypass::ALL, |index| word(BYPASS_REASONS + index)),
+            fallback_reasons: table(Fallback::ALL, |index| word(FALLBACK_CAUSES + index)),
+            unrecorded_reasons: table(Unrecorded::ALL, |index| word(UNRECORDED_REASONS + index)),
+        }
+    }
+}
+
+fn append(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
+    use std::io::{Seek, SeekFrom, Write};
+    file.seek(SeekFrom::End(0))?;
+    file.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_kept_and_damage_is_survived() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        assert_eq!(Counters::read(&store), Totals::default());
+        Counters::open(&store).expect("opens").count(Outcome::Hit);
+        Counters::open(&store).expect("opens").count(Outcome::Bypass(Bypass::NoCompile));
+        let totals = Counters::read(&store);
+        assert_eq!((totals.hit, totals.bypass), (1, 1));
+        assert_eq!(totals.bypass_reasons, [(Bypass::NoCompile, 1)]);
+        for length in [0, 1, 100, 5000] {
+            std::fs::write(store.file("counters"), vec![7; length]).expect("writes");
+            Counters::open(&store).expect("opens").count(Outcome::Miss(None));
+            assert_eq!(Counters::read(&store).miss, 1, "{length}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What can go wrong with a store, and which fallback that is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use larder_model::{DecodeError, Digest, Fallback};
+
+/// Trouble with the store. None of it fails a build.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file operation failed.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Of what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+        /// While writing.
+        writing: bool,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {source}", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// How.
+        source: DecodeError,
+    },
+    /// A blob's bytes are not those of its name.
+    #[error("blob {0}: its bytes have another digest")]
+    BlobDamaged(Digest),
+    /// A blob is named by a record and is not there.
+    #[error("blob {0} is missing")]
+    BlobMissing(Digest),
+    /// The directory is not safe to use.
+    #[error("{}: {why}; use a directory of your own (LARDER_DIR), or repair it with chown and chmod", path.display())]
+    Unsafe {
+        /// Which.
+        path: PathBuf,
+        /// In what way.
+        why: &'static str,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn reading(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+        move |source| StoreError::Io { path: path.to_owned(), source, writing: false }
+    }
+
+    pub(crate) fn writing(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+        move |source| StoreError::Io { path: path.to_owned(), source, writing: true }
+    }
+
+    /// How it is counted.
+    pub fn fallback(&self) -> Fallback {
+        match self {
+            StoreError::Io { source, writing: true, .. } => match source.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fallback::StoreFull,
+                _ => Fallback::StoreUnwritable,
+            },
+            StoreError::Io { .. } => Fallback::StoreUnusable,
+            StoreError::Damaged { .. } | StoreError::BlobDamaged(_) => Fallback::Damaged,
+            StoreError::BlobMissing(_) => Fallback::BlobMissing,
+            StoreError::Unsafe { .. } => Fallback::StoreUnsafe,
+        }
+    }
+}

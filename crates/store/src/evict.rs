@@ -1,0 +1,216 @@
+//! Eviction: the least recently used manifests go, and with them the blobs that nothing else needs.
+//!
+//! Readers take no lock, so a blob may vanish between a manifest's reading and its own: that is a miss. Writers put
+//! blobs before the manifest that names them, so blobs younger than `GRACE` are left alone.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use larder_model::{Digest, Manifest};
+
+use crate::layout::{Contents, entries};
+use crate::{Counters, Store, StoreError};
+
+/// Once over its limit, a store is brought down to this share of it.
+pub const EVICT_TO_PERCENT: u64 = 90;
+/// Blobs and temporary files younger than this may belong to a record that is being written.
+const GRACE: Duration = Duration::from_secs(600);
+
+/// What an eviction did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Eviction {
+    /// Bytes before.
+    pub before_bytes: u64,
+    /// Bytes after.
+    pub after_bytes: u64,
+    /// Manifests removed.
+    pub manifests: u64,
+    /// Blobs removed.
+    pub blobs: u64,
+}
+
+struct Record {
+    path: PathBuf,
+    used: SystemTime,
+    size_bytes: u64,
+    blobs: Vec<Digest>,
+}
+
+impl Store {
+    /// Bring the store down to `limit_bytes`. Only one process does so at a time.
+    pub fn evict(&self, limit_bytes: u64) -> Result<Eviction, StoreError> {
+        if !self.base().exists() {
+            return Ok(Eviction::default());
+        }
+        let _lock = self.lock("evict")?;
+        self.sweep_temporary();
+        let mut records = self.records()?;
+        let blobs = self.blob_sizes()?;
+        let blob_bytes: u64 = blobs.iter().map(|b| b.2).sum();
+        let before_bytes = blob_bytes + records.iter().map(|r| r.size_bytes).sum::<u64>();
+        let mut done = Eviction { before_bytes, ..Eviction::default() };
+
+        records.sort_by_key(|record| record.used);
+        let keep_from = keep_from(&records, &blobs, limit_bytes);
+        for record in &records[..keep_from] {
+            done.manifests += u64::from(fs::remove_file(&record.path).is_ok());
+        }
+        let kept = &records[keep_from..];
+        let needed: HashSet<Digest> = kept.iter().flat_map(|r| r.blobs.iter().copied()).collect();
+        let orphaned: HashSet<Digest> = records[..keep_from].iter().flat_map(|r| r.blobs.iter().copied()).collect();
+        let now = SystemTime::now();
+        done.after_bytes = kept.iter().map(|r| r.size_bytes).sum();
+        for (digest, path, size_bytes, changed) in &blobs {
+            let young = now.duration_since(*changed).is_ok_and(|age| age < GRACE);
+            let free = !needed.contains(digest) && (!young || orphaned.contains(digest));
+            if free && fs::remove_file(path).is_ok() {
+                done.blobs += 1;
+            } else {
+                done.after_bytes += size_bytes;
+            }
+        }
+        if let Ok(counters) = Counters::open(self) {
+            counters.set_store_bytes(done.after_bytes);
+        }
+        Ok(done)
+    }
+
+    /// Remove everything. Counters stay.
+    pub fn clear(&self) -> Result<(), StoreError> {
+        for name in ["manifests", "blobs", "near", "stamps", "tmp"] {
+            let path = self.file(name);
+            match fs::remove_dir_all(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(StoreError::writing(&path)(error));
+                }
+                _ => {}
+            }
+        }
+        if let Ok(counters) = Counters::open(self) {
+            counters.set_store_bytes(0);
+        }
+        Ok(())
+    }
+
+    fn records(&self) -> Result<Vec<Record>, StoreError> {
+        let mut records = Vec::new();
+        for (_, path) in self.list(Contents::Manifests)? {
+            let (Ok(meta), Ok(bytes)) = (fs::metadata(&path), fs::read(&path)) else { continue };
+            let blobs = match Manifest::decode(&bytes) {
+                Ok(manifest) => blobs_of(&manifest),
+                Err(_) => {
+                    let _ = fs::remove_file(&path);
+                    continue;
+                }
+            };
+            let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            records.push(Record { path, used, size_bytes: meta.len(), blobs });
+        }
+        Ok(records)
+    }
+
+    fn blob_sizes(&self) -> Result<Vec<(Digest, PathBuf, u64, SystemTime)>, StoreError> {
+        let mut blobs = Vec::new();
+        for (digest, path) in self.list(Contents::Blobs)? {
+            if let Ok(meta) = fs::metadata(&path) {
+                blobs.push((digest, path, meta.len(), meta.modified().unwrap_or(SystemTime::UNIX_EPOCH)));
+            }
+        }
+        Ok(blobs)
+    }
+
+    /// Remove what killed writers left, and stamps of earlier runs of the system.
+    fn sweep_temporary(&self) {
+        let old = |path: &PathBuf| {
+            let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+            age.is_some_and(|age| age > GRACE)
+        };
+        for path in entries(&self.file("tmp")).unwrap_or_default().iter().filter(|path| old(path)) {
+            let _ = fs::remove_file(path);
+        }
+        let Ok(boot) = larder_sys::boot_id() else { return };
+        for path in entries(&self.file("stamps")).unwrap_or_default() {
+            if path.file_name().is_some_and(|name| name != boot.as_str()) && old(&path) {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+pub(crate) fn blobs_of(manifest: &Manifest) -> Vec<Digest> {
+    let opened = manifest.entries.iter().filter_map(|entry| entry.open().ok());
+    opened.flat_map(|(_, result)| result.blobs().map(|b| b.digest).collect::<Vec<_>>()).collect()
+}
+
+/// The first record, in order of use, that is kept. A blob counts with the most recently used record that needs it.
+fn keep_from(records: &[Record], blobs: &[(Digest, PathBuf, u64, SystemTime)], limit_bytes: u64) -> usize {
+    let sizes: std::collections::HashMap<Digest, u64> = blobs.iter().map(|b| (b.0, b.2)).collect();
+    let mut counted = HashSet::new();
+    let mut total = 0u64;
+    for (index, record) in records.iter().enumerate().rev() {
+        total += record.size_bytes;
+        for digest in &record.blobs {
+            if counted.insert(*digest) {
+                total += sizes.get(digest).copied().unwrap_or(0);
+            }
+        }
+        if total > limit_bytes {
+            return index + 1;
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_model::{
+        ActionResult, Content, Entry, ExplainWalk, FileMode, ObservationSet, Observer, Output, OutputKind, Placement,
+        Streams,
+    };
+
+    fn record(store: &Store, name: &str, object: &[u8], age_s: u64) -> Digest {
+        let blob = store.put_blob(&mut &object[..]).expect("writes");
+        let mode = FileMode { bits: 0o666, masked: true };
+        let kind = OutputKind::File { placement: Placement::Replace, mode, content: Content::Blob(blob) };
+        let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
+        let result = ActionResult { exit_code: 0, streams, outputs: vec![Output { path: b"/o", kind }] };
+        let weak = Digest::of(name.as_bytes());
+        let mut body = Vec::new();
+        let set = ObservationSet::default();
+        let entry = Entry::new(&weak, Observer::Preload, 1, None, &set, &result, &mut body);
+        store.record(&weak, &ExplainWalk::default(), entry).expect("writes");
+        let manifest = fs::File::open(store.path_of(Contents::Manifests, &weak)).expect("is there");
+        manifest.set_modified(SystemTime::now() - Duration::from_secs(age_s)).expect("sets the time");
+        weak
+    }
+
+    #[test]
+    fn the_oldest_goes_with_what_only_it_needs() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let shared = vec![1; 10_000];
+        let oldest = record(&store, "oldest", &[2; 10_000], 300);
+        let old = record(&store, "old", &shared, 200);
+        let new = record(&store, "new", &shared, 100);
+        let done = store.evict(20_400).expect("evicts");
+        assert_eq!((done.manifests, done.blobs), (1, 1), "{done:?}");
+        let there = |weak| store.read_manifest(weak, false).expect("reads").is_some();
+        assert!(!there(&oldest) && there(&old) && there(&new));
+        let done = store.evict(10_200).expect("evicts");
+        assert_eq!((done.manifests, done.blobs), (1, 0), "the shared blob stays: {done:?}");
+        assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
+        assert_eq!(store.evict(0).expect("evicts").after_bytes, 0);
+    }
+
+    #[test]
+    fn a_blob_that_is_being_recorded_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let blob = store.put_blob(&mut &b"young"[..]).expect("writes");
+        store.evict(0).expect("evicts");
+        assert!(store.has_blob(&blob));
+    }
+}

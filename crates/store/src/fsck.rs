@@ -1,0 +1,78 @@
+//! Verification of the whole store: every manifest decodes and is its name's, every blob's bytes have its digest, every
+//! blob that a manifest names is there.
+
+use std::collections::HashSet;
+use std::fs;
+
+use larder_model::{Digest, Manifest};
+
+use crate::evict::blobs_of;
+use crate::layout::Contents;
+use crate::{Stamps, Store, StoreError};
+
+/// What `fsck` found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FsckReport {
+    /// Manifests read.
+    pub manifests: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Blobs read.
+    pub blobs: u64,
+    /// Bytes in manifests and blobs.
+    pub size_bytes: u64,
+    /// What is wrong, a sentence each; what was damaged has been removed unless it was only looked at.
+    pub problems: Vec<String>,
+}
+
+impl Store {
+    /// Verify everything. With `repair`, damaged files are removed. `progress` is called with (done, all) files.
+    pub fn fsck(&self, repair: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<FsckReport, StoreError> {
+        let mut report = FsckReport::default();
+        let manifests = self.list(Contents::Manifests)?;
+        let blobs = self.list(Contents::Blobs)?;
+        let all = (manifests.len() + blobs.len()) as u64;
+        let mut done = 0;
+        let mut sound: HashSet<Digest> = HashSet::new();
+        for (digest, path) in &blobs {
+            report.blobs += 1;
+            report.size_bytes += fs::metadata(path).map_or(0, |m| m.len());
+            match fs::File::open(path).and_then(|mut file| Stamps::none().hash(&mut file)) {
+                Ok(found) if found == *digest => {
+                    sound.insert(*digest);
+                }
+                Ok(_) => damaged(&mut report, repair, path, "its bytes have another digest"),
+                Err(error) => damaged(&mut report, repair, path, &error.to_string()),
+            }
+            done += 1;
+            progress(done, all);
+        }
+        for (digest, path) in &manifests {
+            report.manifests += 1;
+            let bytes = fs::read(path).map_err(StoreError::reading(path))?;
+            report.size_bytes += bytes.len() as u64;
+            match Manifest::decode(&bytes) {
+                Ok(manifest) if manifest.weak == *digest => {
+                    report.entries += manifest.entries.len() as u64;
+                    let broken = manifest.entries.iter().any(|entry| entry.open().is_err());
+                    let missing = blobs_of(&manifest).iter().any(|blob| !sound.contains(blob));
+                    if broken {
+                        damaged(&mut report, repair, path, "an entry cannot be read");
+                    } else if missing {
+                        damaged(&mut report, repair, path, "needs a blob that is missing or damaged");
+                    }
+                }
+                Ok(_) => damaged(&mut report, repair, path, "is the manifest of another fingerprint"),
+                Err(error) => damaged(&mut report, repair, path, &error.to_string()),
+            }
+            done += 1;
+            progress(done, all);
+        }
+        Ok(report)
+    }
+}
+
+fn damaged(report: &mut FsckReport, repair: bool, path: &std::path::Path, why: &str) {
+    let done = if repair && fs::remove_file(path).is_ok() { "; removed" } else { "" };
+    report.problems.push(format!("{}: {why}{done}", path.display()));
+}

@@ -1,0 +1,196 @@
+//! The directory: opening it, and the path of each thing in it.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use larder_model::{Digest, FORMAT_VERSION};
+
+use crate::StoreError;
+
+/// A store that is there, or can be made, and is safe to use.
+pub struct Store {
+    top: PathBuf,
+    /// `DIR/v1`, no trailing slash.
+    base: PathBuf,
+}
+
+/// A kind of file in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Manifests.
+    Manifests,
+    /// Blobs.
+    Blobs,
+    /// The index for `explain`.
+    Near,
+}
+
+impl Contents {
+    fn directory(self) -> &'static str {
+        match self {
+            Contents::Manifests => "manifests",
+            Contents::Blobs => "blobs",
+            Contents::Near => "near",
+        }
+    }
+}
+
+impl Store {
+    /// Open the store in `dir` for reading. A directory that does not exist yet is an empty store; one that belongs
+    /// to somebody else, or that others can write to, is refused.
+    pub fn open(dir: &Path) -> Result<Store, StoreError> {
+        let refuse = |why| Err(StoreError::Unsafe { path: dir.to_owned(), why });
+        match larder_sys::look_through(dir.as_os_str().as_bytes()) {
+            Ok(look) if look.kind != larder_sys::Kind::Directory => return refuse("is not a directory"),
+            Ok(look) if look.mode & 0o022 != 0 && look.mode & 0o1000 == 0 => {
+                return refuse("others than its owner can write to it");
+            }
+            Ok(_) if !owned(dir) => return refuse("belongs to another user"),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(StoreError::reading(dir)(error)),
+        }
+        Ok(Store { top: dir.to_owned(), base: dir.join(format!("v{FORMAT_VERSION}")) })
+    }
+
+    /// The directory that the user named.
+    pub fn directory(&self) -> &Path {
+        &self.top
+    }
+
+    pub(crate) fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// `BASE/KIND/ab/cdef…`
+    pub(crate) fn path_of(&self, kind: Contents, digest: &Digest) -> PathBuf {
+        let hex = digest.hex();
+        let mut path = Vec::with_capacity(self.base.as_os_str().len() + 80);
+        path.extend_from_slice(self.base.as_os_str().as_bytes());
+        for part in [kind.directory(), &hex[..2], &hex[2..]] {
+            path.push(b'/');
+            path.extend_from_slice(part.as_bytes());
+        }
+        PathBuf::from(std::ffi::OsString::from_vec(path))
+    }
+
+    pub(crate) fn kind_dir(&self, kind: Contents) -> PathBuf {
+        self.base.join(kind.directory())
+    }
+
+    pub(crate) fn file(&self, name: impl AsRef<OsStr>) -> PathBuf {
+        self.base.join(name.as_ref())
+    }
+
+    /// Create a file of our own under a temporary name.
+    pub(crate) fn temporary(&self) -> Result<Temporary, StoreError> {
+        let path = self.base.join("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+        let mut options = OpenOptions::new();
+        options.write(true).read(true).create_new(true).mode(0o600);
+        let file = match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make_directory(path.parent().unwrap_or(&self.base))?;
+                options.open(&path)
+            }
+            other => other,
+        };
+        let file = file.map_err(StoreError::writing(&path))?;
+        Ok(Temporary { file, path, placed: false })
+    }
+
+    /// Open a file for its lock only, making it where it is not there.
+    pub(crate) fn lock(&self, name: &str) -> Result<File, StoreError> {
+        let path = self.base.join("locks").join(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make_directory(path.parent().unwrap_or(&self.base))?;
+                options.open(&path)
+            }
+            other => other,
+        };
+        let file = file.map_err(StoreError::writing(&path))?;
+        larder_sys::write_lock(&file).map_err(StoreError::writing(&path))?;
+        Ok(file)
+    }
+
+    /// Every file of a kind, with its digest; what does not belong there is passed over.
+    pub(crate) fn list(&self, kind: Contents) -> Result<Vec<(Digest, PathBuf)>, StoreError> {
+        let top = self.kind_dir(kind);
+        let mut found = Vec::new();
+        for shard in entries(&top)? {
+            for path in entries(&shard)? {
+                if let Some(digest) = digest_of_path(&path) {
+                    found.push((digest, path));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Whether the directory is the effective user's own.
+fn owned(dir: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(dir).is_ok_and(|m| m.uid() == larder_sys::effective_user())
+}
+
+pub(crate) fn make_directory(path: &Path) -> Result<(), StoreError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(StoreError::writing(path))
+}
+
+pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let list = match fs::read_dir(dir) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        other => other.map_err(StoreError::reading(dir))?,
+    };
+    let path = |entry: io::Result<fs::DirEntry>| entry.map(|e| e.path()).map_err(StoreError::reading(dir));
+    list.map(path).collect()
+}
+
+fn digest_of_path(path: &Path) -> Option<Digest> {
+    let shard = path.parent()?.file_name()?.to_str()?;
+    format!("{shard}{}", path.file_name()?.to_str()?).parse().ok()
+}
+
+/// A file under a temporary name; removed again unless it is put in its place.
+pub(crate) struct Temporary {
+    pub(crate) file: File,
+    pub(crate) path: PathBuf,
+    placed: bool,
+}
+
+impl Temporary {
+    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        self.file.write_all(bytes).map_err(StoreError::writing(&self.path))
+    }
+
+    /// Give it its name, in place of whatever has it.
+    pub(crate) fn place(mut self, at: &Path) -> Result<(), StoreError> {
+        let done = match fs::rename(&self.path, at) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                make_directory(at.parent().unwrap_or(at))?;
+                fs::rename(&self.path, at)
+            }
+            other => other,
+        };
+        done.map_err(StoreError::writing(at))?;
+        self.placed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.placed {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The store: content-addressed blobs, the action cache, stamps and counters, as plain files in one directory.
+//!
+//! ```text
+//! DIR/v1/
+//!   manifests/ab/cd…   Manifest of the weak fingerprint abcd… (larder_model::Manifest draws its bytes); its
+//!                      modification time is its last use, an hour coarse
+//!   blobs/ab/cd…       bytes whose digest is abcd…, uncompressed, mode 0600
+//!   near/ab…           the weak fingerprint last recorded for one source file, for `explain`
+//!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps.rs draws it)
+//!   counters           outcomes and reasons (counters.rs draws it)
+//!   locks/ab           taken while a manifest ab… is replaced
+//!   tmp/               what is being written; renamed into place, or left by a killed writer and swept later
+//! ```
+//!
+//! Files are written under a temporary name and renamed; blobs before the manifest that names them. Readers take no
+//! lock, and every byte read is checked: manifests by the digest at their end, blobs by their name. Any process may
+//! die at any instant. Nothing outside this crate builds a path inside the store.
+//!
+//! Unaware of: tools, observers, remotes.
+#![forbid(unsafe_code)]
+
+mod blobs;
+mod check;
+mod counters;
+mod error;
+mod evict;
+mod fsck;
+mod layout;
+mod manifests;
+mod materialise;
+mod stamps;
+mod witness;
+
+pub use blobs::OpenBlob;
+pub use check::{Checker, Difference, Effort};
+pub use counters::{Counters, Totals};
+pub use error::StoreError;
+pub use evict::{EVICT_TO_PERCENT, Eviction};
+pub use fsck::FsckReport;
+pub use layout::{Contents, Store};
+pub use manifests::ManifestFile;
+pub use materialise::MaterialiseError;
+pub use stamps::{STAMP_AGE_MIN_NS, Stamps};
+pub use witness::{Refusal, Witness, Witnessed};

@@ -1,0 +1,84 @@
+//! The action cache: a manifest for each weak fingerprint.
+
+use std::fs::{File, FileTimes};
+use std::io::{self, Read};
+use std::time::{Duration, SystemTime};
+
+use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest};
+
+use crate::layout::Contents;
+use crate::{Store, StoreError};
+
+/// The time of last use is written at most once in this time.
+const USE_COARSE: Duration = Duration::from_secs(3600);
+/// A larger manifest is not read.
+const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+
+/// A manifest's bytes, read but not yet decoded.
+pub struct ManifestFile {
+    /// All of them.
+    pub bytes: Vec<u8>,
+}
+
+impl Store {
+    /// The bytes of the manifest of `weak`, if there is one. With `touch`, notes that it was used.
+    pub fn read_manifest(&self, weak: &Fingerprint, touch: bool) -> Result<Option<ManifestFile>, StoreError> {
+        let path = self.path_of(Contents::Manifests, weak);
+        let mut file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(StoreError::reading(&path))?,
+        };
+        let look = larder_sys::file_look(&file).map_err(StoreError::reading(&path))?;
+        if look.size_bytes > MANIFEST_BYTES_MAX {
+            return Ok(None);
+        }
+        let mut bytes = Vec::with_capacity(look.size_bytes as usize + 1);
+        file.read_to_end(&mut bytes).map_err(StoreError::reading(&path))?;
+        let age_ns = larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
+        if touch && age_ns > USE_COARSE.as_nanos() as i64 {
+            let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
+        }
+        Ok(Some(ManifestFile { bytes }))
+    }
+
+    /// Add `entry` to the manifest of `weak`. Its blobs must be in the store. Returns by how much the store grew.
+    pub fn record(&self, weak: &Fingerprint, walk: &ExplainWalk, entry: Entry) -> Result<u64, StoreError> {
+        let _lock = self.lock(&weak.hex()[..2])?;
+        let old = self.read_manifest(weak, false)?;
+        let mut manifest = Manifest::new(*weak, walk);
+        if let Some(old) = &old
+            && let Ok(read) = Manifest::decode(&old.bytes)
+            && read.weak == *weak
+        {
+            manifest.entries = read.entries;
+        }
+        manifest.add(entry);
+        let bytes = manifest.encode();
+        let mut temporary = self.temporary()?;
+        temporary.write_all(&bytes)?;
+        temporary.place(&self.path_of(Contents::Manifests, weak))?;
+        Ok((bytes.len() as u64).saturating_sub(old.map_or(0, |old| old.bytes.len() as u64)))
+    }
+
+    /// Whether `note` was not noted before; notes it. False where nothing can be noted, so that nothing is said twice.
+    pub fn first_time(&self, note: &Digest) -> bool {
+        let path = self.file("notes").join(note.hex());
+        if path.exists() {
+            return false;
+        }
+        let made = path.parent().is_some_and(|dir| crate::layout::make_directory(dir).is_ok());
+        made && std::fs::File::create_new(path).is_ok()
+    }
+
+    /// Remember `weak` as the fingerprint last recorded for the commands that `subject` names.
+    pub fn note_near(&self, subject: &Digest, weak: &Fingerprint) -> Result<(), StoreError> {
+        let mut temporary = self.temporary()?;
+        temporary.write_all(weak.hex().as_bytes())?;
+        temporary.place(&self.path_of(Contents::Near, subject))
+    }
+
+    /// The fingerprint last recorded for the commands that `subject` names.
+    pub fn near(&self, subject: &Digest) -> Option<Fingerprint> {
+        std::fs::read_to_string(self.path_of(Contents::Near, subject)).ok()?.parse().ok()
+    }
+}

@@ -1,0 +1,399 @@
+//! Stamps: what `stat` said of a file whose content was read, or of a directory in which names were found missing, as
+//! proof that this is still so. One mapped table for each run of the system, shared without a lock.
+//!
+//! ```text
+//! words of 64 bits, native order: 0 version · 1 number of slots, a power of two · 2…9 zero · then the slots
+//! slot = volume, inode, size, modified ns, changed ns, digest (4 words), check
+//! ```
+//! A directory's slot has `u64::MAX` for its size and the digest of the names that it does not have. The check is a mix
+//! of the other nine words, written last: a slot that two processes wrote at once, or that was damaged, is no slot. An
+//! empty slot is all zeros. A slot is looked for in a window of `WINDOW` slots from its home; when that is full the
+//! table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten.
+//!
+//! A stamp is kept only where the file system's change time is the kernel's clock, and only when it was taken at least
+//! `STAMP_AGE_MIN_NS` after that time: a change within the same tick could otherwise go unseen.
+
+use std::cell::{Cell, RefCell};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use larder_model::{Digest, DigestWriter};
+use larder_sys::{Look, Trust, Words};
+
+use crate::layout::make_directory;
+use crate::{Store, StoreError};
+
+/// How long after the last change a stamp must be taken to be believed: two ticks of the slowest kernel clock (100 Hz).
+pub const STAMP_AGE_MIN_NS: i64 = 20_000_000;
+
+const VERSION: u64 = 0x4c52_4453_0000_0001;
+const HEADER_WORDS: usize = 10;
+const SLOT_WORDS: usize = 10;
+const SLOTS_FIRST: usize = 1 << 12;
+const SLOTS_MAX: usize = 1 << 20;
+const WINDOW: usize = 16;
+const DIRECTORY: u64 = u64::MAX;
+const BUFFER_BYTES: usize = 64 << 10;
+
+type Slot = [u64; SLOT_WORDS];
+
+/// The stamps of this run of the system.
+pub struct Stamps {
+    path: Option<PathBuf>,
+    table: RefCell<Option<Words>>,
+    writable: bool,
+    crowded: Cell<bool>,
+    trust: RefCell<Vec<(u64, Trust)>>,
+}
+
+impl Stamps {
+    /// The stamps in `store`; none where they cannot be opened, which only costs time. With `writable` they are made
+    /// where they are not there.
+    pub fn open(store: &Store, writable: bool) -> Stamps {
+        let path = larder_sys::boot_id().ok().map(|id| store.file("stamps").join(id));
+        let table = path.as_ref().and_then(|path| open_table(path, writable).ok());
+        Stamps {
+            writable: writable && table.is_some(),
+            table: RefCell::new(table),
+            path,
+            crowded: Cell::new(false),
+            trust: RefCell::default(),
+        }
+    }
+
+    /// No stamps: everything is read.
+    pub fn none() -> Stamps {
+        Stamps {
+            path: None,
+            table: RefCell::default(),
+            writable: false,
+            crowded: Cell::new(false),
+            trust: RefCell::default(),
+        }
+    }
+
+    /// The content that a file with this look is known to have.
+    pub fn content(&self, look: &Look) -> Option<Digest> {
+        let wanted = stamp(look, look.size_bytes);
+        self.find(home(&wanted, 0), |slot| slot[..5] == wanted).map(|slot| digest_of(&slot))
+    }
+
+    /// Whether a directory with this look is known to have none of the names with this digest.
+    pub fn names_absent(&self, look: &Look, names: &Digest) -> bool {
+        let slot = slot_of(stamp(look, DIRECTORY), names);
+        self.find(home(&slot[..5].try_into().unwrap_or_default(), slot[5]), |found| *found == slot).is_some()
+    }
+
+    /// Hash an open file from its start, and keep its stamp if it can be believed.
+    pub fn hash(&self, file: &mut File) -> io::Result<Digest> {
+        let now_ns = larder_sys::now_coarse_ns();
+        let before = larder_sys::file_look(&*file)?;
+        let digest = hash_all(file, before.size_bytes)?;
+        if self.writable && old_enough(&before, now_ns) && self.trust(&before, file).files {
+            let after = larder_sys::file_look(&*file)?;
+            if after == before {
+                self.keep(slot_of(stamp(&before, before.size_bytes), &digest), 0);
+            }
+        }
+        Ok(digest)
+    }
+
+    /// Keep that a directory, which had this look at `now_ns` and still after the names were looked for, has none of
+    /// them. `trust` is asked of its file system where that is not known yet.
+    pub fn keep_absent(&self, look: &Look, now_ns: i64, names: &Digest, trust: impl FnOnce() -> Trust) {
+        if self.writable && old_enough(look, now_ns) && self.remembered(look.volume, trust).directories {
+            let slot = slot_of(stamp(look, DIRECTORY), names);
+            self.keep(slot, slot[5]);
+        }
+    }
+
+    fn trust(&self, look: &Look, file: &File) -> Trust {
+        self.remembered(look.volume, || larder_sys::file_trust(file).unwrap_or(Trust::NONE))
+    }
+
+    fn remembered(&self, volume: u64, ask: impl FnOnce() -> Trust) -> Trust {
+        if volume == 1 << 63 {
+            return Trust::NONE;
+        }
+        if let Some((_, trust)) = self.trust.borrow().iter().find(|(v, _)| *v == volume) {
+            return *trust;
+        }
+        let trust = ask();
+        self.trust.borrow_mut().push((volume, trust));
+        trust
+    }
+
+    fn find(&self, home: u64, wanted: impl Fn(&Slot) -> bool) -> Option<Slot> {
+        let table = self.table.borrow();
+        let slots = slots(table.as_ref()?)?;
+        window(slots, home).map(read).find(|slot| wanted(slot) && slot[9] == check(slot))
+    }
+
+    fn keep(&self, slot: Slot, salt: u64) {
+        let place = home(&slot[..5].try_into().unwrap_or_default(), salt);
+        let table = self.table.borrow();
+        let Some(slots) = table.as_ref().and_then(slots) else { return };
+        let same = |found: &Slot| found[..2] == slot[..2] && found[2] == slot[2] && (slot[2] != DIRECTORY || found[5..9] == slot[5..9]);
+        let free = |found: &Slot| found[9] == 0 || found[9] != check(found);
+        let places: Vec<usize> = positions(slots, place).collect();
+        let at = |wanted: &dyn Fn(&Slot) -> bool| places.iter().copied().find(|&p| wanted(&read(&slots[p..p + SLOT_WORDS])));
+        let chosen = at(&same).or_else(|| at(&free)).unwrap_or_else(|| {
+            self.crowded.set(true);
+            places[0]
+        });
+        write(&slots[chosen..chosen + SLOT_WORDS], &slot);
+    }
+
+    /// Double the table if it was found crowded. Another process may do the same; one of the two tables stays.
+    pub fn settle(&self, store: &Store) -> Result<(), StoreError> {
+        let (Some(path), true) = (&self.path, self.crowded.get()) else { return Ok(()) };
+        let table = self.table.borrow();
+        let Some(old) = table.as_ref().and_then(slots) else { return Ok(()) };
+        let count = old.len() / SLOT_WORDS * 2;
+        if count > SLOTS_MAX {
+            return Ok(());
+        }
+        let temporary = store.temporary()?;
+        let words = create_table(&temporary.file, count).map_err(StoreError::writing(path))?;
+        if let Some(new) = slots(&words) {
+            for slot in old.chunks_exact(SLOT_WORDS).map(read).filter(|slot| slot[9] != 0 && slot[9] == check(slot)) {
+                let salt = if slot[2] == DIRECTORY { slot[5] } else { 0 };
+                let place = home(&slot[..5].try_into().unwrap_or_default(), salt);
+                if let Some(free) = positions(new, place).find(|&p| new[p + 9].load(Ordering::Relaxed) == 0) {
+                    write(&new[free..free + SLOT_WORDS], &slot);
+                }
+            }
+        }
+        temporary.place(path)
+    }
+}
+
+fn old_enough(look: &Look, now_ns: i64) -> bool {
+    look.changed_ns.saturating_add(STAMP_AGE_MIN_NS) <= now_ns
+}
+
+fn hash_all(file: &mut File, size_bytes: u64) -> io::Result<Digest> {
+    let mut digest = DigestWriter::default();
+    let mut buffer = vec![0; BUFFER_BYTES.min(size_bytes as usize + 1)];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(digest.finish()),
+            Ok(count) => digest.update(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn stamp(look: &Look, size: u64) -> [u64; 5] {
+    [look.volume, look.inode, size, look.modified_ns as u64, look.changed_ns as u64]
+}
+
+fn slot_of(stamp: [u64; 5], digest: &Digest) -> Slot {
+    let mut slot = [0; SLOT_WORDS];
+    slot[..5].copy_from_slice(&stamp);
+    for (word, bytes) in slot[5..9].iter_mut().zip(digest.0.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+    }
+    slot[9] = check(&slot);
+    slot
+}
+
+fn digest_of(slot: &Slot) -> Digest {
+    let mut bytes = [0; 32];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(&slot[5..9]) {
+        bytes.copy_from_slice(&word.to_ne_bytes());
+    }
+    Digest(bytes)
+}
+
+/// SplitMix64's finaliser: every input bit reaches every output bit.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+fn check(slot: &Slot) -> u64 {
+    slot[..9].iter().fold(VERSION, |sum, word| mix(sum.rotate_left(7) ^ word)) | 1
+}
+
+/// Files have their home by identity alone, so that a new stamp takes the place of the old one.
+fn home(stamp: &[u64; 5], salt: u64) -> u64 {
+    mix(stamp[0] ^ mix(stamp[1] ^ mix(salt)))
+}
+
+fn positions(slots: &[AtomicU64], home: u64) -> impl Iterator<Item = usize> + use<> {
+    let count = slots.len() / SLOT_WORDS;
+    (0..WINDOW).map(move |step| ((home as usize).wrapping_add(step) & (count - 1)) * SLOT_WORDS)
+}
+
+fn window(slots: &[AtomicU64], home: u64) -> impl Iterator<Item = &[AtomicU64]> {
+    positions(slots, home).map(|at| &slots[at..at + SLOT_WORDS])
+}
+
+fn read(words: &[AtomicU64]) -> Slot {
+    let mut slot = [0; SLOT_WORDS];
+    for (value, word) in slot.iter_mut().zip(words) {
+        *value = word.load(Ordering::Acquire);
+    }
+    slot
+}
+
+fn write(words: &[AtomicU64], slot: &Slot) {
+    words[9].store(0, Ordering::Release);
+    for (word, value) in words.iter().zip(slot) {
+        word.store(*value, Ordering::Release);
+    }
+}
+
+fn slots(table: &Words) -> Option<&[AtomicU64]> {
+    table.words().get(HEADER_WORDS..)
+}
+
+fn open_table(path: &PathBuf, writable: bool) -> io::Result<Words> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(writable);
+    match options.open(path).and_then(|file| map_table(&file, writable)) {
+        Err(_) if writable => {
+            if let Some(dir) = path.parent() {
+                make_directory(dir).map_err(io::Error::other)?;
+            }
+            let new = path.with_extension(format!("{:016x}", larder_sys::random_u64()));
+            let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&new)?;
+            let done = create_table(&file, SLOTS_FIRST).and_then(|words| std::fs::rename(&new, path).map(|()| words));
+            if done.is_err() {
+                let _ = std::fs::remove_file(&new);
+            }
+            done
+        }
+        other => other,
+    }
+}
+
+/// Fill a new file with an empty table: with real blocks, so that a full disk is an error now and no signal later.
+fn create_table(mut file: &File, count: usize) -> io::Result<Words> {
+    use std::io::Write;
+    let mut header = [0u64; HEADER_WORDS];
+    header[..2].copy_from_slice(&[VERSION, count as u64]);
+    let mut bytes: Vec<u8> = header.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes.resize((HEADER_WORDS + count * SLOT_WORDS) * 8, 0);
+    file.write_all(&bytes)?;
+    map_table(file, true)
+}
+
+fn map_table(file: &File, writable: bool) -> io::Result<Words> {
+    let length = file.metadata()?.len() as usize;
+    let words = Words::map(file, length / 8, writable)?;
+    let count = (length / 8).saturating_sub(HEADER_WORDS) / SLOT_WORDS;
+    let [version, slots] = [0, 1].map(|i| words.words().get(i).map_or(0, |word| word.load(Ordering::Relaxed)));
+    let whole = length == (HEADER_WORDS + count * SLOT_WORDS) * 8;
+    if version != VERSION || slots != count as u64 || !count.is_power_of_two() || !whole || count > SLOTS_MAX {
+        return Err(io::Error::from(io::ErrorKind::InvalidData));
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(inode: u64, changed_ns: i64) -> Look {
+        Look {
+            kind: larder_sys::Kind::File,
+            mode: 0o644,
+            volume: 9,
+            device: 9,
+            inode,
+            size_bytes: 5,
+            modified_ns: 1,
+            changed_ns,
+            links: 1,
+        }
+    }
+
+    fn open() -> (tempfile::TempDir, Store, Stamps) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let stamps = Stamps::open(&store, true);
+        (dir, store, stamps)
+    }
+
+    const BOTH: Trust = Trust { files: true, directories: true };
+
+    #[test]
+    fn absences_hold_for_the_same_look_and_names_only() {
+        let (_dir, _store, stamps) = open();
+        let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
+        let now = 1 << 60;
+        stamps.keep_absent(&look(1, 5), now, &a, || BOTH);
+        stamps.keep_absent(&look(1, 5), now, &b, || BOTH);
+        assert!(stamps.names_absent(&look(1, 5), &a) && stamps.names_absent(&look(1, 5), &b));
+        assert!(!stamps.names_absent(&look(1, 6), &a));
+        assert!(!stamps.names_absent(&look(2, 5), &a));
+        assert!(!stamps.names_absent(&look(1, 5), &Digest::of(b"c")));
+    }
+
+    #[test]
+    fn too_young_or_untrusted_stamps_are_not_kept() {
+        let (_dir, _store, stamps) = open();
+        let names = Digest::of(b"a");
+        stamps.keep_absent(&look(1, 1000), 1000 + STAMP_AGE_MIN_NS - 1, &names, || BOTH);
+        assert!(!stamps.names_absent(&look(1, 1000), &names));
+        let (_dir, _store, stamps) = open();
+        stamps.keep_absent(&look(1, 1000), 1 << 60, &names, || Trust { files: true, directories: false });
+        assert!(!stamps.names_absent(&look(1, 1000), &names));
+    }
+
+    #[test]
+    fn a_crowded_table_grows_and_forgets_nothing_it_still_has() {
+        let (_dir, store, stamps) = open();
+        let names = Digest::of(b"n");
+        for inode in 0..20_000 {
+            stamps.keep_absent(&look(inode, 5), 1 << 60, &names, || BOTH);
+        }
+        let known = |stamps: &Stamps| (0..20_000).filter(|&i| stamps.names_absent(&look(i, 5), &names)).count();
+        let before = known(&stamps);
+        stamps.settle(&store).expect("grows");
+        let grown = Stamps::open(&store, true);
+        assert_eq!(known(&grown), before);
+        for inode in 0..3_000 {
+            grown.keep_absent(&look(inode, 5), 1 << 60, &names, || BOTH);
+        }
+        assert!(known(&grown) > before);
+    }
+
+    #[test]
+    fn no_damaged_byte_is_believed() {
+        let (_dir, store, stamps) = open();
+        let names = Digest::of(b"n");
+        stamps.keep_absent(&look(1, 5), 1 << 60, &names, || BOTH);
+        let path = stamps.path.clone().expect("has a path");
+        let bytes = std::fs::read(&path).expect("reads");
+        let at = bytes[HEADER_WORDS * 8..].iter().position(|b| *b != 0).expect("a slot") + HEADER_WORDS * 8;
+        let start = (at - HEADER_WORDS * 8) / 80 * 80 + HEADER_WORDS * 8;
+        for byte in start..start + 80 {
+            let mut damaged = bytes.clone();
+            damaged[byte] ^= 0x41;
+            std::fs::write(&path, damaged).expect("writes");
+            assert!(!Stamps::open(&store, false).names_absent(&look(1, 5), &names), "byte {}", byte - start);
+        }
+    }
+
+    #[test]
+    fn a_file_is_hashed_once() {
+        let (dir, _store, stamps) = open();
+        let path = dir.path().join("f");
+        std::fs::write(&path, "hello").expect("writes");
+        let mut file = File::open(&path).expect("opens");
+        let look = larder_sys::file_look(&file).expect("looks");
+        assert_eq!(stamps.content(&look), None);
+        std::thread::sleep(std::time::Duration::from_millis(40));
+        assert_eq!(stamps.hash(&mut file).expect("hashes"), Digest::of(b"hello"));
+        let trusted = larder_sys::file_trust(&file).expect("asks").files;
+        assert_eq!(stamps.content(&look), trusted.then(|| Digest::of(b"hello")));
+    }
+}

@@ -1,0 +1,357 @@
+//! Turning what a tool was seen to look at into facts, at the end of its run.
+//!
+//! Every path is looked at once more: what is found must be what the tool saw, and no file may be as new as the run,
+//! else the result is not recorded. Contents are hashed unless a stamp tells them.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use larder_model::{Digest, DirFacts, EnvFact, Fact, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Unrecorded};
+use larder_sys::{Dir, Kind, Look};
+
+use crate::Stamps;
+use crate::check::{failure, join, kind_code, listing_digest, look};
+
+/// Links followed from one path before it is given up.
+const LINKS_MAX: usize = 40;
+
+/// A set of observations that owns its bytes.
+#[derive(Debug, Default)]
+pub struct Witnessed {
+    directories: BTreeMap<Vec<u8>, Directory>,
+    environment: Vec<(Vec<u8>, Option<Digest>)>,
+}
+
+#[derive(Debug, Default)]
+struct Directory {
+    real: Option<Vec<u8>>,
+    facts: BTreeMap<(Vec<u8>, u8), OwnedFact>,
+    absent: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum OwnedFact {
+    Content(Digest, bool),
+    Directory,
+    Link(Vec<u8>),
+    Error(u8, u32),
+    Listing(Digest),
+    Other(u8),
+}
+
+/// Why something could not be witnessed, and at which path.
+#[derive(Debug)]
+pub struct Refusal {
+    /// As counted.
+    pub why: Unrecorded,
+    /// Where.
+    pub path: Vec<u8>,
+}
+
+/// What a witness needs to know.
+pub struct Witness<'a> {
+    /// The roots of this place.
+    pub roots: &'a Roots,
+    /// What is known of files.
+    pub stamps: &'a Stamps,
+    /// When the run began, by the clock that stamps files: nanoseconds since 1970.
+    pub started_ns: i64,
+}
+
+/// The walk over all paths, with the directories that are open.
+struct Walk<'a> {
+    witness: &'a Witness<'a>,
+    open: BTreeMap<Vec<u8>, Dir>,
+    set: Witnessed,
+}
+
+type Done = Result<(), Refusal>;
+
+fn refuse<T>(why: Unrecorded, path: &[u8]) -> Result<T, Refusal> {
+    Err(Refusal { why, path: path.to_vec() })
+}
+
+impl Witness<'_> {
+    /// The facts behind everything in `seen`.
+    pub fn witness(&self, seen: &Seen) -> Result<Witnessed, Refusal> {
+        let mut walk = Walk { witness: self, open: BTreeMap::new(), set: Witnessed::default() };
+        for (path, looked) in &seen.looked {
+            walk.path(path, looked, 0)?;
+        }
+        let mut set = walk.set;
+        for (name, value) in &seen.environment {
+            let digest = value.as_ref().map(|value| Digest::of(&self.roots.encode_text(value)));
+            set.environment.push((name.clone(), digest));
+        }
+        set.environment.sort();
+        set.environment.dedup();
+        for directory in set.directories.values_mut() {
+            directory.absent.sort_unstable();
+            directory.absent.dedup();
+        }
+        Ok(set)
+    }
+}
+
+impl Walk<'_> {
+    fn path(&mut self, path: &[u8], looked: &Looked, depth: usize) -> Done {
+        if depth > LINKS_MAX {
+            return refuse(Unrecorded::InputChanged, path);
+        }
+        let (directory, name) = split(path);
+        if let Err(error) = self.open(directory) {
+            return self.below_missing(path, directory, looked, &error, depth);
+        }
+        if let Some(prior) = looked.prior {
+            match prior {
+                Prior::Absent => self.absent(directory, name),
+                Prior::Kind(kind) => self.fact(directory, name, OwnedFact::Other(kind)),
+            }
+            return Ok(());
+        }
+        if let Some((operation, errno)) = looked.failed {
+            return self.failed(path, directory, name, operation, errno);
+        }
+        match look(self.opened(directory), name, false) {
+            Ok(found) if found.kind == Kind::Link && !name.is_empty() => self.link(path, directory, name, looked, depth),
+            Ok(found) => self.present(path, directory, name, looked, &found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && looked.absent => {
+                self.absent(directory, name);
+                Ok(())
+            }
+            Err(_) => refuse(Unrecorded::InputChanged, path),
+        }
+    }
+
+    fn present(&mut self, path: &[u8], directory: &[u8], name: &[u8], looked: &Looked, found: &Look) -> Done {
+        if looked.absent {
+            return refuse(Unrecorded::InputChanged, path);
+        }
+        match found.kind {
+            Kind::File => {
+                let fact = self.content(path, directory, name, looked, found)?;
+                self.fact(directory, name, fact);
+            }
+            Kind::Directory => {
+                self.fact(directory, name, OwnedFact::Directory);
+                if looked.listed {
+                    self.listing(path)?;
+                }
+            }
+            other => self.fact(directory, name, OwnedFact::Other(kind_code(other))),
+        }
+        Ok(())
+    }
+
+    fn content(
+        &mut self,
+        path: &[u8],
+        directory: &[u8],
+        name: &[u8],
+        looked: &Looked,
+        found: &Look,
+    ) -> Result<OwnedFact, Refusal> {
+        let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
+        let same = looked.identity.is_none_or(|seen| {
+            seen.inode == found.inode
+                && seen.size_bytes == found.size_bytes
+                && seen.modified_ns == found.modified_ns
+                && seen.changed_ns == found.changed_ns
+        });
+        let young = found.changed_ns >= self.witness.started_ns || found.modified_ns >= self.witness.started_ns;
+        if !virtual_file && (!same || young) {
+            return refuse(Unrecorded::InputChanged, path);
+        }
+        let executable = found.mode & 0o111 != 0;
+        if let Some(digest) = self.witness.stamps.content(found) {
+            return Ok(OwnedFact::Content(digest, executable));
+        }
+        let hashed = self.opened(directory).open_file(name).and_then(|mut file| self.witness.stamps.hash(&mut file));
+        match hashed {
+            Ok(digest) => Ok(OwnedFact::Content(digest, executable)),
+            // It was only looked at, and cannot be read by us either: its kind must do.
+            Err(_) if !looked.content => Ok(OwnedFact::Other(kind_code(Kind::File))),
+            Err(_) => refuse(Unrecorded::InputChanged, path),
+        }
+    }
+
+    fn listing(&mut self, path: &[u8]) -> Done {
+        if self.open(path).is_err() {
+            return refuse(Unrecorded::InputChanged, path);
+        }
+        match listing_digest(self.opened(path)) {
+            Ok(digest) => {
+                self.fact(path, b"", OwnedFact::Listing(digest));
+                Ok(())
+            }
+            Err(_) => refuse(Unrecorded::InputChanged, path),
+        }
+    }
+
+    /// A link: its target is a fact where the tool looked at the link itself, and what it leads to always is.
+    fn link(&mut self, path: &[u8], directory: &[u8], name: &[u8], looked: &Looked, depth: usize) -> Done {
+        let Ok(target) = self.opened(directory).read_link(name) else {
+            return refuse(Unrecorded::InputChanged, path);
+        };
+        let through = self.opened(directory).look_through(name);
+        if !looked.link
+            && let Ok(found) = &through
+        {
+            return self.present(path, directory, name, looked, found);
+        }
+        let mut encoded = Vec::new();
+        self.witness.roots.encode_path(&target, &mut encoded);
+        self.fact(directory, name, OwnedFact::Link(encoded));
+        let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
+        let mut beyond = looked.clone();
+        beyond.kind |= through.is_ok();
+        beyond.absent |= through.is_err();
+        self.path(&next, &beyond, depth + 1)
+    }
+
+    fn failed(&mut self, path: &[u8], directory: &[u8], name: &[u8], operation: u8, errno: u32) -> Done {
+        if failure(self.opened(directory), name, operation) != Some(errno) {
+            return refuse(Unrecorded::InputChanged, path);
+        }
+        self.fact(directory, name, OwnedFact::Error(operation, errno));
+        Ok(())
+    }
+
+    /// A path whose directory cannot be opened: an absence belongs to the deepest directory that is there.
+    fn below_missing(&mut self, path: &[u8], directory: &[u8], looked: &Looked, error: &io::Error, depth: usize) -> Done {
+        if looked.content || looked.kind && !looked.absent {
+            return refuse(Unrecorded::InputChanged, path);
+        }
+        let mut missing = directory;
+        let existing = loop {
+            let above = above(missing);
+            if above.len() >= missing.len() {
+                return refuse(Unrecorded::InputChanged, path);
+            }
+            if self.open(above).is_ok() {
+                break above;
+            }
+            missing = above;
+        };
+        if error.kind() == io::ErrorKind::NotFound {
+            let absent = Looked { absent: true, link: true, ..Looked::default() };
+            let (directory, name) = split(missing);
+            if name.is_empty() || directory.len() != existing.len() {
+                // `..` or `.` in a directory that is there: they exist, so something changed meanwhile.
+                return refuse(Unrecorded::InputChanged, path);
+            }
+            return self.path(missing, &absent, depth + 1);
+        }
+        // Not a directory, no permission, too many links: said as the error that looking at the whole path gives.
+        let existing = existing.to_vec();
+        let name = path[existing.len()..].iter().position(|&b| b != b'/').map(|at| path[existing.len() + at..].to_vec());
+        let errno = error.raw_os_error().unwrap_or(0) as u32;
+        self.failed(path, &existing, &name.unwrap_or_default(), 0, errno)
+    }
+
+    fn open(&mut self, path: &[u8]) -> io::Result<()> {
+        if self.open.contains_key(path) {
+            return Ok(());
+        }
+        let (dir, real) = match Dir::open(path, true) {
+            Ok(dir) => (dir, None),
+            Err(error) if error.raw_os_error() == Some(ELOOP) => {
+                let dir = Dir::open(path, false)?;
+                let real = dir.real_path()?;
+                (dir, Some(real))
+            }
+            Err(error) => return Err(error),
+        };
+        let encode = |path: &[u8]| {
+            let mut encoded = Vec::new();
+            self.witness.roots.encode_path(path, &mut encoded);
+            encoded
+        };
+        let entry = self.set.directories.entry(encode(path)).or_default();
+        entry.real = real.as_deref().map(encode);
+        self.open.insert(path.to_vec(), dir);
+        Ok(())
+    }
+
+    fn opened(&self, path: &[u8]) -> &Dir {
+        self.open.get(path).expect("opened before it is used")
+    }
+
+    fn entry(&mut self, directory: &[u8]) -> &mut Directory {
+        let mut encoded = Vec::new();
+        self.witness.roots.encode_path(directory, &mut encoded);
+        self.set.directories.entry(encoded).or_default()
+    }
+
+    fn fact(&mut self, directory: &[u8], name: &[u8], fact: OwnedFact) {
+        let tag = match &fact {
+            OwnedFact::Content(..) | OwnedFact::Directory | OwnedFact::Other(_) => 0,
+            OwnedFact::Link(_) => 1,
+            OwnedFact::Error(operation, _) => 2 + operation,
+            OwnedFact::Listing(_) => 9,
+        };
+        self.entry(directory).facts.insert((name.to_vec(), tag), fact);
+    }
+
+    fn absent(&mut self, directory: &[u8], name: &[u8]) {
+        self.entry(directory).absent.push(name.to_vec());
+    }
+}
+
+/// "Too many levels of symbolic links": what opening with links refused says of a link. Linux's number.
+const ELOOP: i32 = 40;
+
+/// The path without its last component, whatever that is.
+fn above(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
+    let slash = path[..end].iter().rposition(|&b| b == b'/').unwrap_or(0);
+    let end = path[..slash].iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
+    &path[..end.max(1)]
+}
+
+/// Directory and name, as the kernel takes them: nothing is normalised. The name is empty where the path can only be
+/// a directory: `/`, or an end in a slash, `.` or `..`.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let Some(slash) = path.iter().rposition(|&b| b == b'/') else { return (b".", path) };
+    let name = &path[slash + 1..];
+    if name.is_empty() || name == b"." || name == b".." {
+        let end = path.iter().rposition(|&b| b != b'/').map_or(1, |last| last + 1);
+        return (&path[..end], b"");
+    }
+    (&path[..slash.max(1)], name)
+}
+
+impl Witnessed {
+    /// As it is encoded.
+    pub fn set(&self) -> ObservationSet<'_> {
+        let mut set = ObservationSet::default();
+        for (path, directory) in &self.directories {
+            if directory.facts.is_empty() && directory.absent.is_empty() {
+                continue;
+            }
+            let facts = directory.facts.iter().map(|((name, _), fact)| NamedFact { name, fact: fact.borrowed() });
+            set.directories.push(DirFacts {
+                path,
+                real: directory.real.as_deref(),
+                facts: facts.collect(),
+                absent: directory.absent.iter().map(Vec::as_slice).collect(),
+            });
+        }
+        set.environment =
+            self.environment.iter().map(|(name, value)| EnvFact { name, value: *value }).collect();
+        set
+    }
+}
+
+impl OwnedFact {
+    fn borrowed(&self) -> Fact<'_> {
+        match self {
+            OwnedFact::Content(digest, executable) => Fact::Content { digest: *digest, executable: *executable },
+            OwnedFact::Directory => Fact::Directory,
+            OwnedFact::Link(target) => Fact::Link(target),
+            OwnedFact::Error(operation, errno) => Fact::Error { operation: *operation, errno: *errno },
+            OwnedFact::Listing(digest) => Fact::Listing(*digest),
+            OwnedFact::Other(kind) => Fact::Other(*kind),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Looking at paths, and the few ways of opening that `std::fs` does not have.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+
+use crate::{Kind, Look, Trust};
+
+/// `STATX_MNT_ID_UNIQUE`, Linux 6.8: a mount's number that is never used again while the system runs.
+const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
+/// Block devices of this major number are loop devices: the same number soon names another image.
+const LOOP_MAJOR: u32 = 7;
+
+const EXT_MAGIC: u64 = 0xEF53;
+const XFS_MAGIC: u64 = 0x5846_5342;
+const BTRFS_MAGIC: u64 = 0x9123_683E;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// A directory, opened for looking only.
+pub struct Dir(OwnedFd);
+
+impl Dir {
+    /// Open `path`. With `refuse_links`, a symbolic link anywhere in it is an error (ELOOP).
+    pub fn open(path: &[u8], refuse_links: bool) -> io::Result<Dir> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = if refuse_links { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
+        Ok(Dir(fs::openat2(CWD, path, flags, Mode::empty(), resolve)?))
+    }
+
+    /// Look at a name in it, not following a link.
+    pub fn look(&self, name: &[u8]) -> io::Result<Look> {
+        statx(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Look at a name in it, following links.
+    pub fn look_through(&self, name: &[u8]) -> io::Result<Look> {
+        statx(&self.0, name, AtFlags::empty())
+    }
+
+    /// Look at the directory.
+    pub fn itself(&self) -> io::Result<Look> {
+        statx(&self.0, b"", AtFlags::EMPTY_PATH)
+    }
+
+    /// Its path with every link resolved.
+    pub fn real_path(&self) -> io::Result<Vec<u8>> {
+        real_path_of(&self.0)
+    }
+
+    /// The target of a link in it.
+    pub fn read_link(&self, name: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(fs::readlinkat(&self.0, name, Vec::new())?.into_bytes())
+    }
+
+    /// Open a file in it for reading; never waits on a FIFO.
+    pub fn open_file(&self, name: &[u8]) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        Ok(File::from(fs::openat(&self.0, name, flags, Mode::empty())?))
+    }
+
+    /// How far its file system's times can be believed.
+    pub fn trust(&self) -> io::Result<Trust> {
+        file_trust(&self.0)
+    }
+
+    /// The names in it but `.` and `..`, sorted.
+    pub fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let readable = fs::openat(&self.0, ".", flags, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(&readable)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+/// The path that a descriptor was opened by, links resolved, as the kernel has it now.
+pub fn real_path_of(fd: impl AsFd) -> io::Result<Vec<u8>> {
+    let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    Ok(fs::readlink(link, Vec::new())?.into_bytes())
+}
+
+/// Look at a path, not following a link at its end.
+pub fn look(path: &[u8]) -> io::Result<Look> {
+    statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Look at a path, following links.
+pub fn look_through(path: &[u8]) -> io::Result<Look> {
+    statx(CWD, path, AtFlags::empty())
+}
+
+/// Look at an open file.
+pub fn file_look(file: impl AsFd) -> io::Result<Look> {
+    statx(file, b"", AtFlags::EMPTY_PATH)
+}
+
+/// How far the times of an open file's file system can be believed: the ones whose change time is the running
+/// kernel's clock. On tmpfs a hard link made within a tick leaves its directory's times as they were; images (EROFS,
+/// squashfs) bring their times along; overlayfs is not proven for its lower layers.
+pub fn file_trust(fd: impl AsFd) -> io::Result<Trust> {
+    let magic = fs::fstatfs(fd)?.f_type as u64;
+    Ok(match magic {
+        EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC => Trust { files: true, directories: true },
+        TMPFS_MAGIC => Trust { files: true, directories: false },
+        _ => Trust::NONE,
+    })
+}
+
+fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
+    let mask = StatxFlags::BASIC_STATS | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
+    let st = fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask)?;
+    let nanoseconds = |t: fs::StatxTimestamp| t.tv_sec.saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.into());
+    let kind = match st.stx_mode >> 12 {
+        0o10 => Kind::File,
+        0o04 => Kind::Directory,
+        0o12 => Kind::Link,
+        other => Kind::Other(other as u8),
+    };
+    let device = u64::from(st.stx_dev_major) << 32 | u64::from(st.stx_dev_minor);
+    let lasting = st.stx_dev_major != 0 && st.stx_dev_major != LOOP_MAJOR;
+    // Without unique numbers (before Linux 6.8) the bits below are zero; `volume` 1 << 63 is then never believed.
+    let unique = if st.stx_mask & STATX_MNT_ID_UNIQUE != 0 { st.stx_mnt_id } else { 0 };
+    Ok(Look {
+        kind,
+        mode: u32::from(st.stx_mode) & 0o7777,
+        volume: if lasting { device } else { 1 << 63 | unique },
+        device,
+        inode: st.stx_ino,
+        size_bytes: st.stx_size,
+        modified_ns: nanoseconds(st.stx_mtime),
+        changed_ns: nanoseconds(st.stx_ctime),
+        links: st.stx_nlink,
+    })
+}
+
+/// Copy `count` bytes from the start of `from` to `to`, sharing them where the file system can.
+/// Returns how many there were.
+pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
+    let mut done = 0;
+    while done < count {
+        let step = (count - done).min(1 << 30) as usize;
+        match fs::copy_file_range(from, None, to, None, step) {
+            Ok(0) => break,
+            Ok(n) => done += n as u64,
+            Err(error) if done == 0 && cannot_copy(error) => return io::copy(&mut &*from, &mut &*to),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}
+
+fn cannot_copy(error: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    matches!(error, Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
+}
+
+/// A file that exists in memory only, and the path by which this process and its children can open it.
+pub fn memory_file(name: &str, executable: bool) -> io::Result<File> {
+    use rustix::fs::MemfdFlags;
+    // MFD_EXEC (Linux 6.3) says that execution is meant; older kernels do not know it.
+    const MFD_EXEC: u32 = 0x10;
+    let exact = MemfdFlags::CLOEXEC | MemfdFlags::from_bits_retain(if executable { MFD_EXEC } else { 0 });
+    let file = fs::memfd_create(name, exact).or_else(|_| fs::memfd_create(name, MemfdFlags::CLOEXEC))?;
+    Ok(File::from(file))
+}
+
+/// A path that names an open file for as long as this process holds it.
+pub fn volatile_path(file: &File) -> Vec<u8> {
+    format!("/proc/{}/fd/{}", crate::process_id(), file.as_raw_fd()).into_bytes()
+}
+
+/// Wait for the exclusive lock of `file`, which lasts until it is closed.
+pub fn write_lock(file: &File) -> io::Result<()> {
+    loop {
+        match fs::flock(file, fs::FlockOperation::LockExclusive) {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return Ok(done?),
+        }
+    }
+}
+
+/// 64 random bits, for the names of temporary files.
+pub fn random_u64() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        _ => now_mixed(),
+    }
+}
+
+fn now_mixed() -> u64 {
+    (crate::now_coarse_ns() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(crate::process_id()) << 40
+}
+
+/// What names this run of this system: stamps do not outlive it.
+pub fn boot_id() -> io::Result<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let id: String = text.trim().chars().filter(|c| c.is_ascii_hexdigit() || *c == '-').collect();
+    if id.len() < 16 { Err(io::Error::other("no boot id")) } else { Ok(id) }
+}

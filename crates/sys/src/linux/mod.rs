@@ -1,0 +1,21 @@
+//! Linux.
+
+mod files;
+mod map;
+mod process;
+mod relay;
+mod signals;
+mod terminal;
+
+pub use files::{
+    Dir, boot_id, copy_bytes, file_look, file_trust, look, look_through, memory_file, random_u64, real_path_of,
+    volatile_path, write_lock,
+};
+pub use map::Words;
+pub use process::{
+    Child, ChildEnd, become_subreaper, children_left, die_by, effective_user, end_process, exec, home_of_user,
+    now_coarse_ns, process_id, processor_features, spawn, spawn_apart, standard_descriptors_open,
+};
+pub use relay::{RelayEnd, Stream, relay, relay_apart};
+pub use signals::SignalForwarding;
+pub use terminal::{PseudoTerminal, TerminalSize, pipe, same_file, terminal_size};

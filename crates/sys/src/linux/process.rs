@@ -1,0 +1,251 @@
+//! Starting programs, waiting for them, ending like them.
+
+use std::ffi::{CString, c_char};
+use std::io;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+/// A process that was started and not yet waited for.
+pub struct Child {
+    /// Its process id.
+    pub pid: i32,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChildEnd {
+    /// It called `exit` with this code.
+    Exited(u8),
+    /// This signal ended it.
+    Signalled(i32),
+}
+
+fn c_string(bytes: &[u8]) -> io::Result<CString> {
+    CString::new(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+/// A null-terminated array of C strings that lives as long as `self`.
+struct CStrings {
+    _strings: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl CStrings {
+    fn new(items: &[Vec<u8>]) -> io::Result<Self> {
+        let strings = items.iter().map(|item| c_string(item)).collect::<io::Result<Vec<_>>>()?;
+        let pointers = strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
+        Ok(CStrings { _strings: strings, pointers })
+    }
+}
+
+/// Become the program at `path`. Returns only when that fails.
+pub fn exec(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Error {
+    let all = || -> io::Result<_> { Ok((c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?)) };
+    match all() {
+        Ok((path, argv, environment)) => {
+            // SAFETY: null-terminated arrays of null-terminated strings, all alive during the call.
+            unsafe { libc::execve(path.as_ptr(), argv.pointers.as_ptr(), environment.pointers.as_ptr()) };
+            io::Error::last_os_error()
+        }
+        Err(error) => error,
+    }
+}
+
+/// Start the program at `path` without copying this process (posix_spawn). `descriptors` are (ours, its): its standard
+/// streams, say. `blocked` are the signals that the caller has blocked for a moment; the child gets its mask without
+/// them.
+pub fn spawn(
+    path: &[u8],
+    argv: &[Vec<u8>],
+    environment: &[Vec<u8>],
+    descriptors: &[(RawFd, RawFd)],
+    mask: &crate::SignalForwarding,
+) -> io::Result<Child> {
+    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
+    let check = |code: i32| if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) };
+    // SAFETY: both objects are initialised before use and destroyed once; the arrays outlive the call.
+    unsafe {
+        let mut actions = std::mem::zeroed::<libc::posix_spawn_file_actions_t>();
+        let mut attributes = std::mem::zeroed::<libc::posix_spawnattr_t>();
+        check(libc::posix_spawn_file_actions_init(&mut actions))?;
+        check(libc::posix_spawnattr_init(&mut attributes))?;
+        for (ours, its) in descriptors {
+            check(libc::posix_spawn_file_actions_adddup2(&mut actions, *ours, *its))?;
+        }
+        check(libc::posix_spawnattr_setsigmask(&mut attributes, mask.original()))?;
+        check(libc::posix_spawnattr_setflags(&mut attributes, libc::POSIX_SPAWN_SETSIGMASK as _))?;
+        let mut pid = 0;
+        let code = libc::posix_spawn(
+            &mut pid,
+            path.as_ptr(),
+            &actions,
+            &attributes,
+            argv.pointers.as_ptr().cast(),
+            environment.pointers.as_ptr().cast(),
+        );
+        libc::posix_spawn_file_actions_destroy(&mut actions);
+        libc::posix_spawnattr_destroy(&mut attributes);
+        check(code)?;
+        Ok(Child { pid })
+    }
+}
+
+/// Start the program at `path` in a session of its own, its standard streams on the null device.
+pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<()> {
+    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
+    let null = c_string(b"/dev/null")?;
+    let check = |code: i32| if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) };
+    // SAFETY: as in `spawn`.
+    unsafe {
+        let mut actions = std::mem::zeroed::<libc::posix_spawn_file_actions_t>();
+        let mut attributes = std::mem::zeroed::<libc::posix_spawnattr_t>();
+        check(libc::posix_spawn_file_actions_init(&mut actions))?;
+        check(libc::posix_spawnattr_init(&mut attributes))?;
+        for fd in 0..3 {
+            check(libc::posix_spawn_file_actions_addopen(&mut actions, fd, null.as_ptr(), libc::O_RDWR, 0))?;
+        }
+        check(libc::posix_spawnattr_setflags(&mut attributes, POSIX_SPAWN_SETSID))?;
+        let mut pid = 0;
+        let code = libc::posix_spawn(
+            &mut pid,
+            path.as_ptr(),
+            &actions,
+            &attributes,
+            argv.pointers.as_ptr().cast(),
+            environment.pointers.as_ptr().cast(),
+        );
+        libc::posix_spawn_file_actions_destroy(&mut actions);
+        libc::posix_spawnattr_destroy(&mut attributes);
+        check(code)
+    }
+}
+
+/// `POSIX_SPAWN_SETSID`, the same number in glibc and musl.
+const POSIX_SPAWN_SETSID: libc::c_short = 0x80;
+
+impl Child {
+    /// Wait for it to end.
+    pub fn wait(self) -> io::Result<ChildEnd> {
+        let mut status = 0;
+        loop {
+            // SAFETY: waits for our own child, writes to our own integer.
+            if unsafe { libc::waitpid(self.pid, &mut status, 0) } == self.pid {
+                break;
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        if libc::WIFSIGNALED(status) {
+            return Ok(ChildEnd::Signalled(libc::WTERMSIG(status)));
+        }
+        Ok(ChildEnd::Exited(libc::WEXITSTATUS(status) as u8))
+    }
+}
+
+/// Have processes whose parents end become ours, so that `children_left` sees them.
+pub fn become_subreaper() -> io::Result<()> {
+    // SAFETY: no pointers.
+    let done = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether a child, also an inherited one, is still at work. Collects those that have ended.
+pub fn children_left() -> bool {
+    loop {
+        let mut status = 0;
+        // SAFETY: writes to our own integer.
+        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+            0 => return true,
+            pid if pid > 0 => {}
+            _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            _ => return false,
+        }
+    }
+}
+
+/// End this process by `signal`, as a child of it did, without a second core file.
+pub fn die_by(signal: i32) -> ! {
+    // SAFETY: sets this process's own limits, handlers and mask; all structures are initialised.
+    unsafe {
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        libc::kill(libc::getpid(), signal);
+    }
+    end_process((128 + signal) as u8)
+}
+
+/// End at once, running no destructors.
+pub fn end_process(code: u8) -> ! {
+    // SAFETY: never returns.
+    unsafe { libc::_exit(code.into()) }
+}
+
+/// This process's id.
+pub fn process_id() -> u32 {
+    std::process::id()
+}
+
+/// The effective user.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The home directory that the password database gives the user, for when `HOME` is not set.
+pub fn home_of_user() -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    // SAFETY: single-threaded; the result points to libc's own storage and is copied at once.
+    let home = unsafe {
+        let entry = libc::getpwuid(effective_user());
+        if entry.is_null() || (*entry).pw_dir.is_null() {
+            return None;
+        }
+        std::ffi::CStr::from_ptr((*entry).pw_dir).to_bytes().to_vec()
+    };
+    let home = PathBuf::from(std::ffi::OsString::from_vec(home));
+    home.is_absolute().then_some(home)
+}
+
+/// The real-time clock as files are stamped by it: nanoseconds since 1970, a tick coarse.
+pub fn now_coarse_ns() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// Whether standard input, output and error are all open.
+pub fn standard_descriptors_open() -> bool {
+    // SAFETY: asks for flags only.
+    (0..3).all(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
+}
+
+/// What the processor says it can do: the raw answers that `-march=native` is made from.
+pub fn processor_features() -> Vec<u8> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::__cpuid_count;
+        let mut bytes = Vec::new();
+        for (leaf, sub) in [(0, 0), (1, 0), (4, 0), (4, 1), (4, 2), (4, 3), (7, 0), (7, 1), (0xd, 1), (0x14, 0), (0x19, 0)]
+            .into_iter()
+            .chain((0x8000_0000u32..=0x8000_0008).map(|leaf| (leaf, 0)))
+        {
+            let answer = __cpuid_count(leaf, sub);
+            // Leaf 1 tells in the high byte of EBX which processor answered; leaf 4 and others do not.
+            let ebx = if leaf == 1 { answer.ebx & 0x00ff_ffff } else { answer.ebx };
+            // OSXSAVE and the like are in ECX and matter; all else is taken as it is.
+            for register in [answer.eax, ebx, answer.ecx, answer.edx] {
+                bytes.extend(register.to_le_bytes());
+            }
+        }
+        bytes
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        std::fs::read("/proc/cpuinfo").unwrap_or_default()
+    }
+}

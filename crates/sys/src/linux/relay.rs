@@ -1,0 +1,155 @@
+//! Passing on what a tool writes, as it comes, while keeping a copy.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::Child;
+
+/// What comes out of `from` is written to `to` and kept.
+pub struct Stream {
+    /// Our end of the tool's pipe or terminal.
+    pub from: OwnedFd,
+    /// The caller's descriptor.
+    pub to: RawFd,
+    /// Everything so far, at most `KEPT_BYTES_MAX`.
+    pub kept: Vec<u8>,
+    /// More came than is kept.
+    pub overflowed: bool,
+    open: bool,
+    broken: bool,
+}
+
+/// More output than this is passed on but not kept.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// How a relay ended.
+pub struct RelayEnd {
+    /// A stream was still open for writing when the tool had ended: some other process holds it.
+    pub held_open: bool,
+}
+
+impl Stream {
+    /// A stream at its start.
+    pub fn new(from: OwnedFd, to: RawFd) -> Stream {
+        Stream { from, to, kept: Vec::new(), overflowed: false, open: true, broken: false }
+    }
+
+    /// Read once; false at the end.
+    fn advance(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        match rustix::io::read(&self.from, &mut *buffer) {
+            // A pseudo-terminal whose other side is closed says EIO.
+            Ok(0) | Err(Errno::IO) => {
+                self.open = false;
+                Ok(false)
+            }
+            Err(Errno::INTR | Errno::AGAIN) => Ok(true),
+            Err(error) => Err(error.into()),
+            Ok(count) => {
+                self.pass_on(&buffer[..count]);
+                Ok(true)
+            }
+        }
+    }
+
+    fn pass_on(&mut self, bytes: &[u8]) {
+        if self.kept.len() + bytes.len() <= KEPT_BYTES_MAX {
+            self.kept.extend_from_slice(bytes);
+        } else {
+            self.overflowed = true;
+        }
+        // SAFETY: a standard descriptor of this process.
+        let to = unsafe { BorrowedFd::borrow_raw(self.to) };
+        let mut rest = bytes;
+        while !rest.is_empty() && !self.broken {
+            match rustix::io::write(to, rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => wait_for_room(to),
+                // The reader is gone; SIGPIPE has ended us unless it is ignored, and then the tool would go on too.
+                Err(_) => self.broken = true,
+            }
+        }
+    }
+
+    /// Whether the caller's end could not take everything.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+}
+
+fn wait_for_room(fd: BorrowedFd) {
+    let _ = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None);
+}
+
+/// Pass on all streams until the tool has ended and nothing is left to read, or until only other processes still hold
+/// them. Does not collect the child.
+pub fn relay(child: &Child, streams: &mut [Stream]) -> io::Result<RelayEnd> {
+    let pid = Pid::from_raw(child.pid).ok_or_else(|| io::Error::other("no process id"))?;
+    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut tool_ended = false;
+    while streams.iter().any(|s| s.open) || !tool_ended {
+        let (ready, end_seen) = wait(&ended, tool_ended, streams)?;
+        if ready.is_empty() && tool_ended {
+            return Ok(RelayEnd { held_open: true });
+        }
+        for index in ready {
+            streams[index].advance(&mut buffer)?;
+        }
+        tool_ended |= end_seen;
+    }
+    Ok(RelayEnd { held_open: false })
+}
+
+/// Which streams can be read, and whether the tool has ended. Once it has, does not wait.
+fn wait(ended: &OwnedFd, tool_ended: bool, streams: &[Stream]) -> io::Result<(Vec<usize>, bool)> {
+    let open: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].open).collect();
+    let mut set: Vec<PollFd> = open.iter().map(|&i| PollFd::from_borrowed_fd(streams[i].from.as_fd(), PollFlags::IN)).collect();
+    if !tool_ended {
+        set.push(PollFd::new(ended, PollFlags::IN));
+    }
+    let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    loop {
+        match poll(&mut set, tool_ended.then_some(&at_once)) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => break,
+        }
+    }
+    let end_seen = !tool_ended && set.last().is_some_and(|p| !p.revents().is_empty());
+    let ready = open.into_iter().zip(&set).filter(|(_, p)| !p.revents().is_empty()).map(|(i, _)| i).collect();
+    Ok((ready, end_seen))
+}
+
+/// Go on passing on what other processes still write to `streams`, in a process of its own, so that the caller can be
+/// let go now that the tool has ended. That process lives as long as they do.
+pub fn relay_apart(mut streams: Vec<Stream>) {
+    // SAFETY: this process has one thread; the child goes on with the streams and ends here.
+    match unsafe { libc::fork() } {
+        0 => {
+            let mut buffer = vec![0; BUFFER_BYTES];
+            while streams.iter().any(|s| s.open) {
+                let Ok(ready) = wait_for_any(&streams) else { break };
+                for index in ready {
+                    if streams[index].advance(&mut buffer).is_err() {
+                        streams[index].open = false;
+                    }
+                }
+            }
+            crate::end_process(0)
+        }
+        _ => drop(streams),
+    }
+}
+
+fn wait_for_any(streams: &[Stream]) -> io::Result<Vec<usize>> {
+    let open: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].open).collect();
+    let mut set: Vec<PollFd> = open.iter().map(|&i| PollFd::from_borrowed_fd(streams[i].from.as_fd(), PollFlags::IN)).collect();
+    poll(&mut set, None)?;
+    Ok(open.into_iter().zip(&set).filter(|(_, p)| !p.revents().is_empty()).map(|(i, _)| i).collect())
+}

@@ -1,0 +1,69 @@
+//! Pipes, terminals and pseudo-terminals: where a tool's messages go while they are also kept.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{self, OptionalActions, OutputModes, Winsize};
+
+/// Columns and rows of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalSize {
+    /// Width.
+    pub columns: u16,
+    /// Height.
+    pub rows: u16,
+}
+
+fn standard(fd: RawFd) -> BorrowedFd<'static> {
+    // SAFETY: only asked about standard descriptors that `standard_descriptors_open` found open.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+/// The size of the terminal behind a standard descriptor, `None` where it is not one.
+pub fn terminal_size(fd: RawFd) -> Option<TerminalSize> {
+    let fd = standard(fd);
+    if !termios::isatty(fd) {
+        return None;
+    }
+    let size = termios::tcgetwinsize(fd).unwrap_or(Winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 });
+    Some(TerminalSize { columns: size.ws_col, rows: size.ws_row })
+}
+
+/// Whether two standard descriptors are one file.
+pub fn same_file(a: RawFd, b: RawFd) -> bool {
+    let id = |fd| rustix::fs::fstat(standard(fd)).ok().map(|st| (st.st_dev, st.st_ino));
+    id(a).is_some() && id(a) == id(b)
+}
+
+/// A pipe, closed on exec: (read end, write end).
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+/// A terminal of our own that looks like the caller's.
+pub struct PseudoTerminal {
+    /// Our side: what the tool writes can be read here.
+    pub ours: OwnedFd,
+    /// The tool's side.
+    pub tools: OwnedFd,
+}
+
+impl PseudoTerminal {
+    /// Make one of the size and with the settings of the terminal behind `like`, but that bytes pass as they are: the
+    /// real terminal will turn line feeds into what it wants.
+    pub fn like(like: RawFd) -> io::Result<PseudoTerminal> {
+        let like = standard(like);
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&ours)?;
+        unlockpt(&ours)?;
+        let path = ptsname(&ours, Vec::new())?;
+        let tools = rustix::fs::open(path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut settings = termios::tcgetattr(like)?;
+        settings.output_modes &= !OutputModes::OPOST;
+        termios::tcsetattr(&tools, OptionalActions::Now, &settings)?;
+        termios::tcsetwinsize(&tools, termios::tcgetwinsize(like)?)?;
+        Ok(PseudoTerminal { ours, tools })
+    }
+}

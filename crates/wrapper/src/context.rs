@@ -1,0 +1,55 @@
+//! Environment and configuration, read once at the start into plain values. Nothing else in the wrapper reads either.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use larder_config::{FILE_BYTES_MAX, Loaded, Surroundings};
+use larder_lookup::{Ourselves, Place};
+use larder_spawn::Destinations;
+
+/// What a request runs in.
+pub(crate) struct Context {
+    /// The place of the command.
+    pub(crate) place: Place,
+    /// Settings and what is wrong with them.
+    pub(crate) loaded: Loaded,
+    /// The wrapper's own file.
+    pub(crate) ourselves: Ourselves,
+    /// Its directory, links resolved: `larderd` is beside it.
+    pub(crate) own_directory: Option<PathBuf>,
+}
+
+/// The path that leads to the running program.
+pub(crate) const OWN_FILE: &str = "/proc/self/exe";
+
+impl Context {
+    /// Read everything. `None` where there is no working directory.
+    pub(crate) fn read() -> Option<Context> {
+        let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let cwd = std::env::current_dir().ok()?;
+        let own_directory = std::fs::read_link(OWN_FILE).ok().and_then(|path| path.parent().map(Path::to_owned));
+        let surroundings = Surroundings {
+            env: &variables,
+            read: &read_bounded,
+            home: &larder_sys::home_of_user,
+            wrapper_dir: own_directory.as_deref(),
+            cwd: Some(&cwd),
+        };
+        let loaded = larder_config::load(&surroundings);
+        let environment = variables.into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
+        let place = Place { environment, cwd: cwd.as_os_str().as_bytes().to_vec(), destinations: Destinations::now() };
+        Some(Context { place, loaded, ourselves: Ourselves::at(Path::new(OWN_FILE)), own_directory })
+    }
+}
+
+/// Read a configuration file, without waiting on a FIFO and without reading a huge one whole.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    const O_NONBLOCK: i32 = 0o4000;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,140 @@
+//! The flow of a request: all branching is here, on one screen. Helpers compute.
+
+use larder_config::problems_digest;
+use larder_lookup::{Answer, Request, Tool, find};
+use larder_model::{Bypass, Fallback, Manifest, Outcome};
+use larder_spawn::{Command, become_tool};
+use larder_store::{Effort, Stamps, Store};
+
+use crate::account::account;
+use crate::context::Context;
+use crate::typed::{Typed, understand};
+use crate::{hit, miss, words};
+
+/// Exit code of a shell for a command that is not there, and for one that cannot be executed.
+const NOT_FOUND: i32 = 127;
+const NOT_EXECUTABLE: i32 = 126;
+
+/// Do what the arguments ask for and return the exit code.
+pub fn run(arguments: Vec<Vec<u8>>) -> i32 {
+    match understand(arguments) {
+        Typed::Word(words) => words::answer(words),
+        Typed::Tool { argv, masquerading, any_command } => wrap(argv, masquerading, any_command),
+    }
+}
+
+fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
+    let Some(context) = Context::read() else { return without_context(argv) };
+    let name = if masquerading { file_name(&argv[0]).to_vec() } else { argv[0].clone() };
+    let path = context.place.variable(b"PATH");
+    let Some(tool) = find(&name, path, &context.ourselves, masquerading) else {
+        return not_a_tool(&context, argv, &name);
+    };
+    let settings = &context.loaded.settings;
+    if settings.disable {
+        return untouched(&context, None, tool, argv, Outcome::Bypass(Bypass::Disabled));
+    }
+    let store = match &settings.dir {
+        None => return untouched(&context, None, tool, argv, Outcome::Fallback(Fallback::NoStore)),
+        Some(dir) => match Store::open(dir) {
+            Ok(store) => store,
+            Err(error) => return untouched(&context, None, tool, argv, Outcome::Fallback(error.fallback())),
+        },
+    };
+    warn_once(&context, &store);
+    if !larder_sys::standard_descriptors_open() {
+        return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::ClosedDescriptor));
+    }
+    let stamps = Stamps::open(&store, !settings.read_only);
+    let request = match Request::new(tool.clone(), argv.clone(), &context.place, &stamps) {
+        Ok(request) => request,
+        Err(reason) => return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(reason)),
+    };
+    let _ = any_command;
+    answer(&context, &store, &stamps, &request)
+}
+
+/// A request that is ours: from the store if it can be, else from the tool.
+fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) -> i32 {
+    let mut trouble = None;
+    if !context.loaded.settings.recache {
+        let file = store.read_manifest(&request.weak, !context.loaded.settings.read_only);
+        match file.as_ref().map(|file| file.as_ref().map(|file| Manifest::decode(&file.bytes))) {
+            Ok(None) => {}
+            Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
+                let mut effort = Effort::default();
+                match larder_lookup::ask(&manifest, request, &context.place, stamps, &mut Vec::new(), &mut effort) {
+                    Answer::Hit { result, .. } => match hit::replay(store, stamps, request, &result) {
+                        Ok(code) => {
+                            account(context, Some(store), Outcome::Hit, &request.invocation.source, "");
+                            let _ = stamps.settle(store);
+                            return code;
+                        }
+                        Err(cause) => trouble = Some(cause),
+                    },
+                    Answer::None => {}
+                }
+            }
+            Ok(Some(_)) => trouble = Some(Fallback::Damaged),
+            Err(error) => trouble = Some(error.fallback()),
+        }
+    }
+    miss::run(context, store, stamps, request, trouble)
+}
+
+/// Become the tool, after counting why.
+fn untouched(context: &Context, store: Option<&Store>, tool: Tool, argv: Vec<Vec<u8>>, outcome: Outcome) -> i32 {
+    account(context, store, outcome, &argv[0], "");
+    start(&Command { program: tool.path, argv, environment: context.place.environment_block() })
+}
+
+/// Become the tool. Comes back only with the exit code of a shell that cannot.
+pub(crate) fn start(command: &Command) -> i32 {
+    let error = become_tool(command);
+    eprintln!("larder: {}: {error}", String::from_utf8_lossy(&command.program));
+    if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
+}
+
+/// No program of that name: perhaps ourselves, wrapped twice, which is one time too many and no harm.
+fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8]) -> i32 {
+    let ours = find(name, context.place.variable(b"PATH"), &larder_lookup::Ourselves::at("/nonexistent".as_ref()), false);
+    if ours.is_some_and(|tool| context.ourselves.is(&tool.look)) && argv.len() > 1 {
+        return run(argv);
+    }
+    let shown = String::from_utf8_lossy(name).into_owned();
+    eprintln!("larder: {shown}: command not found (looked along PATH; `larder help` lists the words)");
+    NOT_FOUND
+}
+
+/// Without a working directory nothing can be keyed: the tool is found and started as a shell would.
+fn without_context(argv: Vec<Vec<u8>>) -> i32 {
+    use std::os::unix::ffi::OsStrExt;
+    let variables = std::env::vars_os();
+    let environment = variables.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat()).collect();
+    let path = std::env::var_os("PATH");
+    let ourselves = larder_lookup::Ourselves::at(crate::context::OWN_FILE.as_ref());
+    let name = file_name(&argv[0]).to_vec();
+    let name = if argv[0].contains(&b'/') && !larder_compiler::is_masquerade_name(&name) { argv[0].clone() } else { name };
+    match find(&name, path.as_ref().map(|p| p.as_bytes()), &ourselves, true) {
+        Some(tool) => start(&Command { program: tool.path, argv, environment }),
+        None => {
+            eprintln!("larder: {}: command not found", String::from_utf8_lossy(&name));
+            NOT_FOUND
+        }
+    }
+}
+
+/// Say what is wrong with the settings, once for each set of faults rather than once a compile.
+fn warn_once(context: &Context, store: &Store) {
+    let problems = &context.loaded.problems;
+    if problems.is_empty() || !store.first_time(&problems_digest(problems)) {
+        return;
+    }
+    for problem in problems {
+        eprintln!("larder: warning: {problem}");
+    }
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}

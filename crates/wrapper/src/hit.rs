@@ -1,0 +1,34 @@
+//! A hit: outputs in place, messages replayed.
+
+use std::io::{self, Write};
+
+use larder_lookup::Request;
+use larder_model::{ActionResult, Content, Fallback, Streams};
+use larder_store::{MaterialiseError, Stamps, Store};
+
+/// Do what the tool would have done, and return its exit code. On an error the tool must run: nothing was said yet.
+pub(crate) fn replay(store: &Store, stamps: &Stamps, request: &Request, result: &ActionResult) -> Result<i32, Fallback> {
+    let bytes = |content: &Content| store.content_bytes(content, stamps).map_err(|error| error.fallback());
+    let messages = match &result.streams {
+        Streams::Apart { stdout, stderr } => [(1, bytes(stdout)?), (2, bytes(stderr)?)],
+        Streams::Together(both) => [(1, bytes(both)?), (2, Vec::new())],
+    };
+    store.materialise(result, &request.roots, stamps).map_err(|error| match error {
+        MaterialiseError::Store(error) => error.fallback(),
+        MaterialiseError::Io { .. } | MaterialiseError::Root => Fallback::Materialise,
+    })?;
+    for (fd, bytes) in messages {
+        // The reader may be gone; so it would be for the tool.
+        let _ = say(fd, &bytes);
+    }
+    Ok(i32::from(result.exit_code))
+}
+
+fn say(fd: i32, bytes: &[u8]) -> io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let written = if fd == 1 { io::stdout().write_all(bytes) } else { io::stderr().write_all(bytes) };
+    written?;
+    if fd == 1 { io::stdout().flush() } else { Ok(()) }
+}

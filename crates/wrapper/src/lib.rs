@@ -1,0 +1,43 @@
+//! The wrapper: in front of a compiler, it answers from the store, or runs the tool and records what it saw.
+//!
+//! `typed` says what the arguments ask for, `context` reads environment and configuration once, `flow` holds all
+//! branching of a request; `hit` and `miss` do the two things that can happen, `account` counts and logs them.
+//! Whatever goes wrong, the tool runs.
+//!
+//! Links no async runtime, argument parser, JSON or logging crate. Unaware of: remotes, images, words for people.
+#![forbid(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+mod account;
+#[cfg(target_os = "linux")]
+mod context;
+#[cfg(target_os = "linux")]
+mod flow;
+#[cfg(target_os = "linux")]
+mod hit;
+#[cfg(target_os = "linux")]
+mod miss;
+#[cfg(target_os = "linux")]
+mod typed;
+#[cfg(target_os = "linux")]
+mod words;
+
+#[cfg(target_os = "linux")]
+pub use flow::run;
+
+/// Run the tool untouched: what the wrapper does where it has no observer yet.
+#[cfg(not(target_os = "linux"))]
+pub fn run_untouched() -> ! {
+    let arguments: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
+    let Some(tool) = arguments.first() else {
+        eprintln!("larder: usage: larder COMPILER ARGUMENT…");
+        std::process::exit(2);
+    };
+    match std::process::Command::new(tool).args(&arguments[1..]).status() {
+        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
+        Err(error) => {
+            eprintln!("larder: {}: {error}", tool.display());
+            std::process::exit(127);
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! A miss: the tool runs, observed; what it looked at is witnessed, what it wrote is kept, and the caller is let go.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Instant;
+
+use larder_compiler::{Family, getenv_is_covered, matters_on_terminal_only, replaces_output};
+use larder_lookup::{Request, roots_digest, subject};
+use larder_model::{
+    ActionResult, Blob, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Outcome, Output,
+    OutputKind, Placement, Streams, Terminal, Unrecorded,
+};
+use larder_observe::{Folded, Observed, Observer, Policy, PreloadObserver, Program, fold, judge};
+use larder_spawn::{Finished, Written};
+use larder_store::{Counters, Stamps, Store, StoreError, Witness, Witnessed};
+use larder_sys::ChildEnd;
+
+use crate::account::{account, log};
+use crate::context::Context;
+use crate::flow::start;
+use crate::words;
+
+/// Run the tool and record its result where that can be done. `trouble` is why a record that was there did not serve.
+pub(crate) fn run(
+    context: &Context,
+    store: &Store,
+    stamps: &Stamps,
+    request: &Request,
+    trouble: Option<Fallback>,
+) -> i32 {
+    let source = &request.invocation.source;
+    let settings = &context.loaded.settings;
+    let untouched = |outcome: Outcome| {
+        account(context, Some(store), outcome, source, "");
+        start(&request.command)
+    };
+    if settings.read_only {
+        return untouched(trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback));
+    }
+    let counters = match Counters::open(store) {
+        Ok(counters) => counters,
+        Err(error) => return untouched(Outcome::Fallback(error.fallback())),
+    };
+    let observer = match choose_observer(request) {
+        Ok(observer) => observer,
+        Err(outcome) => return untouched(outcome),
+    };
+    let started_ns = larder_sys::now_coarse_ns();
+    let began = Instant::now();
+    let observed = match observer.run(&request.command, &context.place.destinations) {
+        Ok(observed) => observed,
+        Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
+    };
+    let run_time_us = began.elapsed().as_micros() as u64;
+    let run = Run { context, store, stamps, request, started_ns, run_time_us, observer: observer.name() };
+    let recorded = run.record(&observed);
+    let outcome = match (&recorded, trouble) {
+        (_, Some(cause)) => Outcome::Fallback(cause),
+        (Ok(_), None) => Outcome::Miss(None),
+        (Err(NotRecorded::Because(why, _)), None) => Outcome::Miss(Some(*why)),
+        (Err(NotRecorded::Store(error)), None) => Outcome::Fallback(error.fallback()),
+    };
+    counters.count(outcome);
+    log(context, outcome, source, &recorded.as_ref().err().map(NotRecorded::detail).unwrap_or_default());
+    let _ = stamps.settle(store);
+    if let Ok(grown) = recorded {
+        keep_within_limit(context, &counters, grown);
+    }
+    leave(observed.finished)
+}
+
+/// End as the tool did.
+fn leave(finished: Finished) -> i32 {
+    let end = finished.end;
+    finished.leave_relay_behind();
+    match end {
+        ChildEnd::Exited(code) => i32::from(code),
+        ChildEnd::Signalled(signal) => larder_sys::die_by(signal),
+    }
+}
+
+fn choose_observer(request: &Request) -> Result<Box<dyn Observer>, Outcome> {
+    match judge(&request.command.program).0 {
+        Program::Dynamic => match PreloadObserver::new() {
+            Ok(observer) => Ok(Box::new(observer)),
+            Err(_) => Err(Outcome::Fallback(Fallback::ObserverFailed)),
+        },
+        Program::NotPreloadable => Err(Outcome::Bypass(larder_model::Bypass::CannotObserve)),
+    }
+}
+
+/// Why a run was not recorded.
+enum NotRecorded {
+    Because(Unrecorded, Vec<u8>),
+    Store(StoreError),
+}
+
+impl NotRecorded {
+    fn detail(&self) -> String {
+        match self {
+            NotRecorded::Because(_, path) => String::from_utf8_lossy(path).into_owned(),
+            NotRecorded::Store(error) => error.to_string(),
+        }
+    }
+}
+
+impl From<StoreError> for NotRecorded {
+    fn from(error: StoreError) -> Self {
+        NotRecorded::Store(error)
+    }
+}
+
+/// A run that has ended.
+struct Run<'a> {
+    context: &'a Context,
+    store: &'a Store,
+    stamps: &'a Stamps,
+    request: &'a Request,
+    started_ns: i64,
+    run_time_us: u64,
+    observer: larder_model::Observer,
+}
+
+impl Run<'_> {
+    /// Record it. Returns by how much the store grew.
+    fn record(&self, observed: &Observed) -> Result<u64, NotRecorded> {
+        let exit_code = self.must_be_ordinary(&observed.finished)?;
+        let folded = self.fold(observed);
+        if let Some((why, path)) = folded.refusals.into_iter().next() {
+            return Err(NotRecorded::Because(why, path));
+        }
+        let witness = Witness { roots: &self.request.roots, stamps: self.stamps, started_ns: self.started_ns };
+        let witnessed =
+            witness.witness(&folded.seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))?;
+        let mut kept = Kept { store: self.store, grown: 0 };
+        let outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
+        let streams = kept.streams(&observed.finished.written)?;
+        self.write(exit_code, &witnessed, &outputs, &streams, kept.grown)
+    }
+
+    fn write(
+        &self,
+        exit_code: u8,
+        witnessed: &Witnessed,
+        outputs: &[KeptOutput],
+        streams: &KeptStreams,
+        grown: u64,
+    ) -> Result<u64, NotRecorded> {
+        let result = ActionResult {
+            exit_code,
+            streams: streams.borrowed(),
+            outputs: outputs.iter().map(KeptOutput::borrowed).collect(),
+        };
+        let request = self.request;
+        let mut walk = ExplainWalk::default();
+        request.action.walk(&request.roots, &mut walk);
+        let mut body = Vec::new();
+        let bound = Some(roots_digest(&request.roots));
+        let set = witnessed.set();
+        let entry = Entry::new(&request.weak, self.observer, self.run_time_us, bound, &set, &result, &mut body);
+        let grown = grown + self.store.record(&request.weak, &walk, entry)?;
+        let _ = self.store.note_near(&subject(request), &request.weak);
+        Ok(grown)
+    }
+
+    /// Only an ordinary exit is recorded, and only when nothing that might not happen again had a part in it.
+    fn must_be_ordinary(&self, finished: &Finished) -> Result<u8, NotRecorded> {
+        let because = |why| Err(NotRecorded::Because(why, Vec::new()));
+        let ChildEnd::Exited(code) = finished.end else { return because(Unrecorded::Signal) };
+        if finished.outlived {
+            return because(Unrecorded::Outlives);
+        }
+        if finished.disturbed {
+            return because(Unrecorded::Signal);
+        }
+        if code != 0
+            && let Some(why) = extraordinary(code, &finished.written)
+        {
+            return because(why);
+        }
+        Ok(code)
+    }
+
+    fn fold(&self, observed: &Observed) -> Folded {
+        let (place, family) = (&self.context.place, self.request.family);
+        let on_terminal = self.request.action.terminal != Terminal::None;
+        let policy = Policy {
+            replaces_output: &replaces_output,
+            variable_is_covered: &|name| {
+                getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
+            },
+            variable: &|name| place.variable(name).map(<[u8]>::to_vec),
+            any_clock: family == Family::Generic,
+            may_write: &|path| self.request.may_write(path),
+            first_pid: Some(observed.finished.pid),
+        };
+        fold(&observed.trace, &policy)
+    }
+
+    fn keep_outputs(&self, changed: &[(Vec<u8>, Change)], kept: &mut Kept) -> Result<Vec<KeptOutput>, NotRecorded> {
+        let mut outputs = Vec::new();
+        for (path, change) in changed {
+            let mut encoded = Vec::new();
+            self.request.roots.encode_path(path, &mut encoded);
+            outputs.push(KeptOutput { path: encoded, kind: kept.output(path, change)? });
+        }
+        // Directories first, so that what goes into them finds them.
+        outputs.sort_by_key(|output| !matches!(output.kind, KeptKind::Directory(_)));
+        Ok(outputs)
+    }
+}
+
+/// Signs in a failed run's messages that it would not fail so again: an internal error, a shortage, a killed child.
+fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
+    const SIGNS: &[(&str, Unrecorded)] = &[
+        ("internal compiler error", Unrecorded::InternalError),
+        ("PLEASE submit a bug report", Unrecorded::InternalError),
+        ("signal terminated program", Unrecorded::Signal),
+        ("terminated with signal", Unrecorded::Signal),
+        ("due to signal", Unrecorded::Signal),
+        ("No space left on device", Unrecorded::Shortage),
+        ("Cannot allocate memory", Unrecorded::Shortage),
+        ("memory exhausted", Unrecorded::Shortage),
+        ("out of memory", Unrecorded::Shortage),
+        ("Too many open files", Unrecorded::Shortage),
+        ("Resource temporarily unavailable", Unrecorded::Shortage),
+        ("Disk quota exceeded", Unrecorded::Shortage),
+        ("Input/output error", Unrecorded::Shortage),
+    ];
+    if code >= 128 {
+        return Some(Unrecorded::Signal);
+    }
+    let texts: [&[u8]; 2] = match written {
+        Written::Apart { stdout, stderr } => [stdout, stderr],
+        Written::Together(both) => [both, b""],
+    };
+    let holds = |sign: &str| texts.iter().any(|text| text.windows(sign.len()).any(|w| w == sign.as_bytes()));
+    SIGNS.iter().find(|(sign, _)| holds(sign)).map(|(_, why)| *why)
+}
+
+// ---------------------------------------------------------------- what is kept
+
+/// Bytes that stand in the record, or in the store.
+enum KeptContent {
+    Inline(Vec<u8>),
+    Blob(Blob),
+}
+
+enum KeptKind {
+    File(Placement, FileMode, KeptContent),
+    Link(Vec<u8>),
+    Directory(FileMode),
+    Removed,
+}
+
+struct KeptOutput {
+    path: Vec<u8>,
+    kind: KeptKind,
+}
+
+enum KeptStreams {
+    Apart(KeptContent, KeptContent),
+    Together(KeptContent),
+}
+
+struct Kept<'a> {
+    store: &'a Store,
+    grown: u64,
+}
+
+impl Kept<'_> {
+    fn output(&mut self, path: &[u8], change: &Change) -> Result<KeptKind, NotRecorded> {
+        let place = Path::new(std::ffi::OsStr::from_bytes(path));
+        let lost = |why| NotRecorded::Because(why, path.to_vec());
+        Ok(match change {
+            Change::Removed => KeptKind::Removed,
+            Change::Directory(mode) => KeptKind::Directory(*mode),
+            Change::Link => {
+                let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
+                KeptKind::Link(target.as_os_str().as_bytes().to_vec())
+            }
+            Change::File { placement, mode } => {
+                let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
+                if look.kind != larder_sys::Kind::File {
+                    return Err(lost(Unrecorded::OutputSpecial));
+                }
+                let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
+                KeptKind::File(*placement, *mode, self.content(&mut file, look.size_bytes)?)
+            }
+        })
+    }
+
+    fn content(&mut self, source: &mut impl Read, size_bytes: u64) -> Result<KeptContent, NotRecorded> {
+        if size_bytes <= INLINE_BYTES_MAX as u64 {
+            let mut bytes = Vec::new();
+            let read = source.take(INLINE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+            if read.is_err() || bytes.len() as u64 != size_bytes {
+                return Err(NotRecorded::Because(Unrecorded::OutputLost, Vec::new()));
+            }
+            return Ok(KeptContent::Inline(bytes));
+        }
+        let blob = self.store.put_blob(source)?;
+        self.grown += blob.size_bytes;
+        Ok(KeptContent::Blob(blob))
+    }
+
+    fn streams(&mut self, written: &Written) -> Result<KeptStreams, NotRecorded> {
+        let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64);
+        Ok(match written {
+            Written::Apart { stdout, stderr } => KeptStreams::Apart(keep(stdout)?, keep(stderr)?),
+            Written::Together(both) => KeptStreams::Together(keep(both)?),
+        })
+    }
+}
+
+impl KeptContent {
+    fn borrowed(&self) -> Content<'_> {
+        match self {
+            KeptContent::Inline(bytes) => Content::Inline(bytes),
+            KeptContent::Blob(blob) => Content::Blob(*blob),
+        }
+    }
+}
+
+impl KeptOutput {
+    fn borrowed(&self) -> Output<'_> {
+        let kind = match &self.kind {
+            KeptKind::File(placement, mode, content) => {
+                OutputKind::File { placement: *placement, mode: *mode, content: content.borrowed() }
+            }
+            KeptKind::Link(target) => OutputKind::Link(target),
+            KeptKind::Directory(mode) => OutputKind::Directory(*mode),
+            KeptKind::Removed => OutputKind::Removed,
+        };
+        Output { path: &self.path, kind }
+    }
+}
+
+impl KeptStreams {
+    fn borrowed(&self) -> Streams<'_> {
+        match self {
+            KeptStreams::Apart(stdout, stderr) => {
+                Streams::Apart { stdout: stdout.borrowed(), stderr: stderr.borrowed() }
+            }
+            KeptStreams::Together(both) => Streams::Together(both.borrowed()),
+        }
+    }
+}
+
+// ---------------------------------------------------------------- the size limit
+
+/// Once the store is over its limit, have `larderd` evict in the background; where it is not installed, evict now.
+fn keep_within_limit(context: &Context, counters: &Counters, grown: u64) {
+    let limit = context.loaded.settings.max_size_bytes;
+    let size = counters.grew(grown);
+    if limit == 0 || size <= limit {
+        return;
+    }
+    let own = context.own_directory.clone().unwrap_or_default().join("larder");
+    let started = words::candidates(&own).into_iter().any(|path| larder_spawn::start_apart(&Command {
+        program: path.as_os_str().as_bytes().to_vec(),
+        argv: [&b"larder"[..], b"evict", b"--background"].map(<[u8]>::to_vec).to_vec(),
+        environment: context.place.environment_block(),
+    }).is_ok());
+    if !started && let Some(dir) = &context.loaded.settings.dir && let Ok(store) = Store::open(dir) {
+        let _ = store.evict(limit * larder_store::EVICT_TO_PERCENT / 100);
+    }
+}
+
+use larder_spawn::Command;

@@ -1,0 +1,105 @@
+//! What was typed: a word for people, or a tool and its arguments.
+
+use larder_compiler::is_masquerade_name;
+
+/// Words that `larderd` answers. Any other first argument is a tool; `larder -- stats` is the tool of that name.
+pub(crate) const WORDS: &[&str] =
+    &["clear", "completions", "config", "doctor", "evict", "explain", "fsck", "help", "man", "stats", "version"];
+
+/// What was typed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// A word and what follows it, for `larderd`.
+    Word(Vec<Vec<u8>>),
+    /// A tool: its arguments from `argv[0]` on.
+    Tool {
+        /// `argv[0]` is the tool's name as typed.
+        argv: Vec<Vec<u8>>,
+        /// We were started under the tool's own name.
+        masquerading: bool,
+        /// By `larder run`: any command, not only a compiler.
+        any_command: bool,
+    },
+}
+
+/// Understand the arguments, our own `argv[0]` first.
+pub(crate) fn understand(mut arguments: Vec<Vec<u8>>) -> Typed {
+    let own_name = arguments.first().map(|name| file_name(name).to_vec()).unwrap_or_default();
+    if !is_own_name(&own_name) && is_masquerade_name(&own_name) {
+        return Typed::Tool { argv: arguments, masquerading: true, any_command: false };
+    }
+    if !arguments.is_empty() {
+        arguments.remove(0);
+    }
+    let first = arguments.first().cloned().unwrap_or_default();
+    match first.as_slice() {
+        b"--" if arguments.len() > 1 => tool(arguments.split_off(1), false),
+        b"run" => understand_run(arguments),
+        b"" if arguments.is_empty() => Typed::Word(vec![b"help".to_vec()]),
+        word if word.starts_with(b"-") || is_word(word) => Typed::Word(arguments),
+        _ => tool(arguments, false),
+    }
+}
+
+fn understand_run(mut arguments: Vec<Vec<u8>>) -> Typed {
+    arguments.remove(0);
+    match arguments.first().map(Vec::as_slice) {
+        None => Typed::Word(vec![b"help".to_vec(), b"run".to_vec()]),
+        Some(b"--") if arguments.len() > 1 => tool(arguments.split_off(1), true),
+        Some(option) if option.starts_with(b"-") => Typed::Word(vec![b"help".to_vec(), b"run".to_vec()]),
+        Some(_) => tool(arguments, true),
+    }
+}
+
+fn tool(argv: Vec<Vec<u8>>, any_command: bool) -> Typed {
+    Typed::Tool { argv, masquerading: false, any_command }
+}
+
+fn is_own_name(name: &[u8]) -> bool {
+    name == b"larder" || name.starts_with(b"larder.") || name.starts_with(b"larder-")
+}
+
+fn is_word(word: &[u8]) -> bool {
+    WORDS.iter().any(|w| w.as_bytes() == word)
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(typed: &str, expect: &str) {
+        let arguments = typed.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let text = |words: Vec<Vec<u8>>| String::from_utf8(words.join(&b' ')).expect("text");
+        let got = match understand(arguments) {
+            Typed::Word(words) => format!("word: {}", text(words)),
+            Typed::Tool { argv, masquerading, any_command } => {
+                format!("{}{}tool: {}", if masquerading { "as " } else { "" }, if any_command { "any " } else { "" }, text(argv))
+            }
+        };
+        assert_eq!(got, expect, "{typed}");
+    }
+
+    #[test]
+    fn words_tools_and_names() {
+        check("larder", "word: help");
+        check("larder stats --json", "word: stats --json");
+        check("larder -- stats --json", "tool: stats --json");
+        check("larder gcc -c x.c", "tool: gcc -c x.c");
+        check("/opt/larder /usr/bin/gcc -c x.c", "tool: /usr/bin/gcc -c x.c");
+        check("/m/gcc -c x.c", "as tool: /m/gcc -c x.c");
+        check("/m/x86_64-linux-gnu-g++-12 stats", "as tool: /m/x86_64-linux-gnu-g++-12 stats");
+        check("larder run -- make -j2", "any tool: make -j2");
+        check("larder run make", "any tool: make");
+        check("larder run", "word: help run");
+        check("larder run --", "word: help run");
+        check("larder --version", "word: --version");
+        check("larder --", "word: --");
+        check("larder larder gcc", "tool: larder gcc");
+        check("larder ./stats", "tool: ./stats");
+        check("renamed gcc -c", "tool: gcc -c");
+    }
+}

@@ -1,0 +1,119 @@
+//! The sources that hits are measured with: made here, so that they are the same everywhere but for the system's headers.
+
+use anyhow::{Context, Result};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One compile: a source, its headers, and the command.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// Where the compile runs; sources and outputs lie there.
+    pub(crate) dir: PathBuf,
+    pub(crate) compiler: &'static str,
+    pub(crate) arguments: Vec<String>,
+}
+
+/// What a compile leaves behind, in its directory.
+pub(crate) const OUTPUTS: &[&str] = &["main.o", "main.d"];
+
+/// The project's header directories on the include path, and how many headers each of their folders has. The first one
+/// holds most: a look-up fails once for every directory that comes before the right one.
+const ROOTS: &[(&str, usize)] = &[("include", 31), ("generated", 3)];
+const FOLDERS: &[&str] = &["core", "io", "math", "net", "text"];
+/// Functions in the C source: an ordinary small file.
+const FUNCTIONS: usize = 20;
+
+/// About 220 headers: two of the system's, with what they include, and 170 of a project.
+pub(crate) fn c(parent: &Path) -> Result<Case> {
+    let dir = parent.join("c");
+    let mut includes = String::from("#include <stdio.h>\n#include <stdlib.h>\n");
+    for (root, headers) in ROOTS {
+        for folder in FOLDERS {
+            let folder = format!("{folder}_{root}");
+            writeln!(includes, "#include <{folder}/h0.h>")?;
+            for index in 0..*headers {
+                write(&dir.join(root).join(&folder).join(format!("h{index}.h")), &header(&folder, index, *headers))?;
+            }
+        }
+    }
+    let functions: String = (0..FUNCTIONS).map(function).collect();
+    write(&dir.join("main.c"), &format!("{includes}\n{functions}"))?;
+    Ok(Case { name: "C", dir, compiler: "gcc", arguments: arguments(&["-Iinclude", "-Igenerated", "-O2"], "main.c") })
+}
+
+/// About 240 headers of the C++ library, and an object of 1.5 MB.
+pub(crate) fn cpp(parent: &Path) -> Result<Case> {
+    let dir = parent.join("cpp");
+    write(&dir.join("main.cc"), CPP)?;
+    Ok(Case { name: "C++", dir, compiler: "g++", arguments: arguments(&["-std=c++17", "-O0"], "main.cc") })
+}
+
+/// The headers that the compile at `case` read, by its depfile.
+pub(crate) fn headers(case: &Case) -> Result<usize> {
+    let path = case.dir.join("main.d");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let words = text.split_whitespace().filter(|&word| word != "\\" && !word.ends_with(':'));
+    Ok(words.count().saturating_sub(1))
+}
+
+fn arguments(own: &[&str], source: &str) -> Vec<String> {
+    let common = ["-c", source, "-o", "main.o", "-MD", "-MF", "main.d"];
+    own.iter().chain(&common).map(|&word| word.to_owned()).collect()
+}
+
+/// Each header includes the next one of its folder.
+fn header(folder: &str, index: usize, headers: usize) -> String {
+    let next = if index + 1 < headers { format!("#include \"h{}.h\"\n", index + 1) } else { String::new() };
+    let name = format!("{folder}_{index}");
+    format!(
+        "#ifndef H_{name}\n#define H_{name}\n{next}\
+         struct s_{name} {{ int count; double weight; const char *label; struct s_{name} *next; }};\n\
+         static inline int f_{name}(const struct s_{name} *s) {{ return s->count * {index} + (int)s->weight; }}\n#endif\n"
+    )
+}
+
+fn function(index: usize) -> String {
+    format!(
+        "int work_{index}(int n, const char **names)\n{{\n    struct s_core_include_0 s = {{ n, n * 0.5, names[0], 0 }};\n    \
+         for (int i = 0; i < n; i++) {{\n        if (i % {} == 0) printf(\"%d %s\\n\", f_core_include_0(&s), names[i]);\n        \
+         s.count += i ^ {index};\n    }}\n    return s.count;\n}}\n",
+        index + 2
+    )
+}
+
+const CPP: &str = r#"#include <algorithm>
+#include <iostream>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+
+template <int N>
+struct Table {
+    std::map<std::string, std::vector<int>> rows;
+
+    std::size_t find(const std::string& text)
+    {
+        static const std::regex pattern("([a-z]+)(" + std::to_string(N) + ")([0-9]+)");
+        std::smatch match;
+        if (std::regex_search(text, match, pattern)) rows[match[1]].push_back(N);
+        for (auto& [name, values] : rows) {
+            std::sort(values.begin(), values.end());
+            std::cout << name << values.size();
+        }
+        return rows.size();
+    }
+};
+
+int main(int, char** names)
+{
+    return static_cast<int>(Table<1>().find(names[0]) + Table<2>().find(names[0]));
+}
+"#;
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let parent = path.parent().context("a source lies in a directory")?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

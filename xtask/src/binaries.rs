@@ -1,0 +1,37 @@
+//! Builds larder's static release binaries and puts them side by side into `target/larder`.
+
+use crate::place::Place;
+use crate::run;
+use crate::setup::{self, STATIC_TARGET};
+use anyhow::{Context, Result};
+use std::fs;
+use std::process::Command;
+
+/// Package and program, the wrapper first.
+const BINARIES: &[(&str, &str)] = &[("larder-wrapper", "larder"), ("larder-daemon", "larderd")];
+
+/// `cargo xtask build`.
+pub(crate) fn build(place: &Place) -> Result<()> {
+    setup::for_builds(place)?;
+    let dir = place.target.join("larder");
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    for (package, program) in BINARIES {
+        let words = ["build", "--release", "--locked", "--package", package, "--target", STATIC_TARGET];
+        run::shown_to_user(cargo(place).args(words)).with_context(|| format!("{program} does not build"))?;
+        let built = place.target.join(STATIC_TARGET).join("release").join(program);
+        let placed = dir.join(program);
+        // Not overwritten in place: a running larder keeps the file that it was started from.
+        let _ = fs::remove_file(&placed);
+        let size_bytes = fs::copy(&built, &placed)
+            .with_context(|| format!("cannot copy {} to {}", built.display(), placed.display()))?;
+        println!("{} {:.0} kB", placed.display(), size_bytes as f64 / 1000.0);
+    }
+    Ok(())
+}
+
+/// The cargo that started xtask, in the repository.
+pub(crate) fn cargo(place: &Place) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(&place.repo).env("CARGO_TARGET_DIR", &place.target);
+    cargo
+}

@@ -1,0 +1,196 @@
+//! `cargo xtask demo`: real projects, built plainly, then through larder cold, warm, and in another place, and compared.
+//!
+//! Every build of a project runs at one path, `work/tree`, since objects may hold paths: what is built is moved away before
+//! the next build. The other place has a plain build of its own to be compared with.
+
+mod report;
+
+use crate::binaries;
+use crate::fetch::{self, Sources};
+use crate::launcher::Launcher;
+use crate::place::{Place, fresh, remove};
+use crate::projects::{self, Project};
+use crate::setup;
+use crate::tree::{self, Comparison, Exclusion};
+use crate::workload::{Built, Workload};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+/// What `cargo xtask demo` takes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only the quick projects, each built three times: under two minutes on two cores
+    #[arg(long)]
+    small: bool,
+    /// Keep every built tree and the stores, and say where
+    #[arg(long)]
+    keep: bool,
+    /// How many compilers run at once [default: one a processor]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Build only this project; may be given several times. Also `rocksdb`, which takes an hour
+    #[arg(long, value_name = "PROJECT")]
+    only: Vec<String>,
+    /// Build also in another place with --small
+    #[arg(long)]
+    elsewhere: bool,
+    /// A ccache to take larder's place, to try the demo itself
+    #[arg(long, hide = true, value_name = "PROGRAM")]
+    stand_in: Option<PathBuf>,
+}
+
+/// One line of the table.
+struct Row {
+    project: &'static str,
+    step: &'static str,
+    built: Built,
+    /// `None` for the build that the others are compared with.
+    compared: Option<Comparison>,
+    /// The plain build of the same place.
+    plain: Built,
+}
+
+/// Files that may differ between a plain build and one through a cache, or between any two builds, and why.
+const EXCLUDED: &[Exclusion] = &[
+    ("*.log", "written for people, with times and process ids"),
+    ("config.status", "names the compiler command"),
+    ("Makefile", "names the compiler command where configure wrote it"),
+    ("jemalloc-config", "names the compiler command"),
+    ("CMakeCache.txt", "names the compiler launcher"),
+    ("build.ninja", "names the compiler launcher"),
+    ("rules.ninja", "names the compiler launcher"),
+    ("build.make", "names the compiler launcher"),
+    ("CMakeConfigureLog.yaml", "written for people"),
+    (".ninja_log", "times of this build"),
+    (".ninja_deps", "times of this build, in the order in which compilers ended"),
+    ("CMakeScratch/", "configure's leftovers under random names"),
+];
+
+/// Of so many compiles at least so many percent must hit when warm.
+const WARM_HITS_PERCENT: u64 = 99;
+
+/// The demo as `cargo xtask test --full` runs it.
+pub(crate) fn small(place: &Place) -> Result<bool> {
+    let small = Options { small: true, keep: false, jobs: None, only: Vec::new(), elsewhere: false, stand_in: None };
+    demo(place, &small)
+}
+
+/// `true` when nothing differed and the warm builds hit.
+pub(crate) fn demo(place: &Place, options: &Options) -> Result<bool> {
+    match options.stand_in {
+        None => binaries::build(place)?,
+        Some(_) => setup::for_builds(place)?,
+    }
+    let work = place.own("demo")?;
+    fresh(&work)?;
+    let projects = projects::choose(options.small, &options.only)?;
+    for project in &projects {
+        println!("{:<9} {:<4} {} {}", project.name, project.language, project.package, project.version);
+    }
+    let mut rows = Vec::new();
+    for project in projects {
+        let sources = fetch::sources(place, project)?;
+        let demo = ProjectDemo { place, options, project, sources: &sources, work: &work };
+        rows.extend(demo.steps().with_context(|| format!("the demo of {} stopped", project.name))?);
+    }
+    println!("{}", report::table(&rows));
+    let problems = report::problems(&rows);
+    match problems.as_slice() {
+        [] => println!("\n{}", report::verdict(&rows)),
+        problems => println!("\n{}", problems.join("\n")),
+    }
+    match options.keep {
+        true => println!("kept: {}", work.display()),
+        false => remove(&work)?,
+    }
+    Ok(problems.is_empty())
+}
+
+struct ProjectDemo<'a> {
+    place: &'a Place,
+    options: &'a Options,
+    project: &'static Project,
+    sources: &'a Sources,
+    work: &'a Path,
+}
+
+impl ProjectDemo<'_> {
+    fn steps(&self) -> Result<Vec<Row>> {
+        let plain = Launcher::plain();
+        let larder = self.larder()?;
+        let here = self.workload(&self.work.join("work/tree"))?;
+        let expected = here.build("plain", &plain, 0)?;
+        let kept = self.kept("plain");
+        here.move_to(&kept)?;
+        let mut rows = vec![self.row("plain", expected.clone(), None, &expected)];
+        if !self.options.small {
+            rows.push(self.compared(&here, "plain again", &plain, &expected, &kept)?);
+        }
+        rows.push(self.compared(&here, "cold", &larder, &expected, &kept)?);
+        rows.push(self.compared(&here, "warm", &larder, &expected, &kept)?);
+        self.drop_tree(&kept)?;
+        if !self.options.small || self.options.elsewhere {
+            rows.extend(self.elsewhere(&plain, &larder, &expected)?);
+        }
+        Ok(rows)
+    }
+
+    /// The same project at a path of another length and depth.
+    fn elsewhere(&self, plain: &Launcher, larder: &Launcher, expected: &Built) -> Result<Vec<Row>> {
+        let there = self.workload(&self.work.join("another/place/further/down/tree"))?;
+        let reference = there.build("plain elsewhere", plain, expected.objects)?;
+        let kept = self.kept("plain-elsewhere");
+        there.move_to(&kept)?;
+        let row = self.compared(&there, "elsewhere", larder, &reference, &kept)?;
+        self.drop_tree(&kept)?;
+        Ok(vec![self.row("plain elsewhere", reference.clone(), None, &reference), row])
+    }
+
+    /// Builds, compares with the plain tree in `kept`, and moves or throws away what was built.
+    fn compared(
+        &self,
+        at: &Workload,
+        step: &'static str,
+        launcher: &Launcher,
+        plain: &Built,
+        kept: &Path,
+    ) -> Result<Row> {
+        let built = at.build(step, launcher, plain.objects)?;
+        let comparison = tree::compare(kept, &at.tree, &self.sources.root, EXCLUDED)?;
+        let moved = self.kept(&step.replace(' ', "-"));
+        at.move_to(&moved)?;
+        if comparison.different.is_empty() {
+            self.drop_tree(&moved)?;
+        }
+        Ok(self.row(step, built, Some(comparison), plain))
+    }
+
+    fn row(&self, step: &'static str, built: Built, compared: Option<Comparison>, plain: &Built) -> Row {
+        Row { project: self.project.name, step, built, compared, plain: plain.clone() }
+    }
+
+    fn workload(&self, tree: &Path) -> Result<Workload<'_>> {
+        let (logs, home) = (self.work.join("logs"), self.work.join("home"));
+        for dir in [&logs, &home] {
+            std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        }
+        let jobs = self.options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
+        Ok(Workload { project: self.project, sources: self.sources, tree: tree.into(), logs, home, jobs })
+    }
+
+    fn larder(&self) -> Result<Launcher> {
+        let store = self.work.join("store").join(self.project.name);
+        match &self.options.stand_in {
+            Some(ccache) => Launcher::ccache(ccache, &store),
+            None => Launcher::larder(&self.place.larder(), &store),
+        }
+    }
+
+    fn kept(&self, step: &str) -> PathBuf {
+        self.work.join("built").join(format!("{}-{step}", self.project.name))
+    }
+
+    fn drop_tree(&self, tree: &Path) -> Result<()> {
+        if self.options.keep { Ok(()) } else { remove(tree) }
+    }
+}

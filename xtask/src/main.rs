@@ -1,0 +1,67 @@
+//! What a person or CI types: `cargo xtask setup | build | demo | test | bench`.
+//!
+//! This file reads the command line and calls the module of the same name; it decides nothing else.
+
+mod bench;
+mod binaries;
+mod demo;
+mod fetch;
+mod launcher;
+mod place;
+mod progress;
+mod projects;
+mod run;
+mod setup;
+mod stages;
+mod table;
+mod tree;
+mod workload;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Build, show, test and measure larder", version)]
+struct Cli {
+    #[command(subcommand)]
+    word: Word,
+}
+
+#[derive(Subcommand)]
+enum Word {
+    /// Install what the other commands need: compilers, build tools, Rust targets. Says nothing when nothing is missing
+    Setup,
+    /// Build the static release binaries into target/larder
+    Build,
+    /// Build real C and C++ projects plainly and through larder, and compare every file
+    Demo(demo::Options),
+    /// Run every check and test: format, lints, tests, type checks for other systems
+    Test(stages::Options),
+    /// Measure larder against a plain compiler and other caches
+    #[command(subcommand)]
+    Bench(bench::Word),
+}
+
+fn main() -> ExitCode {
+    match act(Cli::parse().word) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `false` where the command ran to its end and what it checked does not hold.
+fn act(word: Word) -> Result<bool> {
+    let place = place::Place::find()?;
+    match word {
+        Word::Setup => setup::everything(&place).map(|()| true),
+        Word::Build => binaries::build(&place).map(|()| true),
+        Word::Demo(options) => demo::demo(&place, &options),
+        Word::Test(options) => stages::test(&place, &options),
+        Word::Bench(word) => bench::bench(&place, &word).map(|()| true),
+    }
+}

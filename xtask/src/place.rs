@@ -1,0 +1,68 @@
+//! Where things lie: the repository, the target directory, and the directories that xtask makes in it.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// The directories that every command shares.
+pub(crate) struct Place {
+    /// The workspace's root.
+    pub(crate) repo: PathBuf,
+    /// `CARGO_TARGET_DIR`, else `target` in the workspace.
+    pub(crate) target: PathBuf,
+}
+
+impl Place {
+    /// Finds the workspace that this program was built in.
+    pub(crate) fn find() -> Result<Self> {
+        let manifest = env::var_os("CARGO_MANIFEST_DIR").context("xtask is started by cargo: `cargo xtask …`")?;
+        let Some(repo) = Path::new(&manifest).parent().map(Path::to_path_buf) else {
+            bail!("{} has no parent directory", Path::new(&manifest).display());
+        };
+        let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| repo.join("target"), |dir| repo.join(dir));
+        Ok(Self { repo, target })
+    }
+
+    /// The wrapper that `cargo xtask build` puts in place; `larderd` lies beside it.
+    pub(crate) fn larder(&self) -> PathBuf {
+        self.target.join("larder/larder")
+    }
+
+    /// A directory of xtask's own, made if it is not there.
+    pub(crate) fn own(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.target.join("xtask").join(name);
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+
+    /// Where benchmarks leave their JSON and Markdown.
+    pub(crate) fn results(&self) -> Result<PathBuf> {
+        let dir = self.target.join("bench");
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+}
+
+/// Makes `dir` anew and empty. Only for directories that xtask made.
+pub(crate) fn fresh(dir: &Path) -> Result<()> {
+    remove(dir)?;
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))
+}
+
+/// Removes `dir` and all in it; one that is not there is fine.
+pub(crate) fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first executable file of that name along `PATH`.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let runs =
+        |file: &PathBuf| fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+    env::split_paths(&env::var_os("PATH")?).map(|dir| dir.join(name)).find(runs)
+}

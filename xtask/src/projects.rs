@@ -1,0 +1,188 @@
+//! The real projects that the demo and the whole-build benchmark build: where they come from and how they are built.
+//!
+//! They are crates that carry C or C++ sources: cargo downloads them by exact version and checks what it got.
+
+/// A project: one folder of one crate, and a recipe.
+pub(crate) struct Project {
+    pub(crate) name: &'static str,
+    pub(crate) language: &'static str,
+    /// The crate that carries the sources, and its exact version.
+    pub(crate) package: &'static str,
+    pub(crate) version: &'static str,
+    /// The project's own root in that crate.
+    pub(crate) folder: &'static str,
+    /// Single files from elsewhere in the crate, to their place under that root.
+    pub(crate) extra: &'static [(&'static str, &'static str)],
+    pub(crate) recipe: Recipe,
+    pub(crate) chosen: Chosen,
+}
+
+/// When a project is built without being named by `--only`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    Always,
+    Full,
+    Named,
+}
+
+/// How a project is configured and built.
+pub(crate) enum Recipe {
+    /// CMake out of tree; the cache comes in as compiler launcher.
+    Cmake { generator: &'static str, options: &'static [&'static str], targets: &'static [&'static str] },
+    /// `./configure` out of tree; the cache comes in as `CC="larder gcc"`.
+    Autotools { options: &'static [&'static str], targets: &'static [&'static str] },
+    /// A makefile in the source tree; the cache comes in as `CC="larder gcc"`.
+    Make { targets: &'static [&'static str] },
+}
+
+/// All of them, the quick ones first.
+pub(crate) const PROJECTS: &[Project] = &[
+    Project {
+        name: "bzip2",
+        language: "C",
+        package: "bzip2-sys",
+        version: "0.1.13",
+        folder: "bzip2-1.0.8",
+        extra: &[],
+        recipe: Recipe::Make { targets: &["libbz2.a", "bzip2", "bzip2recover"] },
+        chosen: Chosen::Always,
+    },
+    Project {
+        name: "libgit2",
+        language: "C",
+        package: "libgit2-sys",
+        version: "0.18.8",
+        folder: "libgit2",
+        extra: &[],
+        recipe: Recipe::Cmake {
+            generator: "Ninja",
+            options: &[
+                "-DCMAKE_BUILD_TYPE=Release",
+                "-DBUILD_SHARED_LIBS=OFF",
+                "-DBUILD_TESTS=OFF",
+                "-DBUILD_CLI=OFF",
+                "-DUSE_HTTPS=OFF",
+                "-DUSE_SSH=OFF",
+                "-DUSE_BUNDLED_ZLIB=ON",
+                "-DUSE_HTTP_PARSER=builtin",
+                "-DREGEX_BACKEND=builtin",
+                "-DUSE_SHA1=CollisionDetection",
+                "-DUSE_SHA256=Builtin",
+            ],
+            targets: &["all"],
+        },
+        chosen: Chosen::Always,
+    },
+    Project {
+        name: "zeromq",
+        language: "C++",
+        package: "zeromq-src",
+        version: "0.3.6",
+        folder: "vendor",
+        extra: &[],
+        recipe: Recipe::Cmake {
+            generator: "Unix Makefiles",
+            options: &[
+                "-DCMAKE_BUILD_TYPE=Release",
+                "-DBUILD_SHARED=OFF",
+                "-DBUILD_TESTS=OFF",
+                "-DWITH_DOC=OFF",
+                "-DWITH_LIBSODIUM=OFF",
+                "-DENABLE_CURVE=OFF",
+                "-DWITH_PERF_TOOL=OFF",
+            ],
+            targets: &["all"],
+        },
+        chosen: Chosen::Always,
+    },
+    Project {
+        name: "jemalloc",
+        language: "C",
+        package: "tikv-jemalloc-sys",
+        version: "0.6.1",
+        folder: "jemalloc",
+        extra: &[("configure/configure", "configure")],
+        recipe: Recipe::Autotools { options: &["--disable-cxx"], targets: &["build_lib_static", "build_lib_shared"] },
+        chosen: Chosen::Full,
+    },
+    Project {
+        name: "protobuf",
+        language: "C++",
+        package: "protobuf-src",
+        version: "2.1.1",
+        folder: "protobuf",
+        extra: &[],
+        recipe: Recipe::Cmake {
+            generator: "Ninja",
+            options: &[
+                "-DCMAKE_BUILD_TYPE=Release",
+                "-DCMAKE_CXX_STANDARD=14",
+                "-DABSL_PROPAGATE_CXX_STANDARD=ON",
+                "-Dprotobuf_BUILD_TESTS=OFF",
+                "-Dprotobuf_BUILD_PROTOC_BINARIES=OFF",
+                "-Dprotobuf_WITH_ZLIB=OFF",
+            ],
+            targets: &["all"],
+        },
+        chosen: Chosen::Full,
+    },
+    Project {
+        name: "rocksdb",
+        language: "C++",
+        package: "librocksdb-sys",
+        version: "0.17.3",
+        folder: "rocksdb",
+        extra: &[],
+        recipe: Recipe::Cmake {
+            generator: "Ninja",
+            options: &[
+                "-DCMAKE_BUILD_TYPE=Release",
+                "-DROCKSDB_BUILD_SHARED=OFF",
+                "-DWITH_GFLAGS=OFF",
+                "-DWITH_TESTS=OFF",
+                "-DWITH_TOOLS=OFF",
+                "-DWITH_CORE_TOOLS=OFF",
+                "-DWITH_BENCHMARK_TOOLS=OFF",
+                "-DWITH_LIBURING=OFF",
+                "-DFAIL_ON_WARNINGS=OFF",
+                "-DPORTABLE=1",
+            ],
+            targets: &["rocksdb"],
+        },
+        chosen: Chosen::Named,
+    },
+];
+
+/// The projects of a run: those named in `only`, else the small or the full choice.
+pub(crate) fn choose(small: bool, only: &[String]) -> anyhow::Result<Vec<&'static Project>> {
+    let all = || PROJECTS.iter().map(|project| project.name).collect::<Vec<_>>().join(", ");
+    for name in only {
+        anyhow::ensure!(PROJECTS.iter().any(|project| project.name == name), "no project {name}; there are: {}", all());
+    }
+    let wanted = |project: &&Project| match (only.is_empty(), project.chosen) {
+        (false, _) => only.iter().any(|name| name == project.name),
+        (true, Chosen::Always) => true,
+        (true, Chosen::Full) => !small,
+        (true, Chosen::Named) => false,
+    };
+    Ok(PROJECTS.iter().filter(wanted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(small: bool, only: &[&str], expected: &[&str]) {
+        let only: Vec<String> = only.iter().map(|&name| name.to_owned()).collect();
+        let names: Vec<_> = choose(small, &only).expect("known names").iter().map(|project| project.name).collect();
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn chooses_by_size_and_by_name() {
+        check(true, &[], &["bzip2", "libgit2", "zeromq"]);
+        check(false, &[], &["bzip2", "libgit2", "zeromq", "jemalloc", "protobuf"]);
+        check(true, &["rocksdb"], &["rocksdb"]);
+        assert!(choose(true, &["nonesuch".to_owned()]).is_err());
+    }
+}

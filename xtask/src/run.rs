@@ -1,0 +1,127 @@
+//! Runs other programs: quietly into a log, and with the CPU time of all that they started.
+//!
+//! CPU time is the difference of `getrusage(RUSAGE_CHILDREN)`, so children that are measured run one at a time. It holds
+//! every descendant that its parent waited for; a daemon is not among them.
+
+use anyhow::{Context, Result, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use std::fs::{self, File};
+use std::ops::Add;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What one command cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// From before the start until it was waited for.
+    pub(crate) wall: Duration,
+    /// User and system time of the command and all its descendants.
+    pub(crate) cpu: Duration,
+}
+
+impl Add for Usage {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { wall: self.wall + other.wall, cpu: self.cpu + other.cpu }
+    }
+}
+
+/// How often a progress bar looks at the world.
+const TICK: Duration = Duration::from_millis(300);
+/// So many last lines of a log are shown when a command fails.
+const LINES_OF_LOG: usize = 25;
+
+/// Runs `command` to its end.
+pub(crate) fn measured(command: &mut Command) -> Result<(ExitStatus, Usage)> {
+    let cpu_before = cpu_of_children()?;
+    let start = Instant::now();
+    let status = command.status().with_context(|| format!("cannot start {}", shown(command)))?;
+    let wall = start.elapsed();
+    Ok((status, Usage { wall, cpu: cpu_of_children()?.saturating_sub(cpu_before) }))
+}
+
+/// Runs `command` with its output in the file `log` and `tick` called now and then; an error with the log's end if it fails.
+pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Send) -> Result<Usage> {
+    let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let copy = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
+    command.stdin(Stdio::null()).stdout(file).stderr(copy);
+    let (status, usage) = ticking(tick, || measured(command))?;
+    if !status.success() {
+        bail!("{}\nended with {status}; the end of {}:\n{}", shown(command), log.display(), tail(log));
+    }
+    Ok(usage)
+}
+
+/// Runs `command` with the terminal as it is; an error if it fails.
+pub(crate) fn shown_to_user(command: &mut Command) -> Result<()> {
+    let (status, _) = measured(command)?;
+    if !status.success() {
+        bail!("{} ended with {status}", shown(command));
+    }
+    Ok(())
+}
+
+/// The standard output of `command`; an error with its standard error if it fails.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", shown(command)))?;
+    if !output.status.success() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("{} ended with {}: {}", shown(command), output.status, errors.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The command as one line, for messages.
+pub(crate) fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+fn ticking<T>(mut tick: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let ticker = scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                tick();
+                thread::park_timeout(TICK);
+            }
+        });
+        let result = work();
+        done.store(true, Ordering::Release);
+        ticker.thread().unpark();
+        result
+    })
+}
+
+fn cpu_of_children() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the CPU time of children")?;
+    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(Duration::from_micros(micros.unsigned_abs()))
+}
+
+fn tail(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(LINES_OF_LOG)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_how_a_command_ended() {
+        let error = shown_to_user(Command::new("sh").args(["-c", "exit 3"])).expect_err("exit 3 is no success");
+        assert!(error.to_string().contains("exit 3"), "{error}");
+    }
+
+    #[test]
+    fn output_is_what_the_command_printed() {
+        assert_eq!(output(Command::new("echo").arg("hello")).expect("echo runs"), "hello\n");
+    }
+}

@@ -1,0 +1,145 @@
+//! Installs what is missing: Debian packages, Rust components and targets. Silent and quick when nothing is.
+
+use crate::place::{Place, on_path};
+use crate::run;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+
+/// How to see whether a package is there.
+enum Sign {
+    /// A program on `PATH`.
+    Program(&'static str),
+    /// A file at a fixed place, or one of two where it differs.
+    File(&'static [&'static str]),
+}
+
+/// What builds, tests and the demo need.
+const PACKAGES: &[(Sign, &str)] = &[
+    (Sign::Program("gcc"), "gcc"),
+    (Sign::Program("g++"), "g++"),
+    (Sign::Program("make"), "make"),
+    (Sign::Program("cmake"), "cmake"),
+    (Sign::Program("ninja"), "ninja-build"),
+    (Sign::Program("clang"), "clang"),
+    (Sign::Program("musl-gcc"), "musl-tools"),
+    (Sign::Program("python3"), "python3"),
+    (Sign::Program("strace"), "strace"),
+    (Sign::Program("pkg-config"), "pkg-config"),
+    (Sign::Program("git"), "git"),
+    (Sign::File(&["/usr/include/zlib.h"]), "zlib1g-dev"),
+    (Sign::File(&["/usr/include/string.h"]), "libc6-dev"),
+];
+
+/// What only the benchmarks need.
+const PACKAGES_FOR_BENCH: &[(Sign, &str)] = &[(Sign::Program("valgrind"), "valgrind")];
+
+/// Parts of the pinned toolchain beside the compiler.
+const COMPONENTS: &[&str] = &["rustfmt", "clippy"];
+
+/// The wrapper's own target.
+pub(crate) const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// Where larder must be type-correct, though it does not run there yet.
+pub(crate) const CHECKED_TARGETS: &[&str] =
+    &["aarch64-apple-darwin", "x86_64-pc-windows-gnu", "aarch64-unknown-linux-musl"];
+
+/// `cargo xtask setup`: all that any command needs.
+pub(crate) fn everything(place: &Place) -> Result<()> {
+    for_tests(place)?;
+    for_bench(place)
+}
+
+/// The compilers, the build tools, and the wrapper's target.
+pub(crate) fn for_builds(place: &Place) -> Result<()> {
+    packages(PACKAGES)?;
+    targets(place, &[STATIC_TARGET])
+}
+
+/// The same, and what the checks need.
+pub(crate) fn for_tests(place: &Place) -> Result<()> {
+    for_builds(place)?;
+    components(place)?;
+    targets(place, CHECKED_TARGETS)
+}
+
+/// The same as for builds, and the measuring tools.
+pub(crate) fn for_bench(place: &Place) -> Result<()> {
+    for_builds(place)?;
+    packages(PACKAGES_FOR_BENCH)?;
+    if run::output(Command::new("python3").args(["-m", "pip", "--version"])).is_err() {
+        install(&["python3-pip"])?;
+    }
+    Ok(())
+}
+
+fn packages(wanted: &[(Sign, &'static str)]) -> Result<()> {
+    let missing: Vec<&str> = wanted.iter().filter(|(sign, _)| !is_there(sign)).map(|&(_, package)| package).collect();
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
+fn is_there(sign: &Sign) -> bool {
+    match sign {
+        Sign::Program(name) => on_path(name).is_some(),
+        Sign::File(files) => files.iter().any(|file| Path::new(file).exists()),
+    }
+}
+
+fn install(missing: &[&str]) -> Result<()> {
+    let list = missing.join(" ");
+    if on_path("apt-get").is_none() {
+        bail!("missing: {list}. They are installed with apt-get, which is not here: install their likes by hand");
+    }
+    println!("installing with apt-get: {list}");
+    apt_get(&["-qq", "update"])?;
+    let mut words = vec!["-qq", "install", "-y", "--no-install-recommends"];
+    words.extend(missing);
+    apt_get(&words)
+}
+
+fn apt_get(words: &[&str]) -> Result<()> {
+    let mut command = if nix::unistd::geteuid().is_root() {
+        Command::new("apt-get")
+    } else if on_path("sudo").is_some() {
+        let mut sudo = Command::new("sudo");
+        sudo.args(["--preserve-env=DEBIAN_FRONTEND", "apt-get"]);
+        sudo
+    } else {
+        bail!(
+            "packages are missing, and this user is neither root nor has sudo: as root, run apt-get {}",
+            words.join(" ")
+        );
+    };
+    let command = command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
+    run::shown_to_user(command).context("apt-get could not install what is missing")
+}
+
+fn targets(place: &Place, wanted: &[&str]) -> Result<()> {
+    let installed = rustup(place, &["target", "list", "--installed"])?;
+    let missing: Vec<&str> =
+        wanted.iter().copied().filter(|target| !installed.lines().any(|line| line == *target)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    println!("adding Rust targets with rustup: {}", missing.join(" "));
+    let mut words = vec!["target", "add"];
+    words.extend(missing);
+    rustup(place, &words).map(drop).context("a Rust target is missing and could not be added")
+}
+
+fn components(place: &Place) -> Result<()> {
+    let installed = rustup(place, &["component", "list", "--installed"])?;
+    for component in COMPONENTS {
+        if !installed.lines().any(|line| line.starts_with(component)) {
+            println!("adding with rustup: {component}");
+            rustup(place, &["component", "add", component])?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs in the repository, where rust-toolchain.toml says which toolchain is meant.
+fn rustup(place: &Place, words: &[&str]) -> Result<String> {
+    run::output(Command::new("rustup").args(words).current_dir(&place.repo))
+        .context("rustup manages the pinned toolchain")
+}

@@ -1,0 +1,95 @@
+//! `cargo xtask test`: every check and test as a list of stages, a line for each, and the count at the end.
+
+use crate::binaries::{self, cargo};
+use crate::demo;
+use crate::place::Place;
+use crate::run;
+use crate::setup::{self, CHECKED_TARGETS};
+use anyhow::Result;
+use std::time::Instant;
+
+/// What `cargo xtask test` takes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Also run the small demo: real projects, built plainly and through larder
+    #[arg(long)]
+    full: bool,
+}
+
+/// The packages that must be type-correct on every system in `CHECKED_TARGETS`: all libraries and both programs.
+const CHECKED_PACKAGES: &[&str] = &[
+    "larder-model",
+    "larder-sys",
+    "larder-config",
+    "larder-compiler",
+    "larder-spawn",
+    "larder-observe",
+    "larder-store",
+    "larder-wrapper",
+    "larder-daemon",
+];
+
+struct Stage<'a> {
+    name: String,
+    work: Box<dyn Fn() -> Result<()> + 'a>,
+}
+
+/// Runs all stages, the later ones also when an earlier one failed; `true` when every one passed.
+pub(crate) fn test(place: &Place, options: &Options) -> Result<bool> {
+    setup::for_tests(place)?;
+    let mut lines = Vec::new();
+    let mut failed = 0;
+    for stage in stages(place, options) {
+        println!("── {}", stage.name);
+        let start = Instant::now();
+        let result = (stage.work)();
+        let seconds = start.elapsed().as_secs_f64();
+        if let Err(error) = &result {
+            failed += 1;
+            println!("{error:#}");
+        }
+        let word = if result.is_ok() { "passed" } else { "FAILED" };
+        lines.push(format!("{word}  {seconds:7.1} s  {}", stage.name));
+    }
+    println!("\n{}\n", lines.join("\n"));
+    println!("{} passed, {failed} failed", lines.len() - failed);
+    Ok(failed == 0)
+}
+
+fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
+    let mut stages = vec![
+        stage("static release binaries", || binaries::build(place)),
+        stage("format", || run::shown_to_user(cargo(place).args(["fmt", "--all", "--check"]))),
+        stage("lints", || {
+            let words = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
+            run::shown_to_user(cargo(place).args(words))
+        }),
+        stage("tests", || {
+            let words = ["test", "--locked", "--workspace", "--no-fail-fast"];
+            run::shown_to_user(cargo(place).args(words).env("LARDER_BIN", place.larder()))
+        }),
+    ];
+    for target in CHECKED_TARGETS {
+        stages.push(stage(&format!("type check for {target}"), move || type_check(place, target)));
+    }
+    if options.full {
+        stages.push(stage("small demo", || match demo::small(place)? {
+            true => Ok(()),
+            false => anyhow::bail!("the demo found what does not hold; its table says what"),
+        }));
+    }
+    stages
+}
+
+fn stage<'a>(name: &str, work: impl Fn() -> Result<()> + 'a) -> Stage<'a> {
+    Stage { name: name.to_owned(), work: Box::new(work) }
+}
+
+fn type_check(place: &Place, target: &str) -> Result<()> {
+    let mut command = cargo(place);
+    command.args(["check", "--locked", "--target", target]);
+    for package in CHECKED_PACKAGES {
+        command.args(["--package", package]);
+    }
+    run::shown_to_user(&mut command)
+}

@@ -1,0 +1,134 @@
+//! One whole build of a project: fresh sources, configure, build; what it cost and what the cache counted.
+//!
+//! Unaware of what is compared with what: the demo and the benchmarks decide that.
+
+use crate::fetch::Sources;
+use crate::launcher::{Counts, Launcher};
+use crate::place::fresh;
+use crate::progress::Bar;
+use crate::projects::{Project, Recipe};
+use crate::run::{self, Usage};
+use crate::tree;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A project, where it is built, and what all its builds share.
+pub(crate) struct Workload<'a> {
+    pub(crate) project: &'a Project,
+    pub(crate) sources: &'a Sources,
+    /// Made anew by each build, with `src` and `build` in it.
+    pub(crate) tree: PathBuf,
+    /// Where logs go.
+    pub(crate) logs: PathBuf,
+    /// An empty home directory, so that nobody's own settings take part.
+    pub(crate) home: PathBuf,
+    pub(crate) jobs: usize,
+}
+
+/// What one build cost and made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) configure: Usage,
+    pub(crate) build: Usage,
+    /// Object files that the build made: as many as the project has translation units, each time it compiles them.
+    pub(crate) objects: u64,
+    /// What the cache counted while it built, not while it configured; `None` where nothing counts.
+    pub(crate) counts: Option<Counts>,
+}
+
+impl Workload<'_> {
+    /// Lays the sources out anew and builds them. `objects` is how many objects are expected, 0 where nobody knows.
+    pub(crate) fn build(&self, step: &str, launcher: &Launcher, objects: u64) -> Result<Built> {
+        self.lay_out()?;
+        let label = format!("{} {step}", self.project.name);
+        let configure = self.configure(launcher, step)?;
+        let start = launcher.counts(&self.home)?;
+        let before = tree::objects(&self.tree);
+        let bar = Bar::new(&label, objects);
+        let log = self.log(step, "build");
+        let ticks = || bar.at(tree::objects(&self.tree).saturating_sub(before));
+        let build = run::logged(&mut self.build_command(launcher), &log, ticks)?;
+        let end = launcher.counts(&self.home)?;
+        let made = tree::objects(&self.tree).saturating_sub(before);
+        bar.end(&format!(
+            "{label}: {made} objects, {:.1} s, CPU {:.1} s",
+            build.wall.as_secs_f64(),
+            build.cpu.as_secs_f64()
+        ));
+        let counts = end.zip(start).map(|(end, start)| end - start);
+        Ok(Built { configure, build, objects: made, counts })
+    }
+
+    fn lay_out(&self) -> Result<()> {
+        fresh(&self.tree)?;
+        fs::create_dir_all(self.tree.join("build"))?;
+        let src = self.tree.join("src");
+        tree::copy(&self.sources.root, &src)?;
+        self.project
+            .extra
+            .iter()
+            .try_for_each(|(from, to)| tree::copy_file(&self.sources.package.join(from), &src.join(to)))
+    }
+
+    fn configure(&self, launcher: &Launcher, step: &str) -> Result<Usage> {
+        let (src, build) = (self.tree.join("src"), self.tree.join("build"));
+        let mut command = match &self.project.recipe {
+            Recipe::Make { .. } => return Ok(Usage::default()),
+            Recipe::Cmake { generator, options, .. } => {
+                let mut command = Command::new("cmake");
+                command.arg("-S").arg(&src).arg("-B").arg(&build).args(["-G", generator]).args(*options);
+                for language in launcher.program.iter().flat_map(|_| ["C", "CXX"]) {
+                    let program = launcher.compiler("");
+                    command.arg(format!("-DCMAKE_{language}_COMPILER_LAUNCHER={}", program.trim()));
+                }
+                command
+            }
+            Recipe::Autotools { options, .. } => {
+                let mut command = Command::new(src.join("configure"));
+                command.args(*options).arg(format!("CC={}", launcher.compiler("gcc")));
+                command
+            }
+        };
+        launcher.apply(command.current_dir(&build), &self.home);
+        run::logged(&mut command, &self.log(step, "configure"), || ())
+            .with_context(|| format!("{} cannot be configured ({step})", self.project.name))
+    }
+
+    fn build_command(&self, launcher: &Launcher) -> Command {
+        let jobs = format!("-j{}", self.jobs);
+        let (mut command, targets) = match &self.project.recipe {
+            Recipe::Make { targets } => {
+                let mut make = Command::new("make");
+                make.current_dir(self.tree.join("src")).arg(format!("CC={}", launcher.compiler("gcc")));
+                (make, targets)
+            }
+            Recipe::Autotools { targets, .. } => (self.tool_in_build("make"), targets),
+            Recipe::Cmake { generator: "Ninja", targets, .. } => (self.tool_in_build("ninja"), targets),
+            Recipe::Cmake { targets, .. } => (self.tool_in_build("make"), targets),
+        };
+        command.arg(jobs).args(*targets);
+        launcher.apply(&mut command, &self.home);
+        command
+    }
+
+    fn tool_in_build(&self, tool: &str) -> Command {
+        let mut command = Command::new(tool);
+        command.current_dir(self.tree.join("build"));
+        command
+    }
+
+    fn log(&self, step: &str, phase: &str) -> PathBuf {
+        self.logs.join(format!("{}-{}-{phase}.log", self.project.name, step.replace(' ', "-")))
+    }
+
+    /// Moves the built tree to `kept`, away from the place where the next one is built.
+    pub(crate) fn move_to(&self, kept: &Path) -> Result<()> {
+        crate::place::remove(kept)?;
+        let parent = kept.parent().context("a kept tree lies in a directory")?;
+        fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+        fs::rename(&self.tree, kept)
+            .with_context(|| format!("cannot move {} to {}", self.tree.display(), kept.display()))
+    }
+}
