@@ -5,6 +5,7 @@ use crate::run;
 use crate::setup::{self, STATIC_TARGET};
 use anyhow::{Context, Result};
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Package and program, the wrapper first.
@@ -27,6 +28,14 @@ pub(crate) fn build(place: &Place) -> Result<()> {
         println!("{} {:.0} kB", placed.display(), size_bytes as f64 / 1000.0);
     }
     Ok(())
+}
+
+/// The larder to work with: `given`, or one built now.
+pub(crate) fn larder(place: &Place, given: Option<&Path>) -> Result<PathBuf> {
+    match given {
+        None => build(place).map(|()| place.larder()),
+        Some(program) => program.canonicalize().with_context(|| format!("there is no {}", program.display())),
+    }
 }
 
 /// The cargo that started xtask, in the repository.

@@ -10,19 +10,13 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// `total` is how many things the step makes, 0 where nobody knows yet.
+    /// `total` is how many things the step makes.
     pub(crate) fn new(label: &str, total: u64) -> Self {
         let visible = std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let template = match total {
-            0 => "{spinner} {msg:<34} {pos} done, {elapsed}",
-            _ => "{spinner} {msg:<34} {bar:30} {percent:>3} % of {len}, {elapsed}",
-        };
+        let template = "{spinner} {msg:<34} {bar:30} {percent:>3} % of {len}, {elapsed}";
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = match total {
-            0 => ProgressBar::new_spinner(),
-            _ => ProgressBar::new(total),
-        };
+        let bar = ProgressBar::new(total);
         bar.set_draw_target(target);
         bar.set_style(style);
         bar.set_message(label.to_owned());

@@ -39,7 +39,7 @@ pub(crate) struct Built {
 }
 
 impl Workload<'_> {
-    /// Lays the sources out anew and builds them. `objects` is how many objects are expected, 0 where nobody knows.
+    /// Lays the sources out anew and builds them. `objects` is how many objects it will make, for the progress bar.
     pub(crate) fn build(&self, step: &str, launcher: &Launcher, objects: u64) -> Result<Built> {
         self.lay_out()?;
         let label = format!("{} {step}", self.project.name);

@@ -3,9 +3,10 @@
 //!
 //! ```text
 //! set        = number of directories, directory*, number of variables, variable*
-//! directory  = bytes path, u8 has real path, [bytes real path], number of facts, fact*, number of absences, name*
+//! directory  = bytes path, u8 links, [bytes real path], number of facts, fact*, number of absences, name*
+//! links      = 0 of no matter · 1 there are none in the path · 2 they lead to the real path
 //! fact       = bytes name, u8 tag, …        by tag:
-//!    1 content     digest, u8 executable
+//!    1 content     digest, u8 bits: 1 executable, 2 not through a link
 //!    2 directory
 //!    3 link        bytes target
 //!    4 error       u8 operation, number errno
@@ -29,6 +30,8 @@ pub enum Fact<'a> {
         digest: Digest,
         /// Some execute bit is set.
         executable: bool,
+        /// The tool looked for a link and there was none.
+        plain: bool,
     },
     /// A directory, links followed.
     Directory,
@@ -56,13 +59,25 @@ pub struct NamedFact<'a> {
     pub fact: Fact<'a>,
 }
 
+/// What a tool relied on of the symbolic links in a directory's path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Links<'a> {
+    /// Nothing: it only went through them.
+    #[default]
+    Any,
+    /// There are none.
+    None,
+    /// With all of them resolved it is this path, root replaced.
+    Real(&'a [u8]),
+}
+
 /// Everything known of one directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirFacts<'a> {
     /// Its path as the tool used it, root replaced.
     pub path: &'a [u8],
-    /// Its path with all links resolved, root replaced, where that differs.
-    pub real: Option<&'a [u8]>,
+    /// What is known of symbolic links in its path.
+    pub links: Links<'a>,
     /// What was found there.
     pub facts: Vec<NamedFact<'a>>,
     /// What was looked for there and not found, sorted.
@@ -147,9 +162,13 @@ fn flag(r: &mut Reader) -> Result<bool, DecodeError> {
 impl<'a> DirFacts<'a> {
     fn encode(&self, w: &mut Writer) {
         w.bytes(self.path);
-        w.u8(self.real.is_some().into());
-        if let Some(real) = self.real {
-            w.bytes(real);
+        match self.links {
+            Links::Any => w.u8(0),
+            Links::None => w.u8(1),
+            Links::Real(real) => {
+                w.u8(2);
+                w.bytes(real);
+            }
         }
         w.number(self.facts.len() as u64);
         for fact in &self.facts {
@@ -162,7 +181,12 @@ impl<'a> DirFacts<'a> {
 
     fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let path = r.bytes(PATH_BYTES_MAX)?;
-        let real = if flag(r)? { Some(r.bytes(PATH_BYTES_MAX)?) } else { None };
+        let links = match r.u8()? {
+            0 => Links::Any,
+            1 => Links::None,
+            2 => Links::Real(r.bytes(PATH_BYTES_MAX)?),
+            other => return Err(r.unknown_tag(other)),
+        };
         let count = r.count()?;
         let mut facts = Vec::with_capacity(count.min(4096));
         for _ in 0..count {
@@ -174,17 +198,17 @@ impl<'a> DirFacts<'a> {
         for _ in 0..count {
             absent.push(r.bytes(PATH_BYTES_MAX)?);
         }
-        Ok(DirFacts { path, real, facts, absent })
+        Ok(DirFacts { path, links, facts, absent })
     }
 }
 
 impl<'a> Fact<'a> {
     fn encode(&self, w: &mut Writer) {
         match self {
-            Fact::Content { digest, executable } => {
+            Fact::Content { digest, executable, plain } => {
                 w.u8(1);
                 w.digest(digest);
-                w.u8((*executable).into());
+                w.u8(u8::from(*executable) | u8::from(*plain) << 1);
             }
             Fact::Directory => w.u8(2),
             Fact::Link(target) => {
@@ -209,7 +233,13 @@ impl<'a> Fact<'a> {
 
     fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
-            1 => Fact::Content { digest: r.digest()?, executable: flag(r)? },
+            1 => {
+                let (digest, bits) = (r.digest()?, r.u8()?);
+                if bits > 3 {
+                    return Err(r.unknown_tag(bits));
+                }
+                Fact::Content { digest, executable: bits & 1 != 0, plain: bits & 2 != 0 }
+            }
             2 => Fact::Directory,
             3 => Fact::Link(r.bytes(PATH_BYTES_MAX)?),
             4 => Fact::Error { operation: r.u8()?, errno: r.number()?.min(u64::from(u32::MAX)) as u32 },
@@ -227,7 +257,8 @@ mod tests {
     #[test]
     fn every_fact_there_and_back() {
         let facts = [
-            Fact::Content { digest: Digest::of(b"x"), executable: true },
+            Fact::Content { digest: Digest::of(b"x"), executable: true, plain: false },
+            Fact::Content { digest: Digest::of(b"x"), executable: false, plain: true },
             Fact::Directory,
             Fact::Link(b"../y"),
             Fact::Error { operation: 1, errno: 13 },
@@ -237,7 +268,7 @@ mod tests {
         let set = ObservationSet {
             directories: vec![DirFacts {
                 path: b"\0\x01/inc",
-                real: Some(b"/real"),
+                links: Links::Real(b"/real"),
                 facts: facts.into_iter().map(|fact| NamedFact { name: b"n", fact }).collect(),
                 absent: vec![b"a", b"b"],
             }],

@@ -54,7 +54,7 @@ pub struct FileMode {
 pub enum Placement {
     /// Opened and truncated: written through links, the mode and other names of the file stay.
     Truncate,
-    /// A regular file is unlinked first and made anew; anything else is written through.
+    /// A file with bytes in it, or a link to one, is unlinked first and made anew; anything else is written through.
     Replace,
     /// Renamed over whatever was there.
     Rename,

@@ -79,10 +79,26 @@ void path_event(unsigned kind, bool failed, int dirfd, const char *path, unsigne
 void fd_event(unsigned kind, bool failed, int fd, uint32_t extra);
 void drop_event(unsigned reason, const char *function, uint32_t number, const char *path2);
 
+/* An atomic addition.  On aarch64 gcc would call libgcc for the built-in one. */
+static inline uint64_t add_atomically(uint64_t *to, uint64_t more)
+{
+#if defined(__aarch64__)
+    uint64_t before, after;
+    uint32_t again;
+    __asm__ volatile("1: ldxr %0, [%3]\n add %1, %0, %4\n stxr %w2, %1, [%3]\n cbnz %w2, 1b"
+                     : "=&r"(before), "=&r"(after), "=&r"(again)
+                     : "r"(to), "r"(more)
+                     : "memory");
+    return before;
+#else
+    return __atomic_fetch_add(to, more, __ATOMIC_RELAXED);
+#endif
+}
+
 /* The environment and the library itself (environment.c). */
 struct own {
-    char preload[TEXT_MAX]; /* the library's path, as the loader knows it */
-    char log[TEXT_MAX];     /* "LARDER_PRELOAD_LOG=..." */
+    char preload[1024]; /* the library's path, as the loader knows it */
+    char log[1024];     /* "LARDER_PRELOAD_LOG=..." */
     size_t preload_len;
 };
 extern struct own own;
@@ -113,5 +129,8 @@ struct target {
 void target_look(struct target *target, const char *path);
 /* Looks and logs EXEC or DROP; true when the library may go along (exec.c). */
 bool exec_announce(const char *path);
+/* Some file actions of this process change the child's directory: what a relative
+ * path means to posix_spawn is not known then. */
+extern bool spawn_moves;
 
 #endif

@@ -159,9 +159,10 @@ static int begin(char **envp)
 
 static bool wake(char **envp, int otherwise)
 {
-    int zero = 0;
-    if (!__atomic_compare_exchange_n(&log_state, &zero, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-        return zero == 2;
+    /* There are no threads before the constructors are done. */
+    if (log_state)
+        return log_state == 2;
+    log_state = 1;
     int state = begin(envp);
     __atomic_store_n(&log_state, state ? state : otherwise, __ATOMIC_RELEASE);
     if (state != 2)
@@ -186,7 +187,7 @@ __attribute__((constructor)) static void construct(int argc, char **argv, char *
         wake(environ, 3);
     else
         wake(gnu_get_libc_version ? envp : NULL, 3);
-    real_find_all();
+    real_find_core();
 }
 
 size_t environment_count(char *const envp[], size_t *bytes)

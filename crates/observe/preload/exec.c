@@ -6,6 +6,11 @@
 
 typedef char *const *words;
 
+/* There is always one where there is a libc; but it is a weak symbol. */
+#define ENVIRON (&environ ? environ : NULL)
+
+bool spawn_moves;
+
 EXPORT int execve(const char *path, words argv, words envp);
 EXPORT int execvp(const char *name, words argv);
 EXPORT int execvpe(const char *name, words argv, words envp);
@@ -46,7 +51,7 @@ static void failed_event(const char *path, int error)
     log_write(&event, &text, NULL);
 }
 
-EXPORT int execve(const char *path, words argv, words envp)
+static int run(const char *path, words argv, words envp)
 {
     if (!log_on())
         return REAL(execve)(path, argv, envp);
@@ -56,7 +61,9 @@ EXPORT int execve(const char *path, words argv, words envp)
     return result;
 }
 
-EXPORT int execv(const char *path, words argv) { return execve(path, argv, environ); }
+EXPORT int execve(const char *path, words argv, words envp) { return run(path, argv, envp); }
+
+EXPORT int execv(const char *path, words argv) { return run(path, argv, ENVIRON); }
 
 /* The next candidate along PATH, into `to`; `from` moves on and becomes NULL at the
  * end.  False: this one is too long. */
@@ -78,7 +85,7 @@ static bool candidate(const char **from, const char *name, size_t name_len, char
 
 static const char *search_path(void)
 {
-    for (char **entry = environ; entry && *entry; entry++) {
+    for (char **entry = ENVIRON; entry && *entry; entry++) {
         const char *value = text_after(*entry, "PATH=");
         if (value)
             return value;
@@ -109,21 +116,19 @@ static void as_script(const char *path, words argv, words envp)
         memcpy(with + 2, argv + 1, count * sizeof *with);
     else
         with[2] = NULL;
-    execve(with[0], (words)with, envp);
+    run(with[0], (words)with, envp);
 }
 
-EXPORT int execvpe(const char *name, words argv, words envp)
+static int run_along_path(const char *name, words argv, words envp)
 {
     char path[TEXT_MAX + 260];
     bool denied = false;
-    if (!log_on())
-        return real_has(R_execvpe) ? REAL(execvpe)(name, argv, envp) : -1;
     if (!*name) {
         errno = ENOENT;
         return -1;
     }
     if (text_has_slash(name)) {
-        execve(name, argv, envp);
+        run(name, argv, envp);
         if (errno == ENOEXEC)
             as_script(name, argv, envp);
         return -1;
@@ -137,7 +142,7 @@ EXPORT int execvpe(const char *name, words argv, words envp)
     for (const char *rest = search_path(); rest;) {
         if (!candidate(&rest, name, length, path))
             continue;
-        execve(path, argv, envp);
+        run(path, argv, envp);
         if (errno == ENOEXEC)
             as_script(path, argv, envp);
         if (!goes_on(errno))
@@ -149,11 +154,14 @@ EXPORT int execvpe(const char *name, words argv, words envp)
     return -1;
 }
 
+EXPORT int execvpe(const char *name, words argv, words envp)
+{
+    return log_on() ? run_along_path(name, argv, envp) : REAL(execvpe)(name, argv, envp);
+}
+
 EXPORT int execvp(const char *name, words argv)
 {
-    if (!log_on())
-        return REAL(execvp)(name, argv);
-    return execvpe(name, argv, environ);
+    return log_on() ? run_along_path(name, argv, ENVIRON) : REAL(execvp)(name, argv);
 }
 
 /* The arguments of execl and its relatives; `list` is read twice. */
@@ -178,7 +186,7 @@ EXPORT int execl(const char *path, const char *first, ...)
     va_list list;
     words argv = ARGUMENTS(first);
     va_end(list);
-    return execve(path, argv, environ);
+    return run(path, argv, ENVIRON);
 }
 
 EXPORT int execlp(const char *name, const char *first, ...)
@@ -186,7 +194,7 @@ EXPORT int execlp(const char *name, const char *first, ...)
     va_list list;
     words argv = ARGUMENTS(first);
     va_end(list);
-    return execvp(name, argv);
+    return log_on() ? run_along_path(name, argv, ENVIRON) : REAL(execvp)(name, argv);
 }
 
 EXPORT int execle(const char *path, const char *first, ...)
@@ -195,15 +203,17 @@ EXPORT int execle(const char *path, const char *first, ...)
     words argv = ARGUMENTS(first);
     words envp = va_arg(list, words);
     va_end(list);
-    return execve(path, argv, envp);
+    return run(path, argv, envp);
 }
 
-EXPORT int posix_spawn(int *pid, const char *path, const void *actions, const void *attributes,
-                       words argv, words envp)
+static int spawn(int *pid, const char *path, const void *actions, const void *attributes,
+                 words argv, words envp)
 {
-    if (!log_on())
-        return REAL(posix_spawn)(pid, path, actions, attributes, argv, envp);
     int child = 0;
+    if (actions && path && path[0] != '/' && __atomic_load_n(&spawn_moves, __ATOMIC_RELAXED)) {
+        drop_event(LARDER_DROP_UNSUPPORTED, "posix_spawn", 0, path);
+        return REAL(posix_spawn)(pid, path, actions, attributes, argv, envp);
+    }
     words with = exec_announce(path) ? ENVIRONMENT_WITH_OWN(envp) : (char **)envp;
     int result = REAL(posix_spawn)(&child, path, actions, attributes, argv, with);
     if (result != 0) {
@@ -220,6 +230,13 @@ EXPORT int posix_spawn(int *pid, const char *path, const void *actions, const vo
     return 0;
 }
 
+EXPORT int posix_spawn(int *pid, const char *path, const void *actions, const void *attributes,
+                       words argv, words envp)
+{
+    return log_on() ? spawn(pid, path, actions, attributes, argv, envp)
+                    : REAL(posix_spawn)(pid, path, actions, attributes, argv, envp);
+}
+
 EXPORT int posix_spawnp(int *pid, const char *name, const void *actions, const void *attributes,
                         words argv, words envp)
 {
@@ -228,7 +245,7 @@ EXPORT int posix_spawnp(int *pid, const char *name, const void *actions, const v
     if (!log_on())
         return REAL(posix_spawnp)(pid, name, actions, attributes, argv, envp);
     if (text_has_slash(name))
-        return posix_spawn(pid, name, actions, attributes, argv, envp);
+        return spawn(pid, name, actions, attributes, argv, envp);
     size_t length = text_length(name);
     if (length > 0 && length <= 255)
         for (const char *rest = search_path(); rest;) {
@@ -239,7 +256,7 @@ EXPORT int posix_spawnp(int *pid, const char *name, const void *actions, const v
                 (st.st_mode & TYPE_MASK) != TYPE_REGULAR)
                 error = EACCES;
             if (error == 0) {
-                error = posix_spawn(pid, path, actions, attributes, argv, envp);
+                error = spawn(pid, path, actions, attributes, argv, envp);
                 if (error == 0 || !goes_on((int)error))
                     return (int)error;
                 continue;
@@ -253,7 +270,10 @@ EXPORT int posix_spawnp(int *pid, const char *name, const void *actions, const v
             if (!goes_on((int)error))
                 break;
         }
-    return REAL(posix_spawnp)(pid, name, actions, attributes, argv, envp); /* its exact error */
+    int result = REAL(posix_spawnp)(pid, name, actions, attributes, argv, envp); /* its exact error */
+    if (result == 0) /* it found what was not found above */
+        drop_event(LARDER_DROP_UNSUPPORTED, "posix_spawnp", 0, name);
+    return result;
 }
 
 /* Before system() and popen(): true when the shell can be observed. */

@@ -5,7 +5,7 @@
 #include "real.h"
 
 enum plan { PLAN_UNSUPPORTED, PLAN_FEXECVE, PLAN_TIME, PLAN_IDENTITY, PLAN_NET, PLAN_SOCKET,
-            PLAN_UMASK, PLAN_DLOPEN, PLAN_SYSCALL, PLAN_GLOB, PLAN_ADDOPEN, PLAN_COUNT };
+            PLAN_UMASK, PLAN_DLOPEN, PLAN_SYSCALL, PLAN_GLOB, PLAN_ADDOPEN, PLAN_ADDCHDIR };
 
 struct jump {
     enum real real;
@@ -65,10 +65,10 @@ JUMP(pidfd_spawn, PLAN_UNSUPPORTED, 0);
 JUMP(pidfd_spawnp, PLAN_UNSUPPORTED, 0);
 JUMP(fexecve, PLAN_FEXECVE, 0);
 JUMP(posix_spawn_file_actions_addopen, PLAN_ADDOPEN, 0);
-JUMP(posix_spawn_file_actions_addchdir_np, PLAN_UNSUPPORTED, 0);
-JUMP(posix_spawn_file_actions_addfchdir_np, PLAN_UNSUPPORTED, 0);
-JUMP(posix_spawn_file_actions_addchdir, PLAN_UNSUPPORTED, 0);
-JUMP(posix_spawn_file_actions_addfchdir, PLAN_UNSUPPORTED, 0);
+JUMP(posix_spawn_file_actions_addchdir_np, PLAN_ADDCHDIR, 0);
+JUMP(posix_spawn_file_actions_addfchdir_np, PLAN_ADDCHDIR, 0);
+JUMP(posix_spawn_file_actions_addchdir, PLAN_ADDCHDIR, 0);
+JUMP(posix_spawn_file_actions_addfchdir, PLAN_ADDCHDIR, 0);
 JUMP(time, PLAN_TIME, LARDER_TIME_TIME);
 JUMP(gettimeofday, PLAN_TIME, LARDER_TIME_GETTIMEOFDAY);
 JUMP(clock_gettime, PLAN_TIME, LARDER_TIME_CLOCK);
@@ -91,9 +91,10 @@ JUMP(socket, PLAN_SOCKET, 0);
 static bool first(unsigned bit)
 {
     static unsigned seen;
-    if (__atomic_load_n(&seen, __ATOMIC_RELAXED) & 1u << bit)
+    unsigned before = __atomic_load_n(&seen, __ATOMIC_RELAXED);
+    if (before & 1u << bit)
         return false;
-    __atomic_fetch_or(&seen, 1u << bit, __ATOMIC_RELAXED);
+    __atomic_store_n(&seen, before | 1u << bit, __ATOMIC_RELAXED); /* once too often does no harm */
     return true;
 }
 
@@ -117,6 +118,35 @@ static bool names_something(unsigned long number)
         if (table[i] == number)
             return true;
     return false;
+}
+
+/* jemalloc reads the kernel's settings by syscall(SYS_open): an open for reading below
+ * /proc or /sys is logged as one, with what can be seen before the call. */
+static bool opens_setting(const unsigned long *arguments)
+{
+    const char *path = NULL;
+    unsigned long flags = O_WRONLY;
+    struct stat st;
+#ifdef __NR_open
+    if (arguments[0] == __NR_open)
+        path = (const char *)arguments[1], flags = arguments[2];
+#endif
+    if (arguments[0] == __NR_openat)
+        path = (const char *)arguments[2], flags = arguments[3];
+    if (!path || (flags & (O_ACCMODE | O_CREAT | O_TRUNC)) != O_RDONLY)
+        return false;
+    long result = raw_stat(AT_FDCWD, path, &st, 0);
+    if (result == -EFAULT || (!text_after(path, "/proc/") && !text_after(path, "/sys/")))
+        return false;
+    struct larder_event event = event_new(LARDER_OPEN, false);
+    struct text text;
+    event.flags = LARDER_OPEN_READ;
+    event.error = (int)-result;
+    if (result == 0)
+        event_stat(&event, &st);
+    text_string(&text, path);
+    log_write(&event, &text, NULL);
+    return true;
 }
 
 /* dlopen of a path: the caller plays no part in finding it, so its result can be
@@ -146,6 +176,8 @@ static bool plain_path(const char *name)
 __attribute__((used)) void *jump_plan(const unsigned long *arguments, const struct jump *jump)
 {
     void *real = real_get(jump->real);
+    if (jump->plan == PLAN_DLOPEN)
+        real_find_all();
     if (!log_on())
         return real;
     switch (jump->plan) {
@@ -176,12 +208,12 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
             number_event(LARDER_NET, (uint32_t)arguments[0], jump->name);
         break;
     case PLAN_GLOB:
-        if (arguments[1] & 1u << 6) /* GLOB_ALTDIRFUNC: the caller's functions do the work */
+        if (arguments[1] & 1u << 9) /* GLOB_ALTDIRFUNC: the caller's functions do the work */
             break;
         drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, NULL);
         break;
     case PLAN_SYSCALL:
-        if (names_something(arguments[0]))
+        if (names_something(arguments[0]) && !opens_setting(arguments))
             drop_event(LARDER_DROP_UNSUPPORTED, jump->name, (uint32_t)arguments[0], NULL);
         break;
     case PLAN_DLOPEN:
@@ -190,6 +222,9 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         if (plain_path((const char *)arguments[0]))
             return (void *)dlopen_path;
         drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, (const char *)arguments[0]);
+        break;
+    case PLAN_ADDCHDIR:
+        __atomic_store_n(&spawn_moves, true, __ATOMIC_RELAXED);
         break;
     case PLAN_ADDOPEN:
         if (text_equal((const char *)arguments[2], "/dev/null"))

@@ -204,7 +204,7 @@ void log_write(struct larder_event *event, const struct text *path, const struct
     uint64_t used = sizeof *event + (uint64_t)event->path_len + event->path2_len;
     uint64_t size = (used + 7) & ~(uint64_t)7;
     uint64_t at = size > UINT32_MAX ? UINT64_MAX - size
-                                    : __atomic_fetch_add(&header->tail, size, __ATOMIC_RELAXED);
+                                    : add_atomically(&header->tail, size);
     if (at + size > capacity || at < LARDER_LOG_START) {
         __atomic_store_n(&header->overflow, 1, __ATOMIC_RELAXED);
         return;

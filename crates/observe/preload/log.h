@@ -92,7 +92,9 @@ enum larder_kind {
     LARDER_OPEN = 8,
     LARDER_STAT = 9,      /* stat */
     LARDER_LSTAT = 10,    /* stat */
-    LARDER_ACCESS = 11,   /* extra: the mode asked for; flags: 1 not following, 2 effective ids */
+    /* extra: the mode asked for (0: F_OK, also statfs and statvfs); flags: 1 not
+     * following, 2 effective ids */
+    LARDER_ACCESS = 11,
     LARDER_READLINK = 12, /* path2: the target; flags: 1 the buffer was filled, there may be more */
     LARDER_REALPATH = 13, /* path2: the result */
     LARDER_LIST = 14,     /* the directory is opened for listing; stat */

@@ -100,6 +100,19 @@ ACCESS(access, 0)
 ACCESS(eaccess, 2)
 ACCESS(euidaccess, 2)
 
+/* Of a file system: as far as files go, whether the path is there. */
+#define STATFS(name)                                                                        \
+    EXPORT int name(const char *path, void *st)                                             \
+    {                                                                                       \
+        int result = REAL(name)(path, st);                                                  \
+        path_event(LARDER_ACCESS, result != 0, AT_FDCWD, path, 0, 0);                       \
+        return result;                                                                      \
+    }
+STATFS(statfs)
+STATFS(statfs64)
+STATFS(statvfs)
+STATFS(statvfs64)
+
 EXPORT int faccessat(int dirfd, const char *path, int mode, int flags)
 {
     int result = REAL(faccessat)(dirfd, path, mode, flags);

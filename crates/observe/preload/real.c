@@ -56,9 +56,20 @@ bool real_has(enum real which)
     return found != (void *)missing_pointer && found != (void *)missing_number;
 }
 
+void real_find_core(void)
+{
+    static const enum real core[] = {R_execve, R_open, R_open64, R_chdir, R_unlink, R_getenv};
+    for (unsigned i = 0; i < sizeof core / sizeof *core; i++)
+        real_get(core[i]);
+}
+
 void real_find_all(void)
 {
+    static bool done;
     bool some_missing = false;
+    if (done)
+        return;
+    done = true;
     for (int which = 0; which < R_COUNT; which++)
         some_missing |= !real_has((enum real)which);
     if (some_missing && dlerror)

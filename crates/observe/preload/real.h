@@ -16,7 +16,7 @@
     I(access) I(faccessat) I(eaccess) I(euidaccess) I(readlink) I(readlinkat)                 \
     I(__readlink_chk) I(__readlinkat_chk) P(realpath) P(__realpath_chk)                       \
     P(canonicalize_file_name) P(opendir) P(fdopendir) I(scandir) I(scandir64) I(scandirat)    \
-    I(scandirat64) I(getdents64)                                                              \
+    I(scandirat64) I(getdents64) I(statfs) I(statfs64) I(statvfs) I(statvfs64)                \
     I(rename) I(renameat) I(renameat2) I(unlink) I(unlinkat) I(remove) I(link) I(linkat)      \
     I(symlink) I(symlinkat) I(mkdir) I(mkdirat) I(rmdir) I(chmod) I(fchmod) I(fchmodat)       \
     I(lchmod) I(chown) I(lchown) I(fchown) I(fchownat) I(truncate) I(truncate64)              \
@@ -41,7 +41,9 @@ enum real { REAL_LIST(REAL_NUMBER, REAL_NUMBER) R_COUNT };
 extern void *real_table[R_COUNT];
 void *real_find(enum real which);
 bool real_has(enum real which);
-/* All of them at once, so that no look-up happens later in the middle of a call. */
+/* Those that are called between fork and exec, or in signal handlers: at once. */
+void real_find_core(void);
+/* All of them, before the tool begins to use dlerror: a look-up clears its message. */
 void real_find_all(void);
 bool real_ready(void);
 

@@ -419,8 +419,12 @@ impl Fold {
             self.refuse(Unrecorded::OutputElsewhere, path);
         }
         let change = match made {
-            Made::File { placement, mode, writer, .. } => {
+            Made::File { placement, mode, writer, temporary } => {
                 let known = self.programs.get(&writer).is_some_and(|p| (policy.replaces_output)(file_name(p)));
+                if temporary && !known {
+                    // It was made only because nothing was there.
+                    self.touch(path).absent = true;
+                }
                 let placement = if known && placement == Placement::Truncate { Placement::Replace } else { placement };
                 Change::File { placement, mode }
             }

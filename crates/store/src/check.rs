@@ -5,7 +5,7 @@
 
 use std::io;
 
-use larder_model::{Digest, DirFacts, Fact, ObservationSet, Roots, names_digest};
+use larder_model::{Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, names_digest};
 use larder_sys::{Dir, Kind, Look};
 
 use crate::Stamps;
@@ -67,11 +67,14 @@ impl Checker<'_> {
 
     fn check_directory(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(), Difference> {
         effort.directories += 1;
-        let dir = match Dir::open(path, facts.real.is_none()) {
+        if facts.links == Links::Any && facts.facts.is_empty() {
+            return self.check_unopened(facts, path, effort);
+        }
+        let dir = match Dir::open(path, facts.links == Links::None) {
             Ok(dir) => dir,
             Err(error) => return differs(path, format!("the directory cannot be opened as before: {error}")),
         };
-        if let Some(real) = facts.real {
+        if let Links::Real(real) = facts.links {
             let mut expect = Vec::new();
             let known = self.roots.decode_path(real, &mut expect);
             if !known || dir.real_path().ok() != Some(expect) {
@@ -79,22 +82,50 @@ impl Checker<'_> {
             }
         }
         if !facts.absent.is_empty() {
-            self.check_absent(&dir, facts, path, effort)?;
+            let look = dir.itself().ok();
+            self.check_absent(&dir, look, facts, path, effort)?;
         }
-        for named in &facts.facts {
+        for NamedFact { name, fact } in &facts.facts {
             effort.facts += 1;
-            if let Err(what) = self.check_fact(&dir, named.name, &named.fact, effort) {
-                return differs(&join(path, named.name), what);
+            if let Err(what) = self.check_fact(&dir, name, fact, effort) {
+                return differs(&join(path, name), what);
             }
         }
+        dir.keep_open();
         Ok(())
     }
 
-    fn check_absent(&self, dir: &Dir, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(), Difference> {
+    /// A directory of which only absences count, or that it is there: one look at it mostly does.
+    fn check_unopened(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(), Difference> {
+        let look = match larder_sys::look_through(path) {
+            Ok(look) if look.kind == Kind::Directory => look,
+            other => return differs(path, format!("was a directory; {}", found(other))),
+        };
+        let known = facts.absent.is_empty() || self.stamps.names_absent(&look, &names_digest(&facts.absent));
+        if known {
+            effort.absences += facts.absent.len() as u64;
+            return Ok(());
+        }
+        match Dir::open(path, false) {
+            Ok(dir) => {
+                let look = dir.itself().ok();
+                self.check_absent(&dir, look, facts, path, effort)
+            }
+            Err(error) => differs(path, format!("the directory cannot be opened as before: {error}")),
+        }
+    }
+
+    fn check_absent(
+        &self,
+        dir: &Dir,
+        look: Option<Look>,
+        facts: &DirFacts,
+        path: &[u8],
+        effort: &mut Effort,
+    ) -> Result<(), Difference> {
         effort.absences += facts.absent.len() as u64;
         let names = names_digest(&facts.absent);
         let now_ns = larder_sys::now_coarse_ns();
-        let look = dir.itself().ok();
         if look.as_ref().is_some_and(|look| self.stamps.names_absent(look, &names)) {
             return Ok(());
         }
@@ -114,7 +145,10 @@ impl Checker<'_> {
 
     fn check_fact(&self, dir: &Dir, name: &[u8], fact: &Fact, effort: &mut Effort) -> Result<(), String> {
         match fact {
-            Fact::Content { digest, executable } => self.check_content(dir, name, digest, *executable, effort),
+            Fact::Content { digest, executable, plain } => {
+                let look = if *plain { dir.look(name) } else { dir.look_through(name) };
+                self.check_content(dir, name, look, (digest, *executable), effort)
+            }
             Fact::Directory => match look(dir, name, true) {
                 Ok(look) if look.kind == Kind::Directory => Ok(()),
                 other => Err(format!("was a directory; {}", found(other))),
@@ -147,11 +181,11 @@ impl Checker<'_> {
         &self,
         dir: &Dir,
         name: &[u8],
-        digest: &Digest,
-        executable: bool,
+        look: io::Result<Look>,
+        (digest, executable): (&Digest, bool),
         effort: &mut Effort,
     ) -> Result<(), String> {
-        let look = match look(dir, name, true) {
+        let look = match look {
             Ok(look) if look.kind == Kind::File => look,
             other => return Err(format!("was a file; {}", found(other))),
         };

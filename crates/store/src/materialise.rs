@@ -122,15 +122,20 @@ fn open(path: &Path, placement: Placement, mode: FileMode) -> io::Result<File> {
     }
 }
 
-/// Whether what is there goes before the new file is made, or is written through.
+/// Whether what is there goes before the new file is made, or is written through. Binutils' rule, seen with 2.40, is that
+/// what has no bytes yet is written through, a link to nothing included; what has some is unlinked when its name is a
+/// file's or a link's own.
 fn unlink_first(path: &Path, placement: Placement) -> io::Result<bool> {
     use std::os::unix::ffi::OsStrExt;
-    let there = larder_sys::look(path.as_os_str().as_bytes())?;
+    let path = path.as_os_str().as_bytes();
+    let there = larder_sys::look(path)?;
+    let refused = |kind| Err(io::Error::from(kind));
     match (there.kind, placement) {
-        (Kind::File, Placement::Rename) if there.mode & 0o222 == 0 => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-        (Kind::File, _) => Ok(true),
-        (Kind::Link, Placement::Rename) => Ok(true),
-        (Kind::Link, _) => Ok(false),
-        _ => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+        (Kind::File | Kind::Link, Placement::Replace) => {
+            Ok(larder_sys::look_through(path).is_ok_and(|look| look.size_bytes > 0))
+        }
+        (Kind::File, _) if there.mode & 0o222 == 0 => refused(io::ErrorKind::PermissionDenied),
+        (Kind::File | Kind::Link, _) => Ok(true),
+        _ => refused(io::ErrorKind::AlreadyExists),
     }
 }

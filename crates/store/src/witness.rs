@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use larder_model::{Digest, DirFacts, EnvFact, Fact, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Unrecorded};
+use larder_model::{Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Unrecorded};
 use larder_sys::{Dir, Kind, Look};
 
 use crate::Stamps;
@@ -25,13 +25,15 @@ pub struct Witnessed {
 #[derive(Debug, Default)]
 struct Directory {
     real: Option<Vec<u8>>,
+    links_matter: bool,
+    wanted: bool,
     facts: BTreeMap<(Vec<u8>, u8), OwnedFact>,
     absent: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
 enum OwnedFact {
-    Content(Digest, bool),
+    Content { digest: Digest, executable: bool, plain: bool },
     Directory,
     Link(Vec<u8>),
     Error(u8, u32),
@@ -114,7 +116,7 @@ impl Walk<'_> {
         }
         match look(self.opened(directory), name, false) {
             Ok(found) if found.kind == Kind::Link && !name.is_empty() => self.link(path, directory, name, looked, depth),
-            Ok(found) => self.present(path, directory, name, looked, &found),
+            Ok(found) => self.present(path, directory, name, looked, &found, looked.link),
             Err(error) if error.kind() == io::ErrorKind::NotFound && looked.absent => {
                 self.absent(directory, name);
                 Ok(())
@@ -123,13 +125,24 @@ impl Walk<'_> {
         }
     }
 
-    fn present(&mut self, path: &[u8], directory: &[u8], name: &[u8], looked: &Looked, found: &Look) -> Done {
+    fn present(
+        &mut self,
+        path: &[u8],
+        directory: &[u8],
+        name: &[u8],
+        looked: &Looked,
+        found: &Look,
+        plain: bool,
+    ) -> Done {
+        if plain {
+            self.entry(directory).links_matter = true;
+        }
         if looked.absent {
             return refuse(Unrecorded::InputChanged, path);
         }
         match found.kind {
             Kind::File => {
-                let fact = self.content(path, directory, name, looked, found)?;
+                let fact = self.content(path, directory, name, looked, found, plain)?;
                 self.fact(directory, name, fact);
             }
             Kind::Directory => {
@@ -150,6 +163,7 @@ impl Walk<'_> {
         name: &[u8],
         looked: &Looked,
         found: &Look,
+        plain: bool,
     ) -> Result<OwnedFact, Refusal> {
         let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
         let same = looked.identity.is_none_or(|seen| {
@@ -164,11 +178,11 @@ impl Walk<'_> {
         }
         let executable = found.mode & 0o111 != 0;
         if let Some(digest) = self.witness.stamps.content(found) {
-            return Ok(OwnedFact::Content(digest, executable));
+            return Ok(OwnedFact::Content { digest, executable, plain });
         }
         let hashed = self.opened(directory).open_file(name).and_then(|mut file| self.witness.stamps.hash(&mut file));
         match hashed {
-            Ok(digest) => Ok(OwnedFact::Content(digest, executable)),
+            Ok(digest) => Ok(OwnedFact::Content { digest, executable, plain }),
             // It was only looked at, and cannot be read by us either: its kind must do.
             Err(_) if !looked.content => Ok(OwnedFact::Other(kind_code(Kind::File))),
             Err(_) => refuse(Unrecorded::InputChanged, path),
@@ -197,10 +211,11 @@ impl Walk<'_> {
         if !looked.link
             && let Ok(found) = &through
         {
-            return self.present(path, directory, name, looked, found);
+            return self.present(path, directory, name, looked, found, false);
         }
         let mut encoded = Vec::new();
         self.witness.roots.encode_path(&target, &mut encoded);
+        self.entry(directory).links_matter = true;
         self.fact(directory, name, OwnedFact::Link(encoded));
         let next = if target.first() == Some(&b'/') { target } else { join(directory, &target) };
         let mut beyond = looked.clone();
@@ -284,8 +299,16 @@ impl Walk<'_> {
     }
 
     fn fact(&mut self, directory: &[u8], name: &[u8], fact: OwnedFact) {
+        if matches!(fact, OwnedFact::Directory) {
+            // Said by being opened as a directory, without a fact of its own.
+            let path = join(directory, name);
+            if self.open(&path).is_ok() {
+                self.entry(&path).wanted = true;
+                return;
+            }
+        }
         let tag = match &fact {
-            OwnedFact::Content(..) | OwnedFact::Directory | OwnedFact::Other(_) => 0,
+            OwnedFact::Content { .. } | OwnedFact::Directory | OwnedFact::Other(_) => 0,
             OwnedFact::Link(_) => 1,
             OwnedFact::Error(operation, _) => 2 + operation,
             OwnedFact::Listing(_) => 9,
@@ -326,13 +349,18 @@ impl Witnessed {
     pub fn set(&self) -> ObservationSet<'_> {
         let mut set = ObservationSet::default();
         for (path, directory) in &self.directories {
-            if directory.facts.is_empty() && directory.absent.is_empty() {
+            if directory.facts.is_empty() && directory.absent.is_empty() && !directory.wanted {
                 continue;
             }
+            let links = match &directory.real {
+                _ if !directory.links_matter => Links::Any,
+                None => Links::None,
+                Some(real) => Links::Real(real),
+            };
             let facts = directory.facts.iter().map(|((name, _), fact)| NamedFact { name, fact: fact.borrowed() });
             set.directories.push(DirFacts {
                 path,
-                real: directory.real.as_deref(),
+                links,
                 facts: facts.collect(),
                 absent: directory.absent.iter().map(Vec::as_slice).collect(),
             });
@@ -346,7 +374,9 @@ impl Witnessed {
 impl OwnedFact {
     fn borrowed(&self) -> Fact<'_> {
         match self {
-            OwnedFact::Content(digest, executable) => Fact::Content { digest: *digest, executable: *executable },
+            OwnedFact::Content { digest, executable, plain } => {
+                Fact::Content { digest: *digest, executable: *executable, plain: *plain }
+            }
             OwnedFact::Directory => Fact::Directory,
             OwnedFact::Link(target) => Fact::Link(target),
             OwnedFact::Error(operation, errno) => Fact::Error { operation: *operation, errno: *errno },

@@ -14,5 +14,7 @@ mod elsewhere;
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::*;
 
+mod arena;
 mod look;
+pub use arena::Arena;
 pub use look::{Kind, Look, Trust};

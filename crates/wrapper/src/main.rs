@@ -5,6 +5,10 @@
 #![cfg_attr(target_os = "linux", no_main)]
 
 #[cfg(target_os = "linux")]
+#[global_allocator]
+static ALLOCATOR: larder_sys::Arena = larder_sys::Arena::new();
+
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "the C entry point; arguments are read as C passes them")]
 mod entry {
     use std::ffi::{CStr, c_char, c_int};

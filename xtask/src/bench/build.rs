@@ -30,9 +30,9 @@ pub(crate) struct Options {
     /// How many compilers run at once [default: one a processor]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// A ccache to take larder's place, to try the benchmark itself
-    #[arg(long, hide = true, value_name = "PROGRAM")]
-    stand_in: Option<PathBuf>,
+    /// Measure this larder, with its larderd beside it, instead of building one
+    #[arg(long, value_name = "PROGRAM")]
+    larder: Option<PathBuf>,
 }
 
 const HEADER: &[&str] = &[
@@ -58,13 +58,12 @@ struct Kind {
 
 /// Measures every chosen project and publishes the report.
 pub(crate) fn build(place: &Place, options: &Options) -> Result<()> {
+    let projects = projects::choose(!options.full, &options.only)?;
     setup::for_bench(place)?;
-    if options.stand_in.is_none() {
-        binaries::build(place)?;
-    }
+    let larder = binaries::larder(place, options.larder.as_deref())?;
     let work = place.own("bench-build")?;
     fresh(&work)?;
-    let launchers = launchers(place, options, &work)?;
+    let launchers = launchers(place, &larder, &work)?;
     let mut report = Report {
         title: "Whole builds".to_owned(),
         notes: vec![format!(
@@ -75,7 +74,7 @@ pub(crate) fn build(place: &Place, options: &Options) -> Result<()> {
         table: Table::new(3, HEADER),
         rows: Vec::new(),
     };
-    for project in projects::choose(!options.full, &options.only)? {
+    for project in projects {
         let kinds = measure(place, options, project, &work, &launchers)?;
         let plain = kinds.first().map(|kind| kind.series.clone()).unwrap_or_default();
         report.table.rows.extend(kinds.iter().map(|kind| row(project, kind, &plain)));
@@ -85,15 +84,11 @@ pub(crate) fn build(place: &Place, options: &Options) -> Result<()> {
     report.publish(place, "build")
 }
 
-fn launchers(place: &Place, options: &Options, work: &Path) -> Result<Vec<(Launcher, PathBuf)>> {
+fn launchers(place: &Place, larder: &Path, work: &Path) -> Result<Vec<(Launcher, PathBuf)>> {
     let ccache = fetch::ccache(place)?;
     let store = |name: &str| work.join("store").join(name);
-    let larder = match &options.stand_in {
-        None => Launcher::larder(&place.larder(), &store("larder"))?,
-        Some(program) => Launcher::ccache(program, &store("larder"))?,
-    };
     Ok(vec![
-        (larder, store("larder")),
+        (Launcher::larder(larder, &store("larder"))?, store("larder")),
         (Launcher::ccache(&ccache, &store("ccache"))?, store("ccache")),
         (Launcher::ccache_loosened(&ccache, &store("loosened"))?, store("loosened")),
     ])
@@ -123,9 +118,8 @@ fn measure(
         let plain = Launcher::plain();
         let steps = std::iter::once(&plain).chain(launchers.iter().chain(launchers).map(|(launcher, _)| launcher));
         for (index, launcher) in steps.enumerate() {
-            let objects = kinds[0].last.objects;
             let kind = &mut kinds[index];
-            kind.last = workload.build(&kind.name, launcher, objects)?;
+            kind.last = workload.build(&kind.name, launcher, project.objects)?;
             kind.series.samples.push(kind.last.build);
         }
     }

@@ -25,9 +25,9 @@ pub(crate) struct Options {
     /// Rounds: every subject runs once in each, the plain compile in every tenth
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// A ccache to take larder's place, to try the benchmark itself
-    #[arg(long, hide = true, value_name = "PROGRAM")]
-    stand_in: Option<PathBuf>,
+    /// Measure this larder, with its larderd beside it, instead of building one
+    #[arg(long, value_name = "PROGRAM")]
+    larder: Option<PathBuf>,
 }
 
 const HEADER: &[&str] =
@@ -49,14 +49,12 @@ struct Bench<'a> {
 /// Measures both cases and publishes the report.
 pub(crate) fn hit(place: &Place, options: &Options) -> Result<()> {
     setup::for_bench(place)?;
-    if options.stand_in.is_none() {
-        binaries::build(place)?;
-    }
+    let larder = binaries::larder(place, options.larder.as_deref())?;
     let work = place.own("bench-hit")?;
     fresh(&work)?;
     let home = work.join("home");
     fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
-    let launchers = launchers(place, options, &work)?;
+    let launchers = launchers(place, &larder, &work)?;
     let sccache = on_path("sccache").map(|program| Launcher::sccache(&program, &work.join("store/sccache")));
     let server = sccache.as_ref().map(|launcher| Server::start(launcher, &home)).transpose()?;
     let rounds = options.runs as usize;
@@ -69,15 +67,11 @@ pub(crate) fn hit(place: &Place, options: &Options) -> Result<()> {
     report.publish(place, "hit")
 }
 
-fn launchers(place: &Place, options: &Options, work: &Path) -> Result<Vec<Launcher>> {
+fn launchers(place: &Place, larder: &Path, work: &Path) -> Result<Vec<Launcher>> {
     let ccache = fetch::ccache(place)?;
-    let larder = match &options.stand_in {
-        None => Launcher::larder(&place.larder(), &work.join("store/larder"))?,
-        Some(program) => Launcher::ccache(program, &work.join("store/stand-in"))?,
-    };
     let default = Launcher::ccache(&ccache, &work.join("store/ccache"))?;
     let loosened = Launcher::ccache_loosened(&ccache, &work.join("store/ccache-loosened"))?;
-    Ok(vec![larder, default, loosened])
+    Ok(vec![Launcher::larder(larder, &work.join("store/larder"))?, default, loosened])
 }
 
 impl Bench<'_> {

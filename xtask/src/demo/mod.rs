@@ -28,15 +28,15 @@ pub(crate) struct Options {
     /// How many compilers run at once [default: one a processor]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Build only this project; may be given several times. Also `rocksdb`, which takes an hour
+    /// Build only this project; may be given several times. Also `rocksdb`, about 1400 CPU seconds a build
     #[arg(long, value_name = "PROJECT")]
     only: Vec<String>,
     /// Build also in another place with --small
     #[arg(long)]
     elsewhere: bool,
-    /// A ccache to take larder's place, to try the demo itself
-    #[arg(long, hide = true, value_name = "PROGRAM")]
-    stand_in: Option<PathBuf>,
+    /// Use this larder, with its larderd beside it, instead of building one
+    #[arg(long, value_name = "PROGRAM")]
+    larder: Option<PathBuf>,
 }
 
 /// One line of the table.
@@ -71,26 +71,24 @@ const WARM_HITS_PERCENT: u64 = 99;
 
 /// The demo as `cargo xtask test --full` runs it.
 pub(crate) fn small(place: &Place) -> Result<bool> {
-    let small = Options { small: true, keep: false, jobs: None, only: Vec::new(), elsewhere: false, stand_in: None };
+    let small = Options { small: true, keep: false, jobs: None, only: Vec::new(), elsewhere: false, larder: None };
     demo(place, &small)
 }
 
 /// `true` when nothing differed and the warm builds hit.
 pub(crate) fn demo(place: &Place, options: &Options) -> Result<bool> {
-    match options.stand_in {
-        None => binaries::build(place)?,
-        Some(_) => setup::for_builds(place)?,
-    }
+    let projects = projects::choose(options.small, &options.only)?;
+    setup::for_builds(place)?;
+    let larder = binaries::larder(place, options.larder.as_deref())?;
     let work = place.own("demo")?;
     fresh(&work)?;
-    let projects = projects::choose(options.small, &options.only)?;
     for project in &projects {
         println!("{:<9} {:<4} {} {}", project.name, project.language, project.package, project.version);
     }
     let mut rows = Vec::new();
     for project in projects {
         let sources = fetch::sources(place, project)?;
-        let demo = ProjectDemo { place, options, project, sources: &sources, work: &work };
+        let demo = ProjectDemo { larder: &larder, options, project, sources: &sources, work: &work };
         rows.extend(demo.steps().with_context(|| format!("the demo of {} stopped", project.name))?);
     }
     println!("{}", report::table(&rows));
@@ -107,7 +105,7 @@ pub(crate) fn demo(place: &Place, options: &Options) -> Result<bool> {
 }
 
 struct ProjectDemo<'a> {
-    place: &'a Place,
+    larder: &'a Path,
     options: &'a Options,
     project: &'static Project,
     sources: &'a Sources,
@@ -117,9 +115,9 @@ struct ProjectDemo<'a> {
 impl ProjectDemo<'_> {
     fn steps(&self) -> Result<Vec<Row>> {
         let plain = Launcher::plain();
-        let larder = self.larder()?;
+        let larder = Launcher::larder(self.larder, &self.work.join("store").join(self.project.name))?;
         let here = self.workload(&self.work.join("work/tree"))?;
-        let expected = here.build("plain", &plain, 0)?;
+        let expected = here.build("plain", &plain, self.project.objects)?;
         let kept = self.kept("plain");
         here.move_to(&kept)?;
         let mut rows = vec![self.row("plain", expected.clone(), None, &expected)];
@@ -176,14 +174,6 @@ impl ProjectDemo<'_> {
         }
         let jobs = self.options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
         Ok(Workload { project: self.project, sources: self.sources, tree: tree.into(), logs, home, jobs })
-    }
-
-    fn larder(&self) -> Result<Launcher> {
-        let store = self.work.join("store").join(self.project.name);
-        match &self.options.stand_in {
-            Some(ccache) => Launcher::ccache(ccache, &store),
-            None => Launcher::larder(&self.place.larder(), &store),
-        }
     }
 
     fn kept(&self, step: &str) -> PathBuf {

@@ -13,6 +13,9 @@ const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
 /// Block devices of this major number are loop devices: the same number soon names another image.
 const LOOP_MAJOR: u32 = 7;
 
+/// Descriptors above this are closed one by one: a process may have 1,024 by default.
+const KEPT_OPEN_MAX: i32 = 256;
+
 const EXT_MAGIC: u64 = 0xEF53;
 const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683E;
@@ -27,6 +30,13 @@ impl Dir {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = if refuse_links { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
         Ok(Dir(fs::openat2(CWD, path, flags, Mode::empty(), resolve)?))
+    }
+
+    /// Leave it open until the process ends, which closes all of them at once. Only while there are few.
+    pub fn keep_open(self) {
+        if self.0.as_raw_fd() < KEPT_OPEN_MAX {
+            std::mem::forget(self.0);
+        }
     }
 
     /// Look at a name in it, not following a link.

@@ -1,0 +1,278 @@
+//! What can be typed: the words, their options, and the aliases that people know from other caches.
+//!
+//! Unaware of: what a word does.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::help;
+
+#[derive(Parser)]
+#[command(name = "larder", version, about = "A build cache: a result is used again when everything that it relied on is as it was", long_about = None)]
+#[command(override_usage = help::USAGE, max_term_width = 110, subcommand_value_name = "WORD", subcommand_help_heading = "Words")]
+struct Cli {
+    #[command(subcommand)]
+    word: Word,
+}
+
+/// A word and its options.
+#[derive(Subcommand)]
+pub(crate) enum Word {
+    /// Show hits, misses, bypasses and fallbacks, and why
+    #[command(after_help = help::STATS)]
+    Stats(Stats),
+    /// Say what would happen to a command now, hit or miss, and why; runs nothing
+    #[command(after_help = help::EXPLAIN)]
+    Explain(Explain),
+    /// Check that larder can work here, and say what to do where it cannot
+    #[command(after_help = help::DOCTOR)]
+    Doctor(Doctor),
+    /// Show every setting, its value and where that comes from
+    #[command(after_help = help::CONFIG)]
+    Config(Config),
+    /// Remove the least recently used until the store is within its limit
+    #[command(after_help = help::EVICT)]
+    Evict(Evict),
+    /// Verify every record and every byte in the store
+    #[command(after_help = help::FSCK)]
+    Fsck(Fsck),
+    /// Remove everything from the store; asks no question
+    #[command(after_help = help::CLEAR)]
+    Clear,
+    /// Run any command through larder, also one whose name is a word
+    #[command(after_help = help::RUN)]
+    Run(Run),
+    /// Print completions for a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions(Completions),
+    /// Print or write man pages
+    #[command(after_help = help::MAN)]
+    Man(Man),
+    /// Print larder's version
+    #[command(after_help = "Example:\n  larder version")]
+    Version,
+}
+
+/// Options of `stats`.
+#[derive(Args)]
+pub(crate) struct Stats {
+    /// Print one JSON object, with the counts in integers
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Set the counters to zero; with --json, print what they were before
+    #[arg(long)]
+    pub(crate) zero: bool,
+    /// As in `ccache -sv`: everything is shown anyway.
+    #[arg(short, long, hide = true)]
+    verbose: bool,
+}
+
+/// Options of `explain`.
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// List every fact that the record relies on
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Explain as for a build whose messages go to no terminal
+    #[arg(long)]
+    pub(crate) no_terminal: bool,
+    /// The command, as it is typed in the build
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Options of `doctor`.
+#[derive(Args)]
+pub(crate) struct Doctor {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `config`.
+#[derive(Args)]
+pub(crate) struct Config {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `evict`.
+#[derive(Args)]
+pub(crate) struct Evict {
+    /// Keep at most this much instead of what the settings say, such as 5G or 500 MB
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) max_size: Option<u64>,
+    /// Say nothing; the wrapper starts it so once the store has outgrown its limit
+    #[arg(long)]
+    pub(crate) background: bool,
+}
+
+/// Options of `fsck`.
+#[derive(Args)]
+pub(crate) struct Fsck {
+    /// Remove what is damaged, so that it is made again
+    #[arg(long)]
+    pub(crate) repair: bool,
+}
+
+/// What `run` takes: for its help only, the wrapper does it.
+#[derive(Args)]
+pub(crate) struct Run {
+    /// The command
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    _command: Vec<OsString>,
+}
+
+/// Options of `completions`.
+#[derive(Args)]
+pub(crate) struct Completions {
+    /// For which shell
+    pub(crate) shell: Shell,
+}
+
+/// Shells that completions are made for.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Shell {
+    /// GNU Bash
+    Bash,
+    /// Z shell
+    Zsh,
+    /// Fish
+    Fish,
+}
+
+/// Options of `man`.
+#[derive(Args)]
+pub(crate) struct Man {
+    /// The word whose page is printed; without it, the page of larder itself
+    pub(crate) word: Option<String>,
+    /// Write all pages into this directory
+    #[arg(long, value_name = "DIR", conflicts_with = "word")]
+    pub(crate) dir: Option<PathBuf>,
+}
+
+fn size(text: &str) -> Result<u64, larder_config::NotASize> {
+    larder_config::parse_size(text)
+}
+
+/// Options of ccache and sccache, and the words that do the same here.
+const ALIASES: &[(&str, &[&str])] = &[
+    ("--cleanup", &["evict"]),
+    ("--clear", &["clear"]),
+    ("--show-config", &["config"]),
+    ("--show-stats", &["stats"]),
+    ("--zero-stats", &["stats", "--zero"]),
+    ("-C", &["clear"]),
+    ("-c", &["evict"]),
+    ("-p", &["config"]),
+    ("-s", &["stats"]),
+    ("-z", &["stats", "--zero"]),
+];
+
+/// Options of theirs that have no word here, and what to do instead.
+const INSTEAD: &[(&str, &str)] = &[
+    ("--max-size", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
+    ("--set-config", "write it into larder.toml; see `larder help config`"),
+    ("--start-server", "larder needs no server: leave this out"),
+    ("--stop-server", "larder needs no server: leave this out"),
+    ("-M", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
+    ("-o", "write it into larder.toml; see `larder help config`"),
+];
+
+/// What was typed as one or several commands: `-C -z` are two, as they are for ccache.
+pub(crate) fn commands(typed: Vec<OsString>) -> Vec<Vec<OsString>> {
+    if typed.first().is_none_or(|first| meant_by(first).is_none() && letters(first).is_none()) {
+        return vec![typed];
+    }
+    let mut commands: Vec<Vec<OsString>> = Vec::new();
+    for argument in typed {
+        for argument in letters(&argument).unwrap_or(vec![argument]) {
+            match (meant_by(&argument), commands.last_mut()) {
+                (Some(words), _) => commands.push(words.iter().map(OsString::from).collect()),
+                (None, Some(command)) => command.push(argument),
+                (None, None) => commands.push(vec![argument]),
+            }
+        }
+    }
+    commands
+}
+
+fn meant_by(argument: &OsString) -> Option<&'static [&'static str]> {
+    ALIASES.iter().find(|(alias, _)| argument == alias).map(|(_, words)| *words)
+}
+
+/// `-sz` as `-s` and `-z`.
+fn letters(argument: &OsString) -> Option<Vec<OsString>> {
+    let letters = argument.to_str()?.strip_prefix('-').filter(|letters| letters.len() > 1)?;
+    let known = letters.chars().all(|letter| "Ccpsvz".contains(letter));
+    known.then(|| letters.chars().map(|letter| OsString::from(format!("-{letter}"))).collect())
+}
+
+/// The whole description, also for help, completions and man pages.
+pub(crate) fn description() -> clap::Command {
+    let command = <Cli as clap::CommandFactory>::command();
+    command.after_help(help::top_short()).after_long_help(help::top_long())
+}
+
+/// Understand one command.
+pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Word, Usage> {
+    if let Some(first) = arguments.first().and_then(|first| first.to_str()) {
+        let name = first.split('=').next().unwrap_or(first);
+        if let Some((_, instead)) = INSTEAD.iter().find(|(option, _)| *option == name) {
+            return Err(Usage::Instead(format!("{name}: {instead}")));
+        }
+    }
+    let bare = arguments.is_empty() || arguments == ["--"];
+    let argv = std::iter::once(OsString::from("larder")).chain(if bare { vec!["help".into()] } else { arguments });
+    let matches = description().try_get_matches_from(argv)?;
+    Ok(Cli::from_arg_matches(&matches)?.word)
+}
+
+/// Why there is nothing to do: help was asked for, or what was typed cannot be understood.
+pub(crate) enum Usage {
+    /// In clap's words.
+    Clap(clap::Error),
+    /// An option of another cache.
+    Instead(String),
+}
+
+impl From<clap::Error> for Usage {
+    fn from(error: clap::Error) -> Self {
+        Usage::Clap(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_is_sound() {
+        description().debug_assert();
+    }
+
+    #[test]
+    fn aliases() {
+        let check = |typed: &str, expect: &[&str]| {
+            let found = commands(typed.split(' ').map(OsString::from).collect());
+            let found: Vec<String> =
+                found.iter().map(|c| c.join(" ".as_ref()).into_string().expect("is text")).collect();
+            assert_eq!(found, expect, "{typed}");
+        };
+        check("-s", &["stats"]);
+        check("-s --json", &["stats --json"]);
+        check("-sv", &["stats -v"]);
+        check("-Cz", &["clear", "stats --zero"]);
+        check("--clear -z", &["clear", "stats --zero"]);
+        check("-c --max-size 5G", &["evict --max-size 5G"]);
+        check("explain -s -c x.c", &["explain -s -c x.c"]);
+        check("-x -s", &["-x -s"]);
+        check("--help", &["--help"]);
+    }
+}

@@ -1,0 +1,150 @@
+//! What help says beyond words and options: examples, how the wrapper is used, variables and keys.
+//!
+//! Unaware of: how help is laid out.
+
+use std::fmt::Write;
+
+use larder_config::{Kind, OTHER_VARIABLES, SETTINGS, Setting};
+
+pub(crate) const USAGE: &str = "larder COMPILER ARGUMENT...
+       larder run -- COMMAND ARGUMENT...
+       larder WORD [OPTION]...";
+
+pub(crate) const STATS: &str = "\
+With --json: integers hit, miss, bypass, fallback, store_bytes and limit_bytes, and the objects bypass_reasons,
+fallback_reasons and unrecorded_reasons, each from a reason's code to its count. A store that cannot be used gives
+zeros, a message on standard error, and exit code 0.
+
+Examples:
+  larder stats                     a table
+  larder stats --zero && make && larder stats
+  larder stats --json --zero       print the counts, then start again from zero
+  larder -- stats                  not this word: the tool called stats";
+
+pub(crate) const EXPLAIN: &str = "\
+The command is not run, and nothing is changed but stamps (what is known of files by their times). A terminal counts:
+gcc writes other messages to one. Whoever explains a build that ran without one says --no-terminal.
+
+Examples:
+  larder explain -- gcc -O2 -c x.c -o x.o
+  larder explain gcc -c x.c                  the same without --
+  larder explain --verbose -- gcc -c x.c     with every fact that is checked
+  larder explain --json -- g++ -c x.cc | jq .outcome";
+
+pub(crate) const DOCTOR: &str = "\
+Each line is ok, note (worth knowing) or problem (larder does not work, or not as it should). The exit code is 1 when
+there is a problem.
+
+Examples:
+  larder doctor
+  larder doctor --json | jq '.checks[] | select(.state != \"ok\")'";
+
+pub(crate) const EVICT: &str = "\
+A store that is over its limit is brought to 90 % of it; with --max-size it is brought to exactly that size.
+Sizes: 10G and 10GiB are 2^30 bytes each, 10GB is 10^9.
+
+Examples:
+  larder evict
+  larder evict --max-size 2G       also where the limit is larger, or there is none
+  larder evict --max-size 0        everything that no build is writing at this moment";
+
+pub(crate) const FSCK: &str = "\
+Reads everything, and so takes a while. The exit code is 1 when something is wrong, also when it was repaired. What is
+damaged is never used in any case: a hit checks what it reads.
+
+Examples:
+  larder fsck
+  larder fsck --repair";
+
+pub(crate) const CLEAR: &str = "\
+Records, blobs and stamps go; the counters stay (`larder stats --zero`). Builds that run meanwhile go on.
+
+Example:
+  larder clear";
+
+pub(crate) const RUN: &str = "\
+The wrapper does this itself. A command that larder does not know runs untouched, and is counted as a bypass.
+
+Examples:
+  larder run -- gcc -c x.c
+  larder run -- ./configure        the same as without larder, for now";
+
+pub(crate) const COMPLETIONS: &str = "\
+Examples:
+  larder completions bash > ~/.local/share/bash-completion/completions/larder
+  larder completions zsh  > ~/.zfunc/_larder
+  larder completions fish > ~/.config/fish/completions/larder.fish";
+
+pub(crate) const MAN: &str = "\
+Examples:
+  larder man | man -l -
+  larder man explain | man -l -
+  larder man --dir ~/.local/share/man/man1";
+
+pub(crate) const CONFIG: &str = "\
+Later wins: the default, /etc/larder/larder.toml, larder.toml beside the larder program, ~/.config/larder/larder.toml,
+larder.toml in the working directory (a project's own file, which cannot set paths or sizes), the environment. What is
+wrong is ignored, with one warning; here it is listed, and the exit code is 1.
+
+A larder.toml:
+  max_size = \"20 GiB\"
+  log = \"~/larder.log\"
+
+Examples:
+  larder config
+  LARDER_MAX_SIZE=5G larder config
+  larder config --json | jq .settings";
+
+/// Below the short help.
+pub(crate) fn top_short() -> String {
+    "Try:\n  larder gcc -c x.c                larder stats                larder explain -- gcc -c x.c\n\
+     `larder help` says how to put larder in front of a build, and which variables and keys there are."
+        .to_owned()
+}
+
+/// Below the long help: how the wrapper is used, and every setting.
+pub(crate) fn top_long() -> String {
+    let mut text = WRAPPER.to_owned();
+    let _ = write!(text, "\n\nEnvironment variables, and the same as keys of larder.toml:\n");
+    for setting in SETTINGS {
+        let name = format!("{}, {}", setting.variable, setting.key);
+        let _ = writeln!(text, "  {name:<30}  {}{}\n{:34}Default: {}.", setting.help, choices(setting), "", setting.default);
+    }
+    let _ = writeln!(text, "\nOther environment variables:");
+    for (name, what) in OTHER_VARIABLES {
+        let _ = writeln!(text, "  {name:<30}  {what}");
+    }
+    let _ = write!(text, "\n{ALIASES}");
+    text
+}
+
+fn choices(setting: &Setting) -> String {
+    match setting.kind() {
+        Kind::Choice(words) => format!(" One of {}.", words.join(", ")),
+        Kind::Path | Kind::Size | Kind::Switch => String::new(),
+    }
+}
+
+const WRAPPER: &str = "\
+In front of a compiler:
+  larder gcc -c x.c                        one command
+  make CC='larder gcc' CXX='larder g++'    every command of a build
+  cmake -DCMAKE_C_COMPILER_LAUNCHER=larder -DCMAKE_CXX_COMPILER_LAUNCHER=larder ...
+  CC='larder gcc' ./configure
+
+As a masquerading link, which finds the real compiler further along PATH; put its directory first:
+  ln -s \"$(command -v larder)\" ~/bin/gcc    also g++ cc c++ clang clang++, gcc-12, x86_64-linux-gnu-gcc, ...
+
+Any command, and a tool whose name is one of the words:
+  larder run -- COMMAND
+  larder -- stats --json
+
+`larder doctor` checks all of this.";
+
+const ALIASES: &str = "\
+Options known from ccache and sccache:
+  -s, --show-stats                stats
+  -z, --zero-stats                stats --zero
+  -C, --clear                     clear
+  -c, --cleanup                   evict
+  -p, --show-config               config";

@@ -1,0 +1,30 @@
+//! `larder clear`: everything goes. No question is asked: what was in the store can be made again.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+
+use super::FINE;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Remove everything, and say what went.
+pub(crate) fn run(around: &Surroundings, out: &mut dyn Write) -> Result<u8> {
+    let store = around.store()?;
+    let shown = store.directory().display().to_string();
+    if !store.directory().exists() {
+        writeln!(out, "{shown}: there is no store yet, so nothing to clear")?;
+        return Ok(FINE);
+    }
+    // Eviction to nothing counts what it removes; it may leave what it thinks a writer needs, or fail half-way.
+    let counted = store.evict(0).ok();
+    store.clear().context("not everything could be removed: see whose files these are")?;
+    match counted {
+        Some(gone) => {
+            let records = say::count(gone.manifests, "record", "records");
+            writeln!(out, "{shown}: removed {records}, {}", say::bytes(gone.before_bytes))?;
+        }
+        None => writeln!(out, "{shown}: removed everything")?,
+    }
+    Ok(FINE)
+}

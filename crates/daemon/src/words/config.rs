@@ -1,0 +1,76 @@
+//! `larder config`: each setting, its value, who set it; and what is wrong.
+
+use std::io::Write;
+
+use anyhow::Result;
+use larder_config::{Loaded, Setting, Source, Value as Shown};
+use serde_json::{Value, json};
+
+use super::{FINE, PROBLEM, plain_table, print_json, print_table};
+use crate::cli::Config;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Show the settings. Exit code 1 where something was wrong and ignored.
+pub(crate) fn run(around: &Surroundings, options: &Config, out: &mut dyn Write) -> Result<u8> {
+    let loaded = &around.loaded;
+    if options.json {
+        print_json(&object(loaded), out)?;
+    } else {
+        show(loaded, out)?;
+    }
+    Ok(if loaded.problems.is_empty() { FINE } else { PROBLEM })
+}
+
+fn show(loaded: &Loaded, out: &mut dyn Write) -> Result<()> {
+    let mut table = plain_table();
+    for value in loaded.values() {
+        table.add_row(vec![value.name.to_owned(), say::one_line(&value.shown), source(&value)]);
+    }
+    print_table(&table, out)?;
+    writeln!(out, "\n Files, the later ones over the earlier:")?;
+    for file in &loaded.files {
+        let found = if file.found { "read" } else { "not there" };
+        let whose = if file.of_project { ", the project's own" } else { "" };
+        writeln!(out, "   {} ({found}{whose})", say::one_line(&file.path.to_string_lossy()))?;
+    }
+    for (title, found) in [("Problems; what is wrong is ignored:", &loaded.problems), ("Notes:", &loaded.notes)] {
+        if !found.is_empty() {
+            writeln!(out, "\n {title}")?;
+        }
+        for problem in found {
+            writeln!(out, "   {problem}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Who set a value, in words.
+fn source(value: &Shown) -> String {
+    match &value.source {
+        Source::Default => "default".to_owned(),
+        Source::PasswordDatabase => "home directory in the password database".to_owned(),
+        Source::Environment(name) if Setting::by_key(value.name).is_some_and(|s| s.variable == *name) => {
+            format!("environment {name}")
+        }
+        Source::Environment(name) => format!("follows from environment {name}"),
+        Source::File { path, line } => say::one_line(&format!("{}:{line}", path.display())),
+    }
+}
+
+fn object(loaded: &Loaded) -> Value {
+    let settings = loaded.values().into_iter().map(|value| {
+        let variable = Setting::by_key(value.name).map(|setting| setting.variable);
+        json!({ "key": value.name, "variable": variable, "value": value.shown, "source": source(&value) })
+    });
+    let files = loaded.files.iter().map(|file| {
+        json!({ "path": file.path.to_string_lossy(), "found": file.found, "of_project": file.of_project })
+    });
+    let texts = |problems: &[larder_config::Problem]| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
+    json!({
+        "settings": settings.collect::<Vec<_>>(),
+        "files": files.collect::<Vec<_>>(),
+        "problems": texts(&loaded.problems),
+        "notes": texts(&loaded.notes),
+    })
+}

@@ -1,0 +1,76 @@
+//! `larder evict`: within the limit, the least recently used first.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use indicatif::ProgressBar;
+use larder_store::{Counters, EVICT_TO_PERCENT, Eviction, Store};
+
+use super::FINE;
+use crate::cli::Evict;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// How often the bar moves while nothing is known of progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Evict, and say what went.
+pub(crate) fn run(around: &Surroundings, options: &Evict, out: &mut dyn Write) -> Result<u8> {
+    let limit_bytes = options.max_size.unwrap_or(around.settings().max_size_bytes);
+    let store = around.store()?;
+    if !store.directory().exists() || options.background && within(&store, limit_bytes, options) {
+        if !options.background {
+            writeln!(out, "{}: there is no store yet, so nothing to evict", store.directory().display())?;
+        }
+        return Ok(FINE);
+    }
+    let bar = if options.background { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    bar.set_message("reading what there is");
+    bar.enable_steady_tick(TICK);
+    let done = evict(&store, limit_bytes, options.max_size.is_some());
+    bar.finish_and_clear();
+    let done = done.context("the store could not be evicted: `larder doctor` says more")?;
+    if !options.background {
+        report(&store, limit_bytes, options, &done, out)?;
+    }
+    Ok(FINE)
+}
+
+/// Whether the counters already say that there is nothing to do: when many wrappers found the store too large at once,
+/// all but the first of those that they started end here.
+fn within(store: &Store, limit_bytes: u64, options: &Evict) -> bool {
+    let no_limit = limit_bytes == 0 && options.max_size.is_none();
+    no_limit || Counters::read(store).store_bytes <= limit_bytes
+}
+
+/// To exactly the limit that was typed; to a share of the limit that is set, once over it. The size is measured first:
+/// the counter is only about right.
+fn evict(store: &Store, limit_bytes: u64, exactly: bool) -> Result<Eviction> {
+    if exactly {
+        return Ok(store.evict(limit_bytes)?);
+    }
+    let measured = store.evict(u64::MAX)?;
+    if limit_bytes == 0 || measured.after_bytes <= limit_bytes {
+        return Ok(measured);
+    }
+    let done = store.evict(limit_bytes / 100 * EVICT_TO_PERCENT)?;
+    Ok(Eviction { before_bytes: measured.before_bytes, blobs: measured.blobs + done.blobs, ..done })
+}
+
+fn report(store: &Store, limit_bytes: u64, options: &Evict, done: &Eviction, out: &mut dyn Write) -> Result<()> {
+    let shown = store.directory().display();
+    let limit = match options.max_size {
+        Some(0) => "0".to_owned(),
+        _ => say::limit(limit_bytes),
+    };
+    let (before, after) = (say::bytes(done.before_bytes), say::bytes(done.after_bytes));
+    if done.manifests == 0 && done.blobs == 0 {
+        writeln!(out, "{shown}: nothing to evict: {after}, limit {limit}")?;
+        return Ok(());
+    }
+    let records = say::count(done.manifests, "record", "records");
+    let blobs = say::count(done.blobs, "blob", "blobs");
+    writeln!(out, "{shown}: removed {records} and {blobs}: {before} before, {after} now, limit {limit}")?;
+    Ok(())
+}

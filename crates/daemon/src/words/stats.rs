@@ -1,0 +1,105 @@
+//! `larder stats`: what became of the commands so far, and why.
+
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use comfy_table::{Cell, CellAlignment, Table};
+use indicatif::HumanCount;
+use larder_store::{Counters, Store, Totals};
+use serde_json::{Map, Value, json};
+
+use super::{FINE, PROBLEM, plain_table, print_json, print_table};
+use crate::cli::Stats;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Show the counters, or set them to zero, or both: with `--json --zero` the object is from before.
+pub(crate) fn run(around: &Surroundings, options: &Stats, out: &mut dyn Write) -> Result<u8> {
+    let limit_bytes = around.settings().max_size_bytes;
+    let store = match around.store() {
+        Ok(store) => store,
+        // A program that reads the counters of a build wants numbers, whatever the store is like.
+        Err(error) if options.json => {
+            say::tell(&say::one_line(&format!("{error:#}")));
+            print_json(&object(&Totals::default(), limit_bytes), out)?;
+            return Ok(if options.zero { PROBLEM } else { FINE });
+        }
+        Err(error) => return Err(error),
+    };
+    let totals = Counters::read(&store);
+    if options.json {
+        print_json(&object(&totals, limit_bytes), out)?;
+    } else if !options.zero {
+        show(&store, &totals, limit_bytes, out)?;
+    }
+    if options.zero {
+        zero(&store)?;
+        if !options.json {
+            writeln!(out, "{}: counters set to zero", store.directory().display())?;
+        }
+    }
+    Ok(FINE)
+}
+
+/// A store that is not there yet has counted nothing, and is not made for this.
+fn zero(store: &Store) -> Result<()> {
+    if store.directory().exists() {
+        let counters = Counters::open(store).context("the counters cannot be written: `larder doctor` says more")?;
+        counters.zero();
+    }
+    Ok(())
+}
+
+fn object(totals: &Totals, limit_bytes: u64) -> Value {
+    fn table<R: Copy>(reasons: &[(R, u64)], code: impl Fn(R) -> &'static str) -> Value {
+        let pairs = reasons.iter().map(|&(reason, count)| (code(reason).to_owned(), count.into()));
+        Value::Object(pairs.collect::<Map<_, _>>())
+    }
+    json!({
+        "hit": totals.hit,
+        "miss": totals.miss,
+        "bypass": totals.bypass,
+        "fallback": totals.fallback,
+        "store_bytes": totals.store_bytes,
+        "limit_bytes": limit_bytes,
+        "bypass_reasons": table(&totals.bypass_reasons, |reason| reason.code()),
+        "fallback_reasons": table(&totals.fallback_reasons, |cause| cause.code()),
+        "unrecorded_reasons": table(&totals.unrecorded_reasons, |why| why.code()),
+    })
+}
+
+fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -> Result<()> {
+    let mut table = plain_table();
+    row(&mut table, "hit", totals.hit, &hit_rate(totals));
+    row(&mut table, "miss", totals.miss, "");
+    for (why, count) in &totals.unrecorded_reasons {
+        row(&mut table, "  not recorded", *count, why.sentence());
+    }
+    row(&mut table, "bypass", totals.bypass, "");
+    for (reason, count) in &totals.bypass_reasons {
+        row(&mut table, &format!("  {}", reason.code()), *count, reason.sentence());
+    }
+    row(&mut table, "fallback", totals.fallback, "");
+    for (cause, count) in &totals.fallback_reasons {
+        row(&mut table, &format!("  {}", cause.code()), *count, cause.sentence());
+    }
+    print_table(&table, out)?;
+    let size = format!("about {} of {}", say::bytes(totals.store_bytes), say::limit(limit_bytes));
+    let there = if store.directory().exists() { size } else { "not there yet".to_owned() };
+    writeln!(out, " store: {}, {there}", store.directory().display())?;
+    Ok(())
+}
+
+fn row(table: &mut Table, name: &str, count: u64, why: &str) {
+    let count = Cell::new(HumanCount(count)).set_alignment(CellAlignment::Right);
+    table.add_row(vec![Cell::new(name), count, Cell::new(why)]);
+}
+
+/// Of those that were looked up.
+fn hit_rate(totals: &Totals) -> String {
+    let asked = totals.hit.saturating_add(totals.miss);
+    if asked == 0 {
+        return String::new();
+    }
+    format!("{:.1} % of {} looked up", totals.hit as f64 * 100.0 / asked as f64, HumanCount(asked))
+}

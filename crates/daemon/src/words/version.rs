@@ -1,0 +1,13 @@
+//! `larder version`.
+
+use std::io::Write;
+
+use anyhow::Result;
+
+use super::FINE;
+
+/// Print name and version.
+pub(crate) fn run(out: &mut dyn Write) -> Result<u8> {
+    writeln!(out, "larder {}", env!("CARGO_PKG_VERSION"))?;
+    Ok(FINE)
+}

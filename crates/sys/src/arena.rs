@@ -1,0 +1,98 @@
+//! The wrapper's allocator: a short-lived process of one thread has no use for giving memory back.
+//!
+//! Small allocations come one after the other from a static block that costs no system call and no page before it is
+//! touched; what is large, or comes when the block is full, is the system allocator's.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::UnsafeCell;
+
+const BLOCK_BYTES: usize = 4 << 20;
+const LARGE_BYTES: usize = 256 << 10;
+/// What malloc gives too: some libraries rely on it for bytes.
+const ALIGN_BYTES: usize = 16;
+
+#[repr(align(64))]
+struct Block(UnsafeCell<[u8; BLOCK_BYTES]>);
+
+/// The allocator. Only for programs of one thread.
+pub struct Arena {
+    used: UnsafeCell<usize>,
+}
+
+static BLOCK: Block = Block(UnsafeCell::new([0; BLOCK_BYTES]));
+
+// SAFETY: only programs of one thread use it, as the type says.
+unsafe impl Sync for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// An empty arena. There must be only one.
+    #[allow(clippy::new_without_default, reason = "a static needs a const function, and there is one static")]
+    pub const fn new() -> Arena {
+        Arena { used: UnsafeCell::new(0) }
+    }
+
+    fn start() -> *mut u8 {
+        BLOCK.0.get().cast()
+    }
+
+    fn holds(pointer: *mut u8) -> bool {
+        (Self::start() as usize..Self::start() as usize + BLOCK_BYTES).contains(&(pointer as usize))
+    }
+
+    /// Whether `pointer`, of `size` bytes, is the newest allocation.
+    fn is_last(&self, pointer: *mut u8, size: usize) -> bool {
+        // SAFETY: one thread.
+        Self::holds(pointer) && pointer as usize + size == Self::start() as usize + unsafe { *self.used.get() }
+    }
+}
+
+// SAFETY: each allocation is a range of the block that no other has until it is given back, or the system's.
+unsafe impl GlobalAlloc for Arena {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: one thread; the range stays within the block.
+        unsafe {
+            let used = self.used.get();
+            let at = (*used).next_multiple_of(layout.align().max(ALIGN_BYTES));
+            if layout.size() > LARGE_BYTES || at + layout.size() > BLOCK_BYTES || layout.align() > 64 {
+                return System.alloc(layout);
+            }
+            *used = at + layout.size();
+            Self::start().add(at)
+        }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if !Self::holds(pointer) {
+            // SAFETY: came from the system's allocator.
+            return unsafe { System.dealloc(pointer, layout) };
+        }
+        if self.is_last(pointer, layout.size()) {
+            // SAFETY: one thread; the newest allocation ends the used part.
+            unsafe { *self.used.get() -= layout.size() };
+        }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let start = pointer as usize - if Self::holds(pointer) { Self::start() as usize } else { 0 };
+        if self.is_last(pointer, layout.size()) && start + new_size <= BLOCK_BYTES && new_size <= LARGE_BYTES {
+            // SAFETY: one thread; grows or shrinks the newest allocation within the block.
+            unsafe { *self.used.get() = start + new_size };
+            return pointer;
+        }
+        if !Self::holds(pointer) {
+            // SAFETY: came from the system's allocator.
+            return unsafe { System.realloc(pointer, layout, new_size) };
+        }
+        // SAFETY: a new allocation does not overlap the old one, which is given back after the copy.
+        unsafe {
+            let new = self.alloc(Layout::from_size_align_unchecked(new_size, layout.align()));
+            if !new.is_null() {
+                std::ptr::copy_nonoverlapping(pointer, new, layout.size().min(new_size));
+                self.dealloc(pointer, layout);
+            }
+            new
+        }
+    }
+}
