@@ -88,7 +88,8 @@ enum larder_kind {
     LARDER_DROP = 7,
     /* flags: enum larder_open; stat of the new descriptor; extra: the mode for
      * CREATE (as given; 0666 for fopen, 0600 for mkstemp).  chdir is an OPEN
-     * with PATHONLY | DIRECTORY. */
+     * with PATHONLY | DIRECTORY.  syscall(SYS_open) below /proc or /sys is one
+     * whose stat and error were taken by name, just before the call. */
     LARDER_OPEN = 8,
     LARDER_STAT = 9,      /* stat */
     LARDER_LSTAT = 10,    /* stat */

@@ -4,7 +4,7 @@
 //! outputs. A path that it looked at and changed later counts as it was before. What cannot be recorded soundly is a
 //! refusal, with the path that shows why.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use larder_model::{Change, FileMode, Looked, Placement, Prior, Seen, Unrecorded};
 
@@ -397,7 +397,7 @@ impl Fold {
         }
         let mut seen = Seen { environment: self.environment.clone().into_iter().collect(), ..Seen::default() };
         let made_order = std::mem::take(&mut self.made_order);
-        let mut listed = HashSet::new();
+        let mut listed = HashSet::default();
         for path in made_order {
             if !listed.insert(path.clone()) {
                 continue;

@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod depfile;
 mod fold;
 mod preload;
 mod trace;
 
+pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
 pub use fold::{Folded, Policy, fold};
 pub use preload::{PreloadObserver, Program, judge};
 pub use trace::{Event, Kind, OpenFlags, Trace};

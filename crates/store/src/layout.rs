@@ -102,6 +102,12 @@ impl Store {
         Ok(Temporary { file, path, placed: false })
     }
 
+    /// A file in the store that has no name any more: for `doctor` to try what can be done there.
+    pub fn nameless_file(&self) -> Result<File, StoreError> {
+        let temporary = self.temporary()?;
+        temporary.file.try_clone().map_err(StoreError::writing(&temporary.path))
+    }
+
     /// Open a file for its lock only, making it where it is not there.
     pub(crate) fn lock(&self, name: &str) -> Result<File, StoreError> {
         let path = self.base.join("locks").join(name);

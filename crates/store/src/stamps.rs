@@ -110,6 +110,11 @@ impl Stamps {
         }
     }
 
+    /// Whether an unchanged directory of this file system has the same names. `ask` is asked once a file system.
+    pub fn trusts_directories(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
+        self.remembered(look.volume, ask).directories
+    }
+
     fn trust(&self, look: &Look, file: &File) -> Trust {
         self.remembered(look.volume, || larder_sys::file_trust(file).unwrap_or(Trust::NONE))
     }

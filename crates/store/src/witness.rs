@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::io;
 
 use larder_model::{Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Unrecorded};
-use larder_sys::{Dir, Kind, Look};
+use larder_sys::{Dir, Kind, Look, Trust};
+
+use rustc_hash::FxHashMap as HashMap;
 
 use crate::Stamps;
 use crate::check::{failure, join, kind_code, listing_digest, look};
@@ -60,10 +62,18 @@ pub struct Witness<'a> {
     pub started_ns: i64,
 }
 
+struct Opened {
+    dir: Dir,
+    /// It has not changed since before the run, so what was missing still is.
+    unchanged: bool,
+}
+
 /// The walk over all paths, with the directories that are open.
 struct Walk<'a> {
     witness: &'a Witness<'a>,
-    open: BTreeMap<Vec<u8>, Dir>,
+    open: HashMap<Vec<u8>, Opened>,
+    /// Directories that could not be opened, and the error's number.
+    missing: HashMap<Vec<u8>, i32>,
     set: Witnessed,
 }
 
@@ -76,7 +86,8 @@ fn refuse<T>(why: Unrecorded, path: &[u8]) -> Result<T, Refusal> {
 impl Witness<'_> {
     /// The facts behind everything in `seen`.
     pub fn witness(&self, seen: &Seen) -> Result<Witnessed, Refusal> {
-        let mut walk = Walk { witness: self, open: BTreeMap::new(), set: Witnessed::default() };
+        let mut walk =
+            Walk { witness: self, open: HashMap::default(), missing: HashMap::default(), set: Witnessed::default() };
         for (path, looked) in &seen.looked {
             walk.path(path, looked, 0)?;
         }
@@ -113,6 +124,11 @@ impl Walk<'_> {
         }
         if let Some((operation, errno)) = looked.failed {
             return self.failed(path, directory, name, operation, errno);
+        }
+        let only_absent = looked.absent && !(looked.content || looked.kind || looked.link || looked.listed);
+        if only_absent && !name.is_empty() && self.open.get(directory).is_some_and(|opened| opened.unchanged) {
+            self.absent(directory, name);
+            return Ok(());
         }
         match look(self.opened(directory), name, false) {
             Ok(found) if found.kind == Kind::Link && !name.is_empty() => self.link(path, directory, name, looked, depth),
@@ -268,6 +284,17 @@ impl Walk<'_> {
         if self.open.contains_key(path) {
             return Ok(());
         }
+        if let Some(errno) = self.missing.get(path) {
+            return Err(io::Error::from_raw_os_error(*errno));
+        }
+        let opened = self.open_new(path);
+        if let Some(errno) = opened.as_ref().err().and_then(io::Error::raw_os_error) {
+            self.missing.insert(path.to_vec(), errno);
+        }
+        opened
+    }
+
+    fn open_new(&mut self, path: &[u8]) -> io::Result<()> {
         let (dir, real) = match Dir::open(path, true) {
             Ok(dir) => (dir, None),
             Err(error) if error.raw_os_error() == Some(ELOOP) => {
@@ -277,6 +304,9 @@ impl Walk<'_> {
             }
             Err(error) => return Err(error),
         };
+        let look = dir.itself()?;
+        let old = look.changed_ns < self.witness.started_ns;
+        let trusted = old && self.witness.stamps.trusts_directories(&look, || dir.trust().unwrap_or(Trust::NONE));
         let encode = |path: &[u8]| {
             let mut encoded = Vec::new();
             self.witness.roots.encode_path(path, &mut encoded);
@@ -284,12 +314,12 @@ impl Walk<'_> {
         };
         let entry = self.set.directories.entry(encode(path)).or_default();
         entry.real = real.as_deref().map(encode);
-        self.open.insert(path.to_vec(), dir);
+        self.open.insert(path.to_vec(), Opened { dir, unchanged: trusted });
         Ok(())
     }
 
     fn opened(&self, path: &[u8]) -> &Dir {
-        self.open.get(path).expect("opened before it is used")
+        &self.open.get(path).expect("opened before it is used").dir
     }
 
     fn entry(&mut self, directory: &[u8]) -> &mut Directory {

@@ -28,6 +28,11 @@ pub(crate) trait Subject {
         Ok(Duration::ZERO)
     }
 
+    /// How often it has hit so far; `None` where nothing hits or nothing counts.
+    fn hits(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// It takes part in every n-th round: more than 1 for what takes long.
     fn every(&self) -> usize {
         1

@@ -89,6 +89,10 @@ impl Subject for Compile<'_> {
         self.server.map_or(Ok(Duration::ZERO), Server::cpu)
     }
 
+    fn hits(&self) -> Result<Option<u64>> {
+        Ok(self.launcher.counts(self.home)?.map(|counts| counts.hit))
+    }
+
     fn every(&self) -> usize {
         self.every
     }

@@ -28,8 +28,9 @@ pub(crate) fn run(options: &Man, out: &mut dyn Write) -> Result<u8> {
 fn write_all(dir: &Path, out: &mut dyn Write) -> Result<u8> {
     let writing = |path: &Path| format!("man: {} cannot be written: choose another --dir", path.display());
     std::fs::create_dir_all(dir).with_context(|| writing(dir))?;
+    let words = words();
     let pages = std::iter::once(("larder.1".to_owned(), Page::new(top())))
-        .chain(words().iter().map(|command| (format!("larder-{}.1", command.get_name()), page_of(command))));
+        .chain(words.iter().map(|command| (format!("larder-{}.1", command.get_name()), page_of(command))));
     for (name, page) in pages {
         let mut text = Vec::new();
         page.render(&mut text)?;

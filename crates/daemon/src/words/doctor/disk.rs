@@ -1,0 +1,167 @@
+//! The store's directory and its file system; whether stamps are believed there and here.
+
+use std::fs::File;
+use std::path::Path;
+
+use larder_store::{Counters, Store, StoreError};
+use rustix::fs::{Access, StatVfs};
+
+use super::{Check, note, ok, problem};
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// With less free space a build may fill the disk before the store is at its limit.
+const FREE_BYTES_MIN: u64 = 1 << 30;
+/// Enough for a file system that shares whole blocks only.
+const REFLINK_BYTES: usize = 1 << 16;
+
+/// Names of file systems by the number that `statfs` gives (`linux/magic.h`), and whether they are on another machine.
+const FILE_SYSTEMS: &[(u64, &str, bool)] = &[
+    (0x0000_6969, "nfs", true),
+    (0x0000_EF53, "ext4", false),
+    (0x0102_1994, "tmpfs", false),
+    (0x0102_1997, "9p", true),
+    (0x2FC1_2FC1, "zfs", false),
+    (0x5346_544E, "ntfs", false),
+    (0x5846_5342, "xfs", false),
+    (0x6573_5546, "fuse", false),
+    (0x794C_7630, "overlay", false),
+    (0x8584_58F6, "ramfs", false),
+    (0x9123_683E, "btrfs", false),
+    (0xCA45_1A4E, "bcachefs", false),
+    (0xF2F5_2010, "f2fs", false),
+    (0xFE53_4D42, "smb", true),
+    (0xFF53_4D42, "cifs", true),
+];
+
+pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let store = around.settings().dir.as_deref().map(Store::open);
+    let trusted = match &store {
+        None => {
+            checks.push(problem("store", "no place for it is known: set LARDER_DIR to a directory"));
+            None
+        }
+        Some(Err(error)) => {
+            checks.push(problem("store", unusable(error)));
+            None
+        }
+        Some(Ok(store)) => {
+            checks.push(directory(around, store));
+            checks.extend(file_system(store));
+            checks.push(size(around, store));
+            Some(existing(store.directory()))
+        }
+    };
+    for (what, path) in [("stamps", trusted), ("stamps here", around.cwd.as_deref())] {
+        checks.extend(path.map(|path| stamps(what, path)));
+    }
+    checks
+}
+
+fn unusable(error: &StoreError) -> String {
+    match error {
+        StoreError::Unsafe { .. } => error.to_string(),
+        _ => format!("{error}: use another directory (LARDER_DIR), or make this one readable"),
+    }
+}
+
+/// The directory, or the nearest one above it that is there.
+fn existing(path: &Path) -> &Path {
+    path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"))
+}
+
+fn directory(around: &Surroundings, store: &Store) -> Check {
+    let shown = store.directory().display();
+    let there = existing(store.directory());
+    if there != store.directory() {
+        return match rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK) {
+            Ok(()) if there.is_dir() => ok("store", format!("{shown}: not there yet, and can be made")),
+            _ => problem("store", format!("{shown} cannot be made in {}: set LARDER_DIR", there.display())),
+        };
+    }
+    if around.settings().read_only {
+        return ok("store", format!("{shown}, only read (LARDER_READ_ONLY)"));
+    }
+    match store.nameless_file() {
+        Ok(_) => ok("store", format!("{shown}: writable, and nobody else's")),
+        Err(error) => problem("store", format!("{error}: make it writable, or set LARDER_DIR")),
+    }
+}
+
+fn file_system(store: &Store) -> Vec<Check> {
+    let there = existing(store.directory());
+    let Ok(about) = rustix::fs::statfs(there) else { return Vec::new() };
+    let magic = u64::from(about.f_type as u32);
+    let known = FILE_SYSTEMS.iter().find(|(number, ..)| *number == magic);
+    let name = known.map_or(format!("file system {magic:#x}"), |(_, name, _)| (*name).to_owned());
+    let mut checks = Vec::new();
+    if known.is_some_and(|(.., remote)| *remote) {
+        let found = format!("{name}, on another machine: slower, and counters may be off; set LARDER_DIR to a local directory");
+        checks.push(note("file system", found));
+    } else {
+        let reflink = match store.directory().exists().then(|| reflink(store)) {
+            Some(Some(true)) => "outputs share their blocks with the store (reflink)",
+            Some(Some(false)) => "no reflink, so outputs are copied",
+            _ => "reflink not tried",
+        };
+        checks.push(ok("file system", format!("{name}: {reflink}")));
+    }
+    if let Ok(space) = rustix::fs::statvfs(there) {
+        checks.push(free_space(&space));
+    }
+    checks
+}
+
+/// Whether two files in the store can share blocks; `None` where that could not be tried.
+fn reflink(store: &Store) -> Option<bool> {
+    let (from, to) = (store.nameless_file().ok()?, store.nameless_file().ok()?);
+    std::os::unix::fs::FileExt::write_all_at(&from, &[1; REFLINK_BYTES], 0).ok()?;
+    Some(rustix::fs::ioctl_ficlone(&to, &from).is_ok())
+}
+
+fn free_space(space: &StatVfs) -> Check {
+    let bytes = space.f_bavail.saturating_mul(space.f_frsize);
+    let found = format!("{} free", say::bytes(bytes));
+    // Some file systems have no number of inodes.
+    if space.f_files > 0 && space.f_favail == 0 {
+        return problem("free space", format!("{found}, but no inode: remove files, or set LARDER_DIR to another disk"));
+    }
+    match bytes {
+        0 => problem("free space", "none: remove files, or set LARDER_DIR to another disk"),
+        1..FREE_BYTES_MIN => note("free space", format!("{found}: lower max_size, or set LARDER_DIR to another disk")),
+        _ => ok("free space", found),
+    }
+}
+
+fn size(around: &Surroundings, store: &Store) -> Check {
+    let limit_bytes = around.settings().max_size_bytes;
+    let size_bytes = Counters::read(store).store_bytes;
+    let found = format!("about {} of {}", say::bytes(size_bytes), say::limit(limit_bytes));
+    if limit_bytes > 0 && size_bytes > limit_bytes {
+        return note("size", format!("{found}: `larder evict` brings it down now"));
+    }
+    ok("size", found)
+}
+
+fn stamps(what: &str, path: &Path) -> Check {
+    let shown = path.display();
+    if larder_sys::boot_id().is_err() {
+        return note(what, "the system does not say which run of it this is (boot_id): a hit reads every file");
+    }
+    let asked = File::open(path).and_then(|dir| Ok((larder_sys::file_trust(&dir)?, larder_sys::file_look(&dir)?)));
+    let (trust, look) = match asked {
+        Ok(asked) => asked,
+        Err(error) => return note(what, format!("{shown}: {error}; a hit reads every file there")),
+    };
+    // What `larder_sys::Look::volume` says where mounts cannot be told apart.
+    let nameless = look.volume == 1 << 63;
+    match (trust.files && !nameless, trust.directories && !nameless) {
+        (true, true) => ok(what, format!("{shown}: times of files and directories are believed")),
+        (true, false) => ok(what, format!("{shown}: times of files are believed; missing names are looked for one by one")),
+        (false, _) => {
+            let found = format!("{shown}: times are not believed on this file system: a hit reads every file; a tree on ext4, xfs or btrfs is faster");
+            note(what, found)
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `larder doctor`: whether larder can work here. One line a check, each with what to do where something is wrong.
+//!
+//! | file | checks |
+//! |---|---|
+//! | `settings.rs` | configuration, switches, the wrapper itself |
+//! | `disk.rs` | the store's directory, its file system, its size; stamps |
+//! | `observing.rs` | `/proc`, memory files, one real observed run |
+//! | `tools.rs` | masquerading links and their order, compilers, other caches |
+
+mod disk;
+mod observing;
+mod settings;
+mod tools;
+
+use std::io::Write;
+
+use anyhow::Result;
+use serde_json::json;
+
+use super::{FINE, PROBLEM, print_json};
+use crate::cli::Doctor;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// How a check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ok,
+    Note,
+    Problem,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Ok => "ok",
+            State::Note => "note",
+            State::Problem => "problem",
+        }
+    }
+}
+
+/// One check.
+struct Check {
+    state: State,
+    /// What was checked, in a word or two.
+    what: String,
+    /// What was found, and after a colon what to do.
+    found: String,
+}
+
+fn ok(what: &str, found: impl Into<String>) -> Check {
+    Check { state: State::Ok, what: what.to_owned(), found: found.into() }
+}
+
+fn note(what: &str, found: impl Into<String>) -> Check {
+    Check { state: State::Note, what: what.to_owned(), found: found.into() }
+}
+
+fn problem(what: &str, found: impl Into<String>) -> Check {
+    Check { state: State::Problem, what: what.to_owned(), found: found.into() }
+}
+
+/// Do all checks. Exit code 1 when there is a problem.
+pub(crate) fn run(around: &Surroundings, options: &Doctor, out: &mut dyn Write) -> Result<u8> {
+    let mut checks = settings::checks(around);
+    checks.extend(disk::checks(around));
+    checks.extend(observing::checks(around));
+    checks.extend(tools::checks(around));
+    let problems = checks.iter().filter(|check| check.state == State::Problem).count();
+    if options.json {
+        let object = |check: &Check| json!({ "state": check.state.name(), "what": check.what, "found": check.found });
+        print_json(&json!({ "problems": problems, "checks": checks.iter().map(object).collect::<Vec<_>>() }), out)?;
+    } else {
+        for Check { state, what, found } in &checks {
+            writeln!(out, "{:<8} {what:<13} {}", state.name(), say::one_line(found))?;
+        }
+    }
+    Ok(if problems == 0 { FINE } else { PROBLEM })
+}

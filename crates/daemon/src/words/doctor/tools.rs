@@ -1,0 +1,138 @@
+//! What the names of compilers lead to along `PATH`: larder, another cache, or the real thing, and in which order.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use larder_compiler::{Family, family_of};
+use larder_lookup::find;
+use larder_observe::{Program, judge};
+
+use super::{Check, note, ok, problem};
+use crate::say;
+use crate::surroundings::{Surroundings, nobody};
+
+/// Names that builds call compilers by.
+const NAMES: [&str; 6] = ["gcc", "g++", "cc", "c++", "clang", "clang++"];
+
+/// What a name leads to in one directory of `PATH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leads {
+    ToUs,
+    ToAnotherCache,
+    ToCompiler,
+}
+
+/// A program of some name along `PATH`.
+struct Found {
+    path: Vec<u8>,
+    leads: Leads,
+}
+
+pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
+    let named: Vec<(&str, Vec<Found>)> = NAMES.iter().map(|name| (*name, along_path(name, around))).collect();
+    let mut checks: Vec<Check> = named.iter().filter_map(|(name, found)| order(name, found)).collect();
+    if !named.iter().flat_map(|(_, found)| found).any(|found| found.leads == Leads::ToUs) {
+        checks.push(ok("masquerade", "no name on PATH leads to larder: call it in front of the compiler, as in `larder gcc -c x.c`"));
+    }
+    checks.extend(compilers(&named));
+    checks
+}
+
+fn along_path(name: &str, around: &Surroundings) -> Vec<Found> {
+    let path = around.variable(b"PATH").unwrap_or_default();
+    let found = |directory: &[u8]| {
+        let tool = find(name.as_bytes(), Some(directory), &nobody(), false)?;
+        let leads = if around.ourselves.is(&tool.look) {
+            Leads::ToUs
+        } else if find(name.as_bytes(), Some(directory), &nobody(), true).is_none() {
+            Leads::ToAnotherCache
+        } else {
+            Leads::ToCompiler
+        };
+        Some(Found { path: tool.path, leads })
+    };
+    path.split(|&b| b == b':').filter_map(found).collect()
+}
+
+/// Whether a name that leads to larder somewhere does so first, and to a compiler afterwards.
+fn order(name: &str, found: &[Found]) -> Option<Check> {
+    let what = "masquerade";
+    let shown = |found: &Found| say::clean(&found.path);
+    let first = found.first()?;
+    let ours = found.iter().position(|f| f.leads == Leads::ToUs);
+    let real = found.iter().find(|f| f.leads == Leads::ToCompiler);
+    Some(match (ours, real) {
+        (None, _) if first.leads == Leads::ToAnotherCache => {
+            note("other cache", format!("{name} leads to another cache, {}: with larder in front both do the work; name the compiler by its path", shown(first)))
+        }
+        (None, _) => return None,
+        (Some(_), None) => problem(what, format!("{name} leads to larder, and to no compiler after it: install one, or add its directory to PATH")),
+        (Some(0), Some(real)) => ok(what, format!("{name} leads to larder, then to {}", shown(real))),
+        (Some(at), Some(_)) => problem(what, format!("{name} leads to {} before larder: put {} first in PATH", shown(first), directory_of(&found[at]))),
+    })
+}
+
+fn directory_of(found: &Found) -> String {
+    let end = found.path.iter().rposition(|&b| b == b'/').unwrap_or(0);
+    say::clean(&found.path[..end])
+}
+
+/// Each real compiler once, whatever names it has.
+fn compilers(named: &[(&str, Vec<Found>)]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut seen: Vec<PathBuf> = Vec::new();
+    let all = named.iter().flat_map(|(_, found)| found).filter(|found| found.leads == Leads::ToCompiler);
+    for found in all {
+        let Ok(real) = std::fs::canonicalize(Path::new(OsStr::from_bytes(&found.path))) else { continue };
+        if !seen.contains(&real) {
+            checks.push(compiler(&found.path, &real));
+            seen.push(real);
+        }
+    }
+    if checks.is_empty() {
+        checks.push(note("compilers", "none found along PATH by the usual names"));
+    }
+    checks
+}
+
+fn compiler(path: &[u8], real: &Path) -> Check {
+    let (what, name) = ("compiler", path.rsplit(|&b| b == b'/').next().unwrap_or(path));
+    let real = real.as_os_str().as_bytes();
+    let shown = if real == path { say::clean(path) } else { format!("{} → {}", say::clean(path), say::clean(real)) };
+    let family = match family_of(name) {
+        Some(family) => family,
+        None => Family::Generic,
+    };
+    match judge(path) {
+        (Program::Dynamic, true) => note(what, format!("{shown}: a script; it is keyed with its whole environment")),
+        (Program::Dynamic, false) => ok(what, format!("{shown}: family {}, can be observed", family.name())),
+        (Program::NotPreloadable, _) => {
+            note(what, format!("{shown}: static, set-user-id, sanitized or of another machine: it cannot be preloaded into"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    #[test]
+    fn the_order_on_path() {
+        use Leads::{ToAnotherCache, ToCompiler, ToUs};
+        let check = |leads: &[Leads], expect: Option<State>| {
+            let found: Vec<Found> = leads.iter().map(|&leads| Found { path: b"/d/gcc".to_vec(), leads }).collect();
+            assert_eq!(order("gcc", &found).map(|check| check.state), expect, "{leads:?}");
+        };
+        check(&[], None);
+        check(&[ToCompiler], None);
+        check(&[ToUs, ToCompiler], Some(State::Ok));
+        check(&[ToUs, ToAnotherCache, ToCompiler], Some(State::Ok));
+        check(&[ToCompiler, ToUs], Some(State::Problem));
+        check(&[ToAnotherCache, ToUs, ToCompiler], Some(State::Problem));
+        check(&[ToUs], Some(State::Problem));
+        check(&[ToUs, ToAnotherCache], Some(State::Problem));
+        check(&[ToAnotherCache, ToCompiler], Some(State::Note));
+    }
+}

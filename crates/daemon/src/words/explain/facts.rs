@@ -1,0 +1,104 @@
+//! What a record relies on and leaves behind, in words.
+
+use larder_model::{DirFacts, EnvFact, Fact, Links, ObservationSet, OutputKind, Roots};
+
+use super::secret;
+use crate::say;
+
+/// How many facts of each kind a record relies on.
+#[derive(Default)]
+pub(super) struct FactCounts {
+    pub(super) in_directories: usize,
+    pub(super) files: usize,
+    pub(super) directories: usize,
+    pub(super) links: usize,
+    pub(super) listings: usize,
+    pub(super) others: usize,
+    pub(super) absences: usize,
+    pub(super) variables: usize,
+}
+
+impl FactCounts {
+    pub(super) fn of(set: &ObservationSet) -> FactCounts {
+        let mut counts = FactCounts {
+            in_directories: set.directories.len(),
+            variables: set.environment.len(),
+            ..FactCounts::default()
+        };
+        for directory in &set.directories {
+            counts.absences += directory.absent.len();
+            for named in &directory.facts {
+                *match named.fact {
+                    Fact::Content { .. } => &mut counts.files,
+                    Fact::Directory => &mut counts.directories,
+                    Fact::Link(_) => &mut counts.links,
+                    Fact::Listing(_) => &mut counts.listings,
+                    Fact::Error { .. } | Fact::Other(_) => &mut counts.others,
+                } += 1;
+            }
+        }
+        counts
+    }
+}
+
+/// A line a fact.
+pub(super) fn lines(set: &ObservationSet, roots: &Roots) -> Vec<String> {
+    let mut lines: Vec<String> = set.environment.iter().map(variable).collect();
+    for directory in &set.directories {
+        directory_lines(directory, roots, &mut lines);
+    }
+    lines
+}
+
+fn variable(fact: &EnvFact) -> String {
+    let name = say::clean(fact.name);
+    match &fact.value {
+        Some(digest) => format!("variable   {name}, a value with digest {}", secret::short(digest)),
+        None => format!("variable   {name}, not set"),
+    }
+}
+
+fn directory_lines(directory: &DirFacts, roots: &Roots, lines: &mut Vec<String>) {
+    let path = local(directory.path, roots);
+    match directory.links {
+        Links::Any => {}
+        Links::None => lines.push(format!("no links   in {path}")),
+        Links::Real(real) => lines.push(format!("leads to   {path} → {}", local(real, roots))),
+    }
+    let named = |name: &[u8]| match (name.is_empty(), path.ends_with('/')) {
+        (true, _) => path.clone(),
+        (false, true) => format!("{path}{}", say::clean(name)),
+        (false, false) => format!("{path}/{}", say::clean(name)),
+    };
+    for fact in &directory.facts {
+        let path = named(fact.name);
+        lines.push(match &fact.fact {
+            Fact::Content { digest, executable, .. } => {
+                let kind = if *executable { "program" } else { "file" };
+                format!("{kind:<10} {path}, content {}", secret::short(digest))
+            }
+            Fact::Directory => format!("directory  {path}"),
+            Fact::Link(target) => format!("link       {path} → {}", local(target, roots)),
+            Fact::Error { errno, .. } => format!("error      {path}: {}", std::io::Error::from_raw_os_error(*errno as i32)),
+            Fact::Listing(digest) => format!("listing    {path}, names {}", secret::short(digest)),
+            Fact::Other(_) => format!("special    {path}"),
+        });
+    }
+    lines.extend(directory.absent.iter().map(|name| format!("absent     {}", named(name))));
+}
+
+/// A path of a record as it is in this place.
+pub(super) fn local(encoded: &[u8], roots: &Roots) -> String {
+    let mut path = Vec::new();
+    if roots.decode_path(encoded, &mut path) { say::clean(&path) } else { say::clean(encoded) }
+}
+
+/// What an output is, and its size where it has one.
+pub(super) fn output_kind(kind: &OutputKind) -> (&'static str, Option<u64>) {
+    match kind {
+        OutputKind::File { content, .. } => ("file", Some(content.size_bytes())),
+        OutputKind::Link(_) => ("link", None),
+        OutputKind::Directory(_) => ("directory", None),
+        OutputKind::Removed => ("removed", None),
+    }
+}

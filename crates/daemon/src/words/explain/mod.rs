@@ -1,0 +1,288 @@
+//! `larder explain`: what would become of a command now, by the code that the wrapper runs (`larder_lookup`).
+//!
+//! `flow` here asks in the wrapper's order; `fields` compares two walks, `facts` describes what a record relies on,
+//! `secret` keeps what looks secret out of the output, `show` prints.
+//!
+//! Never runs the tool, and changes nothing but stamps.
+
+mod facts;
+mod fields;
+mod secret;
+mod show;
+
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+
+use anyhow::{Result, bail};
+use larder_compiler::is_masquerade_name;
+use larder_lookup::{Answer, Place, Request, Tool, ask, find, subject};
+use larder_model::{ActionResult, Bypass, ExplainWalk, Fallback, Manifest, Output};
+use larder_observe::{Program, judge};
+use larder_spawn::Destinations;
+use larder_store::{Effort, Stamps, Store};
+
+use super::FINE;
+use crate::cli::Explain;
+use crate::say;
+use crate::surroundings::{Surroundings, nobody};
+use facts::FactCounts;
+use fields::FieldDifference;
+
+/// What there is to say about a command.
+struct Explanation {
+    /// The program that would run.
+    tool: String,
+    /// What is known of the command itself, once it is one of ours.
+    about: Option<About>,
+    verdict: Verdict,
+    /// Circumstances that change what a wrapper would do.
+    notes: Vec<&'static str>,
+}
+
+struct About {
+    source: String,
+    output: Option<String>,
+    fingerprint: String,
+}
+
+enum Verdict {
+    /// The tool runs untouched.
+    Bypass(Bypass),
+    /// The tool runs because of trouble.
+    Fallback(Fallback, String),
+    Hit(Hit),
+    Miss(Miss),
+}
+
+struct Hit {
+    /// Its place among the records, from 1, newest first.
+    record: usize,
+    records: usize,
+    observer: &'static str,
+    run_time_us: u64,
+    exit_code: u8,
+    outputs: Vec<OutputLine>,
+    counts: FactCounts,
+    effort: Effort,
+    rejected: Vec<RejectedLine>,
+    /// With `--verbose`.
+    facts: Vec<String>,
+}
+
+struct OutputLine {
+    path: String,
+    kind: &'static str,
+    size_bytes: Option<u64>,
+}
+
+struct RejectedLine {
+    record: usize,
+    observer: &'static str,
+    subject: String,
+    what: String,
+}
+
+struct Miss {
+    rejected: Vec<RejectedLine>,
+    nearest: Nearest,
+    observer: Option<&'static str>,
+    facts: Vec<String>,
+}
+
+/// What is recorded for the same source and output, where nothing is for the fingerprint.
+enum Nearest {
+    /// Not asked: there are records of the fingerprint itself.
+    Itself,
+    /// Nothing was recorded.
+    Nothing,
+    /// Something was, and is gone.
+    Gone,
+    /// In these ways it differs, in the order of the walk.
+    Differs(Vec<FieldDifference>),
+}
+
+/// Explain the command, in text or JSON.
+pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) -> Result<u8> {
+    let (json, verbose) = (options.json, options.verbose);
+    let explanation = flow(around, options)?;
+    if json {
+        super::print_json(&show::object(&explanation), out)?;
+    } else {
+        show::text(&explanation, verbose, out)?;
+    }
+    Ok(FINE)
+}
+
+/// In the order in which the wrapper decides.
+fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
+    let destinations = if options.no_terminal { no_terminal() } else { Destinations::now() };
+    let place = around.place(destinations)?;
+    let argv = without_ourselves(options.command.into_iter().map(OsStringExt::into_vec).collect(), around);
+    let tool = tool_of(&argv, around)?;
+    let shown = say::clean(&tool.path);
+    let settings = around.settings();
+    let mut notes = Vec::new();
+    let early = |verdict| Ok(Explanation { tool: shown.clone(), about: None, verdict, notes: Vec::new() });
+    if settings.disable {
+        return early(Verdict::Bypass(Bypass::Disabled));
+    }
+    let store = match &settings.dir {
+        None => return early(Verdict::Fallback(Fallback::NoStore, String::new())),
+        Some(dir) => match Store::open(dir) {
+            Ok(store) => store,
+            Err(error) => return early(Verdict::Fallback(error.fallback(), error.to_string())),
+        },
+    };
+    // Stamps make no store where there is none.
+    let stamps = Stamps::open(&store, store.directory().exists() && !settings.read_only);
+    let request = match Request::new(tool, argv, &place, &stamps) {
+        Ok(request) => request,
+        Err(reason) => return early(Verdict::Bypass(reason)),
+    };
+    if settings.recache {
+        notes.push("LARDER_RECACHE is set: the tool would run and be recorded anew, whatever is said here");
+    }
+    if settings.read_only {
+        notes.push("LARDER_READ_ONLY is set: nothing is recorded");
+    }
+    let verdict = verdict(&store, &stamps, &request, &place, options.verbose);
+    let _ = stamps.settle(&store);
+    Ok(Explanation { tool: shown, about: Some(about(&request)), verdict, notes })
+}
+
+fn no_terminal() -> Destinations {
+    Destinations { stdout: None, stderr: None, same: false }
+}
+
+fn about(request: &Request) -> About {
+    About {
+        source: say::clean(&request.invocation.source),
+        output: request.invocation.output.as_deref().map(say::clean),
+        fingerprint: request.weak.hex(),
+    }
+}
+
+/// People copy lines with the wrapper in front: `larder gcc …`, `larder run -- gcc …`.
+fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> Vec<Vec<u8>> {
+    let path = around.variable(b"PATH");
+    while argv.len() > 1 && !is_masquerade_name(file_name(&argv[0])) {
+        let found = find(&argv[0], path, &nobody(), false);
+        if argv[0] != b"larder" && !found.is_some_and(|tool| around.ourselves.is(&tool.look)) {
+            break;
+        }
+        argv.remove(0);
+        if argv.len() > 1 && argv[0] == b"run" {
+            argv.remove(0);
+        }
+        if argv.len() > 1 && argv[0] == b"--" {
+            argv.remove(0);
+        }
+    }
+    argv
+}
+
+/// The program that the wrapper would start for it: where the name leads to a masquerading link, by its rules.
+fn tool_of(argv: &[Vec<u8>], around: &Surroundings) -> Result<Tool> {
+    let path = around.variable(b"PATH");
+    let typed = &argv[0];
+    let first = find(typed, path, &nobody(), false);
+    let masquerading =
+        is_masquerade_name(file_name(typed)) && first.is_some_and(|tool| around.ourselves.is(&tool.look));
+    let name = if masquerading { file_name(typed) } else { typed.as_slice() };
+    match find(name, path, &around.ourselves, masquerading) {
+        Some(tool) => Ok(tool),
+        None => bail!("{}: command not found: give the command as the build has it", say::clean(typed)),
+    }
+}
+
+fn verdict(store: &Store, stamps: &Stamps, request: &Request, place: &Place, verbose: bool) -> Verdict {
+    let file = match store.read_manifest(&request.weak, false) {
+        Ok(Some(file)) => file,
+        Ok(None) => return unrecorded(store, request),
+        Err(error) => return Verdict::Fallback(error.fallback(), error.to_string()),
+    };
+    let manifest = match Manifest::decode(&file.bytes) {
+        Ok(manifest) if manifest.weak == request.weak => manifest,
+        Ok(_) => return Verdict::Fallback(Fallback::Damaged, "the manifest of another fingerprint".to_owned()),
+        Err(error) => return Verdict::Fallback(Fallback::Damaged, error.to_string()),
+    };
+    let (mut rejected, mut effort) = (Vec::new(), Effort::default());
+    let answer = ask(&manifest, request, place, stamps, &mut rejected, &mut effort);
+    let rejected: Vec<RejectedLine> = rejected.iter().map(rejected_line).collect();
+    let (result, observer, at) = match answer {
+        Answer::Hit { result, observer, .. } => (result, observer, rejected.len()),
+        Answer::None => {
+            let facts = if verbose { facts_of(&manifest, 0, request) } else { Vec::new() };
+            return Verdict::Miss(Miss { rejected, nearest: Nearest::Itself, observer: observer(request), facts });
+        }
+    };
+    if let Some(blob) = result.blobs().find(|blob| !store.has_blob(blob)) {
+        return Verdict::Fallback(Fallback::BlobMissing, format!("blob {}", blob.digest));
+    }
+    let entry = &manifest.entries[at];
+    Verdict::Hit(Hit {
+        record: at + 1,
+        records: manifest.entries.len(),
+        observer: observer.name(),
+        run_time_us: entry.run_time_us,
+        exit_code: result.exit_code,
+        outputs: outputs(&result, request),
+        counts: entry.open().map(|(set, _)| FactCounts::of(&set)).unwrap_or_default(),
+        effort,
+        rejected,
+        facts: if verbose { facts_of(&manifest, at, request) } else { Vec::new() },
+    })
+}
+
+fn rejected_line(rejected: &larder_lookup::Rejected) -> RejectedLine {
+    RejectedLine {
+        record: rejected.entry + 1,
+        observer: rejected.observer.name(),
+        subject: say::clean(&rejected.why.subject),
+        what: say::one_line(&rejected.why.what),
+    }
+}
+
+fn facts_of(manifest: &Manifest, at: usize, request: &Request) -> Vec<String> {
+    let set = manifest.entries.get(at).and_then(|entry| entry.open().ok());
+    set.map(|(set, _)| facts::lines(&set, &request.roots)).unwrap_or_default()
+}
+
+fn outputs(result: &ActionResult, request: &Request) -> Vec<OutputLine> {
+    let line = |output: &Output| {
+        let (kind, size_bytes) = facts::output_kind(&output.kind);
+        OutputLine { path: facts::local(output.path, &request.roots), kind, size_bytes }
+    };
+    result.outputs.iter().map(line).collect()
+}
+
+/// Nothing is recorded for the fingerprint: compare with what is for the same source and output.
+fn unrecorded(store: &Store, request: &Request) -> Verdict {
+    let nearest = match store.near(&subject(request)) {
+        None => Nearest::Nothing,
+        Some(weak) => match store.read_manifest(&weak, false) {
+            Ok(Some(file)) => Manifest::decode(&file.bytes).map_or(Nearest::Gone, |near| compare(&near, request)),
+            _ => Nearest::Gone,
+        },
+    };
+    Verdict::Miss(Miss { rejected: Vec::new(), nearest, observer: observer(request), facts: Vec::new() })
+}
+
+fn compare(near: &Manifest, request: &Request) -> Nearest {
+    let mut walk = ExplainWalk::default();
+    request.action.walk(&request.roots, &mut walk);
+    let now: Vec<(&[u8], &[u8])> = walk.fields.iter().map(|f| (f.name.as_bytes(), f.value.as_slice())).collect();
+    Nearest::Differs(fields::differences(&near.fields, &now))
+}
+
+/// Who would observe the tool; `None` where nobody can, and the tool would run untouched.
+fn observer(request: &Request) -> Option<&'static str> {
+    match judge(&request.command.program).0 {
+        Program::Dynamic => Some(larder_model::Observer::Preload.name()),
+        Program::NotPreloadable => None,
+    }
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}

@@ -1,0 +1,120 @@
+//! Looks at paths, each once, and the events of a trace that say the same.
+//!
+//! Unaware of: why a path is looked at.
+
+use std::collections::HashMap;
+use std::io;
+
+use larder_sys::Look;
+
+use super::{NOBODY, Reason, event, identity};
+use crate::{Event, Kind, OpenFlags};
+
+/// More paths are not looked at for one command.
+const LOOKS_MAX: usize = 100_000;
+const ENOENT: i32 = 2;
+const ENOTDIR: i32 = 20;
+
+/// What was found at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A regular file, by device and inode.
+    File(u64, u64),
+    /// A directory.
+    Directory(u64, u64),
+    /// Nothing.
+    Absent,
+}
+
+/// Everything looked at so far.
+pub(super) struct Looks {
+    cwd: Vec<u8>,
+    found: HashMap<Vec<u8>, Found>,
+    events: Vec<Event>,
+}
+
+impl Looks {
+    pub(super) fn new(cwd: &[u8]) -> Looks {
+        Looks { cwd: cwd.to_vec(), found: HashMap::new(), events: Vec::new() }
+    }
+
+    /// Look at `path`, links followed. A file found counts as read: its content is an input.
+    pub(super) fn look(&mut self, path: &[u8]) -> Result<Found, Reason> {
+        let path = join(&self.cwd, path);
+        if let Some(found) = self.found.get(&path) {
+            return Ok(*found);
+        }
+        if self.found.len() >= LOOKS_MAX {
+            return Err(format!("{}: too many places to look at", text(&path)));
+        }
+        let found = self.look_anew(&path)?;
+        self.found.insert(path, found);
+        Ok(found)
+    }
+
+    fn look_anew(&mut self, path: &[u8]) -> Result<Found, Reason> {
+        let look = match larder_sys::look_through(path) {
+            Ok(look) => look,
+            Err(error) => return self.absent(path, &error),
+        };
+        let key = (look.device, look.inode);
+        let found = match look.kind {
+            larder_sys::Kind::File => Found::File(key.0, key.1),
+            larder_sys::Kind::Directory => Found::Directory(key.0, key.1),
+            _ => return Err(format!("{}: neither a file nor a directory", text(path))),
+        };
+        // gcc writes the real path of a system header where that is shorter, so where links lead is looked at, too.
+        self.events.push(event(NOBODY, Kind::RealPath, path.to_vec()));
+        if matches!(found, Found::File(..)) {
+            self.events.push(opened(path, &look));
+        }
+        Ok(found)
+    }
+
+    fn absent(&mut self, path: &[u8], error: &io::Error) -> Result<Found, Reason> {
+        match error.raw_os_error() {
+            Some(errno @ (ENOENT | ENOTDIR)) => {
+                self.events.push(Event { error: errno, ..event(NOBODY, Kind::Stat, path.to_vec()) });
+                Ok(Found::Absent)
+            }
+            _ => Err(format!("{}: {error}", text(path))),
+        }
+    }
+
+    /// The names in a directory count, where it is one; that it is none otherwise.
+    pub(super) fn list(&mut self, path: &[u8]) -> Result<(), Reason> {
+        if matches!(self.look(path)?, Found::Directory(..)) {
+            self.events.push(event(NOBODY, Kind::List, join(&self.cwd, path)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn into_events(self) -> Vec<Event> {
+        self.events
+    }
+}
+
+fn opened(path: &[u8], look: &Look) -> Event {
+    let open = event(NOBODY, Kind::Open(OpenFlags(OpenFlags::READ)), path.to_vec());
+    Event { identity: Some(identity(look)), mode: 0o100_000 | look.mode & 0o7777, ..open }
+}
+
+/// `path` as seen from `directory`; nothing is normalised.
+pub(super) fn join(directory: &[u8], path: &[u8]) -> Vec<u8> {
+    if path.first() == Some(&b'/') {
+        return path.to_vec();
+    }
+    let slash: &[u8] = if directory.last() == Some(&b'/') { b"" } else { b"/" };
+    [directory, slash, path].concat()
+}
+
+/// The directory that a path's last component is in.
+pub(super) fn directory_of(path: &[u8]) -> &[u8] {
+    let slash = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
+    &path[..slash.max(1)]
+}
+
+/// For messages.
+pub(super) fn text(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}

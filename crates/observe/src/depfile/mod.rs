@@ -1,0 +1,164 @@
+//! The depfile observer: the tool runs unobserved, and what it looked at is worked out afterwards from the depfile it
+//! wrote, the compiler's own search directories, and the texts of all inputs.
+//!
+//! For tools that cannot be preloaded into. Its principle is refusal: whatever is not understood makes the run one
+//! that is not recorded. What is sound to conclude:
+//!
+//! * every file in the depfile was read (`make.rs`);
+//! * an include directive anywhere in those files, in inactive regions too, was looked for along the search list, so
+//!   each place before the one where it is found holds an absence (`resolve.rs`);
+//! * texts that could look at a file, or at the clock, in another way refuse (`scan.rs`, `words.rs`);
+//! * the compiler proper, assembler and their libraries are found by asking the driver (`query.rs`, `toolchain.rs`).
+//!
+//! Unaware of: flags (the caller says which command lines are provable), and the store.
+
+mod looks;
+mod make;
+mod query;
+mod resolve;
+mod scan;
+mod toolchain;
+mod words;
+
+use std::io;
+
+use larder_model::Identity;
+use larder_spawn::{Command, Destinations};
+use larder_sys::ChildEnd;
+
+use crate::{Event, Kind, Observed, Observer, OpenFlags, Trace};
+use looks::{Looks, join};
+
+/// In [`Event::extra`] of a [`Kind::Drop`]: nothing was lost, but what was looked at could not be proved.
+pub const UNPROVABLE: u32 = 0xDEF;
+
+/// Why a run cannot be proved, as people read it.
+type Reason = String;
+
+/// A command line of which the caller knows that the depfile is enough.
+#[derive(Clone, Debug, Default)]
+pub struct DepfilePlan {
+    /// The tool is clang; else it is gcc.
+    pub clang: bool,
+    /// The source is C++; else it is C.
+    pub cxx: bool,
+    /// The working directory, absolute.
+    pub cwd: Vec<u8>,
+    /// The source, as on the command line.
+    pub source: Vec<u8>,
+    /// The object file, as on the command line.
+    pub object: Vec<u8>,
+    /// The depfile, as on the command line.
+    pub depfile: Vec<u8>,
+    /// The flags that could have a part in where headers and programs are looked for.
+    pub search_flags: Vec<Vec<u8>>,
+    /// The directories among them.
+    pub directories: Vec<Vec<u8>>,
+    /// Names of `-include` and `-imacros`.
+    pub forced: Vec<Vec<u8>>,
+    /// Values of `-D`.
+    pub definitions: Vec<Vec<u8>>,
+}
+
+/// Runs one command of a provable shape.
+pub struct DepfileObserver {
+    plan: DepfilePlan,
+}
+
+impl DepfileObserver {
+    /// For the command that `plan` describes.
+    pub fn new(plan: DepfilePlan) -> DepfileObserver {
+        DepfileObserver { plan }
+    }
+
+    fn trace(&self, command: &Command, pid: u32, started_ns: i64) -> Result<Trace, Reason> {
+        let plan = &self.plan;
+        let mut looks = Looks::new(&plan.cwd);
+        let depfile = make::read(&join(&plan.cwd, &plan.depfile), started_ns)?;
+        let search = query::search(plan, command)?;
+        let programs = toolchain::programs(plan, command, &search, &mut looks)?;
+        resolve::inputs(plan, &search, &depfile, &mut looks)?;
+        self.outputs_are_plain()?;
+        let mut events = start(&join(&plan.cwd, &command.program), pid);
+        events.extend(looks.into_events());
+        events.extend(self.outputs(pid, &programs.writer));
+        Ok(Trace { events, incomplete: false })
+    }
+
+    /// What would be written through, or into, is not ours to know.
+    fn outputs_are_plain(&self) -> Result<(), Reason> {
+        for path in [&self.plan.object, &self.plan.depfile] {
+            let path = join(&self.plan.cwd, path);
+            let (directory, name) = path.split_at(path.iter().rposition(|&b| b == b'/').unwrap_or(0) + 1);
+            let look = larder_sys::Dir::open(directory, false).and_then(|directory| directory.look(name));
+            if !look.is_ok_and(|look| look.kind == larder_sys::Kind::File) {
+                return Err(format!("{}: an output that is no plain file", looks::text(&path)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The outputs, as the compilers were seen to write them: the assembler empties the object (and unlinks it before,
+    /// which its name says), clang renames over it; the depfile is emptied by both, so its writer has no name here.
+    fn outputs(&self, pid: u32, writer: &[u8]) -> Vec<Event> {
+        const EMPTIED: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
+        const NEW: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
+        let plan = &self.plan;
+        let open = |pid, flags, path| Event { extra: 0o666, ..event(pid, Kind::Open(OpenFlags(flags)), path) };
+        let mut events = vec![open(NOBODY, EMPTIED, join(&plan.cwd, &plan.depfile))];
+        let object = join(&plan.cwd, &plan.object);
+        if plan.clang {
+            let temporary = [&object[..], b".larder-tmp"].concat();
+            events.push(open(pid, NEW, temporary.clone()));
+            events.push(Event { path2: object, ..event(pid, Kind::Rename, temporary) });
+        } else {
+            events.push(Event { ..event(pid, Kind::Exec, writer.to_vec()) });
+            events.push(Event { extra: ASSEMBLER, ..event(pid, Kind::Spawned, writer.to_vec()) });
+            events.push(event(ASSEMBLER, Kind::Start, writer.to_vec()));
+            events.push(open(ASSEMBLER, EMPTIED, object));
+        }
+        events
+    }
+}
+
+/// Process ids that no process has.
+const ASSEMBLER: u32 = u32::MAX;
+const NOBODY: u32 = u32::MAX - 1;
+
+fn start(tool: &[u8], pid: u32) -> Vec<Event> {
+    vec![event(pid, Kind::Start, tool.to_vec())]
+}
+
+fn event(pid: u32, kind: Kind, path: Vec<u8>) -> Event {
+    Event { pid, error: 0, kind, path, path2: Vec::new(), identity: None, mode: 0, extra: 0 }
+}
+
+fn identity(look: &larder_sys::Look) -> Identity {
+    Identity {
+        device: look.device,
+        inode: look.inode,
+        size_bytes: look.size_bytes,
+        modified_ns: look.modified_ns,
+        changed_ns: look.changed_ns,
+    }
+}
+
+impl Observer for DepfileObserver {
+    fn name(&self) -> larder_model::Observer {
+        larder_model::Observer::Depfile
+    }
+
+    fn run(&self, command: &Command, to: &Destinations) -> io::Result<Observed> {
+        let started_ns = larder_sys::now_coarse_ns();
+        let finished = larder_spawn::run_beside(command, to)?;
+        let proved = match finished.end {
+            ChildEnd::Exited(0) => self.trace(command, finished.pid, started_ns),
+            _ => Err("the command failed, and a failed compile leaves no whole depfile".to_owned()),
+        };
+        let trace = proved.unwrap_or_else(|reason| {
+            let refusal = Event { extra: UNPROVABLE, ..event(finished.pid, Kind::Drop, reason.into_bytes()) };
+            Trace { events: vec![refusal], incomplete: false }
+        });
+        Ok(Observed { finished, trace })
+    }
+}

@@ -1,0 +1,159 @@
+//! The programs behind a driver: which they are, where else they would have been looked for, and their libraries.
+//!
+//! Unaware of: sources and headers.
+
+use larder_spawn::Command;
+
+use super::looks::{Found, Looks, join, text};
+use super::query::{Search, ask, libraries};
+use super::{DepfilePlan, Reason};
+use crate::{Program, judge};
+
+/// The programs that matter later.
+pub(super) struct Programs {
+    /// Who writes the object file.
+    pub(super) writer: Vec<u8>,
+}
+
+/// Look at every program of the toolchain, and at the places before each where it is not.
+pub(super) fn programs(
+    plan: &DepfilePlan,
+    command: &Command,
+    search: &Search,
+    looks: &mut Looks,
+) -> Result<Programs, Reason> {
+    let tool = join(&plan.cwd, &command.program);
+    program(&search.compiler, command, looks)?;
+    if plan.clang {
+        program(&tool, command, looks)?;
+        clang(&tool, search, looks)?;
+        return Ok(Programs { writer: search.compiler.clone() });
+    }
+    program(&tool, command, looks)?;
+    let directories = gcc_directories(plan, command, looks)?;
+    let (answer, _) = ask(plan, &command.program, command, &[b"-print-prog-name=as"], true)?;
+    let assembler = assembler(plan, answer.trim_ascii_end(), &directories, command, looks)?;
+    program(&assembler, command, looks)?;
+    Ok(Programs { writer: assembler })
+}
+
+/// A program, and what its loader loads.
+fn program(path: &[u8], command: &Command, looks: &mut Looks) -> Result<(), Reason> {
+    if !matches!(looks.look(path)?, Found::File(..)) {
+        return Err(format!("{}: not a program", text(path)));
+    }
+    let (kind, script) = judge(path);
+    if script {
+        return Err(format!("{}: a script", text(path)));
+    }
+    if kind == Program::Dynamic {
+        for library in libraries(path, command)? {
+            looks.look(&library)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where gcc looks for programs; and specs files, of which there are none (one that was read refuses before).
+fn gcc_directories(plan: &DepfilePlan, command: &Command, looks: &mut Looks) -> Result<Vec<Vec<u8>>, Reason> {
+    let (answer, _) = ask(plan, &command.program, command, &[b"-print-search-dirs"], true)?;
+    let line = |start: &[u8]| -> Vec<Vec<u8>> {
+        let line = answer.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(start));
+        line.map(|line| line.split(|&b| b == b':').map(<[u8]>::to_vec).collect()).unwrap_or_default()
+    };
+    let (programs, libraries) = (line(b"programs: ="), line(b"libraries: ="));
+    if programs.is_empty() || libraries.is_empty() {
+        return Err("the answer to -print-search-dirs was not understood".to_owned());
+    }
+    for directory in &libraries {
+        if looks.look(&join(directory, b"specs"))? != Found::Absent {
+            return Err(format!("{}/specs: a specs file", text(directory)));
+        }
+    }
+    for directory in &programs {
+        for name in if plan.cxx { [&b"cc1plus"[..], b"as"] } else { [&b"cc1"[..], b"as"] } {
+            looks.look(&join(directory, name))?;
+        }
+    }
+    Ok(programs)
+}
+
+/// A name without a slash is looked for along `PATH`, after gcc's own directories.
+fn assembler(
+    plan: &DepfilePlan,
+    named: &[u8],
+    directories: &[Vec<u8>],
+    command: &Command,
+    looks: &mut Looks,
+) -> Result<Vec<u8>, Reason> {
+    if named.contains(&b'/') {
+        return Ok(join(&plan.cwd, named));
+    }
+    if directories.iter().any(|directory| looks.look(&join(directory, named)) != Ok(Found::Absent)) {
+        return Err("an assembler in gcc's own directories that it does not use".to_owned());
+    }
+    let path = command.environment.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
+    for directory in path.unwrap_or_default().split(|&b| b == b':') {
+        let candidate = join(&join(&plan.cwd, directory), named);
+        match looks.look(&candidate)? {
+            Found::File(..) if larder_sys::look_through(&candidate).is_ok_and(|look| look.mode & 0o111 != 0) => {
+                return Ok(candidate);
+            }
+            _ => {}
+        }
+    }
+    Err(format!("{}: no assembler along PATH", text(named)))
+}
+
+/// What clang's driver looks at to find the newest GCC, whose headers and libstdc++ it then uses, and configuration
+/// files. The listings make any other installation that comes or goes show.
+fn clang(tool: &[u8], search: &Search, looks: &mut Looks) -> Result<(), Reason> {
+    const LIBRARIES: [&[u8]; 4] = [b"lib", b"lib64", b"lib32", b"libx32"];
+    let installed = search.installed.clone().ok_or("clang does not say where it is installed")?;
+    let real = super::looks::directory_of(&search.compiler).to_vec();
+    let prefixes = [join(&installed, b".."), join(&real, b".."), b"/usr".to_vec(), b"/".to_vec()];
+    for prefix in &prefixes {
+        for library in LIBRARIES {
+            let library = join(prefix, library);
+            for directory in [&b"gcc"[..], b"gcc-cross"] {
+                installations(&join(&library, directory), looks)?;
+            }
+        }
+        looks.list(&join(prefix, b"include/c++"))?;
+    }
+    for path in [&b"/opt"[..], b"/opt/rh", b"/etc/env.d/gcc", b"/etc/lsb-release", b"/etc/os-release"] {
+        looks.list(path)?;
+    }
+    for installation in &search.installations {
+        looks.list(installation)?;
+        let above = join(&join(installation, b"../../../.."), &search.target);
+        looks.look(&above)?;
+    }
+    configurations(tool, &[&[installed, real], &search.configurations[..]].concat(), search, looks)
+}
+
+/// A directory of targets, each a directory of versions.
+fn installations(directory: &[u8], looks: &mut Looks) -> Result<(), Reason> {
+    looks.list(directory)?;
+    let Ok(open) = larder_sys::Dir::open(directory, false) else { return Ok(()) };
+    for target in open.names().map_err(|error| format!("{}: {error}", text(directory)))? {
+        looks.list(&join(directory, &target))?;
+    }
+    Ok(())
+}
+
+fn configurations(tool: &[u8], places: &[Vec<u8>], search: &Search, looks: &mut Looks) -> Result<(), Reason> {
+    let tool = tool.rsplit(|&b| b == b'/').next().unwrap_or(tool);
+    let names = [tool, b"clang", b"clang++", b"clang-cpp", &search.target];
+    for place in places {
+        for name in names {
+            for name in [[name, b".cfg"].concat(), [&search.target, &b"-"[..], name, b".cfg"].concat()] {
+                let path = join(place, &name);
+                if looks.look(&path)? != Found::Absent {
+                    return Err(format!("{}: a configuration file", text(&path)));
+                }
+            }
+        }
+    }
+    Ok(())
+}

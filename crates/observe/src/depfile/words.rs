@@ -1,0 +1,79 @@
+//! Words that refuse: identifiers by which a text can look at the clock, at a file, or be made to by pasting.
+//!
+//! Unaware of: where in a text a word stands.
+
+/// Replaced by the time of the compile, or of the file.
+const CLOCKS: [&[u8]; 3] = [b"__DATE__", b"__TIME__", b"__TIMESTAMP__"];
+const HAS_INCLUDE: &[u8] = b"__has_include";
+const INCLUDE: &[u8] = b"include";
+/// Shorter pieces of a clock's name are everywhere.
+const PIECE_BYTES_MIN: usize = 3;
+/// `__h` is everywhere; `__has` is not.
+const HAS_PIECE_BYTES_MIN: usize = 5;
+/// Pieces that the system's headers hold for purposes of their own, each seen: a template's parameter in `math.h`;
+/// `__has_ ## _NTYPE` in libstdc++, undefined where it was used.
+const SYSTEM_PIECES: [&[u8]; 2] = [b"__T", b"__has_"];
+
+/// What an identifier means for the proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// Nothing.
+    Plain,
+    /// `__has_include` and `__has_include_next`: asks for a header.
+    HasInclude,
+    /// Begins an assembler text.
+    Assembler,
+    /// Refuses.
+    Refused,
+}
+
+/// Judge an identifier; `system` when it stands in a header of the compiler's own directories.
+pub(super) fn judge(word: &[u8], system: bool) -> Word {
+    match word {
+        b"__has_include" | b"__has_include_next" if system => Word::HasInclude,
+        b"asm" | b"__asm" | b"__asm__" => Word::Assembler,
+        b"pch_preprocess" | b"include_alias" => Word::Refused,
+        _ if CLOCKS.contains(&word) => Word::Refused,
+        _ if word.starts_with(HAS_INCLUDE) || word.starts_with(b"__has_embed") => Word::Refused,
+        _ if system && SYSTEM_PIECES.contains(&word) => Word::Plain,
+        _ if is_piece(word) => Word::Refused,
+        _ if holds(word, b"incbin") && !system => Word::Refused,
+        _ => Word::Plain,
+    }
+}
+
+/// Whether pasting could make a refused word of this one and others.
+fn is_piece(word: &[u8]) -> bool {
+    let of_a_clock = |clock: &&[u8]| word.len() < clock.len() && holds(clock, word);
+    let of_has_include = word.len() >= HAS_PIECE_BYTES_MIN && HAS_INCLUDE.starts_with(word)
+        || word.len() > INCLUDE.len() && HAS_INCLUDE.ends_with(word);
+    word.len() >= PIECE_BYTES_MIN && CLOCKS.iter().any(|clock| of_a_clock(clock)) || of_has_include
+}
+
+/// Whether `text` holds `part`.
+pub(super) fn holds(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        let check = |word: &str, system, expect| assert_eq!(judge(word.as_bytes(), system), expect, "{word} {system}");
+        for word in ["__TIME__", "__TIMESTAMP__", "__TI", "ME__", "E__", "TIME", "STAMP", "__has_embed", "__has_incl"] {
+            check(word, true, Word::Refused);
+            check(word, false, Word::Refused);
+        }
+        for word in ["time", "__time", "__TIMESIZE", "T", "include", "__h", "TI", "DATES", "x"] {
+            check(word, false, Word::Plain);
+        }
+        check("__T", true, Word::Plain);
+        check("__T", false, Word::Refused);
+        check("__has_include", true, Word::HasInclude);
+        check("__has_include", false, Word::Refused);
+        check("my_incbin", false, Word::Refused);
+        check("__asm__", false, Word::Assembler);
+    }
+}
