@@ -13,6 +13,7 @@ mod environment;
 mod language;
 mod names;
 mod parse;
+mod provable;
 mod response;
 mod table;
 
@@ -27,8 +28,9 @@ mod clang {
 mod tests;
 
 pub use environment::{environment, getenv_is_covered, matters_on_terminal_only};
-pub use names::{family_of, is_masquerade_name, replaces_output};
+pub use names::{clock_is_harmless, family_of, is_masquerade_name, replaces_output};
 pub use parse::parse;
+pub use provable::{Shape, provable};
 pub use response::ResponseFiles;
 
 /// Which rules apply to a compiler.

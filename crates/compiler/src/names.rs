@@ -36,6 +36,17 @@ pub fn replaces_output(program: &[u8]) -> bool {
 const REPLACE_OUTPUT: &[&str] =
     &["as", "clang", "clang++", "collect2", "gas", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld"];
 
+/// Whether the program of this file name reads the clock in every run without its result depending on it, but for the
+/// dates that it makes of it: gcc times its passes and seeds names that it promises nothing about.
+pub fn clock_is_harmless(program: &[u8]) -> bool {
+    let base = without_target(stem(program));
+    let is = |names: &[&str]| names.iter().any(|name| name.as_bytes() == base);
+    is(REPLACE_OUTPUT) || is(GCC_PARTS) || matches!(family_of(program), Some(Family::Gcc | Family::Clang))
+}
+
+const GCC_PARTS: &[&str] =
+    &["cc1", "cc1obj", "cc1objplus", "cc1plus", "f951", "g++-mapper-server", "lto-wrapper", "lto1"];
+
 /// Other caches and distributors (two in a row would each hide the other's work), drivers of several compilers at
 /// once, and programs that only end like a compiler.
 const NOT_COMPILERS: &[&str] = &[

@@ -229,23 +229,27 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Word, Usage> {
         }
     }
     let bare = arguments.is_empty() || arguments == ["--"];
-    let argv = std::iter::once(OsString::from("larder")).chain(if bare { vec!["help".into()] } else { arguments });
-    let matches = description().try_get_matches_from(argv)?;
-    Ok(Cli::from_arg_matches(&matches)?.word)
+    let typed = if bare { vec!["help".into()] } else { arguments };
+    let argv: Vec<OsString> = std::iter::once(OsString::from("larder")).chain(typed).collect();
+    let command = description();
+    let word = word_of(&command, &argv);
+    let matches = command.try_get_matches_from(argv);
+    let understood = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    understood.map(|cli| cli.word).map_err(|error| Usage::Clap(error, word))
+}
+
+/// The word that was typed, if it is one.
+fn word_of(command: &clap::Command, argv: &[OsString]) -> Option<String> {
+    let word = argv.get(1)?.to_str()?;
+    command.find_subcommand(word).map(|word| word.get_name().to_owned())
 }
 
 /// Why there is nothing to do: help was asked for, or what was typed cannot be understood.
 pub(crate) enum Usage {
-    /// In clap's words.
-    Clap(clap::Error),
+    /// In clap's words, and of which word it is.
+    Clap(clap::Error, Option<String>),
     /// An option of another cache.
     Instead(String),
-}
-
-impl From<clap::Error> for Usage {
-    fn from(error: clap::Error) -> Self {
-        Usage::Clap(error)
-    }
 }
 
 #[cfg(test)]

@@ -108,7 +108,14 @@ pub(crate) fn top_long() -> String {
     let _ = write!(text, "\n\nEnvironment variables, and the same as keys of larder.toml:\n");
     for setting in SETTINGS {
         let name = format!("{}, {}", setting.variable, setting.key);
-        let _ = writeln!(text, "  {name:<30}  {}{}\n{:34}Default: {}.", setting.help, choices(setting), "", setting.default);
+        let _ = writeln!(
+            text,
+            "  {name:<30}  {}\n{:34}Default: {}.{}",
+            setting.help,
+            "",
+            setting.default,
+            choices(setting)
+        );
     }
     let _ = writeln!(text, "\nOther environment variables:");
     for (name, what) in OTHER_VARIABLES {

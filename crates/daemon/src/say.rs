@@ -38,31 +38,24 @@ fn is_closed_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
 pub(crate) fn usage(usage: &Usage) -> u8 {
     match usage {
         Usage::Instead(line) => tell(line),
-        Usage::Clap(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+        Usage::Clap(error, _) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             let _ = write!(io::stdout(), "{}", error.render());
             return 0;
         }
-        Usage::Clap(error) => tell(&usage_line(&error.render().to_string())),
+        Usage::Clap(error, word) => tell(&usage_line(&error.render().to_string(), word.as_deref())),
     }
     USAGE_EXIT
 }
 
 /// clap's paragraphs as one line: what is wrong, its tip, and where help is.
-fn usage_line(text: &str) -> String {
+fn usage_line(text: &str, word: Option<&str>) -> String {
     let mut parts = text.split("\n\n").map(|part| one_line(part.trim()));
     let what = parts.next().unwrap_or_default();
     let mut line = what.strip_prefix("error: ").unwrap_or(&what).trim_end_matches('.').to_owned();
-    let mut help = "larder help".to_owned();
-    for part in parts {
-        if let Some(tip) = part.strip_prefix("tip: ") {
-            line.push_str(&format!(" ({tip})"));
-        } else if let Some(word) = part.strip_prefix("Usage: larder ").and_then(|usage| usage.split(' ').next()) {
-            if word.bytes().all(|b| b.is_ascii_lowercase()) {
-                help = format!("larder help {word}");
-            }
-        }
+    if let Some(tip) = parts.find_map(|part| part.strip_prefix("tip: ").map(str::to_owned)) {
+        line.push_str(&format!(" ({tip})"));
     }
-    format!("{line}: see `{help}`")
+    format!("{line}: see `larder help{}`", word.map(|word| format!(" {word}")).unwrap_or_default())
 }
 
 /// `text` on one line: runs of white space become a space, control characters are escaped.
@@ -123,10 +116,10 @@ mod tests {
     #[test]
     fn usage_in_one_line() {
         let check = |typed: &str, piece: &str| {
-            let Err(Usage::Clap(error)) = crate::cli::parse(typed.split(' ').map(Into::into).collect()) else {
+            let Err(Usage::Clap(error, word)) = crate::cli::parse(typed.split(' ').map(Into::into).collect()) else {
                 panic!("{typed} was understood")
             };
-            let line = usage_line(&error.render().to_string());
+            let line = usage_line(&error.render().to_string(), word.as_deref());
             assert!(line.contains(piece) && !line.contains('\n'), "{typed}: {line}");
         };
         check("stats --jsn", "--json");
@@ -134,6 +127,7 @@ mod tests {
         check("stat", "stats");
         check("explain", "COMMAND");
         check("evict --max-size ten", "10GiB");
+        check("evict --max-size ten", "see `larder help evict`");
         check("completions tcsh", "bash, zsh, fish");
     }
 

@@ -24,8 +24,8 @@ pub struct Policy<'a> {
     pub variable_is_covered: &'a dyn Fn(&[u8]) -> bool,
     /// The environment that the command was started with.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
-    /// Reading any clock refuses, not only turning it into a date.
-    pub any_clock: bool,
+    /// Program file names that read the clock without their result depending on it, unless they make a date of it.
+    pub clock_is_harmless: &'a dyn Fn(&[u8]) -> bool,
     /// Whether the command may write there.
     pub may_write: &'a dyn Fn(&[u8]) -> bool,
     /// The first process of the command, which its caller started.
@@ -59,6 +59,7 @@ struct Fold {
     made_inodes: HashSet<(u64, u64)>,
     temporary_places: HashSet<Vec<u8>>,
     programs: HashMap<u32, Vec<u8>>,
+    last_read: HashMap<u32, Vec<u8>>,
     starts: HashMap<u32, i64>,
     anonymous: i64,
     environment: HashMap<Vec<u8>, Option<Vec<u8>>>,
@@ -94,8 +95,7 @@ impl Fold {
             Kind::Object => self.read(e, false),
             Kind::Open(flags) => self.open(e, flags),
             Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => self.look(e),
-            Kind::Clock if policy.any_clock || e.extra == 4 => self.refuse(Unrecorded::Clock, b"the clock"),
-            Kind::Clock => {}
+            Kind::Clock => self.clock(e, policy),
             Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, &e.path),
             Kind::Identity | Kind::Umask => self.refuse(Unrecorded::Identity, &e.path),
             Kind::ChildDied => self.refuse(Unrecorded::Signal, &e.path),
@@ -140,10 +140,18 @@ impl Fold {
         }
     }
 
+    fn clock(&mut self, e: &Event, policy: &Policy) {
+        const LOCAL_TIME: u32 = 4;
+        let program = self.programs.get(&e.pid).map(|p| file_name(p).to_vec()).unwrap_or_default();
+        if e.extra == LOCAL_TIME || !(policy.clock_is_harmless)(&program) {
+            self.refuse(Unrecorded::Clock, &program);
+        }
+    }
+
     // ------------------------------------------------------------ looking
 
     fn ignored(&self, path: &[u8]) -> bool {
-        const EXACT: [&[u8]; 13] = [
+        const EXACT: [&[u8]; 14] = [
             b"/dev/null",
             b"/dev/zero",
             // Random numbers occur in every compile, and in no result that a compiler promises to repeat.
@@ -153,6 +161,7 @@ impl Fold {
             b"/dev/stdout",
             b"/dev/stderr",
             b"/proc/self/exe",
+            b"/proc/self/fd",
             b"/proc/self/maps",
             b"/proc/self/statm",
             b"/proc/self/cgroup",
@@ -191,6 +200,7 @@ impl Fold {
     }
 
     fn read(&mut self, e: &Event, executed: bool) {
+        self.last_read.insert(e.pid, e.path.clone());
         if self.ignored(&e.path) || self.is_made(e) || self.device(&e.path) {
             return;
         }
@@ -214,6 +224,9 @@ impl Fold {
         if e.error != 0 {
             return self.look_failed(e);
         }
+        if e.kind == Kind::ReadLink && e.path.starts_with(b"/proc/self/fd/") && e.path2.starts_with(b"/") {
+            return self.read_link_of_open_file(e);
+        }
         if e.path.starts_with(b"/proc/") || e.path.starts_with(b"/sys/") {
             self.device(&e.path);
             return;
@@ -229,6 +242,16 @@ impl Fold {
             Kind::List => (looked.listed, looked.kind) = (true, true),
             Kind::Access => (looked.kind, looked.executed) = (true, looked.executed || e.extra & 1 != 0),
             _ => looked.kind = true,
+        }
+    }
+
+    /// LLVM asks so for the real path of the file that it has just opened.
+    fn read_link_of_open_file(&mut self, e: &Event) {
+        let Some(opened) = self.last_read.get(&e.pid).cloned() else {
+            return self.refuse(Unrecorded::Device, &e.path);
+        };
+        if let Some(looked) = self.looked.get_mut(&opened) {
+            looked.link = true;
         }
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
-use larder_compiler::{Family, getenv_is_covered, matters_on_terminal_only, replaces_output};
+use larder_compiler::{clock_is_harmless, getenv_is_covered, matters_on_terminal_only, replaces_output};
 use larder_lookup::{Request, roots_digest, subject};
 use larder_model::{
     ActionResult, Blob, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Outcome, Output,
@@ -192,7 +192,7 @@ impl Run<'_> {
                 getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
             },
             variable: &|name| place.variable(name).map(<[u8]>::to_vec),
-            any_clock: family == Family::Generic,
+            clock_is_harmless: &clock_is_harmless,
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
         };

@@ -63,9 +63,10 @@ fn object(loaded: &Loaded) -> Value {
         let variable = Setting::by_key(value.name).map(|setting| setting.variable);
         json!({ "key": value.name, "variable": variable, "value": value.shown, "source": source(&value) })
     });
-    let files = loaded.files.iter().map(|file| {
-        json!({ "path": file.path.to_string_lossy(), "found": file.found, "of_project": file.of_project })
-    });
+    let files = loaded
+        .files
+        .iter()
+        .map(|file| json!({ "path": file.path.to_string_lossy(), "found": file.found, "of_project": file.of_project }));
     let texts = |problems: &[larder_config::Problem]| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
     json!({
         "settings": settings.collect::<Vec<_>>(),

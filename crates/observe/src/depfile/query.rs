@@ -118,9 +118,10 @@ fn parse(stderr: &[u8]) -> Result<Search, Reason> {
 fn directory(line: &[u8]) -> Result<Vec<u8>, Reason> {
     let odd = line.ends_with(b" (framework directory)") || line.ends_with(b" (headermap)");
     let trimmed = line.strip_prefix(b" ").map(|path| path.strip_suffix(b"\r").unwrap_or(path));
-    trimmed.filter(|path| !odd && !path.is_empty()).map(<[u8]>::to_vec).ok_or_else(|| {
-        format!("{}: not a directory that headers are looked for in", super::looks::text(line))
-    })
+    trimmed
+        .filter(|path| !odd && !path.is_empty())
+        .map(<[u8]>::to_vec)
+        .ok_or_else(|| format!("{}: not a directory that headers are looked for in", super::looks::text(line)))
 }
 
 impl Search {

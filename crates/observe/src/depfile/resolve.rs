@@ -49,6 +49,7 @@ pub(super) fn inputs(
     let mut resolve = Resolve { plan, search, looks, inputs, by_identity, open, done };
     let system = resolve.directories()?;
     let source = join(&plan.cwd, &plan.source);
+    resolve.not_precompiled(&source)?;
     for path in depfile {
         resolve.input(&join(&plan.cwd, path), &source, &system)?;
     }
@@ -177,18 +178,24 @@ impl Resolve<'_> {
     fn candidate(&mut self, directory: &[u8], include: &Include, precompiled: bool) -> Result<bool, Reason> {
         let path = join(directory, &include.name);
         if precompiled {
-            for ending in [&b".gch"[..], b".pch"] {
-                let precompiled = [&path[..], ending].concat();
-                if self.looks.look(&precompiled)? != Found::Absent {
-                    return Err(format!("{}: a precompiled header", text(&precompiled)));
-                }
-            }
+            self.not_precompiled(&path)?;
         }
         let Found::File(device, inode) = self.looks.look(&path)? else { return Ok(false) };
         if let Some(&input) = self.by_identity.get(&(device, inode)) {
             self.found_in(input, directory_of(&path).to_vec());
         }
         Ok(true)
+    }
+
+    /// gcc takes a precompiled header for the first file that is included, and looks for one of the source itself.
+    fn not_precompiled(&mut self, path: &[u8]) -> Result<(), Reason> {
+        for ending in [&b".gch"[..], b".pch"] {
+            let precompiled = [path, ending].concat();
+            if self.looks.look(&precompiled)? != Found::Absent {
+                return Err(format!("{}: a precompiled header", text(&precompiled)));
+            }
+        }
+        Ok(())
     }
 
     /// Assembler may be pieced together, in any text, from pieces in any other.
@@ -218,8 +225,8 @@ fn is_below(path: &[u8], directories: &[Vec<u8>]) -> bool {
     let real = |path: &[u8]| std::fs::canonicalize(OsStr::from_bytes(path)).ok();
     directories.iter().any(|directory| {
         below(path, directory)
-            || real(path).zip(real(directory)).is_some_and(|(path, directory)| {
-                below(path.as_os_str().as_bytes(), directory.as_os_str().as_bytes())
-            })
+            || real(path)
+                .zip(real(directory))
+                .is_some_and(|(path, directory)| below(path.as_os_str().as_bytes(), directory.as_os_str().as_bytes()))
     })
 }

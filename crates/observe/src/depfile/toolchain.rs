@@ -32,7 +32,9 @@ pub(super) fn programs(
     program(&tool, command, looks)?;
     let directories = gcc_directories(plan, command, looks)?;
     let (answer, _) = ask(plan, &command.program, command, &[b"-print-prog-name=as"], true)?;
-    let assembler = assembler(plan, answer.trim_ascii_end(), &directories, command, looks)?;
+    let target_assembler = [&search.target[..], b"-as"].concat();
+    let places = Places { directories: &directories, target_assembler: &target_assembler };
+    let assembler = assembler(plan, answer.trim_ascii_end(), &places, command, looks)?;
     program(&assembler, command, looks)?;
     Ok(Programs { writer: assembler })
 }
@@ -65,44 +67,68 @@ fn gcc_directories(plan: &DepfilePlan, command: &Command, looks: &mut Looks) -> 
     if programs.is_empty() || libraries.is_empty() {
         return Err("the answer to -print-search-dirs was not understood".to_owned());
     }
-    for directory in &libraries {
+    let proper: &[u8] = if plan.cxx { b"cc1plus" } else { b"cc1" };
+    for directory in programs.iter().chain(&libraries) {
+        looks.look(directory.strip_suffix(b"/").unwrap_or(directory))?;
         if looks.look(&join(directory, b"specs"))? != Found::Absent {
             return Err(format!("{}/specs: a specs file", text(directory)));
         }
     }
     for directory in &programs {
-        for name in if plan.cxx { [&b"cc1plus"[..], b"as"] } else { [&b"cc1"[..], b"as"] } {
-            looks.look(&join(directory, name))?;
-        }
+        looks.look(&join(directory, proper))?;
     }
     Ok(programs)
 }
 
-/// A name without a slash is looked for along `PATH`, after gcc's own directories.
+/// gcc tries the target's assembler before the plain one, in its own directories and then along `PATH`. All that could
+/// be meant are looked at; the last is the one that its answer names.
 fn assembler(
     plan: &DepfilePlan,
     named: &[u8],
-    directories: &[Vec<u8>],
+    places: &Places,
     command: &Command,
     looks: &mut Looks,
 ) -> Result<Vec<u8>, Reason> {
     if named.contains(&b'/') {
+        for directory in places.directories {
+            looks.look(&join(directory, places.target_assembler))?;
+            looks.look(&join(directory, b"as"))?;
+        }
         return Ok(join(&plan.cwd, named));
     }
-    if directories.iter().any(|directory| looks.look(&join(directory, named)) != Ok(Found::Absent)) {
-        return Err("an assembler in gcc's own directories that it does not use".to_owned());
-    }
-    let path = command.environment.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
-    for directory in path.unwrap_or_default().split(|&b| b == b':') {
-        let candidate = join(&join(&plan.cwd, directory), named);
-        match looks.look(&candidate)? {
-            Found::File(..) if larder_sys::look_through(&candidate).is_ok_and(|look| look.mode & 0o111 != 0) => {
-                return Ok(candidate);
-            }
-            _ => {}
+    for name in [places.target_assembler, named] {
+        if places.directories.iter().any(|directory| looks.look(&join(directory, name)) != Ok(Found::Absent)) {
+            return Err("an assembler in gcc's own directories that it does not name".to_owned());
+        }
+        if let Some(found) = along_path(plan, name, command, looks)? {
+            program(&found, command, looks)?;
         }
     }
-    Err(format!("{}: no assembler along PATH", text(named)))
+    along_path(plan, named, command, looks)?.ok_or_else(|| format!("{}: no assembler along PATH", text(named)))
+}
+
+/// Where gcc looks for its assembler.
+struct Places<'a> {
+    directories: &'a [Vec<u8>],
+    target_assembler: &'a [u8],
+}
+
+/// The first program of that name along `PATH`.
+fn along_path(
+    plan: &DepfilePlan,
+    name: &[u8],
+    command: &Command,
+    looks: &mut Looks,
+) -> Result<Option<Vec<u8>>, Reason> {
+    let path = command.environment.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
+    for directory in path.unwrap_or_default().split(|&b| b == b':') {
+        let candidate = join(&join(&plan.cwd, directory), name);
+        let executable = || larder_sys::look_through(&candidate).is_ok_and(|look| look.mode & 0o111 != 0);
+        if matches!(looks.look(&candidate)?, Found::File(..)) && executable() {
+            return Ok(Some(candidate));
+        }
+    }
+    Ok(None)
 }
 
 /// What clang's driver looks at to find the newest GCC, whose headers and libstdc++ it then uses, and configuration

@@ -47,7 +47,7 @@ fn is_piece(word: &[u8]) -> bool {
     let of_a_clock = |clock: &&[u8]| word.len() < clock.len() && holds(clock, word);
     let of_has_include = word.len() >= HAS_PIECE_BYTES_MIN && HAS_INCLUDE.starts_with(word)
         || word.len() > INCLUDE.len() && HAS_INCLUDE.ends_with(word);
-    word.len() >= PIECE_BYTES_MIN && CLOCKS.iter().any(|clock| of_a_clock(clock)) || of_has_include
+    word.len() >= PIECE_BYTES_MIN && CLOCKS.iter().any(of_a_clock) || of_has_include
 }
 
 /// Whether `text` holds `part`.

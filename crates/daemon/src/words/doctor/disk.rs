@@ -97,7 +97,8 @@ fn file_system(store: &Store) -> Vec<Check> {
     let name = known.map_or(format!("file system {magic:#x}"), |(_, name, _)| (*name).to_owned());
     let mut checks = Vec::new();
     if known.is_some_and(|(.., remote)| *remote) {
-        let found = format!("{name}, on another machine: slower, and counters may be off; set LARDER_DIR to a local directory");
+        let found =
+            format!("{name}, on another machine: slower, and counters may be off; set LARDER_DIR to a local directory");
         checks.push(note("file system", found));
     } else {
         let reflink = match store.directory().exists().then(|| reflink(store)) {
@@ -125,7 +126,10 @@ fn free_space(space: &StatVfs) -> Check {
     let found = format!("{} free", say::bytes(bytes));
     // Some file systems have no number of inodes.
     if space.f_files > 0 && space.f_favail == 0 {
-        return problem("free space", format!("{found}, but no inode: remove files, or set LARDER_DIR to another disk"));
+        return problem(
+            "free space",
+            format!("{found}, but no inode: remove files, or set LARDER_DIR to another disk"),
+        );
     }
     match bytes {
         0 => problem("free space", "none: remove files, or set LARDER_DIR to another disk"),
@@ -158,9 +162,13 @@ fn stamps(what: &str, path: &Path) -> Check {
     let nameless = look.volume == 1 << 63;
     match (trust.files && !nameless, trust.directories && !nameless) {
         (true, true) => ok(what, format!("{shown}: times of files and directories are believed")),
-        (true, false) => ok(what, format!("{shown}: times of files are believed; missing names are looked for one by one")),
+        (true, false) => {
+            ok(what, format!("{shown}: times of files are believed; missing names are looked for one by one"))
+        }
         (false, _) => {
-            let found = format!("{shown}: times are not believed on this file system: a hit reads every file; a tree on ext4, xfs or btrfs is faster");
+            let found = format!(
+                "{shown}: times are not believed on this file system: a hit reads every file; a tree on ext4, xfs or btrfs is faster"
+            );
             note(what, found)
         }
     }

@@ -15,14 +15,18 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
 fn proc_is_there() -> Check {
     match std::fs::read_link("/proc/self/exe") {
         Ok(_) => ok("/proc", "there"),
-        Err(error) => problem("/proc", format!("{error}: nothing can be observed without it: mount it in this container")),
+        Err(error) => {
+            problem("/proc", format!("{error}: nothing can be observed without it: mount it in this container"))
+        }
     }
 }
 
 fn memory_files() -> Check {
     match larder_sys::memory_file("larder-doctor", true) {
         Ok(_) => ok("memory files", "can be made (memfd)"),
-        Err(error) => problem("memory files", format!("{error}: nothing can be observed without them: allow memfd_create")),
+        Err(error) => {
+            problem("memory files", format!("{error}: nothing can be observed without them: allow memfd_create"))
+        }
     }
 }
 
@@ -38,7 +42,9 @@ fn preload(around: &Surroundings) -> Check {
     }
     let observer = match PreloadObserver::new() {
         Ok(observer) => observer,
-        Err(error) => return problem(WHAT, format!("cannot be set up ({error}): /proc and memfd_create must be allowed")),
+        Err(error) => {
+            return problem(WHAT, format!("cannot be set up ({error}): /proc and memfd_create must be allowed"));
+        }
     };
     let environment = around.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect();
     let command = Command { program: tool.path, argv: vec![b"true".to_vec()], environment };

@@ -32,7 +32,10 @@ fn switches(around: &Surroundings, checks: &mut Vec<Check>) {
     let settings = around.settings();
     let switches = [
         (settings.disable, "disable is set (LARDER_DISABLE): every tool runs untouched until it is unset"),
-        (settings.read_only, "read_only is set (LARDER_READ_ONLY): nothing is recorded, nor counted, until it is unset"),
+        (
+            settings.read_only,
+            "read_only is set (LARDER_READ_ONLY): nothing is recorded, nor counted, until it is unset",
+        ),
         (settings.recache, "recache is set (LARDER_RECACHE): every tool runs, and there are no hits until it is unset"),
     ];
     checks.extend(switches.into_iter().filter(|(on, _)| *on).map(|(_, found)| note("switch", found)));

@@ -33,7 +33,10 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     let named: Vec<(&str, Vec<Found>)> = NAMES.iter().map(|name| (*name, along_path(name, around))).collect();
     let mut checks: Vec<Check> = named.iter().filter_map(|(name, found)| order(name, found)).collect();
     if !named.iter().flat_map(|(_, found)| found).any(|found| found.leads == Leads::ToUs) {
-        checks.push(ok("masquerade", "no name on PATH leads to larder: call it in front of the compiler, as in `larder gcc -c x.c`"));
+        checks.push(ok(
+            "masquerade",
+            "no name on PATH leads to larder: call it in front of the compiler, as in `larder gcc -c x.c`",
+        ));
     }
     checks.extend(compilers(&named));
     checks
@@ -63,13 +66,23 @@ fn order(name: &str, found: &[Found]) -> Option<Check> {
     let ours = found.iter().position(|f| f.leads == Leads::ToUs);
     let real = found.iter().find(|f| f.leads == Leads::ToCompiler);
     Some(match (ours, real) {
-        (None, _) if first.leads == Leads::ToAnotherCache => {
-            note("other cache", format!("{name} leads to another cache, {}: with larder in front both do the work; name the compiler by its path", shown(first)))
-        }
+        (None, _) if first.leads == Leads::ToAnotherCache => note(
+            "other cache",
+            format!(
+                "{name} leads to another cache, {}: with larder in front both do the work; name the compiler by its path",
+                shown(first)
+            ),
+        ),
         (None, _) => return None,
-        (Some(_), None) => problem(what, format!("{name} leads to larder, and to no compiler after it: install one, or add its directory to PATH")),
+        (Some(_), None) => problem(
+            what,
+            format!("{name} leads to larder, and to no compiler after it: install one, or add its directory to PATH"),
+        ),
         (Some(0), Some(real)) => ok(what, format!("{name} leads to larder, then to {}", shown(real))),
-        (Some(at), Some(_)) => problem(what, format!("{name} leads to {} before larder: put {} first in PATH", shown(first), directory_of(&found[at]))),
+        (Some(at), Some(_)) => problem(
+            what,
+            format!("{name} leads to {} before larder: put {} first in PATH", shown(first), directory_of(&found[at])),
+        ),
     })
 }
 
@@ -107,9 +120,10 @@ fn compiler(path: &[u8], real: &Path) -> Check {
     match judge(path) {
         (Program::Dynamic, true) => note(what, format!("{shown}: a script; it is keyed with its whole environment")),
         (Program::Dynamic, false) => ok(what, format!("{shown}: family {}, can be observed", family.name())),
-        (Program::NotPreloadable, _) => {
-            note(what, format!("{shown}: static, set-user-id, sanitized or of another machine: it cannot be preloaded into"))
-        }
+        (Program::NotPreloadable, _) => note(
+            what,
+            format!("{shown}: static, set-user-id, sanitized or of another machine: it cannot be preloaded into"),
+        ),
     }
 }
 

@@ -79,7 +79,9 @@ fn directory_lines(directory: &DirFacts, roots: &Roots, lines: &mut Vec<String>)
             }
             Fact::Directory => format!("directory  {path}"),
             Fact::Link(target) => format!("link       {path} → {}", local(target, roots)),
-            Fact::Error { errno, .. } => format!("error      {path}: {}", std::io::Error::from_raw_os_error(*errno as i32)),
+            Fact::Error { errno, .. } => {
+                format!("error      {path}: {}", std::io::Error::from_raw_os_error(*errno as i32))
+            }
             Fact::Listing(digest) => format!("listing    {path}, names {}", secret::short(digest)),
             Fact::Other(_) => format!("special    {path}"),
         });

@@ -107,44 +107,58 @@ fn argument_differences(was: &[&[u8]], is: &[&[u8]]) -> Vec<FieldDifference> {
         return vec![told(start, old.first(), new.first())];
     }
     let mut found = Vec::new();
-    let mut position = start;
-    for (gone, come) in edits(old, new) {
-        // What went and what came in one place are one change each, as far as there are as many of both.
-        for at in 0..gone.len().max(come.len()) {
-            found.push(told(start + come.start + at.min(come.len()), old[gone.clone()].get(at), new[come.clone()].get(at)));
+    let (mut i, mut j) = (0, 0);
+    // Behind the last pair there is one more stretch without any.
+    for (pair_i, pair_j) in pairs(old, new).into_iter().chain([(old.len(), new.len())]) {
+        // Of what has no like, as many as there are on both sides are one change each.
+        while i < pair_i || j < pair_j {
+            found.push(told(start + j, old[i..pair_i].first(), new[j..pair_j].first()));
+            (i, j) = ((i + 1).min(pair_i), (j + 1).min(pair_j));
         }
-        position = position.max(start + come.end);
+        if old.get(i) != new.get(j) {
+            found.push(told(start + j, old.get(i), new.get(j)));
+        }
+        (i, j) = (i + 1, j + 1);
     }
     found
 }
 
-type Stretch = std::ops::Range<usize>;
+/// How much alike two arguments are: the same above all, then the same option with another value.
+fn likeness(a: &[u8], b: &[u8]) -> u32 {
+    const SAME: u32 = 1 << 10;
+    const PREFIX_MAX: usize = 64;
+    let prefix = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    match (a == b, a.starts_with(b"-") && b.starts_with(b"-")) {
+        (true, _) => SAME,
+        // A dash in common says nothing.
+        (false, true) => prefix.saturating_sub(1).min(PREFIX_MAX) as u32,
+        (false, false) => 0,
+    }
+}
 
-/// The stretches of `old` and `new` between elements that both have in the same order (longest common subsequence).
-fn edits(old: &[&[u8]], new: &[&[u8]]) -> Vec<(Stretch, Stretch)> {
+/// Which elements of the two lists belong together: the alignment with the greatest likeness in sum.
+fn pairs(old: &[&[u8]], new: &[&[u8]]) -> Vec<(usize, usize)> {
     let width = new.len() + 1;
-    let mut common = vec![0u32; (old.len() + 1) * width];
+    let mut best = vec![0u32; (old.len() + 1) * width];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {
-            common[i * width + j] = if old[i] == new[j] {
-                common[(i + 1) * width + j + 1] + 1
-            } else {
-                common[(i + 1) * width + j].max(common[i * width + j + 1])
+            let paired = match likeness(old[i], new[j]) {
+                0 => 0,
+                likeness => best[(i + 1) * width + j + 1] + likeness,
             };
+            best[i * width + j] = paired.max(best[(i + 1) * width + j]).max(best[i * width + j + 1]);
         }
     }
     let mut found = Vec::new();
     let (mut i, mut j) = (0, 0);
-    while i < old.len() || j < new.len() {
-        let (from_i, from_j) = (i, j);
-        while (i < old.len() || j < new.len()) && !(i < old.len() && j < new.len() && old[i] == new[j]) {
-            let skip_new = i == old.len() || j < new.len() && common[i * width + j + 1] > common[(i + 1) * width + j];
-            if skip_new { j += 1 } else { i += 1 }
-        }
-        if (from_i, from_j) != (i, j) {
-            found.push((from_i..i, from_j..j));
-        }
-        while i < old.len() && j < new.len() && old[i] == new[j] {
+    while i < old.len() && j < new.len() {
+        let here = best[i * width + j];
+        if here == best[(i + 1) * width + j] {
+            i += 1;
+        } else if here == best[i * width + j + 1] {
+            j += 1;
+        } else {
+            found.push((i, j));
             (i, j) = (i + 1, j + 1);
         }
     }
@@ -157,10 +171,12 @@ mod tests {
 
     fn check(was: &str, is: &str, expect: &[&str]) {
         fn fields(text: &str) -> Vec<Field<'_>> {
-            text.split(' ').map(|word| match word.split_once('=') {
-                Some((name, value)) if name.starts_with("environment_") => (name.as_bytes(), value.as_bytes()),
-                _ => (ARGUMENT, word.as_bytes()),
-            }).collect()
+            text.split(' ')
+                .map(|word| match word.split_once('=') {
+                    Some((name, value)) if name.starts_with("environment_") => (name.as_bytes(), value.as_bytes()),
+                    _ => (ARGUMENT, word.as_bytes()),
+                })
+                .collect()
         }
         let found: Vec<String> = differences(&fields(was), &fields(is)).iter().map(FieldDifference::sentence).collect();
         assert_eq!(found, expect, "{was} → {is}");
@@ -174,15 +190,24 @@ mod tests {
         check("gcc -g -c x.c", "gcc -c x.c", &["argument 1: `-g` is gone"]);
         check("gcc -a -b -c", "gcc -a -x -b -y -c", &["argument 2: `-x` is new", "argument 4: `-y` is new"]);
         check("gcc -a -b", "gcc -c -d -b", &["argument 1: was `-a`, is `-c`", "argument 2: `-d` is new"]);
+        check("gcc -O1 -c", "gcc -g -O2 -c", &["argument 1: `-g` is new", "argument 2: was `-O1`, is `-O2`"]);
+        check("gcc -O1 x.c", "gcc y.c", &["argument 1: was `-O1`, is `y.c`", "argument 2: `x.c` is gone"]);
+        check("gcc", "gcc -c", &["argument 1: `-c` is new"]);
+        check("gcc -Ia -Ib", "gcc -Ib -Ia", &["argument 1: `-Ia` is gone", "argument 2: `-Ia` is new"]);
         check("gcc x.c", "clang x.c", &["argument 0: was `gcc`, is `clang`"]);
         check("gcc -b -a", "gcc -a -b", &["argument 1: `-b` is gone", "argument 2: `-b` is new"]);
+        check("gcc -DA=1 -c x.c", "gcc -c x.c -DA=2", &["argument 1: `-DA=1` is gone", "argument 3: `-DA=2` is new"]);
     }
 
     #[test]
     fn variables_by_name() {
         check("x environment_A=1", "x environment_A=2", &["environment_A: was `1`, is `2`"]);
         check("x environment_A=1", "x environment_B=1", &["environment_B: `1` is new", "environment_A: `1` is gone"]);
-        check("x environment_A=1", "y environment_A=2", &["argument 0: was `x`, is `y`", "environment_A: was `1`, is `2`"]);
+        check(
+            "x environment_A=1",
+            "y environment_A=2",
+            &["argument 0: was `x`, is `y`", "environment_A: was `1`, is `2`"],
+        );
     }
 
     #[test]

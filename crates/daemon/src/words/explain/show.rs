@@ -38,7 +38,8 @@ pub(super) fn text(explanation: &Explanation, verbose: bool, out: &mut dyn Write
     for note in &explanation.notes {
         line(out, "note", note)?;
     }
-    if let (true, Verdict::Hit(Hit { facts, .. }) | Verdict::Miss(Miss { facts, .. })) = (verbose, &explanation.verdict) {
+    if let (true, Verdict::Hit(Hit { facts, .. }) | Verdict::Miss(Miss { facts, .. })) = (verbose, &explanation.verdict)
+    {
         for fact in facts {
             writeln!(out, "    {fact}")?;
         }
@@ -73,7 +74,9 @@ fn counts_text(counts: &FactCounts) -> String {
         (counts.others, "other", "others"),
         (counts.variables, "variable", "variables"),
     ];
-    parts.extend(rest.into_iter().filter(|(number, ..)| *number > 0).map(|(number, one, many)| count(number, one, many)));
+    parts.extend(
+        rest.into_iter().filter(|(number, ..)| *number > 0).map(|(number, one, many)| count(number, one, many)),
+    );
     format!("{}; in {}", parts.join(", "), count(counts.in_directories, "directory", "directories"))
 }
 
@@ -87,9 +90,12 @@ fn outputs_text(outputs: &[OutputLine]) -> String {
 
 fn miss_text(miss: &Miss, out: &mut dyn Write) -> Result<()> {
     match &miss.nearest {
-        Nearest::Itself => writeln!(out, "miss: none of {} holds", records(miss.rejected.len()))?,
+        Nearest::Itself if miss.rejected.len() == 1 => writeln!(out, "miss: there is 1 record, and it does not hold")?,
+        Nearest::Itself => writeln!(out, "miss: there are {} records, and none holds", miss.rejected.len())?,
         Nearest::Nothing => writeln!(out, "miss: nothing is recorded for this source and output")?,
-        Nearest::Gone => writeln!(out, "miss: what was recorded for this source and output is gone (evicted or cleared)")?,
+        Nearest::Gone => {
+            writeln!(out, "miss: what was recorded for this source and output is gone (evicted or cleared)")?
+        }
         Nearest::Differs(differences) => nearest_text(differences, out)?,
     }
     rejected_text(&miss.rejected, out)?;
@@ -112,11 +118,10 @@ fn nearest_text(differences: &[super::FieldDifference], out: &mut dyn Write) -> 
     if rest.len() > LINES_MAX {
         line(out, "also", &format!("{} more", rest.len() - LINES_MAX))?;
     }
+    if differences.iter().any(|difference| difference.what == "terminal") {
+        line(out, "hint", "--no-terminal explains it as for a build whose messages go to no terminal")?;
+    }
     Ok(())
-}
-
-fn records(number: usize) -> String {
-    if number == 1 { "the 1 record".to_owned() } else { format!("the {number} records") }
 }
 
 fn rejected_text(rejected: &[RejectedLine], out: &mut dyn Write) -> Result<()> {
@@ -152,9 +157,10 @@ pub(super) fn object(explanation: &Explanation) -> Value {
 }
 
 fn hit_object(hit: &Hit) -> Value {
-    let outputs = hit.outputs.iter().map(|output| {
-        json!({ "path": output.path, "kind": output.kind, "size_bytes": output.size_bytes })
-    });
+    let outputs = hit
+        .outputs
+        .iter()
+        .map(|output| json!({ "path": output.path, "kind": output.kind, "size_bytes": output.size_bytes }));
     let counts = &hit.counts;
     json!({
         "outcome": "hit",
@@ -200,8 +206,6 @@ fn difference_object(difference: &super::FieldDifference) -> Value {
 }
 
 fn rejected_objects(rejected: &[RejectedLine]) -> Vec<Value> {
-    let object = |line: &RejectedLine| {
-        json!({ "record": line.record, "observer": line.observer, "subject": line.subject, "what": line.what })
-    };
+    let object = |line: &RejectedLine| json!({ "record": line.record, "observer": line.observer, "subject": line.subject, "what": line.what });
     rejected.iter().map(object).collect()
 }

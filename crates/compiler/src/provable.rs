@@ -1,0 +1,361 @@
+//! Command lines of which the depfile says enough: one C or C++ source to an object file, with a depfile that lists
+//! system headers, and only flags that are known to read and write nothing else.
+//!
+//! Here an unknown flag refuses: this is the one place where larder must know what a flag does, since nobody watches.
+//!
+//! Unaware of: files, and what the texts hold (the depfile observer reads them).
+
+use crate::response::{self, ResponseFiles};
+use crate::{Family, depfile};
+
+/// What the depfile observer needs to know of a command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// The compiler is clang; else it is gcc.
+    pub clang: bool,
+    /// C++; else C.
+    pub cxx: bool,
+    /// The source, as named.
+    pub source: Vec<u8>,
+    /// The object file, as named or as the compiler names it.
+    pub object: Vec<u8>,
+    /// The depfile, likewise.
+    pub depfile: Vec<u8>,
+    /// The flags that could have a part in where headers and programs are looked for.
+    pub search_flags: Vec<Vec<u8>>,
+    /// The directories among them.
+    pub directories: Vec<Vec<u8>>,
+    /// Names of `-include` and `-imacros`.
+    pub forced: Vec<Vec<u8>>,
+    /// Values of `-D`.
+    pub definitions: Vec<Vec<u8>>,
+}
+
+/// The shape of a command line, or the flag or other thing that is in the way. `is_set` tells of the environment.
+pub fn provable(
+    family: Family,
+    arguments: &[Vec<u8>],
+    files: &dyn ResponseFiles,
+    is_set: &dyn Fn(&[u8]) -> bool,
+) -> Result<Shape, String> {
+    if family == Family::Generic {
+        return Err("neither gcc nor clang by its name".to_owned());
+    }
+    if let Some(name) = VARIABLES.iter().find(|name| is_set(name.as_bytes())) {
+        return Err(format!("{name} is set"));
+    }
+    let arguments = response::expand(arguments, files).map_err(|_| "a response file".to_owned())?;
+    let mut typed = Typed { clang: family == Family::Clang, ..Typed::default() };
+    let mut words = arguments.iter().map(Vec::as_slice);
+    while let Some(word) = words.next() {
+        typed.word(word, &mut words)?;
+    }
+    typed.shape()
+}
+
+/// Variables that move searches or write files.
+#[rustfmt::skip]
+const VARIABLES: &[&str] = &[
+    "CCC_ADD_ARGS", "CCC_OVERRIDE_OPTIONS", "CC_LOG_DIAGNOSTICS", "CC_PRINT_HEADERS", "CC_PRINT_INTERNAL_STAT",
+    "CC_PRINT_OPTIONS", "CC_PRINT_PROC_STAT", "COMPILER_PATH", "CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH",
+    "DEPENDENCIES_OUTPUT", "GCC_COMPARE_DEBUG", "GCC_EXEC_PREFIX", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "SDKROOT", "SUNPRO_DEPENDENCIES",
+];
+
+#[derive(Default)]
+struct Typed {
+    clang: bool,
+    compiles: bool,
+    dependencies: bool,
+    language: Option<bool>,
+    sources: Vec<Vec<u8>>,
+    sources_cxx: bool,
+    output: Option<Vec<u8>>,
+    depfile: Option<Vec<u8>>,
+    shape: Shape,
+}
+
+type Done = Result<(), String>;
+
+fn in_the_way(word: &[u8]) -> Done {
+    Err(String::from_utf8_lossy(word).into_owned())
+}
+
+impl Typed {
+    fn word<'a>(&mut self, word: &'a [u8], rest: &mut impl Iterator<Item = &'a [u8]>) -> Done {
+        if !word.starts_with(b"-") {
+            return self.file(word);
+        }
+        match word {
+            b"-c" => self.compiles = true,
+            b"-MD" => self.dependencies = true,
+            b"-MP" => {}
+            b"-MT" | b"-MQ" => drop(rest.next()),
+            b"-MF" => self.depfile = rest.next().map(<[u8]>::to_vec),
+            b"-x" => return self.language(rest.next().unwrap_or_default()),
+            b"-include" | b"-imacros" => return self.forced(rest.next().unwrap_or_default()),
+            _ if word.starts_with(b"-MF") => self.depfile = Some(word[3..].to_vec()),
+            _ if word.starts_with(b"-MT") || word.starts_with(b"-MQ") => {}
+            _ if word.starts_with(b"-x") => return self.language(&word[2..]),
+            _ if ALONE.contains(&word) || self.plain(word) => self.shape.search_flags.push(word.to_vec()),
+            _ => return self.with_value(word, rest),
+        }
+        Ok(())
+    }
+
+    /// Flags whose value may be the next word.
+    fn with_value<'a>(&mut self, word: &'a [u8], rest: &mut impl Iterator<Item = &'a [u8]>) -> Done {
+        const DIRECTORIES: [&[u8]; 4] = [b"-isystem", b"-iquote", b"-idirafter", b"-I"];
+        const OTHERS: [&[u8]; 3] = [b"-D", b"-U", b"-o"];
+        let Some(flag) = DIRECTORIES.iter().chain(&OTHERS).find(|flag| word.starts_with(flag)) else {
+            return in_the_way(word);
+        };
+        let joined = &word[flag.len()..];
+        let value = if joined.is_empty() { rest.next().unwrap_or_default() } else { joined };
+        match *flag {
+            b"-D" => self.define(value),
+            b"-U" => Ok(()),
+            // `-object…` and its kin are not `-o`; a device is no file.
+            b"-o" if flag_like(joined) || value.is_empty() || value == b"-" || value.starts_with(b"/dev/") => {
+                in_the_way(word)
+            }
+            b"-o" => {
+                self.output = Some(value.to_vec());
+                Ok(())
+            }
+            // A sysroot stands for `=`; `-I-` is another flag.
+            _ if value.is_empty() || b"=-$".contains(&value[0]) => in_the_way(word),
+            directory => {
+                self.shape.search_flags.extend([directory.to_vec(), value.to_vec()]);
+                self.shape.directories.push(value.to_vec());
+                Ok(())
+            }
+        }
+    }
+
+    fn language(&mut self, name: &[u8]) -> Done {
+        if !self.sources.is_empty() {
+            return Err("-x behind the source".to_owned());
+        }
+        self.language = match name {
+            b"c" => Some(false),
+            b"c++" => Some(true),
+            b"none" => None,
+            _ => return in_the_way(&[b"-x ", name].concat()),
+        };
+        Ok(())
+    }
+
+    fn forced(&mut self, name: &[u8]) -> Done {
+        if name.is_empty() {
+            return in_the_way(b"-include");
+        }
+        self.shape.forced.push(name.to_vec());
+        Ok(())
+    }
+
+    /// A definition whose value names the time refuses; one that *is* of the time's name takes the time away.
+    fn define(&mut self, text: &[u8]) -> Done {
+        let (name, value) = match text.iter().position(|&b| b == b'=') {
+            Some(equals) => (&text[..equals], &text[equals + 1..]),
+            None => (text, &b"1"[..]),
+        };
+        if [&value, &name].iter().any(|part| part.contains(&b'\n')) || CLOCKS.iter().any(|clock| holds(value, clock)) {
+            return in_the_way(&[b"-D", text].concat());
+        }
+        let redacts = CLOCKS.contains(&name);
+        let name = if redacts { b"LARDER_REDACTED" } else { name };
+        self.shape.definitions.push([name, b" ", value].concat());
+        Ok(())
+    }
+
+    fn file(&mut self, path: &[u8]) -> Done {
+        let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+        let ending = name.iter().rposition(|&b| b == b'.').map(|dot| &name[dot + 1..]);
+        self.sources_cxx = match (self.language, ending) {
+            (Some(cxx), _) => cxx,
+            (None, Some(b"c")) => false,
+            (None, Some(b"cc" | b"cp" | b"cxx" | b"cpp" | b"CPP" | b"c++" | b"C")) => true,
+            _ => return in_the_way(path),
+        };
+        self.sources.push(path.to_vec());
+        Ok(())
+    }
+
+    /// Flags in one word that neither read nor write a file.
+    fn plain(&self, word: &[u8]) -> bool {
+        let Some((&letter, rest)) = word[1..].split_first() else { return false };
+        match letter {
+            b'O' => rest.len() <= 4 && rest.iter().all(u8::is_ascii_alphanumeric),
+            b'W' => {
+                !matches!(rest.first(), None | Some(b'a' | b'p' | b'l')) && is_simple(rest, b"-_=+") || is_warning(rest)
+            }
+            b's' => word.strip_prefix(b"-std=").is_some_and(is_standard),
+            b'p' => word.starts_with(b"-pedantic") && is_simple(rest, b"-"),
+            b'f' => self.is_plain_feature(rest),
+            b'm' => !MACHINE_REFUSED.iter().any(|start| rest.starts_with(start)) && is_simple(rest, b"-_=.,+"),
+            b'g' => is_debug(rest),
+            _ => false,
+        }
+    }
+
+    fn is_plain_feature(&self, rest: &[u8]) -> bool {
+        if let Some(equals) = rest.iter().position(|&b| b == b'=') {
+            let name = &rest[..equals];
+            return FEATURES_WITH_VALUE.contains(&name) || !self.clang && name == b"sanitize";
+        }
+        let refused = |part: &&[u8]| holds(rest, part);
+        !rest.is_empty() && is_simple(rest, b"-+") && !FEATURES_REFUSED.iter().any(refused)
+    }
+
+    fn shape(self) -> Result<Shape, String> {
+        let Ok([source]) = <[Vec<u8>; 1]>::try_from(self.sources) else {
+            return Err("not one source".to_owned());
+        };
+        if !self.compiles {
+            return Err("no -c".to_owned());
+        }
+        if !self.dependencies {
+            return Err("no -MD, so no depfile that lists all headers".to_owned());
+        }
+        let depfile = self.depfile.unwrap_or_else(|| depfile::default_depfile(&source, self.output.as_deref()));
+        if depfile.is_empty() || depfile == b"-" || depfile.starts_with(b"/dev/") {
+            return Err("the depfile is no file".to_owned());
+        }
+        let object = self.output.unwrap_or_else(|| depfile::default_output(&source, b".o"));
+        if object == depfile || object == source || depfile == source {
+            return Err("an output that is named twice".to_owned());
+        }
+        Ok(Shape { clang: self.clang, cxx: self.sources_cxx, source, object, depfile, ..self.shape })
+    }
+}
+
+/// Whether what follows `-o` in the same word makes it another flag: `-object-file-name=x`.
+fn flag_like(joined: &[u8]) -> bool {
+    joined.starts_with(b"bject") || joined.starts_with(b"penmp") || joined.starts_with(b"ffload")
+}
+
+fn is_simple(text: &[u8], also: &[u8]) -> bool {
+    text.iter().all(|b| b.is_ascii_alphanumeric() || also.contains(b))
+}
+
+/// Warnings that begin with the letters of `-Wa`, `-Wl` and `-Wp`.
+fn is_warning(rest: &[u8]) -> bool {
+    rest.len() > 2 && rest[1].is_ascii_alphabetic() && is_simple(rest, b"-_=+")
+}
+
+/// Languages in which `//` begins a comment, and `import` is a word like any other.
+fn is_standard(name: &[u8]) -> bool {
+    #[rustfmt::skip]
+    const NAMES: &[&[u8]] = &[
+        b"gnu89", b"gnu90", b"c99", b"gnu99", b"c9x", b"gnu9x", b"iso9899:1999", b"c11", b"gnu11", b"c1x", b"gnu1x",
+        b"iso9899:2011", b"c17", b"gnu17", b"c18", b"gnu18", b"c2x", b"gnu2x", b"c++98", b"gnu++98", b"c++03",
+        b"gnu++03", b"c++0x", b"gnu++0x", b"c++11", b"gnu++11", b"c++1y", b"gnu++1y", b"c++14", b"gnu++14", b"c++1z",
+        b"gnu++1z", b"c++17", b"gnu++17", b"c++2a", b"gnu++2a", b"c++20", b"gnu++20", b"c++2b", b"gnu++2b", b"c++23",
+        b"gnu++23",
+    ];
+    NAMES.contains(&name)
+}
+
+fn is_debug(rest: &[u8]) -> bool {
+    #[rustfmt::skip]
+    const PLAIN: &[&[u8]] = &[
+        b"", b"0", b"1", b"2", b"3", b"gdb", b"gdb0", b"gdb1", b"gdb2", b"gdb3", b"dwarf", b"dwarf-2", b"dwarf-3",
+        b"dwarf-4", b"dwarf-5", b"strict-dwarf", b"no-strict-dwarf", b"column-info", b"no-column-info",
+        b"record-gcc-switches", b"no-record-gcc-switches", b"line-tables-only", b"pubnames", b"no-pubnames", b"z",
+        b"z=none", b"z=zlib",
+    ];
+    PLAIN.contains(&rest)
+}
+
+fn holds(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+const CLOCKS: [&[u8]; 3] = [b"__DATE__", b"__TIME__", b"__TIMESTAMP__"];
+
+const ALONE: [&[u8]; 5] = [b"-pipe", b"-w", b"-pthread", b"-nostdinc", b"-nostdinc++"];
+
+/// `-m…` that takes another word, dumps, or brings files of its own.
+const MACHINE_REFUSED: [&[u8]; 6] = [b"llvm", b"mlir", b"multi", b"dump", b"mcu", b"odule"];
+
+/// Parts of `-f…` names that read or write another file, start another program, or do another thing than compile.
+#[rustfmt::skip]
+const FEATURES_REFUSED: &[&[u8]] = &[
+    b"apinotes", b"bitcode", b"build-session", b"callgraph", b"compare-debug", b"coverage", b"crash", b"cuda",
+    b"directives-only", b"dump", b"gpu", b"hip", b"index", b"integrated-as", b"lto", b"mem-report", b"module",
+    b"offload", b"openacc", b"openmp", b"opt-info", b"pch", b"plugin", b"preprocessed", b"profile", b"record",
+    b"repo", b"report", b"sanitize", b"save", b"stack-usage", b"syntax-only", b"time-trace", b"working-directory",
+    b"xray",
+];
+
+/// `-f…=` whose value is a word or a prefix of paths.
+#[rustfmt::skip]
+const FEATURES_WITH_VALUE: &[&[u8]] = &[
+    b"abi-version", b"cf-protection", b"constexpr-depth", b"constexpr-loop-limit", b"constexpr-ops-limit",
+    b"constexpr-steps", b"debug-prefix-map", b"diagnostics-color", b"excess-precision", b"file-prefix-map",
+    b"fp-contract", b"macro-prefix-map", b"max-errors", b"message-length", b"pack-struct",
+    b"patchable-function-entry", b"stack-clash-protection", b"strict-flex-arrays", b"template-backtrace-limit",
+    b"template-depth", b"tls-model", b"trivial-auto-var-init", b"visibility", b"zero-call-used-regs",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct NoFiles;
+    impl ResponseFiles for NoFiles {
+        fn read(&self, _: &[u8]) -> Option<Vec<u8>> {
+            None
+        }
+    }
+
+    fn shape(family: Family, line: &str) -> Result<Shape, String> {
+        let words: Vec<_> = line.split_whitespace().map(|word| word.as_bytes().to_vec()).collect();
+        provable(family, &words, &NoFiles, &|_| false)
+    }
+
+    #[test]
+    fn what_is_provable() {
+        let line = "-O2 -g -Wall -Wpedantic -Wno-unused -fPIC -std=c11 -march=native -Iinc -isystem sys -DA=1 -D B \
+            -include f.h -MD -MF d/x.d -MT x.o -c src/x.c -o x.o";
+        let found = shape(Family::Gcc, line).expect("is provable");
+        let bytes = |list: &[&str]| list.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        assert_eq!((found.clang, found.cxx), (false, false));
+        assert_eq!([&found.source, &found.object, &found.depfile], [&b"src/x.c"[..], b"x.o", b"d/x.d"]);
+        assert_eq!(found.directories, bytes(&["inc", "sys"]));
+        assert_eq!(found.forced, bytes(&["f.h"]));
+        assert_eq!(found.definitions, bytes(&["A 1", "B 1"]));
+        let flags = ["-O2", "-g", "-Wall", "-Wpedantic", "-Wno-unused", "-fPIC", "-std=c11", "-march=native"];
+        let searched = ["-I", "inc", "-isystem", "sys"];
+        assert_eq!(found.search_flags, bytes(&[&flags[..], &searched].concat()));
+        let found = shape(Family::Clang, "-MD -c x.cc -D__DATE__=\"x\" -ffast-math").expect("is provable");
+        assert_eq!((found.clang, found.cxx), (true, true));
+        assert_eq!([&found.object, &found.depfile], [&b"x.o"[..], b"x.d"]);
+        assert_eq!(found.definitions, bytes(&["LARDER_REDACTED \"x\""]));
+    }
+
+    #[test]
+    fn what_is_in_the_way() {
+        #[rustfmt::skip]
+        let flags = [
+            "-MMD", "-M", "-E", "-S", "-v", "-save-temps", "-fplugin=x.so", "-fprofile-use", "-fprofile-use=x",
+            "--coverage", "-ftest-coverage", "-fdump-tree-all", "-fopt-info", "-fmodules", "-fmodules-ts",
+            "-fstack-usage", "-fcallgraph-info", "-specs=x", "-Bx", "-Wa,-a=f", "-Wp,-MD,f", "-Wl,-x",
+            "-gsplit-dwarf", "-aux-info f", "-Xclang x", "-mllvm x", "--sysroot=x", "-isysroot x", "-I-", "-I=x",
+            "-ansi", "-std=c89", "-trigraphs", "-DX=__TIME__", "-unknown", "y.c", "x.o", "-x assembler-with-cpp",
+            "@r", "-fsanitize-x=y", "-frandom-seed=x", "-ftime-trace", "-flto", "-fno-integrated-as", "-o /dev/null",
+            "-mdump-x", "-foffload", "-", "-object x", "-iprefix x", "-imultilib x", "-iwithprefix x",
+        ];
+        for flag in flags {
+            let found = shape(Family::Gcc, &format!("{flag} -MD -c x.c"));
+            assert!(found.is_err(), "{flag} {found:?}");
+        }
+        assert!(shape(Family::Gcc, "-c x.c").is_err());
+        assert!(shape(Family::Gcc, "-MD x.c").is_err());
+        assert!(shape(Family::Generic, "-MD -c x.c").is_err());
+        assert!(shape(Family::Clang, "-MD -c x.c -fsanitize=address").is_err());
+        let words = ["-MD", "-c", "x.c"].map(|word| word.as_bytes().to_vec());
+        assert!(provable(Family::Gcc, &words, &NoFiles, &|name| name == b"CPATH").is_err());
+    }
+}

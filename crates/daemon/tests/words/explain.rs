@@ -1,0 +1,125 @@
+//! `explain`: hit, miss, nearest record, bypass; against records made here by the same code as the wrapper's.
+
+use std::os::unix::ffi::OsStringExt;
+
+use larder_lookup::{Ourselves, Place, Request, find, roots_digest, subject};
+use larder_model::{
+    ActionResult, Content, Digest, DirFacts, Entry, ExplainWalk, Fact, FileMode, NamedFact, ObservationSet, Observer,
+    Output, OutputKind, Placement, Streams,
+};
+use larder_spawn::Destinations;
+use larder_store::{Stamps, Store};
+
+use crate::place::{Here, bytes_of};
+
+/// Record a run of `argv` that read `x.c` in the working directory and made `x.o`.
+pub(crate) fn record(here: &Here, argv: &[&str]) {
+    let environment = here.environment().into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
+    let destinations = Destinations { stdout: None, stderr: None, same: false };
+    let place = Place { environment, cwd: bytes_of(&here.path("work")), destinations };
+    let nobody = Ourselves::at("".as_ref());
+    let tool = find(argv[0].as_bytes(), place.variable(b"PATH"), &nobody, false).expect("is on PATH");
+    let store = Store::open(&here.path("store")).expect("opens");
+    let argv = argv.iter().map(|argument| argument.as_bytes().to_vec()).collect();
+    let Ok(request) = Request::new(tool, argv, &place, &Stamps::none()) else { panic!("not ours") };
+    let blob = store.put_blob(&mut &[7; 10_000][..]).expect("writes");
+    let source = Digest::of(&std::fs::read(here.path("work/x.c")).expect("reads"));
+    let fact = Fact::Content { digest: source, executable: false, plain: false };
+    let facts = vec![NamedFact { name: b"x.c", fact }];
+    let directory = DirFacts { path: b"\0\x01", facts, absent: vec![b"y.h"], ..DirFacts::default() };
+    let set = ObservationSet { directories: vec![directory], environment: Vec::new() };
+    let mode = FileMode { bits: 0o666, masked: true };
+    let kind = OutputKind::File { placement: Placement::Replace, mode, content: Content::Blob(blob) };
+    let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
+    let result = ActionResult { exit_code: 0, streams, outputs: vec![Output { path: b"\0\x01/x.o", kind }] };
+    let mut walk = ExplainWalk::default();
+    request.action.walk(&request.roots, &mut walk);
+    let (bound, mut body) = (Some(roots_digest(&request.roots)), Vec::new());
+    let entry = Entry::new(&request.weak, Observer::Preload, 840_000, bound, &set, &result, &mut body);
+    store.record(&request.weak, &walk, entry).expect("writes");
+    store.note_near(&subject(&request), &request.weak).expect("writes");
+}
+
+fn with_record(argv: &[&str]) -> Here {
+    let here = Here::new();
+    here.fake_gcc();
+    here.write("work/x.c", "int x;");
+    record(&here, argv);
+    here
+}
+
+#[test]
+fn a_hit_and_what_it_relies_on() {
+    let here = with_record(&["gcc", "-O1", "-c", "x.c"]);
+    let ran = here.larder(&["explain", "--", "gcc", "-O1", "-c", "x.c"]).ends(0);
+    let ran = ran.says("hit: record 1 of 1 holds; preload observed it").says("840 ms").says("1 file, 1 absence");
+    ran.says("work/x.o (9.77 KiB)");
+    let same = here.larder(&["explain", "gcc", "-O1", "-c", "x.c"]).ends(0);
+    assert!(same.out.starts_with("hit"), "{same:?}");
+    here.larder(&["explain", "-v", "gcc", "-O1", "-c", "x.c"]).ends(0).says("work/x.c, content").says("work/y.h");
+    let object = here.larder(&["explain", "--json", "--", "gcc", "-O1", "-c", "x.c"]).ends(0).json();
+    assert_eq!((object["outcome"].as_str(), object["run_time_us"].as_u64()), (Some("hit"), Some(840_000)));
+    assert_eq!(object["relies_on"]["absences"], 1);
+    assert!(!here.path("work/x.o").exists(), "nothing is put in place");
+}
+
+#[test]
+fn a_miss_names_the_fact_that_differs() {
+    let command = ["explain", "--", "gcc", "-c", "x.c"];
+    let here = with_record(&["gcc", "-c", "x.c"]);
+    here.write("work/y.h", "");
+    here.larder(&command).ends(0).says("miss").says("work/y.h: ");
+    std::fs::remove_file(here.path("work/y.h")).expect("removes");
+    here.write("work/x.c", "int y;");
+    here.larder(&command).ends(0).says("miss").says("work/x.c: has other content");
+    let object = here.larder(&["explain", "--json", "gcc", "-c", "x.c"]).ends(0).json();
+    assert_eq!((object["nearest"].as_str(), object["rejected"][0]["record"].as_u64()), (Some("itself"), Some(1)));
+}
+
+#[test]
+fn a_miss_names_the_field_that_differs_from_the_nearest_record() {
+    let here = with_record(&["gcc", "-O1", "-c", "x.c"]);
+    let explain = |environment: &[(&str, &str)], argv: &[&str]| {
+        let ran = here.larder_with(environment, &[&["explain", "--"], argv].concat()).ends(0);
+        ran.out.lines().next().unwrap_or_default().to_owned()
+    };
+    let near = "miss: differs from the nearest record:";
+    let o2 = explain(&[], &["gcc", "-O2", "-c", "x.c"]);
+    assert_eq!(o2, format!("{near} argument 1: was `-O1`, is `-O2`"));
+    let g = explain(&[], &["gcc", "-g", "-O1", "-c", "x.c"]);
+    assert_eq!(g, format!("{near} argument 1: `-g` is new"));
+    let include = format!("-I{}/inc", here.path("work").display());
+    let include = explain(&[], &["gcc", "-O1", &include, "-c", "x.c"]);
+    assert_eq!(include, format!("{near} argument 2: `-I<root>/inc` is new"));
+    let lang = explain(&[("LANG", "C")], &["gcc", "-O1", "-c", "x.c"]);
+    assert_eq!(lang, format!("{near} environment LANG: `C` is new"));
+    let other = explain(&[], &["gcc", "-O1", "-c", "z.c"]);
+    assert_eq!(other, "miss: nothing is recorded for this source and output");
+    std::fs::copy("/bin/false", here.path("bin/gcc")).expect("copies");
+    let compiler = explain(&[], &["gcc", "-O1", "-c", "x.c"]);
+    assert!(compiler.starts_with(&format!("{near} tool content: another compiler")), "{compiler}");
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let here = with_record(&["gcc", "-DAPI_TOKEN=hunter2", "-c", "x.c"]);
+    for words in [&["explain", "--"][..], &["explain", "--json", "--"]] {
+        let ran = here.larder(&[words, &["gcc", "-DAPI_TOKEN=hunter3", "-c", "x.c"]].concat()).ends(0);
+        assert!(!ran.out.contains("hunter") && ran.out.contains("API_TOKEN"), "{ran:?}");
+    }
+}
+
+#[test]
+fn what_is_not_ours_is_said_to_be_so() {
+    let here = Here::new();
+    here.fake_gcc();
+    here.larder(&["explain", "--", "gcc", "x.c", "-o", "x"]).ends(0).says("bypass: ").says("no-compile");
+    here.larder(&["explain", "--", "gcc", "-E", "x.c"]).ends(0).says("(preprocess)");
+    let object = here.larder(&["explain", "--json", "gcc", "x.c"]).ends(0).json();
+    assert_eq!((object["outcome"].as_str(), object["reason"].as_str()), (Some("bypass"), Some("no-compile")));
+    let disabled = here.larder_with(&[("LARDER_DISABLE", "1")], &["explain", "gcc", "-c", "x.c"]);
+    disabled.ends(0).says("LARDER_DISABLE");
+    here.larder(&["explain", "nonsense", "-c", "x.c"]).ends(1).complains("command not found");
+    here.larder(&["explain", "larder", "run", "--", "gcc", "-E", "x.c"]).ends(0).says("(preprocess)");
+    assert!(!here.path("store").exists());
+}
