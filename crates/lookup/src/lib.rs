@@ -13,5 +13,5 @@ mod request;
 mod tool;
 
 pub use answer::{Answer, Rejected, ask, roots_digest};
-pub use request::{Place, Request, subject};
+pub use request::{FromDisk, Place, Request, subject};
 pub use tool::{Ourselves, Tool, find};

@@ -41,7 +41,8 @@ pub struct Request {
     pub weak: Fingerprint,
 }
 
-struct FromDisk<'a>(&'a [u8]);
+/// Response files as they are on disk, relative ones in the working directory that it holds.
+pub struct FromDisk<'a>(pub &'a [u8]);
 
 impl ResponseFiles for FromDisk<'_> {
     fn read(&self, path: &[u8]) -> Option<Vec<u8>> {

@@ -30,6 +30,7 @@
     I(system) P(popen) P(getenv) P(secure_getenv)                                             \
     I(time) I(gettimeofday) I(clock_gettime) P(localtime) P(localtime_r) P(ctime)             \
     P(ctime_r) P(gmtime) P(gmtime_r) I(mktime) I(umask) I(uname) I(gethostname)               \
+    I(waitpid) I(wait) I(wait3) I(wait4) I(waitid)                                            \
     I(getdomainname) I(socket) I(connect) I(bind) I(getaddrinfo) P(gethostbyname)             \
     P(dlopen) P(dlmopen) I(chroot) I(unshare) I(setns) I(syscall) I(glob) I(glob64)           \
     I(ftw) I(ftw64) I(nftw) I(nftw64) P(fts_open) P(fts64_open) I(wordexp)

@@ -8,7 +8,9 @@ use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use larder_model::{Change, FileMode, Looked, Placement, Prior, Seen, Unrecorded};
 
-use crate::trace::{Event, Kind, OpenFlags, Trace};
+use crate::trace::{self, Kind, OpenFlags, Trace};
+
+type Event<'a> = trace::Event<&'a [u8]>;
 
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
@@ -49,20 +51,21 @@ enum Made {
     Removed,
 }
 
+/// `'t` is the trace's: paths stay where they stand in it.
 #[derive(Default)]
-struct Fold {
-    order: Vec<Vec<u8>>,
-    looked: HashMap<Vec<u8>, Looked>,
-    kinds: HashMap<Vec<u8>, u8>,
-    made: HashMap<Vec<u8>, Made>,
-    made_order: Vec<Vec<u8>>,
+struct Fold<'t> {
+    order: Vec<&'t [u8]>,
+    looked: HashMap<&'t [u8], Looked>,
+    kinds: HashMap<&'t [u8], u8>,
+    made: HashMap<&'t [u8], Made>,
+    made_order: Vec<&'t [u8]>,
     made_inodes: HashSet<(u64, u64)>,
-    temporary_places: HashSet<Vec<u8>>,
-    programs: HashMap<u32, Vec<u8>>,
-    last_read: HashMap<u32, Vec<u8>>,
+    temporary_places: HashSet<&'t [u8]>,
+    programs: HashMap<u32, &'t [u8]>,
+    last_read: HashMap<u32, &'t [u8]>,
     starts: HashMap<u32, i64>,
     anonymous: i64,
-    environment: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    environment: HashMap<&'t [u8], Option<&'t [u8]>>,
     refusals: Vec<(Unrecorded, Vec<u8>)>,
 }
 
@@ -75,30 +78,30 @@ pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
     if trace.incomplete {
         fold.refuse(Unrecorded::Incomplete, b"");
     }
-    for event in &trace.events {
+    for event in trace.iter() {
         if SHORTAGES.contains(&event.error) {
-            fold.refuse(Unrecorded::Shortage, &event.path);
+            fold.refuse(Unrecorded::Shortage, event.path);
         }
-        fold.event(event, policy);
+        fold.event(&event, policy);
     }
     fold.finish(policy)
 }
 
-impl Fold {
+impl<'t> Fold<'t> {
     fn refuse(&mut self, why: Unrecorded, path: &[u8]) {
         self.refusals.push((why, path.to_vec()));
     }
 
-    fn event(&mut self, e: &Event, policy: &Policy) {
+    fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         match e.kind {
             Kind::Start | Kind::Exec | Kind::ExecFailed | Kind::Spawned | Kind::Anonymous | Kind::Drop => self.process(e),
             Kind::Object => self.read(e, false),
             Kind::Open(flags) => self.open(e, flags),
             Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => self.look(e),
             Kind::Clock => self.clock(e, policy),
-            Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, &e.path),
-            Kind::Identity | Kind::Umask => self.refuse(Unrecorded::Identity, &e.path),
-            Kind::ChildDied => self.refuse(Unrecorded::Signal, &e.path),
+            Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
+            Kind::Identity | Kind::Umask => self.refuse(Unrecorded::Identity, e.path),
+            Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
             Kind::GetEnvironment => self.variable(e, policy),
             _ => self.change(e),
         }
@@ -107,11 +110,11 @@ impl Fold {
     // ------------------------------------------------------------ processes
 
     /// Each successful execution must be followed by a sign of life from the new program: else it was not observed.
-    fn process(&mut self, e: &Event) {
+    fn process(&mut self, e: &Event<'t>) {
         match e.kind {
             Kind::Start => {
                 *self.starts.entry(e.pid).or_default() += 1;
-                self.programs.insert(e.pid, e.path.clone());
+                self.programs.insert(e.pid, e.path);
                 self.read(e, true);
             }
             Kind::Exec => {
@@ -120,10 +123,10 @@ impl Fold {
             Kind::ExecFailed => {
                 *self.starts.entry(e.pid).or_default() += 1;
                 if e.error == ENOENT {
-                    self.touch(&e.path).absent = true;
+                    self.touch(e.path).absent = true;
                 } else {
-                    self.touch(&e.path).executed = true;
-                    self.touch(&e.path).kind = true;
+                    self.touch(e.path).executed = true;
+                    self.touch(e.path).kind = true;
                 }
             }
             // The parent said `Exec` before it knew the child's id.
@@ -132,7 +135,8 @@ impl Fold {
                 *self.starts.entry(e.extra).or_default() -= 1;
             }
             Kind::Anonymous => self.anonymous += 1,
-            _ => self.refuse(Unrecorded::NotObserved, &e.path),
+            Kind::Drop if e.extra == crate::UNPROVABLE => self.refuse(Unrecorded::Unprovable, e.path),
+            _ => self.refuse(Unrecorded::NotObserved, e.path),
         }
         // Without a look at it there is no such file, and the failure that follows says so.
         if e.kind == Kind::Exec && e.identity.is_some() {
@@ -140,7 +144,7 @@ impl Fold {
         }
     }
 
-    fn clock(&mut self, e: &Event, policy: &Policy) {
+    fn clock(&mut self, e: &Event<'t>, policy: &Policy) {
         const LOCAL_TIME: u32 = 4;
         let program = self.programs.get(&e.pid).map(|p| file_name(p).to_vec()).unwrap_or_default();
         if e.extra == LOCAL_TIME || !(policy.clock_is_harmless)(&program) {
@@ -171,16 +175,16 @@ impl Fold {
         path.is_empty() || EXACT.contains(&path)
     }
 
-    fn touch(&mut self, path: &[u8]) -> &mut Looked {
+    fn touch(&mut self, path: &'t [u8]) -> &mut Looked {
         if !self.looked.contains_key(path) {
-            self.order.push(path.to_vec());
+            self.order.push(path);
         }
-        self.looked.entry(path.to_vec()).or_default()
+        self.looked.entry(path).or_default()
     }
 
-    fn is_made(&self, e: &Event) -> bool {
+    fn is_made(&self, e: &Event<'t>) -> bool {
         let by_inode = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
-        by_inode || self.made.contains_key(&e.path) || self.below_made(&e.path)
+        by_inode || self.made.contains_key(e.path) || self.below_made(e.path)
     }
 
     /// Below a directory that the command made.
@@ -199,13 +203,13 @@ impl Fold {
         false
     }
 
-    fn read(&mut self, e: &Event, executed: bool) {
-        self.last_read.insert(e.pid, e.path.clone());
-        if self.ignored(&e.path) || self.is_made(e) || self.device(&e.path) {
+    fn read(&mut self, e: &Event<'t>, executed: bool) {
+        self.last_read.insert(e.pid, e.path);
+        if self.ignored(e.path) || self.is_made(e) || self.device(e.path) {
             return;
         }
         let identity = e.identity;
-        let looked = self.touch(&e.path);
+        let looked = self.touch(e.path);
         looked.content = true;
         looked.kind = true;
         looked.executed |= executed;
@@ -213,12 +217,12 @@ impl Fold {
         if first == NOBODY {
             looked.identity = identity;
         } else if identity.is_some_and(|id| id != first) {
-            self.refuse(Unrecorded::InputChanged, &e.path);
+            self.refuse(Unrecorded::InputChanged, e.path);
         }
     }
 
-    fn look(&mut self, e: &Event) {
-        if self.ignored(&e.path) || self.is_made(e) {
+    fn look(&mut self, e: &Event<'t>) {
+        if self.ignored(e.path) || self.is_made(e) {
             return;
         }
         if e.error != 0 {
@@ -228,14 +232,14 @@ impl Fold {
             return self.read_link_of_open_file(e);
         }
         if e.path.starts_with(b"/proc/") || e.path.starts_with(b"/sys/") {
-            self.device(&e.path);
+            self.device(e.path);
             return;
         }
         if e.mode != 0 {
-            self.kinds.entry(e.path.clone()).or_insert((e.mode >> 12) as u8);
+            self.kinds.entry(e.path).or_insert((e.mode >> 12) as u8);
         }
         let kind = e.kind;
-        let looked = self.touch(&e.path);
+        let looked = self.touch(e.path);
         match kind {
             Kind::Lstat | Kind::ReadLink => looked.link = true,
             Kind::RealPath => (looked.link, looked.kind) = (true, true),
@@ -246,35 +250,35 @@ impl Fold {
     }
 
     /// LLVM asks so for the real path of the file that it has just opened.
-    fn read_link_of_open_file(&mut self, e: &Event) {
-        let Some(opened) = self.last_read.get(&e.pid).cloned() else {
-            return self.refuse(Unrecorded::Device, &e.path);
+    fn read_link_of_open_file(&mut self, e: &Event<'t>) {
+        let Some(opened) = self.last_read.get(&e.pid).copied() else {
+            return self.refuse(Unrecorded::Device, e.path);
         };
-        if let Some(looked) = self.looked.get_mut(&opened) {
+        if let Some(looked) = self.looked.get_mut(opened) {
             looked.link = true;
         }
     }
 
-    fn look_failed(&mut self, e: &Event) {
+    fn look_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
             // Not a link: it was looked at as one.
-            (Kind::ReadLink, EINVAL) => self.touch(&e.path).link = true,
-            (_, ENOENT) => self.touch(&e.path).absent = true,
+            (Kind::ReadLink, EINVAL) => self.touch(e.path).link = true,
+            (_, ENOENT) => self.touch(e.path).absent = true,
             // Whether a file can be executed is part of what is recorded of it.
             (Kind::Access, 13) => {
-                let looked = self.touch(&e.path);
+                let looked = self.touch(e.path);
                 (looked.kind, looked.executed) = (true, true);
             }
-            (Kind::List, errno) => self.touch(&e.path).failed = Some((1, errno as u32)),
-            (_, errno) => self.touch(&e.path).failed = Some((0, errno as u32)),
+            (Kind::List, errno) => self.touch(e.path).failed = Some((1, errno as u32)),
+            (_, errno) => self.touch(e.path).failed = Some((0, errno as u32)),
         }
     }
 
     // ------------------------------------------------------------ opening
 
-    fn open(&mut self, e: &Event, flags: OpenFlags) {
+    fn open(&mut self, e: &Event<'t>, flags: OpenFlags) {
         let writes = flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::APPEND);
-        if self.ignored(&e.path) {
+        if self.ignored(e.path) {
             return;
         }
         if e.error != 0 {
@@ -289,39 +293,39 @@ impl Fold {
         self.open_for_writing(e, flags);
     }
 
-    fn open_failed(&mut self, e: &Event, writes: bool) {
+    fn open_failed(&mut self, e: &Event<'t>, writes: bool) {
         if self.is_made(e) {
             return;
         }
         match e.error {
-            ENOENT => self.touch(&e.path).absent = true,
-            EEXIST if writes => self.touch(&e.path).kind = true,
-            _ if writes => self.refuse(Unrecorded::WriteFailed, &e.path),
-            errno => self.touch(&e.path).failed = Some((1, errno as u32)),
+            ENOENT => self.touch(e.path).absent = true,
+            EEXIST if writes => self.touch(e.path).kind = true,
+            _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
+            errno => self.touch(e.path).failed = Some((1, errno as u32)),
         }
     }
 
-    fn open_for_writing(&mut self, e: &Event, flags: OpenFlags) {
+    fn open_for_writing(&mut self, e: &Event<'t>, flags: OpenFlags) {
         match e.mode >> 12 {
             0o10 | 0 => {}
-            _ => return self.refuse(Unrecorded::OutputSpecial, &e.path),
+            _ => return self.refuse(Unrecorded::OutputSpecial, e.path),
         }
-        if self.is_made(e) && !matches!(self.made.get(&e.path), None | Some(Made::Removed)) {
+        if self.is_made(e) && !matches!(self.made.get(e.path), None | Some(Made::Removed)) {
             return;
         }
         let fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
         let empty = e.identity.is_some_and(|id| id.size_bytes == 0);
         if !fresh && !empty {
-            return self.refuse(Unrecorded::UpdatesFile, &e.path);
+            return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
-        let removed = matches!(self.made.get(&e.path), Some(Made::Removed));
+        let removed = matches!(self.made.get(e.path), Some(Made::Removed));
         let placement = if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Replace } else { Placement::Truncate };
         let mode = FileMode { bits: e.extra & 0o7777, masked: true };
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
-        if temporary && let Some(directory) = parent(&e.path) {
-            self.temporary_places.insert(directory.to_vec());
+        if temporary && let Some(directory) = parent(e.path) {
+            self.temporary_places.insert(directory);
         }
-        self.make(&e.path, Made::File { placement, mode, writer: e.pid, temporary });
+        self.make(e.path, Made::File { placement, mode, writer: e.pid, temporary });
         if let Some(id) = e.identity {
             self.made_inodes.insert((id.device, id.inode));
         }
@@ -329,15 +333,15 @@ impl Fold {
 
     // ------------------------------------------------------------ changing
 
-    fn make(&mut self, path: &[u8], made: Made) {
+    fn make(&mut self, path: &'t [u8], made: Made) {
         if !self.made.contains_key(path) {
-            self.made_order.push(path.to_vec());
+            self.made_order.push(path);
         }
-        self.made.insert(path.to_vec(), made);
+        self.made.insert(path, made);
     }
 
-    fn change(&mut self, e: &Event) {
-        if self.ignored(&e.path) {
+    fn change(&mut self, e: &Event<'t>) {
+        if self.ignored(e.path) {
             return;
         }
         if e.error != 0 {
@@ -346,22 +350,22 @@ impl Fold {
         match e.kind {
             Kind::Unlink | Kind::RemoveDirectory => self.unlink(e),
             Kind::Rename => self.rename(e),
-            Kind::Symlink => self.make(&e.path2, Made::Link),
+            Kind::Symlink => self.make(e.path2, Made::Link),
             Kind::MakeDirectory => {
-                self.make(&e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, masked: true }));
+                self.make(e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, masked: true }));
             }
             Kind::ChangeMode => self.change_mode(e),
-            Kind::SetTimes | Kind::Truncate | Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(&e.path) => {}
-            _ => self.refuse(Unrecorded::UpdatesFile, &e.path),
+            Kind::SetTimes | Kind::Truncate | Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(e.path) => {}
+            _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
     }
 
-    fn change_failed(&mut self, e: &Event) {
+    fn change_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
             _ if self.is_made(e) && e.error == ENOENT => {}
-            (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, ENOENT) => self.touch(&e.path).absent = true,
-            (Kind::MakeDirectory, EEXIST) => self.touch(&e.path).kind = true,
-            _ => self.refuse(Unrecorded::WriteFailed, &e.path),
+            (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, ENOENT) => self.touch(e.path).absent = true,
+            (Kind::MakeDirectory, EEXIST) => self.touch(e.path).kind = true,
+            _ => self.refuse(Unrecorded::WriteFailed, e.path),
         }
     }
 
@@ -369,45 +373,45 @@ impl Fold {
         matches!(self.made.get(path), Some(Made::File { temporary: true, .. }))
     }
 
-    fn unlink(&mut self, e: &Event) {
+    fn unlink(&mut self, e: &Event<'t>) {
         // What the command made itself is as if it had never been, unless something was there before.
-        let before = self.looked.get(&e.path).is_some_and(|l| l.absent) || self.is_temporary(&e.path);
-        match self.made.get(&e.path) {
-            Some(Made::File { placement: Placement::Truncate, .. }) if !before => self.make(&e.path, Made::Removed),
+        let before = self.looked.get(e.path).is_some_and(|l| l.absent) || self.is_temporary(e.path);
+        match self.made.get(e.path) {
+            Some(Made::File { placement: Placement::Truncate, .. }) if !before => self.make(e.path, Made::Removed),
             Some(Made::Removed) => {}
             Some(_) => {
-                self.made.remove(&e.path);
+                self.made.remove(e.path);
             }
             None => {
-                self.kinds.entry(e.path.clone()).or_insert(0o10);
-                self.make(&e.path, Made::Removed);
+                self.kinds.entry(e.path).or_insert(0o10);
+                self.make(e.path, Made::Removed);
             }
         }
     }
 
-    fn rename(&mut self, e: &Event) {
-        match self.made.remove(&e.path) {
+    fn rename(&mut self, e: &Event<'t>) {
+        match self.made.remove(e.path) {
             Some(Made::File { mode, writer, .. }) => {
-                self.make(&e.path2, Made::File { placement: Placement::Rename, mode, writer, temporary: false });
+                self.make(e.path2, Made::File { placement: Placement::Rename, mode, writer, temporary: false });
             }
-            Some(Made::Link) => self.make(&e.path2, Made::Link),
-            _ => self.refuse(Unrecorded::UpdatesFile, &e.path),
+            Some(Made::Link) => self.make(e.path2, Made::Link),
+            _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
     }
 
-    fn change_mode(&mut self, e: &Event) {
+    fn change_mode(&mut self, e: &Event<'t>) {
         let asked = FileMode { bits: e.extra & 0o7777, masked: false };
-        match self.made.get_mut(&e.path) {
+        match self.made.get_mut(e.path) {
             Some(Made::File { mode, .. } | Made::Directory(mode)) => *mode = asked,
-            _ => self.refuse(Unrecorded::UpdatesFile, &e.path),
+            _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
     }
 
-    fn variable(&mut self, e: &Event, policy: &Policy) {
-        let value = (e.error == 0).then(|| e.path2.clone());
+    fn variable(&mut self, e: &Event<'t>, policy: &Policy) {
+        let value = (e.error == 0).then_some(e.path2);
         // A variable that differs from the caller's was set by the command itself.
-        if !(policy.variable_is_covered)(&e.path) && (policy.variable)(&e.path) == value {
-            self.environment.insert(e.path.clone(), value);
+        if !(policy.variable_is_covered)(e.path) && (policy.variable)(e.path).as_deref() == value {
+            self.environment.insert(e.path, value);
         }
     }
 
@@ -418,26 +422,27 @@ impl Fold {
         if self.starts.values().any(|n| *n < 0) || unaccounted > self.anonymous {
             self.refuse(Unrecorded::NotObserved, b"a program that left no sign");
         }
-        let mut seen = Seen { environment: self.environment.clone().into_iter().collect(), ..Seen::default() };
+        let variable = |(name, value): (&&[u8], &Option<&[u8]>)| (name.to_vec(), value.map(<[u8]>::to_vec));
+        let mut seen = Seen { environment: self.environment.iter().map(variable).collect(), ..Seen::default() };
         let made_order = std::mem::take(&mut self.made_order);
         let mut listed = HashSet::default();
         for path in made_order {
-            if !listed.insert(path.clone()) {
+            if !listed.insert(path) {
                 continue;
             }
-            if let Some(made) = self.made.get(&path).cloned() {
-                self.output(&path, made, policy, &mut seen);
+            if let Some(made) = self.made.get(path).cloned() {
+                self.output(path, made, policy, &mut seen);
             }
         }
         for path in std::mem::take(&mut self.order) {
-            if let Some(looked) = self.looked.remove(&path) {
+            if let Some(looked) = self.looked.remove(path) {
                 self.input(path, looked, policy, &mut seen);
             }
         }
         Folded { seen, refusals: self.refusals }
     }
 
-    fn output(&mut self, path: &[u8], made: Made, policy: &Policy, seen: &mut Seen) {
+    fn output(&mut self, path: &'t [u8], made: Made, policy: &Policy, seen: &mut Seen) {
         if !(policy.may_write)(path) {
             self.refuse(Unrecorded::OutputElsewhere, path);
         }
@@ -458,26 +463,26 @@ impl Fold {
         seen.changed.push((path.to_vec(), change));
     }
 
-    fn input(&mut self, path: Vec<u8>, mut looked: Looked, policy: &Policy, seen: &mut Seen) {
-        if self.temporary_places.contains(&path) && !looked.content && !looked.listed && !looked.absent {
+    fn input(&mut self, path: &'t [u8], mut looked: Looked, policy: &Policy, seen: &mut Seen) {
+        if self.temporary_places.contains(path) && !looked.content && !looked.listed && !looked.absent {
             return;
         }
-        if let Some(made) = self.made.get(&path) {
+        if let Some(made) = self.made.get(path) {
             if looked.content || looked.listed {
-                return self.refuse(Unrecorded::UpdatesFile, &path);
+                return self.refuse(Unrecorded::UpdatesFile, path);
             }
             if let Made::File { writer, .. } = made
                 && self.programs.get(writer).is_some_and(|p| (policy.replaces_output)(file_name(p)))
             {
                 return;
             }
-            let kind = self.kinds.get(&path).copied();
+            let kind = self.kinds.get(path).copied();
             looked.prior = Some(match kind {
                 Some(kind) if !looked.absent => Prior::Kind(kind),
                 _ => Prior::Absent,
             });
         }
-        seen.looked.push((path, looked));
+        seen.looked.push((path.to_vec(), looked));
     }
 }
 

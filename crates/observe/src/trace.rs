@@ -2,18 +2,28 @@
 
 use larder_model::Identity;
 
-/// All events of a command.
+/// All events of a command. A compile of some size has thousands, so those that came as a log stay in it, and are
+/// read where they stand.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    /// In the order in which they happened.
-    pub events: Vec<Event>,
+    /// What the preloaded library wrote (`preload/log.h`), in order, each event whole.
+    pub log: Vec<u8>,
+    /// What an observer made itself, in order.
+    pub events: Vec<Event<Vec<u8>>>,
     /// Some could not be kept.
     pub incomplete: bool,
 }
 
-/// One thing that a process did.
+impl Trace {
+    /// Every event, in the order in which they happened.
+    pub fn iter(&self) -> impl Iterator<Item = Event<&[u8]>> {
+        crate::preload::decode(&self.log).chain(self.events.iter().map(Event::borrowed))
+    }
+}
+
+/// One thing that a process did; its paths are `Vec<u8>` or `&[u8]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct Event<P = Vec<u8>> {
     /// Which process.
     pub pid: u32,
     /// Zero, or the number of the error in which it failed.
@@ -21,15 +31,30 @@ pub struct Event {
     /// What.
     pub kind: Kind,
     /// On what: absolute, as the process used it.
-    pub path: Vec<u8>,
+    pub path: P,
     /// The second path or the text that came of it.
-    pub path2: Vec<u8>,
+    pub path2: P,
     /// What `stat` said, where it is known.
     pub identity: Option<Identity>,
     /// File type and permission bits, where known; else zero.
     pub mode: u32,
     /// By kind: the mode asked for, a child's id, a reason.
     pub extra: u32,
+}
+
+impl Event<Vec<u8>> {
+    fn borrowed(&self) -> Event<&[u8]> {
+        Event {
+            pid: self.pid,
+            error: self.error,
+            kind: self.kind,
+            path: &self.path,
+            path2: &self.path2,
+            identity: self.identity,
+            mode: self.mode,
+            extra: self.extra,
+        }
+    }
 }
 
 /// How a file was opened.

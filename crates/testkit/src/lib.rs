@@ -1,1 +1,41 @@
-//! (being written)
+//! What black-box tests stand on: a fresh place per test, commands run plainly and through larder, counters, fake tools.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `binaries.rs` | where `larder` is |
+//! | `place.rs` | a directory with its own store, home and temporary files |
+//! | `run.rs` | a command and what came of it |
+//! | `tree.rs` | the files of a directory, to compare and to put back |
+//! | `outcome.rs` | what larder counted |
+//! | `terminal.rs` | a command on a pseudo-terminal |
+//! | `probe.rs` | is it installed, may we; if not, the test says so and ends |
+//!
+//! Unaware of: larder's insides. All of it goes through the programs that a user has.
+#![forbid(unsafe_code)]
+
+mod binaries;
+mod outcome;
+mod place;
+mod probe;
+mod run;
+mod terminal;
+mod tree;
+
+pub use binaries::{larder, workspace};
+pub use outcome::Counters;
+pub use place::Place;
+pub use probe::{can_mount, has, is_root};
+pub use run::{Ran, Run};
+pub use terminal::on_terminal;
+pub use tree::{Entry, Tree};
+
+/// End the test here, with a printed reason, unless the probe holds.
+#[macro_export]
+macro_rules! probe_skip {
+    ($probe:expr, $($why:tt)+) => {
+        if !$probe {
+            eprintln!("skipped: {}", format_args!($($why)+));
+            return;
+        }
+    };
+}

@@ -8,6 +8,9 @@ use super::FINE;
 use crate::say;
 use crate::surroundings::Surroundings;
 
+/// How often it is tried while builds write.
+const TRIES: usize = 5;
+
 /// Remove everything, and say what went.
 pub(crate) fn run(around: &Surroundings, out: &mut dyn Write) -> Result<u8> {
     let store = around.store()?;
@@ -18,7 +21,9 @@ pub(crate) fn run(around: &Surroundings, out: &mut dyn Write) -> Result<u8> {
     }
     // Eviction to nothing counts what it removes; it may leave what it thinks a writer needs, or fail half-way.
     let counted = store.evict(0).ok();
-    store.clear().context("not everything could be removed: see whose files these are")?;
+    // A build may put a file into a directory between its emptying and its removal.
+    let cleared = (1..TRIES).find_map(|_| store.clear().ok());
+    cleared.map_or_else(|| store.clear(), Ok).context("not everything could be removed: see whose files these are")?;
     match counted {
         Some(gone) => {
             let records = say::count(gone.manifests, "record", "records");

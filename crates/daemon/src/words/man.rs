@@ -21,7 +21,7 @@ pub(crate) fn run(options: &Man, out: &mut dyn Write) -> Result<u8> {
             None => bail!("man: there is no word {word:?}: see `larder help`"),
         },
     };
-    page.render(&mut &mut *out)?;
+    out.write_all(text_of(&page)?.as_bytes())?;
     Ok(FINE)
 }
 
@@ -32,13 +32,19 @@ fn write_all(dir: &Path, out: &mut dyn Write) -> Result<u8> {
     let pages = std::iter::once(("larder.1".to_owned(), Page::new(top())))
         .chain(words.iter().map(|command| (format!("larder-{}.1", command.get_name()), page_of(command))));
     for (name, page) in pages {
-        let mut text = Vec::new();
-        page.render(&mut text)?;
         let path = dir.join(name);
-        std::fs::write(&path, text).with_context(|| writing(&path))?;
+        std::fs::write(&path, text_of(&page)?).with_context(|| writing(&path))?;
         writeln!(out, "{}", path.display())?;
     }
     Ok(FINE)
+}
+
+/// The page, its headings as man pages have them.
+fn text_of(page: &Page) -> Result<String> {
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    let text = String::from_utf8(text)?;
+    Ok(text.replace("\n.SH EXTRA\n", "\n.SH NOTES\n").replace("\n.SH Words\n", "\n.SH WORDS\n"))
 }
 
 /// The whole as its page shows it. man pages have one help, so it is the long one.

@@ -82,7 +82,7 @@ impl DepfileObserver {
         let mut events = start(&join(&plan.cwd, &command.program), pid);
         events.extend(looks.into_events());
         events.extend(self.outputs(pid, &programs.writer));
-        Ok(Trace { events, incomplete: false })
+        Ok(Trace { events, ..Trace::default() })
     }
 
     /// What would be written through, or into, is not ours to know.
@@ -157,7 +157,7 @@ impl Observer for DepfileObserver {
         };
         let trace = proved.unwrap_or_else(|reason| {
             let refusal = Event { extra: UNPROVABLE, ..event(finished.pid, Kind::Drop, reason.into_bytes()) };
-            Trace { events: vec![refusal], incomplete: false }
+            Trace { events: vec![refusal], ..Trace::default() }
         });
         Ok(Observed { finished, trace })
     }

@@ -2,7 +2,14 @@
 //!
 //! Unaware of: sources and headers.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+
 use larder_spawn::Command;
+use object::elf::{FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache};
 
 use super::looks::{Found, Looks, join, text};
 use super::query::{Search, ask, libraries};
@@ -29,6 +36,9 @@ pub(super) fn programs(
         clang(&tool, search, looks)?;
         return Ok(Programs { writer: search.compiler.clone() });
     }
+    if search.installed.is_some() {
+        return Err(format!("{}: clang by a name of gcc's", text(&tool)));
+    }
     program(&tool, command, looks)?;
     let directories = gcc_directories(plan, command, looks)?;
     let (answer, _) = ask(plan, &command.program, command, &[b"-print-prog-name=as"], true)?;
@@ -52,8 +62,20 @@ fn program(path: &[u8], command: &Command, looks: &mut Looks) -> Result<(), Reas
         for library in libraries(path, command)? {
             looks.look(&library)?;
         }
+    } else if !is_static(path) {
+        return Err(format!("{}: a program whose libraries cannot be told", text(path)));
     }
     Ok(())
+}
+
+/// Whether a program of this machine's word size needs no loader.
+fn is_static(path: &[u8]) -> bool {
+    let Ok(file) = File::open(OsStr::from_bytes(path)) else { return false };
+    let cache = ReadCache::new(file);
+    let Ok(header) = FileHeader64::<Endianness>::parse(&cache) else { return false };
+    let Ok(endian) = header.endian() else { return false };
+    let segments = header.program_headers(endian, &cache).unwrap_or_default();
+    !segments.is_empty() && segments.iter().all(|segment| segment.p_type(endian) != PT_INTERP)
 }
 
 /// Where gcc looks for programs; and specs files, of which there are none (one that was read refuses before).
@@ -121,7 +143,8 @@ fn along_path(
     looks: &mut Looks,
 ) -> Result<Option<Vec<u8>>, Reason> {
     let path = command.environment.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
-    for directory in path.unwrap_or_default().split(|&b| b == b':') {
+    let Some(path) = path else { return Ok(None) };
+    for directory in path.split(|&b| b == b':') {
         let candidate = join(&join(&plan.cwd, directory), name);
         let executable = || larder_sys::look_through(&candidate).is_ok_and(|look| look.mode & 0o111 != 0);
         if matches!(looks.look(&candidate)?, Found::File(..)) && executable() {
@@ -130,6 +153,18 @@ fn along_path(
     }
     Ok(None)
 }
+
+/// clang asks these which distribution it is on, and which compilers were installed beside the system's.
+const DISTRIBUTION: [&[u8]; 8] = [
+    b"/opt",
+    b"/opt/rh",
+    b"/etc/env.d/gcc",
+    b"/etc/lsb-release",
+    b"/etc/os-release",
+    b"/etc/redhat-release",
+    b"/etc/debian_version",
+    b"/etc/SuSE-release",
+];
 
 /// What clang's driver looks at to find the newest GCC, whose headers and libstdc++ it then uses, and configuration
 /// files. The listings make any other installation that comes or goes show.
@@ -147,7 +182,7 @@ fn clang(tool: &[u8], search: &Search, looks: &mut Looks) -> Result<(), Reason> 
         }
         looks.list(&join(prefix, b"include/c++"))?;
     }
-    for path in [&b"/opt"[..], b"/opt/rh", b"/etc/env.d/gcc", b"/etc/lsb-release", b"/etc/os-release"] {
+    for path in DISTRIBUTION {
         looks.list(path)?;
     }
     for installation in &search.installations {

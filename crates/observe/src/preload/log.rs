@@ -31,35 +31,40 @@ pub(super) fn read(file: &File) -> io::Result<Trace> {
     file.read_exact_at(&mut head, 0)?;
     let overflowed = u32_at(&head, 12) != 0;
     let tail = u64_at(&head, 24);
-    if tail > LOG_BYTES_MAX || tail < FIRST_EVENT {
-        return Ok(Trace { events: Vec::new(), incomplete: true });
+    if !(FIRST_EVENT..=LOG_BYTES_MAX).contains(&tail) {
+        return Ok(Trace { incomplete: true, ..Trace::default() });
     }
-    let mut bytes = vec![0; (tail - FIRST_EVENT) as usize];
-    file.read_exact_at(&mut bytes, FIRST_EVENT)?;
-    let mut trace = decode(&bytes);
+    let mut log = vec![0; (tail - FIRST_EVENT) as usize];
+    file.read_exact_at(&mut log, FIRST_EVENT)?;
+    let mut trace = check(log);
     trace.incomplete |= overflowed;
     Ok(trace)
 }
 
-/// Decode events. One that was begun and never finished, or is malformed, makes the trace incomplete.
-pub(super) fn decode(mut bytes: &[u8]) -> Trace {
-    let mut trace = Trace::default();
-    while !bytes.is_empty() {
-        let size = if bytes.len() < 4 { 0 } else { u32_at(bytes, 0) as usize };
-        if size < EVENT_HEAD_BYTES || size > bytes.len() || size % 8 != 0 {
-            trace.incomplete = true;
-            return trace;
-        }
-        match event(&bytes[..size]) {
-            Some(event) => trace.events.push(event),
-            None => trace.incomplete = true,
-        }
-        bytes = &bytes[size..];
-    }
-    trace
+/// An event that was begun and never finished, or is malformed, makes the trace incomplete.
+fn check(log: Vec<u8>) -> Trace {
+    let whole: usize = decode(&log).map(|event| size_of_event(&event)).sum();
+    Trace { incomplete: whole != log.len(), log, ..Trace::default() }
 }
 
-fn event(bytes: &[u8]) -> Option<Event> {
+fn size_of_event(event: &Event<&[u8]>) -> usize {
+    (EVENT_HEAD_BYTES + event.path.len() + event.path2.len()).next_multiple_of(8)
+}
+
+/// The events of a log, up to the first that is not whole.
+pub(crate) fn decode(mut log: &[u8]) -> impl Iterator<Item = Event<&[u8]>> {
+    std::iter::from_fn(move || {
+        let size = if log.len() < EVENT_HEAD_BYTES { 0 } else { u32_at(log, 0) as usize };
+        if size < EVENT_HEAD_BYTES || size > log.len() || size % 8 != 0 {
+            return None;
+        }
+        let (first, rest) = log.split_at(size);
+        log = rest;
+        event(first)
+    })
+}
+
+fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
     let kind = kind(u16_at(bytes, 4), u16_at(bytes, 6))?;
     let path_end = EVENT_HEAD_BYTES.checked_add(u32_at(bytes, 60) as usize)?;
     let path2_end = path_end.checked_add(u32_at(bytes, 64) as usize)?;
@@ -76,8 +81,8 @@ fn event(bytes: &[u8]) -> Option<Event> {
         pid: u32_at(bytes, 8),
         error,
         kind,
-        path: bytes.get(EVENT_HEAD_BYTES..path_end)?.to_vec(),
-        path2: bytes.get(path_end..path2_end)?.to_vec(),
+        path: bytes.get(EVENT_HEAD_BYTES..path_end)?,
+        path2: bytes.get(path_end..path2_end)?,
         identity: (identity.inode != 0).then_some(identity),
         mode,
         extra: u32_at(bytes, 68),
@@ -85,7 +90,7 @@ fn event(bytes: &[u8]) -> Option<Event> {
 }
 
 fn kind(number: u16, flags: u16) -> Option<Kind> {
-    const KINDS: [Kind; 36] = [
+    const KINDS: [Kind; 33] = [
         Kind::Start,
         Kind::Object,
         Kind::Exec,
@@ -119,9 +124,6 @@ fn kind(number: u16, flags: u16) -> Option<Kind> {
         Kind::UnixSocket,
         Kind::Identity,
         Kind::ChildDied,
-        Kind::Drop,
-        Kind::Drop,
-        Kind::Drop,
     ];
     match KINDS.get(usize::from(number).checked_sub(1)?)? {
         Kind::Open(_) => Some(Kind::Open(OpenFlags(flags))),
@@ -158,9 +160,9 @@ mod tests {
     #[test]
     fn events_and_what_is_wrong_with_them() {
         let good = sample(9, b"/x");
-        assert_eq!(decode(&good).events[0].path, b"/x");
-        assert_eq!(decode(&good).events[0].kind, Kind::Stat);
-        assert!(!decode(&good).incomplete);
+        let first = decode(&good).next().expect("an event");
+        assert_eq!((first.path, first.kind), (&b"/x"[..], Kind::Stat));
+        assert!(!check(good.clone()).incomplete);
         for (what, bytes) in [
             ("unfinished", vec![0; 80]),
             ("unknown kind", sample(99, b"/x")),
@@ -171,7 +173,7 @@ mod tests {
                 b
             }),
         ] {
-            assert!(decode(&bytes).incomplete, "{what}");
+            assert!(check(bytes).incomplete, "{what}");
         }
     }
 }

@@ -13,6 +13,7 @@ use std::os::unix::fs::FileExt;
 
 use larder_spawn::{Command, Destinations};
 
+pub(crate) use log::decode;
 pub use program::{Program, judge};
 
 use crate::{Observed, Observer, Trace};
@@ -77,7 +78,7 @@ impl Observer for PreloadObserver {
 
     fn run(&self, command: &Command, to: &Destinations) -> io::Result<Observed> {
         let finished = larder_spawn::run_beside(&self.prepared(command), to)?;
-        let trace = log::read(&self.log).unwrap_or(Trace { events: Vec::new(), incomplete: true });
+        let trace = log::read(&self.log).unwrap_or(Trace { incomplete: true, ..Trace::default() });
         Ok(Observed { finished, trace })
     }
 }

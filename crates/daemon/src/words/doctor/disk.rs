@@ -102,7 +102,7 @@ fn file_system(store: &Store) -> Vec<Check> {
         checks.push(note("file system", found));
     } else {
         let reflink = match store.directory().exists().then(|| reflink(store)) {
-            Some(Some(true)) => "outputs share their blocks with the store (reflink)",
+            Some(Some(true)) => "reflink works: outputs on the same file system share their blocks with the store",
             Some(Some(false)) => "no reflink, so outputs are copied",
             _ => "reflink not tried",
         };

@@ -18,9 +18,9 @@ const NAMES: [&str; 6] = ["gcc", "g++", "cc", "c++", "clang", "clang++"];
 /// What a name leads to in one directory of `PATH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leads {
-    ToUs,
-    ToAnotherCache,
-    ToCompiler,
+    Us,
+    AnotherCache,
+    Compiler,
 }
 
 /// A program of some name along `PATH`.
@@ -32,7 +32,7 @@ struct Found {
 pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     let named: Vec<(&str, Vec<Found>)> = NAMES.iter().map(|name| (*name, along_path(name, around))).collect();
     let mut checks: Vec<Check> = named.iter().filter_map(|(name, found)| order(name, found)).collect();
-    if !named.iter().flat_map(|(_, found)| found).any(|found| found.leads == Leads::ToUs) {
+    if !named.iter().flat_map(|(_, found)| found).any(|found| found.leads == Leads::Us) {
         checks.push(ok(
             "masquerade",
             "no name on PATH leads to larder: call it in front of the compiler, as in `larder gcc -c x.c`",
@@ -47,11 +47,11 @@ fn along_path(name: &str, around: &Surroundings) -> Vec<Found> {
     let found = |directory: &[u8]| {
         let tool = find(name.as_bytes(), Some(directory), &nobody(), false)?;
         let leads = if around.ourselves.is(&tool.look) {
-            Leads::ToUs
+            Leads::Us
         } else if find(name.as_bytes(), Some(directory), &nobody(), true).is_none() {
-            Leads::ToAnotherCache
+            Leads::AnotherCache
         } else {
-            Leads::ToCompiler
+            Leads::Compiler
         };
         Some(Found { path: tool.path, leads })
     };
@@ -63,10 +63,10 @@ fn order(name: &str, found: &[Found]) -> Option<Check> {
     let what = "masquerade";
     let shown = |found: &Found| say::clean(&found.path);
     let first = found.first()?;
-    let ours = found.iter().position(|f| f.leads == Leads::ToUs);
-    let real = found.iter().find(|f| f.leads == Leads::ToCompiler);
+    let ours = found.iter().position(|f| f.leads == Leads::Us);
+    let real = found.iter().find(|f| f.leads == Leads::Compiler);
     Some(match (ours, real) {
-        (None, _) if first.leads == Leads::ToAnotherCache => note(
+        (None, _) if first.leads == Leads::AnotherCache => note(
             "other cache",
             format!(
                 "{name} leads to another cache, {}: with larder in front both do the work; name the compiler by its path",
@@ -95,7 +95,7 @@ fn directory_of(found: &Found) -> String {
 fn compilers(named: &[(&str, Vec<Found>)]) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
-    let all = named.iter().flat_map(|(_, found)| found).filter(|found| found.leads == Leads::ToCompiler);
+    let all = named.iter().flat_map(|(_, found)| found).filter(|found| found.leads == Leads::Compiler);
     for found in all {
         let Ok(real) = std::fs::canonicalize(Path::new(OsStr::from_bytes(&found.path))) else { continue };
         if !seen.contains(&real) {
@@ -134,19 +134,19 @@ mod tests {
 
     #[test]
     fn the_order_on_path() {
-        use Leads::{ToAnotherCache, ToCompiler, ToUs};
+        use Leads::{AnotherCache, Compiler, Us};
         let check = |leads: &[Leads], expect: Option<State>| {
             let found: Vec<Found> = leads.iter().map(|&leads| Found { path: b"/d/gcc".to_vec(), leads }).collect();
             assert_eq!(order("gcc", &found).map(|check| check.state), expect, "{leads:?}");
         };
         check(&[], None);
-        check(&[ToCompiler], None);
-        check(&[ToUs, ToCompiler], Some(State::Ok));
-        check(&[ToUs, ToAnotherCache, ToCompiler], Some(State::Ok));
-        check(&[ToCompiler, ToUs], Some(State::Problem));
-        check(&[ToAnotherCache, ToUs, ToCompiler], Some(State::Problem));
-        check(&[ToUs], Some(State::Problem));
-        check(&[ToUs, ToAnotherCache], Some(State::Problem));
-        check(&[ToAnotherCache, ToCompiler], Some(State::Note));
+        check(&[Compiler], None);
+        check(&[Us, Compiler], Some(State::Ok));
+        check(&[Us, AnotherCache, Compiler], Some(State::Ok));
+        check(&[Compiler, Us], Some(State::Problem));
+        check(&[AnotherCache, Us, Compiler], Some(State::Problem));
+        check(&[Us], Some(State::Problem));
+        check(&[Us, AnotherCache], Some(State::Problem));
+        check(&[AnotherCache, Compiler], Some(State::Note));
     }
 }

@@ -39,27 +39,36 @@ impl FieldDifference {
 /// Every difference, in the order of the walk.
 pub(super) fn differences(was: &[Field], is: &[Field]) -> Vec<FieldDifference> {
     let mut found = Vec::new();
-    let mut arguments_done = false;
-    for (name, value) in is {
+    let mut passed = 0;
+    for (at, (name, value)) in is.iter().enumerate() {
+        if let Some(old_at) = place_of(was, name).filter(|old_at| *old_at >= passed) {
+            gone(&was[passed..old_at], is, &mut found);
+            passed = old_at + 1;
+        }
         if *name == ARGUMENT {
-            if !std::mem::replace(&mut arguments_done, true) {
+            // All of them at the first.
+            if place_of(is, name) == Some(at) {
                 found.extend(argument_differences(&arguments(was), &arguments(is)));
             }
-        } else {
-            let old = value_of(was, name);
-            if old != Some(*value) {
-                found.push(difference(name, old, Some(value)));
-            }
+            continue;
+        }
+        let old = place_of(was, name).map(|old_at| was[old_at].1);
+        if old != Some(*value) {
+            found.push(difference(name, old, Some(value)));
         }
     }
-    for (name, value) in was.iter().filter(|(name, _)| *name != ARGUMENT && value_of(is, name).is_none()) {
-        found.push(difference(name, Some(value), None));
-    }
+    gone(&was[passed..], is, &mut found);
     found
 }
 
-fn value_of<'a>(fields: &[Field<'a>], name: &[u8]) -> Option<&'a [u8]> {
-    fields.iter().find(|(n, _)| *n == name).map(|(_, value)| *value)
+/// The fields of `was` that `is` does not have.
+fn gone(was: &[Field], is: &[Field], found: &mut Vec<FieldDifference>) {
+    let gone = was.iter().filter(|(name, _)| *name != ARGUMENT && place_of(is, name).is_none());
+    found.extend(gone.map(|(name, value)| difference(name, Some(value), None)));
+}
+
+fn place_of(fields: &[Field], name: &[u8]) -> Option<usize> {
+    fields.iter().position(|(n, _)| *n == name)
 }
 
 fn arguments<'a>(fields: &[Field<'a>]) -> Vec<&'a [u8]> {
@@ -207,6 +216,20 @@ mod tests {
             "x environment_A=1",
             "y environment_A=2",
             &["argument 0: was `x`, is `y`", "environment_A: was `1`, is `2`"],
+        );
+    }
+
+    #[test]
+    fn what_is_gone_stands_where_it_was() {
+        check(
+            "environment_PWD=1 x environment_A=1 environment_B=1 environment_C=1",
+            "y environment_A=1 environment_C=2",
+            &[
+                "environment_PWD: `1` is gone",
+                "argument 0: was `x`, is `y`",
+                "environment_B: `1` is gone",
+                "environment_C: was `1`, is `2`",
+            ],
         );
     }
 

@@ -1,0 +1,26 @@
+//! What this machine has and allows.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::place::PATH;
+
+/// Whether a program of this name can be run in a place.
+pub fn has(program: &str) -> bool {
+    let runs = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+    PATH.split(':').any(|directory| runs(&Path::new(directory).join(program)))
+}
+
+/// Whether this is the superuser, who may give files away.
+pub fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+/// Whether a process can have mounts of its own.
+pub fn can_mount() -> bool {
+    let probe = "mount -t tmpfs none /mnt";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", probe]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,102 @@
+//! A command, and what came of it as its caller sees it.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A command that is about to run.
+pub struct Run {
+    /// The command.
+    pub command: Command,
+    stdin: Vec<u8>,
+}
+
+/// What a command left, but for files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Its exit code, unless a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Run {
+    pub(crate) fn new(command: Command) -> Run {
+        Run { command, stdin: Vec::new() }
+    }
+
+    /// Set a variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Run {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Unset a variable.
+    pub fn without(mut self, name: &str) -> Run {
+        self.command.env_remove(name);
+        self
+    }
+
+    /// Run it in another directory.
+    pub fn cwd(mut self, path: impl AsRef<Path>) -> Run {
+        self.command.current_dir(path);
+        self
+    }
+
+    /// What it can read from its standard input.
+    pub fn stdin(mut self, bytes: &[u8]) -> Run {
+        self.stdin = bytes.to_vec();
+        self
+    }
+
+    /// Start it with pipes to all three, for those who talk with it.
+    pub fn start(mut self) -> Child {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command))
+    }
+
+    /// Run it to its end.
+    pub fn run(self) -> Ran {
+        let bytes = self.stdin.clone();
+        let mut child = self.start();
+        let mut stdin = child.stdin.take().expect("is a pipe");
+        // What is not read may be lost.
+        let _ = stdin.write_all(&bytes);
+        drop(stdin);
+        Ran::of(child)
+    }
+}
+
+impl Ran {
+    /// Wait for `child`.
+    pub fn of(child: Child) -> Ran {
+        let output = child.wait_with_output().expect("can be waited for");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ran {
+            code: output.status.code(),
+            signal: output.status.signal(),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        }
+    }
+
+    /// It ended so; for chaining.
+    #[track_caller]
+    pub fn ends(self, code: i32) -> Ran {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// It ended well and said nothing on standard error; gives its standard output.
+    #[track_caller]
+    pub fn quiet(self) -> String {
+        assert!(self.code == Some(0) && self.stderr.is_empty(), "{self:#?}");
+        self.stdout
+    }
+}

@@ -1,0 +1,39 @@
+//! A command on a pseudo-terminal.
+
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::Run;
+
+/// Run with standard output and error on one terminal this wide. Gives the exit code, and what the terminal received.
+pub fn on_terminal(mut run: Run, columns: u16) -> (Option<i32>, String) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal can be had");
+    grantpt(&ours).expect("can be granted");
+    unlockpt(&ours).expect("can be unlocked");
+    let name = ptsname(&ours, Vec::new()).expect("has a name");
+    let path = Path::new(name.to_str().expect("is text"));
+    const O_NOCTTY: i32 = 0o400;
+    use std::os::unix::fs::OpenOptionsExt;
+    let theirs = OpenOptions::new().read(true).write(true).custom_flags(O_NOCTTY).open(path).expect("can be opened");
+    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(theirs.as_fd(), size).expect("can be set");
+    let copy = || theirs.try_clone().expect("can be copied");
+    run.command.stdin(std::process::Stdio::null()).stdout(copy()).stderr(copy());
+    let mut child = run.command.spawn().expect("starts");
+    // Only the child's ends are left, so that the reading below ends with them.
+    drop((theirs, run));
+    let mut received = Vec::new();
+    let mut buffer = [0; 4096];
+    let mut ours = File::from(ours);
+    // The end of a terminal is an error.
+    while let Ok(count @ 1..) = ours.read(&mut buffer) {
+        received.extend_from_slice(&buffer[..count]);
+    }
+    let code = child.wait().expect("can be waited for").code();
+    (code, String::from_utf8_lossy(&received).into_owned())
+}

@@ -1,0 +1,117 @@
+//! The files of a directory: to compare two runs, and to put back what was before the first.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// One name in a tree, as far as two runs must agree on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Permission bits.
+    pub mode: u32,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What a name stands for.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A file with these bytes.
+    File(Vec<u8>),
+    /// A symbolic link with this target.
+    Link(PathBuf),
+    /// A directory.
+    Directory,
+    /// Something else.
+    Other,
+}
+
+/// Paths relative to the top, and what is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree(pub BTreeMap<PathBuf, Entry>);
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Kind::File(bytes) => {
+                write!(f, "{} bytes: {}", bytes.len(), String::from_utf8_lossy(&bytes[..bytes.len().min(60)]))
+            }
+            Kind::Link(target) => write!(f, "→ {}", target.display()),
+            Kind::Directory => f.write_str("directory"),
+            Kind::Other => f.write_str("special"),
+        }
+    }
+}
+
+impl Tree {
+    /// What is below `top` now.
+    pub fn of(top: &Path) -> Tree {
+        let mut tree = Tree::default();
+        tree.read(top, Path::new(""));
+        tree
+    }
+
+    fn read(&mut self, top: &Path, below: &Path) {
+        for item in fs::read_dir(top.join(below)).expect("can be listed") {
+            let relative = below.join(item.expect("can be read").file_name());
+            let path = top.join(&relative);
+            let meta = fs::symlink_metadata(&path).expect("is there");
+            let kind = match meta.file_type() {
+                kind if kind.is_file() => Kind::File(fs::read(&path).expect("can be read")),
+                kind if kind.is_symlink() => Kind::Link(fs::read_link(&path).expect("can be read")),
+                kind if kind.is_dir() => Kind::Directory,
+                _ => Kind::Other,
+            };
+            let is_directory = kind == Kind::Directory;
+            self.0.insert(relative.clone(), Entry { mode: meta.mode() & 0o7777, kind });
+            if is_directory {
+                self.read(top, &relative);
+            }
+        }
+    }
+
+    /// Undo below `top` what was done since this was read. What did not change is not touched.
+    pub fn put_back(&self, top: &Path) {
+        let now = Tree::of(top);
+        for (relative, entry) in now.0.iter().rev() {
+            if self.0.get(relative) != Some(entry) {
+                let path = top.join(relative);
+                let removed =
+                    if entry.kind == Kind::Directory { fs::remove_dir(&path) } else { fs::remove_file(&path) };
+                // A directory that is only of another mode is not empty, and stays.
+                assert!(removed.is_ok() || self.0.contains_key(relative), "{}", path.display());
+            }
+        }
+        for (relative, entry) in &self.0 {
+            if now.0.get(relative) != Some(entry) {
+                let path = top.join(relative);
+                match &entry.kind {
+                    Kind::File(bytes) => fs::write(&path, bytes).expect("can be written"),
+                    Kind::Link(target) => std::os::unix::fs::symlink(target, &path).expect("can be made"),
+                    Kind::Directory if path.is_dir() => {}
+                    Kind::Directory => fs::create_dir(&path).expect("can be made"),
+                    Kind::Other => panic!("{}: cannot be put back", path.display()),
+                }
+                if !matches!(entry.kind, Kind::Link(_)) {
+                    fs::set_permissions(&path, fs::Permissions::from_mode(entry.mode)).expect("can be set");
+                }
+            }
+        }
+    }
+
+    /// The bytes of a file.
+    pub fn bytes(&self, relative: &str) -> &[u8] {
+        match self.0.get(Path::new(relative)).map(|entry| &entry.kind) {
+            Some(Kind::File(bytes)) => bytes,
+            other => panic!("{relative} is {other:?}"),
+        }
+    }
+
+    /// The first name that differs, in words.
+    pub fn difference(&self, other: &Tree) -> Option<String> {
+        let names = self.0.keys().chain(other.0.keys());
+        let mut different = names.filter(|name| self.0.get(*name) != other.0.get(*name));
+        different.next().map(|name| format!("{}: {:?} / {:?}", name.display(), self.0.get(name), other.0.get(name)))
+    }
+}

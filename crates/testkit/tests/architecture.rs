@@ -1,0 +1,136 @@
+//! ARCHITECTURE.md against the workspace: its table of edges, and the invariants that are about what is absent.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use larder_testkit::workspace;
+use serde_json::Value;
+
+type Edges = BTreeSet<(String, String)>;
+
+fn cargo(words: &[&str]) -> String {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo).args(words).current_dir(workspace()).output().expect("cargo starts");
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("is text")
+}
+
+fn short(name: &str) -> String {
+    name.trim_start_matches("larder-").to_owned()
+}
+
+/// Lines `a, b → c d` in fenced blocks; `nothing` stands for none.
+fn table(text: &str) -> Edges {
+    let mut edges = Edges::new();
+    for line in text.split("```").skip(1).step_by(2).flat_map(str::lines) {
+        let Some((from, to)) = line.split_once('→') else { continue };
+        let words = |list: &str| list.replace(',', " ").split_whitespace().map(short).collect::<Vec<_>>();
+        for from in words(from) {
+            let targets = words(to).into_iter().filter(|to| to != "nothing");
+            edges.extend(targets.map(|to| (from.clone(), to)));
+        }
+    }
+    edges
+}
+
+/// The edges between our crates; what only tests need is none.
+fn edges() -> Edges {
+    let metadata: Value =
+        serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).expect("JSON");
+    let mut edges = Edges::new();
+    for package in metadata["packages"].as_array().expect("a list") {
+        for dependency in package["dependencies"].as_array().expect("a list") {
+            let text = |value: &Value| short(value.as_str().expect("is text"));
+            if dependency["kind"] != "dev" && dependency["path"].is_string() {
+                edges.insert((text(&package["name"]), text(&dependency["name"])));
+            }
+        }
+    }
+    edges
+}
+
+#[test]
+fn the_table_of_edges_is_the_workspace() {
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md is there");
+    let (table, edges) = (table(&text), edges());
+    assert!(!table.is_empty(), "ARCHITECTURE.md has no fenced lines with →");
+    let outside: Vec<_> = edges.difference(&table).collect();
+    let gone: Vec<_> = table.difference(&edges).collect();
+    assert!(outside.is_empty(), "edges that the table does not allow: {outside:?}");
+    assert!(gone.is_empty(), "edges of the table that do not exist: {gone:?}");
+}
+
+#[test]
+fn the_wrapper_is_on_a_diet() {
+    const CRATES_MAX: usize = 15;
+    let words = ["tree", "-p", "larder-wrapper", "-e", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"];
+    let target = ["--target", "x86_64-unknown-linux-musl"];
+    let text = cargo(&[&words[..], &target].concat());
+    let crates: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    for unwanted in ["tokio", "serde", "serde_json", "clap", "regex", "tracing", "log"] {
+        assert!(!crates.contains(unwanted), "the wrapper links {unwanted}");
+    }
+    let foreign: Vec<_> = crates.iter().filter(|name| !name.starts_with("larder-")).collect();
+    assert!(foreign.len() <= CRATES_MAX, "{} crates that are not ours: {foreign:?}", foreign.len());
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
+        for entry in std::fs::read_dir(dir).expect("can be listed") {
+            let path = entry.expect("can be read").path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = std::fs::read_to_string(&path).expect("can be read");
+                found.push((path.strip_prefix(workspace()).expect("is below").to_owned(), text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(workspace().join("crates")).expect("can be listed") {
+        walk(&entry.expect("can be read").path().join("src"), &mut found);
+    }
+    walk(&workspace().join("xtask/src"), &mut found);
+    found
+}
+
+#[test]
+fn unsafe_code_is_in_sys_only() {
+    for (path, text) in sources() {
+        let code = |line: &&str| !line.trim_start().starts_with("//") && !line.contains("forbid(unsafe_code)");
+        let is_unsafe = |line: &str| {
+            ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe("].iter().any(|u| line.contains(u))
+        };
+        let found = text.lines().filter(code).any(is_unsafe);
+        let allowed = path.starts_with("crates/sys") || path == Path::new("crates/wrapper/src/main.rs");
+        assert!(allowed || !found, "{} has unsafe code", path.display());
+    }
+}
+
+#[test]
+fn no_module_is_named_after_nothing() {
+    for (path, _) in sources() {
+        for part in path.with_extension("").iter() {
+            let name = part.to_str().expect("is text");
+            assert!(!["utils", "util", "common", "helpers", "types"].contains(&name), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_model_does_no_io() {
+    for (path, text) in sources().into_iter().filter(|(path, _)| path.starts_with("crates/model")) {
+        for unwanted in ["std::fs", "std::env", "std::net", "std::process", "SystemTime::now", "Instant::now"] {
+            assert!(!text.contains(unwanted), "{}: {unwanted}", path.display());
+        }
+    }
+}
+
+#[test]
+fn who_decides_is_synchronous() {
+    for (path, text) in sources() {
+        let may = path.starts_with("crates/remote") || path.starts_with("crates/daemon");
+        assert!(may || !text.contains("async fn"), "{} is asynchronous", path.display());
+    }
+}

@@ -1,0 +1,240 @@
+//! What hits, misses and is bypassed; whatever is counted, the result is the plain tool's.
+#![cfg(target_os = "linux")]
+
+use larder_testkit::{Place, has, probe_skip};
+
+const SOURCE: &str =
+    "#include <stdio.h>\n#include \"x.h\"\nint f(int a) { int unused; printf(\"%d\", a); return a + X; }\n";
+
+fn place() -> Place {
+    let place = Place::new();
+    place.put("x.c", SOURCE);
+    place.put("x.h", "#define X 1\n");
+    place.put("y.c", "int y;\n");
+    place.put("x.cc", "#include <vector>\n#include \"x.h\"\nint f() { return std::vector<int>(X).size(); }\n");
+    place.put("x.S", "#include \"x.h\"\n.globl f\nf: .long X\n");
+    place.put("bad.c", "#include \"x.h\"\nint f(void) { return undeclared; }\n");
+    place.put("args", "-c x.c -O1 -o x.o");
+    place
+}
+
+/// Each of these, twice from the same files: the first outcome, then the second.
+fn check_rows(compilers: &[&str], rows: &[(&str, &str, &str)]) {
+    for compiler in compilers {
+        if !has(compiler) {
+            eprintln!("skipped: {compiler} is not installed");
+            continue;
+        }
+        for (line, first, second) in rows {
+            let argv: Vec<&str> = [*compiler].into_iter().chain(line.split(' ').filter(|w| !w.is_empty())).collect();
+            place().check(&argv, &[first, second]);
+        }
+    }
+}
+
+#[test]
+fn compiles_hit_the_second_time() {
+    check_rows(
+        &["gcc", "clang"],
+        &[
+            ("-c x.c", "miss", "hit"),
+            ("-c x.c -o x.o", "miss", "hit"),
+            ("-O2 -g -Wall -Wextra -c x.c -o x.o", "miss", "hit"),
+            ("-MD -c x.c -o x.o", "miss", "hit"),
+            ("-MMD -MP -MF x.dep -MT target -c x.c -o x.o", "miss", "hit"),
+            ("-Wp,-MD,x.dep -c x.c -o x.o", "miss", "hit"),
+            ("-c x.S -o x.o", "miss", "hit"),
+            ("-c -x c x.c -o x.o", "miss", "hit"),
+            ("-c -Wall -fdiagnostics-color=always x.c -o x.o", "miss", "hit"),
+            ("@args", "miss", "hit"),
+            ("-c x.c -march=native -o x.o", "miss", "hit"),
+            ("-I. -Inowhere -isystem . -c x.c -o x.o", "miss", "hit"),
+        ],
+    );
+    check_rows(
+        &["g++", "clang++"],
+        &[("-c x.cc", "miss", "hit"), ("-O2 -g -MD -c x.cc -o x.o", "miss", "hit"), ("-c x.c -o x.o", "miss", "hit")],
+    );
+}
+
+#[test]
+fn failures_and_warnings_are_replayed() {
+    check_rows(
+        &["gcc", "clang"],
+        &[
+            ("-c bad.c -o bad.o", "miss", "hit"),
+            ("-c bad.c -MD -o bad.o", "miss", "hit"),
+            ("-Wall -Werror -c x.c -o x.o", "miss", "hit"),
+            ("-c absent.c -o x.o", "miss", "hit"),
+            ("-c x.c -include absent.h -o x.o", "miss", "hit"),
+        ],
+    );
+}
+
+#[test]
+fn more_outputs_come_back() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    for line in ["-fstack-usage", "-save-temps", "-gsplit-dwarf -g", "-fdump-tree-optimized"] {
+        let argv: Vec<&str> = "gcc -c x.c -o x.o".split(' ').chain(line.split(' ')).collect();
+        place().check(&argv, &["miss", "hit"]);
+    }
+}
+
+#[test]
+fn outputs_that_differ_from_run_to_run_are_the_first_ones() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    // gcc stamps coverage notes anew each time, and a listing names a temporary file.
+    for (flag, output) in [("--coverage", "x.gcno"), ("-Wa,-a=x.lst", "x.lst")] {
+        let place = place();
+        let argv = ["gcc", "-c", "x.c", "-o", "x.o", flag];
+        let (first, outcome) = place.counted(place.larder(&argv));
+        assert_eq!((first.code, outcome.as_str()), (Some(0), "miss"), "{flag}");
+        let bytes = place.read(output);
+        place.remove(&["x.o", output]);
+        assert_eq!(place.counted(place.larder(&argv)), (first, "hit".to_owned()), "{flag}");
+        assert_eq!(place.read(output), bytes);
+    }
+}
+
+#[test]
+fn what_is_no_compile_is_bypassed() {
+    check_rows(
+        &["gcc", "clang"],
+        &[
+            ("-E x.c", "bypass:preprocess", "bypass:preprocess"),
+            ("-M x.c", "bypass:preprocess", "bypass:preprocess"),
+            ("-S x.c", "bypass:assembly", "bypass:assembly"),
+            ("-fsyntax-only x.c", "bypass:syntax-only", "bypass:syntax-only"),
+            ("--version", "bypass:asks-only", "bypass:asks-only"),
+            ("-print-search-dirs", "bypass:asks-only", "bypass:asks-only"),
+            ("-shared -fPIC y.c -o y.so", "bypass:no-compile", "bypass:no-compile"),
+            ("-c x.c y.c", "bypass:several-sources", "bypass:several-sources"),
+            ("-c -o /dev/null y.c", "bypass:output-to-stdout", "bypass:output-to-stdout"),
+            ("@absent", "bypass:response-file", "bypass:response-file"),
+            ("--no-such-option", "bypass:no-compile", "bypass:no-compile"),
+        ],
+    );
+    probe_skip!(has("gcc"), "gcc is not installed");
+    // Names of temporary files are in what these say.
+    let place = place();
+    for (line, expect) in
+        [("-v -c y.c", "bypass:asks-only"), ("-### -c y.c", "bypass:asks-only"), ("-v", "bypass:asks-only")]
+    {
+        let argv: Vec<&str> = ["gcc"].into_iter().chain(line.split(' ')).collect();
+        let (ran, outcome) = place.counted(place.larder(&argv));
+        assert_eq!((ran.code, outcome.as_str()), (Some(0), expect), "{line}");
+        assert!(ran.stderr.contains("gcc version"), "{ran:?}");
+    }
+}
+
+#[test]
+fn standard_input_is_the_tools() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let outcome = "bypass:standard-input";
+    place().check_with(&["gcc", "-c", "-x", "c", "-", "-o", "x.o"], &[outcome, outcome], |run| run.stdin(b"int a;\n"));
+}
+
+#[test]
+fn an_output_directory_that_is_missing_and_one_that_comes() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = place();
+    let argv = ["gcc", "-c", "y.c", "-o", "out/y.o"];
+    let (ran, _) = place.counted(place.larder(&argv));
+    assert!(ran.code == Some(1) && ran.stderr.contains("out/y.o"), "{ran:?}");
+    std::fs::create_dir(place.path("work/out")).expect("makes");
+    place.check(&argv, &["miss", "hit"]);
+    std::fs::remove_dir(place.path("work/out")).expect("removes");
+    assert_eq!(place.larder(&argv).run(), ran);
+}
+
+#[test]
+fn each_change_misses_and_the_way_back_hits() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = place();
+    let check = |argv: &[&str], outcome: &str, what: &str| {
+        place.remove(&["x.o"]);
+        let (ran, found) = place.counted(place.larder(argv));
+        assert_eq!((ran.code, found.as_str()), (Some(0), outcome), "{what}: {ran:?}");
+        place.read("x.o")
+    };
+    let argv = ["gcc", "-c", "x.c", "-o", "x.o"];
+    let first = check(&argv, "miss", "first");
+    place.put("x.h", "#define X 2\n");
+    let second = check(&argv, "miss", "header changed, to the same size and times");
+    assert_ne!(first, second);
+    assert_eq!(check(&argv, "hit", "again"), second);
+    place.put("x.h", "#define X 1\n");
+    assert_eq!(check(&argv, "hit", "header changed back"), first);
+    check(&["gcc", "-O2", "-c", "x.c", "-o", "x.o"], "miss", "another flag");
+    check(&["gcc", "-DX1", "-c", "x.c", "-o", "x.o"], "miss", "a definition");
+    check(&argv, "hit", "the first flags again");
+    std::fs::remove_file(place.path("work/x.h")).expect("removes");
+    let (ran, found) = place.counted(place.larder(&argv));
+    assert_eq!((ran.code, found.as_str()), (Some(1), "miss"), "header removed");
+    place.put("x.h", "#define X 1\n");
+    assert_eq!(check(&argv, "hit", "header restored"), first);
+}
+
+#[test]
+fn a_header_that_appears_earlier_on_the_path_is_seen() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = Place::new();
+    place.put("x.c", "#include <x.h>\n#if __has_include(<late.h>)\nint late;\n#endif\nint a = X;\n");
+    place.put("second/x.h", "#define X 1\n");
+    std::fs::create_dir(place.path("work/first")).expect("makes");
+    let argv = ["gcc", "-Ifirst", "-Isecond", "-Inew", "-c", "x.c", "-o", "x.o"];
+    let steps: [(&str, Option<&str>, &str); 7] = [
+        ("", None, "miss"),
+        ("first/x.h", Some("#define X 2\n"), "miss"),
+        ("first/x.h", None, "hit"),
+        ("second/late.h", Some("\n"), "miss"),
+        ("second/late.h", None, "hit"),
+        ("new/late.h", Some("\n"), "miss"),
+        ("new/late.h", None, "hit"),
+    ];
+    for (at, (path, text, expect)) in steps.iter().enumerate() {
+        match text {
+            Some(text) => drop(place.put(path, text)),
+            None => place.remove(&[path]),
+        }
+        // What `new` leaves behind, an empty directory, is seen by nobody as a header.
+        if at == 6 {
+            std::fs::remove_dir(place.path("work/new")).expect("removes");
+        }
+        place.check(&argv, &[*expect, "hit"]);
+    }
+}
+
+#[test]
+fn switches() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = place();
+    let argv = ["gcc", "-c", "x.c", "-o", "x.o"];
+    let rows: [(&str, &[&str]); 7] = [
+        ("LARDER_READ_ONLY", &["miss:read-only", "miss:read-only"]),
+        ("LARDER_DISABLE", &["nothing", "nothing"]),
+        ("", &["miss", "hit"]),
+        ("LARDER_RECACHE", &["miss", "miss"]),
+        ("", &["hit"]),
+        ("LARDER_READ_ONLY", &["hit"]),
+        ("LARDER_DISABLE", &["nothing"]),
+    ];
+    for (name, outcomes) in rows {
+        // A run that only reads, or is switched off, writes nothing to the store: it is not counted either.
+        let outcomes: Vec<&str> = match name {
+            "LARDER_READ_ONLY" => outcomes.iter().map(|_| "nothing").collect(),
+            _ => outcomes.to_vec(),
+        };
+        place.check_with(&argv, &outcomes, |run| if name.is_empty() { run } else { run.env(name, "1") });
+    }
+}
+
+#[test]
+fn an_unknown_tool_runs_untouched_and_is_counted() {
+    let place = Place::new();
+    let tool = place.tool("bin/frobnicate", "cat; echo \"$0\" \"$@\"; echo err >&2; echo made > made; exit 7");
+    place.check_with(&[&tool, "-c", "x.c"], &["bypass:unknown-tool"; 2], |run| run.stdin(b"input\n"));
+    for tool in ["true", "false", "ls", "env"] {
+        place.check(&[tool], &["bypass:unknown-tool"]);
+    }
+}
