@@ -119,7 +119,7 @@ const CLANG: &[&str] = &[
 
 /// Asked for by gcc and clang without a trace in the result: where temporary files go, whose names are random anyway;
 /// and the working directory's apparent name, which the Action keys.
-const CANNOT_REACH_RESULT: &[&str] = &["PWD", "TEMP", "TEMPDIR", "TMP", "TMPDIR"];
+const CANNOT_REACH_RESULT: &[&str] = &["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PWD", "TEMP", "TEMPDIR", "TMP", "TMPDIR"];
 
 const FOR_TERMINALS: &[&str] = &["COLORTERM", "COLUMNS", "LINES", "TERM"];
 

@@ -2,16 +2,18 @@
 //! `larder explain` shows. Both use this one code, so that the explanation cannot differ from the act.
 //!
 //! Stages: `tool` finds the program that is meant, `request` makes the Action and its weak fingerprint, `answer` asks
-//! the manifest which recorded observations still hold. No stage looks back, none changes anything but stamps.
+//! the manifest which recorded observations still hold, `observer` chooses who would observe the tool. No stage looks back, none changes anything but stamps.
 //!
 //! Unaware of: how a tool is run, how a result is put in place or recorded.
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
 mod answer;
+mod observer;
 mod request;
 mod tool;
 
 pub use answer::{Answer, Rejected, ask, roots_digest};
-pub use request::{FromDisk, Place, Request, subject};
+pub use observer::{Choice, choose_observer};
+pub use request::{Place, Request, subject};
 pub use tool::{Ourselves, Tool, find};

@@ -42,7 +42,7 @@ pub struct Request {
 }
 
 /// Response files as they are on disk, relative ones in the working directory that it holds.
-pub struct FromDisk<'a>(pub &'a [u8]);
+pub(crate) struct FromDisk<'a>(pub(crate) &'a [u8]);
 
 impl ResponseFiles for FromDisk<'_> {
     fn read(&self, path: &[u8]) -> Option<Vec<u8>> {

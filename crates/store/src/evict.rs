@@ -17,6 +17,8 @@ use crate::{Counters, Store, StoreError};
 pub const EVICT_TO_PERCENT: u64 = 90;
 /// Blobs and temporary files younger than this may belong to a record that is being written.
 const GRACE: Duration = Duration::from_secs(600);
+/// What only `explain` uses, and what was warned of, is forgotten after this time.
+const NOTE_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// What an eviction did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +81,7 @@ impl Store {
 
     /// Remove everything. Counters stay.
     pub fn clear(&self) -> Result<(), StoreError> {
-        for name in ["manifests", "blobs", "near", "stamps", "tmp"] {
+        for name in ["manifests", "blobs", "near", "notes", "stamps", "tmp"] {
             let path = self.file(name);
             match fs::remove_dir_all(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -128,6 +130,14 @@ impl Store {
             age.is_some_and(|age| age > GRACE)
         };
         for path in entries(&self.file("tmp")).unwrap_or_default().iter().filter(|path| old(path)) {
+            let _ = fs::remove_file(path);
+        }
+        let long_ago = |path: &PathBuf| {
+            let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
+            age.is_some_and(|age| age > NOTE_AGE_MAX)
+        };
+        let near = self.list(Contents::Near).unwrap_or_default().into_iter().map(|(_, path)| path);
+        for path in near.chain(entries(&self.file("notes")).unwrap_or_default()).filter(long_ago) {
             let _ = fs::remove_file(path);
         }
         let Ok(boot) = larder_sys::boot_id() else { return };

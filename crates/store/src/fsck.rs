@@ -42,6 +42,7 @@ impl Store {
                     sound.insert(*digest);
                 }
                 Ok(_) => damaged(&mut report, repair, path, "its bytes have another digest"),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => damaged(&mut report, repair, path, &error.to_string()),
             }
             done += 1;
@@ -49,13 +50,19 @@ impl Store {
         }
         for (digest, path) in &manifests {
             report.manifests += 1;
-            let bytes = fs::read(path).map_err(StoreError::reading(path))?;
+            let bytes = match fs::read(path) {
+                // Evicted or replaced meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                other => other.map_err(StoreError::reading(path))?,
+            };
             report.size_bytes += bytes.len() as u64;
             match Manifest::decode(&bytes) {
                 Ok(manifest) if manifest.weak == *digest => {
                     report.entries += manifest.entries.len() as u64;
                     let broken = manifest.entries.iter().any(|entry| entry.open().is_err());
-                    let missing = blobs_of(&manifest).iter().any(|blob| !sound.contains(blob));
+                    // A blob that is newer than the listing is looked at now.
+                    let newer = |blob: &Digest| self.blob_is_sound(blob);
+                    let missing = blobs_of(&manifest).iter().any(|blob| !sound.contains(blob) && !newer(blob));
                     if broken {
                         damaged(&mut report, repair, path, "an entry cannot be read");
                     } else if missing {
@@ -69,6 +76,13 @@ impl Store {
             progress(done, all);
         }
         Ok(report)
+    }
+}
+
+impl Store {
+    fn blob_is_sound(&self, digest: &Digest) -> bool {
+        let file = fs::File::open(self.path_of(Contents::Blobs, digest));
+        file.and_then(|mut file| Stamps::none().hash(&mut file)).is_ok_and(|found| found == *digest)
     }
 }
 

@@ -270,10 +270,10 @@ fn tools_that_are_not_there_or_cannot_run() {
         ("no-such-tool", 127),
         ("./no-such-gcc", 127),
         ("/nonexistent/gcc", 127),
+        ("/etc/passwd/gcc", 127),
         ("./plain.sh", 126),
         ("./gcc", 126),
         ("./x.c", 126),
-        ("/etc/passwd/gcc", 126),
     ] {
         let ran = place.larder(&[tool, "-c", "x.c"]).run();
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(code), ""), "{tool}: {ran:?}");

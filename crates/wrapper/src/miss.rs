@@ -7,12 +7,12 @@ use std::path::Path;
 use std::time::Instant;
 
 use larder_compiler::{clock_is_harmless, getenv_is_covered, matters_on_terminal_only, replaces_output};
-use larder_lookup::{FromDisk, Request, roots_digest, subject};
+use larder_lookup::{Choice, Request, choose_observer, roots_digest, subject};
 use larder_model::{
-    ActionResult, Blob, Bypass, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Outcome, Output,
+    ActionResult, Blob, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Outcome, Output,
     OutputKind, Placement, Streams, Terminal, Unrecorded,
 };
-use larder_observe::{DepfileObserver, DepfilePlan, Folded, Observed, Observer, Policy, PreloadObserver, Program, fold, judge};
+use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, fold};
 use larder_spawn::{Finished, Written};
 use larder_store::{Counters, Stamps, Store, StoreError, Witness, Witnessed};
 use larder_sys::ChildEnd;
@@ -43,7 +43,8 @@ pub(crate) fn run(
         Ok(counters) => counters,
         Err(error) => return untouched(Outcome::Fallback(error.fallback())),
     };
-    let observer = match choose_observer(context, request) {
+    let choice = choose_observer(request, &context.place, settings.observer).map_err(Outcome::Bypass);
+    let observer = match choice.and_then(observer) {
         Ok(observer) => observer,
         Err(outcome) => return untouched(outcome),
     };
@@ -81,45 +82,13 @@ fn leave(finished: Finished) -> i32 {
     }
 }
 
-/// The cheapest observer that is complete for this tool, or the one that was asked for.
-fn choose_observer(context: &Context, request: &Request) -> Result<Box<dyn Observer>, Outcome> {
-    use larder_model::Observer::{Depfile, Kernel, Preload};
-    let dynamic = judge(&request.command.program).0 == Program::Dynamic;
-    match context.loaded.settings.observer {
-        None if dynamic => preload(),
-        Some(Preload) if dynamic => preload(),
-        None | Some(Depfile) => depfile(context, request),
-        Some(Preload | Kernel) => Err(Outcome::Bypass(Bypass::CannotObserve)),
-    }
-}
-
-fn preload() -> Result<Box<dyn Observer>, Outcome> {
-    match PreloadObserver::new() {
-        Ok(observer) => Ok(Box::new(observer)),
-        Err(_) => Err(Outcome::Fallback(Fallback::ObserverFailed)),
-    }
-}
-
-fn depfile(context: &Context, request: &Request) -> Result<Box<dyn Observer>, Outcome> {
-    let place = &context.place;
-    let is_set = |name: &[u8]| place.variable(name).is_some();
-    let shape =
-        larder_compiler::provable(request.family, &request.command.argv[1..], &FromDisk(&place.cwd), &is_set);
-    match shape {
-        Ok(shape) => Ok(Box::new(DepfileObserver::new(DepfilePlan {
-            clang: shape.clang,
-            cxx: shape.cxx,
-            cwd: place.cwd.clone(),
-            source: shape.source,
-            object: shape.object,
-            depfile: shape.depfile,
-            search_flags: shape.search_flags,
-            directories: shape.directories,
-            forced: shape.forced,
-            definitions: shape.definitions,
-        }))),
-        Err(_) => Err(Outcome::Bypass(Bypass::CannotObserve)),
-    }
+fn observer(choice: Choice) -> Result<Box<dyn Observer>, Outcome> {
+    Ok(match choice {
+        Choice::Preload => {
+            Box::new(PreloadObserver::new().map_err(|_| Outcome::Fallback(Fallback::ObserverFailed))?)
+        }
+        Choice::Depfile(plan) => Box::new(DepfileObserver::new(*plan)),
+    })
 }
 
 /// Why a run was not recorded.

@@ -15,9 +15,8 @@ use std::os::unix::ffi::OsStringExt;
 
 use anyhow::{Result, bail};
 use larder_compiler::is_masquerade_name;
-use larder_lookup::{Answer, Place, Request, Tool, ask, find, subject};
+use larder_lookup::{Answer, Place, Request, Tool, ask, choose_observer, find, subject};
 use larder_model::{ActionResult, Bypass, ExplainWalk, Fallback, Manifest, Output};
-use larder_observe::{Program, judge};
 use larder_spawn::Destinations;
 use larder_store::{Effort, Stamps, Store};
 
@@ -145,7 +144,11 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     if settings.read_only {
         notes.push("LARDER_READ_ONLY is set: nothing is recorded");
     }
-    let verdict = verdict(&store, &stamps, &request, &place, options.verbose);
+    let observer = choose_observer(&request, &place, settings.observer).ok().map(|choice| choice.name().name());
+    let verdict = match verdict(&store, &stamps, &request, &place, options.verbose) {
+        Verdict::Miss(miss) => Verdict::Miss(Miss { observer, ..miss }),
+        other => other,
+    };
     let _ = stamps.settle(&store);
     Ok(Explanation { tool: shown, about: Some(about(&request)), verdict, notes })
 }
@@ -213,7 +216,7 @@ fn verdict(store: &Store, stamps: &Stamps, request: &Request, place: &Place, ver
         Answer::Hit { result, observer, .. } => (result, observer, rejected.len()),
         Answer::None => {
             let facts = if verbose { facts_of(&manifest, 0, request) } else { Vec::new() };
-            return Verdict::Miss(Miss { rejected, nearest: Nearest::Itself, observer: observer(request), facts });
+            return Verdict::Miss(Miss { rejected, nearest: Nearest::Itself, observer: None, facts });
         }
     };
     if let Some(blob) = result.blobs().find(|blob| !store.has_blob(blob)) {
@@ -265,7 +268,7 @@ fn unrecorded(store: &Store, request: &Request) -> Verdict {
             _ => Nearest::Gone,
         },
     };
-    Verdict::Miss(Miss { rejected: Vec::new(), nearest, observer: observer(request), facts: Vec::new() })
+    Verdict::Miss(Miss { rejected: Vec::new(), nearest, observer: None, facts: Vec::new() })
 }
 
 fn compare(near: &Manifest, request: &Request) -> Nearest {
@@ -273,14 +276,6 @@ fn compare(near: &Manifest, request: &Request) -> Nearest {
     request.action.walk(&request.roots, &mut walk);
     let now: Vec<(&[u8], &[u8])> = walk.fields.iter().map(|f| (f.name.as_bytes(), f.value.as_slice())).collect();
     Nearest::Differs(fields::differences(&near.fields, &now))
-}
-
-/// Who would observe the tool; `None` where nobody can, and the tool would run untouched.
-fn observer(request: &Request) -> Option<&'static str> {
-    match judge(&request.command.program).0 {
-        Program::Dynamic => Some(larder_model::Observer::Preload.name()),
-        Program::NotPreloadable => None,
-    }
 }
 
 fn file_name(path: &[u8]) -> &[u8] {

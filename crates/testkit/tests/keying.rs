@@ -1,0 +1,313 @@
+//! One row for each value that `docs/fingerprint.md` says is keyed: the same again hits, changed it misses, and the way
+//! back hits. What must not matter has a table of its own.
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+
+use larder_testkit::{Place, Run, has, on_terminal, probe_skip};
+
+/// How a row starts a command: in which place, with what argument list, and what it does to the run.
+type Start = fn(&Place, bool) -> Run;
+
+/// With `changed` false, true and false again: miss and hit, miss and hit, hit.
+#[track_caller]
+fn varies(what: &str, place: &Place, start: impl Fn(&Place, bool) -> Run) {
+    for (changed, outcomes) in [(false, &["miss", "hit"][..]), (true, &["miss", "hit"]), (false, &["hit"])] {
+        for expect in outcomes {
+            let (ran, outcome) = place.counted(start(place, changed));
+            assert_eq!(outcome, *expect, "{what}, changed: {changed}: {ran:?}");
+        }
+    }
+}
+
+fn gcc(place: &Place) -> Run {
+    place.larder(&["gcc", "-c", "x.c", "-o", "x.o"])
+}
+
+fn source() -> Place {
+    let place = Place::new();
+    place.put("x.c", "int f(void) { return 1; }\n");
+    place.put("sub/x.c", "int f(void) { return 1; }\n");
+    std::os::unix::fs::symlink("work", place.path("apparent")).expect("links");
+    place
+}
+
+#[test]
+fn values_of_the_action() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let rows: &[(&str, Start)] = &[
+        ("an argument", |place, changed| place.larder(&["gcc", "-c", "x.c", if changed { "-O1" } else { "-O2" }])),
+        ("one argument more", |place, changed| {
+            place.larder(&["gcc", "-c", "x.c", "-DA", "-DB"][..if changed { 5 } else { 4 }])
+        }),
+        ("the order of arguments", |place, changed| {
+            place.larder(&[
+                "gcc",
+                "-c",
+                "x.c",
+                if changed { "-DA=1" } else { "-UA" },
+                if changed { "-UA" } else { "-DA=1" },
+            ])
+        }),
+        ("where an argument ends", |place, changed| {
+            let [a, b] = if changed { ["-D", "AB"] } else { ["-DA", "-DB"] };
+            place.larder(&["gcc", "-c", "x.c", a, b])
+        }),
+        ("argv[0]", |place, changed| place.larder(&[if changed { "/usr/bin/gcc" } else { "gcc" }, "-c", "x.c"])),
+        ("the tool's name", |place, changed| place.larder(&[if changed { "cc" } else { "gcc" }, "-c", "x.c"])),
+        ("the working directory", |place, changed| {
+            gcc(place).cwd(place.path(if changed { "work/sub" } else { "work" }))
+        }),
+        ("PWD", |place, changed| {
+            gcc(place).cwd(place.path("work")).env("PWD", place.path(if changed { "apparent" } else { "work" }))
+        }),
+    ];
+    for (what, start) in rows {
+        varies(what, &source(), start);
+    }
+}
+
+#[test]
+fn variables() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let rows = [
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "COMPILER_PATH",
+        "LIBRARY_PATH",
+        "GCC_COLORS",
+        "GCC_URLS",
+        "LANG",
+        "LANGUAGE",
+        "LC_MESSAGES",
+        "LC_CTYPE",
+        "LD_LIBRARY_PATH",
+        "SOURCE_DATE_EPOCH",
+        "TZ",
+    ];
+    for name in rows {
+        // The machine has no such locale or directory; that it is asked for is enough.
+        let value = if name == "SOURCE_DATE_EPOCH" { "1700000000" } else { "/nonexistent" };
+        varies(
+            name,
+            &source(),
+            |place, changed| if changed { gcc(place).env(name, value) } else { gcc(place).without(name) },
+        );
+    }
+    varies("PATH", &source(), |place, changed| {
+        gcc(place).env("PATH", if changed { "/usr/bin:/bin:/nonexistent" } else { "/usr/bin:/bin" })
+    });
+    varies("LC_ALL", &source(), |place, changed| gcc(place).env("LC_ALL", if changed { "C.UTF-8" } else { "C" }));
+}
+
+#[test]
+fn variables_that_cannot_matter() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = source();
+    assert_eq!(place.counted(gcc(&place)).1, "miss");
+    let rows = [
+        ("HOSTNAME", "other"),
+        ("SHLVL", "9"),
+        ("OLDPWD", "/"),
+        ("MAKEFLAGS", "-j9"),
+        ("MAKELEVEL", "3"),
+        ("TMPDIR", "/tmp"),
+        ("TMP", "/tmp"),
+        ("TERM", "xterm"),
+        ("COLUMNS", "50"),
+        ("HOME", "/nonexistent"),
+        ("LARDER_LOG", "/dev/null"),
+        ("LARDER_MAX_SIZE", "1GiB"),
+        ("SSH_TTY", "x"),
+        ("_", "x"),
+        ("FOO", "bar"),
+        ("CCACHE_DIR", "/x"),
+    ];
+    for (name, value) in rows {
+        assert_eq!(place.counted(gcc(&place).env(name, value)).1, "hit", "{name}");
+    }
+}
+
+#[test]
+fn the_terminal() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = source();
+    let outcome = |columns: Option<u16>| {
+        let before = place.counters();
+        let run = gcc(&place).env("TERM", "xterm");
+        match columns {
+            Some(columns) => assert_eq!(on_terminal(run, columns).0, Some(0)),
+            None => assert_eq!(run.run().code, Some(0)),
+        }
+        place.counters().since(&before)
+    };
+    for (columns, expect) in
+        [(None, "miss"), (Some(80), "miss"), (Some(80), "hit"), (Some(81), "miss"), (None, "hit"), (Some(80), "hit")]
+    {
+        assert_eq!(outcome(columns), expect, "{columns:?}");
+    }
+}
+
+/// A compiler that is a script: `./mycc -c x.c` runs it.
+fn with_script(script: &str) -> Place {
+    let place = source();
+    place.tool("work/mycc", script);
+    place.put("in/a", "one\n");
+    place.put("in/b", "one\n");
+    std::os::unix::fs::symlink("a", place.path("work/in/link")).expect("links");
+    place
+}
+
+fn mycc(place: &Place) -> Run {
+    place.larder(&["./mycc", "-c", "x.c", "-o", "x.o"])
+}
+
+#[test]
+fn the_tool_itself() {
+    let place = with_script("echo one > x.o");
+    varies("content", &place, |place, changed| {
+        place.tool("work/mycc", if changed { "echo two > x.o" } else { "echo one > x.o" });
+        mycc(place)
+    });
+    let place = with_script("echo one > x.o");
+    place.tool("work/other/mycc", "echo one > x.o");
+    varies("path, and with it argv[0]", &place, |place, changed| {
+        place.larder(&[if changed { "other/mycc" } else { "./mycc" }, "-c", "x.c"])
+    });
+    varies("path, argv[0] being equal", &place, |place, changed| {
+        let path = format!("{}:/usr/bin:/bin", place.text(if changed { "work/other" } else { "work" }));
+        place.larder(&["mycc", "-c", "x.c"]).env("PATH", path)
+    });
+}
+
+/// What a script does, and how what it saw is changed, and changed back.
+type Change = fn(&Place, bool);
+
+#[test]
+fn each_kind_of_observation() {
+    let rows: &[(&str, &str, Change)] =
+        &[
+            ("content", "cat in/a > x.o", |place, changed| {
+                drop(place.put("in/a", if changed { "two\n" } else { "one\n" }));
+            }),
+            ("content through a link", "cat in/link > x.o", |place, changed| {
+                drop(place.put("in/a", if changed { "two\n" } else { "one\n" }));
+            }),
+            ("where a link leads", "cat in/link > x.o", |place, changed| {
+                place.put("in/b", "two\n");
+                relink(&place.path("work/in/link"), if changed { "b" } else { "a" });
+            }),
+            ("a link's target", "readlink in/link > x.o", |place, changed| {
+                relink(&place.path("work/in/link"), if changed { "./a" } else { "a" });
+            }),
+            ("absence", "cat in/c > x.o 2>/dev/null; true", |place, changed| {
+                if changed { drop(place.put("in/c", "")) } else { place.remove(&["in/c"]) }
+            }),
+            ("absence, by test", "test -e in/c && echo there > x.o || echo no > x.o", |place, changed| {
+                if changed { drop(place.put("in/c", "")) } else { place.remove(&["in/c"]) }
+            }),
+            ("absence of a directory", "test -e new/deep/c && echo there > x.o || echo no > x.o", |place, changed| {
+                if changed {
+                    drop(place.put("new/deep/c", ""));
+                } else {
+                    let _ = std::fs::remove_dir_all(place.path("work/new"));
+                }
+            }),
+            ("a directory", "test -d in/d && echo there > x.o || echo no > x.o", |place, changed| {
+                let path = place.path("work/in/d");
+                let _ = std::fs::remove_dir(&path);
+                place.remove(&["in/d"]);
+                if changed { drop(place.put("in/d", "")) } else { std::fs::create_dir(path).expect("makes") }
+            }),
+            ("a listing", "ls in > x.o", |place, changed| {
+                if changed { drop(place.put("in/new", "")) } else { place.remove(&["in/new"]) }
+            }),
+            ("names of a pattern", "echo in/* > x.o", |place, changed| {
+                if changed { drop(place.put("in/new", "")) } else { place.remove(&["in/new"]) }
+            }),
+            ("the executable bit", "test -x in/a && echo yes > x.o || echo no > x.o", |place, changed| {
+                use std::os::unix::fs::PermissionsExt;
+                let mode = std::fs::Permissions::from_mode(if changed { 0o755 } else { 0o644 });
+                std::fs::set_permissions(place.path("work/in/a"), mode).expect("sets");
+            }),
+            ("an error that is not absence", "cat in/a/b > x.o 2>/dev/null; true", |place, changed| {
+                let _ = std::fs::remove_file(place.path("work/in/a"));
+                let _ = std::fs::remove_dir_all(place.path("work/in/a"));
+                if changed { drop(place.put("in/a/b", "one\n")) } else { drop(place.put("in/a", "one\n")) }
+            }),
+            ("a program that the tool starts", "helper() { ./in/helper; }; helper > x.o", |place, changed| {
+                drop(place.tool("work/in/helper", if changed { "echo two" } else { "echo one" }));
+            }),
+            ("a file that the shell sources", ". ./in/a2; echo $V > x.o", |place, changed| {
+                drop(place.put("in/a2", if changed { "V=2\n" } else { "V=1\n" }));
+            }),
+        ];
+    for (what, script, change) in rows {
+        varies(what, &with_script(script), |place, changed| {
+            place.remove(&["x.o"]);
+            change(place, changed);
+            mycc(place)
+        });
+    }
+}
+
+fn relink(link: &Path, target: &str) {
+    std::fs::remove_file(link).expect("is there");
+    std::os::unix::fs::symlink(target, link).expect("links");
+}
+
+#[test]
+fn a_scripts_whole_environment() {
+    for name in ["FOO", "MYCC_FLAGS", "HOME", "TERM", "EDITOR"] {
+        varies(name, &with_script("echo \"$FOO $MYCC_FLAGS $HOME $TERM\" > x.o"), |place, changed| {
+            mycc(place).env(name, if changed { "/two" } else { "/one" })
+        });
+    }
+    // What differs between two equal builds is left out.
+    let place = with_script("echo > x.o");
+    assert_eq!(place.counted(mycc(&place)).1, "miss");
+    for name in ["MAKEFLAGS", "SHLVL", "OLDPWD", "LARDER_LOG", "SSH_TTY"] {
+        assert_eq!(place.counted(mycc(&place).env(name, "/dev/null")).1, "hit", "{name}");
+    }
+}
+
+#[test]
+fn a_variable_that_a_program_asks_for() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    // A program with a compiler's name that is no script: what it asks for by `getenv` is all it knows.
+    let place = source();
+    let text = "#include <stdio.h>\n#include <stdlib.h>\nint main(void) { FILE *f = fopen(\"x.o\", \"w\"); char *v = getenv(\"ASKED\"); \
+        fputs(v ? v : \"none\", f); return fclose(f); }\n";
+    place.put("tool.c", text);
+    place.run(&["gcc", "-o", "../bin/gcc", "tool.c"]).run().quiet();
+    let tool = place.text("bin/gcc");
+    let start = |name: &'static str| {
+        let tool = tool.clone();
+        move |place: &Place, changed: bool| {
+            let run = place.larder(&[&tool, "-c", "x.c", "-o", "x.o"]);
+            if changed { run.env(name, "value") } else { run }
+        }
+    };
+    varies("asked for", &place, start("ASKED"));
+    assert_eq!(place.counted(start("NOT_ASKED")(&place, true)).1, "hit");
+}
+
+#[test]
+fn what_varies_by_itself_is_not_recorded() {
+    for (what, script, outcome) in [
+        ("the clock", "date > x.o", "miss:clock"),
+        ("a device", "head -c 4 /dev/full > x.o", "miss:device"),
+        ("the host", "uname -n > x.o", "miss:identity"),
+        ("a file elsewhere", "echo > ../tmp/elsewhere; echo > x.o", "miss:output-elsewhere"),
+        ("a FIFO", "rm -f x.o; mkfifo x.o", "miss:output-special"),
+        ("a file changed in place", "echo more >> in/a; echo > x.o", "miss:updates-file"),
+        ("a process that stays", "sleep 1 & echo > x.o", "miss:outlives"),
+        ("an input as new as the run", "echo new > in/a; touch in/b; cat in/b > x.o", "miss:input-changed"),
+    ] {
+        let place = with_script(script);
+        for _ in 0..2 {
+            let (ran, found) = place.counted(mycc(&place));
+            assert_eq!((ran.code, found.as_str()), (Some(0), outcome), "{what}: {ran:?}");
+        }
+    }
+}
