@@ -239,7 +239,11 @@ impl<'t> Fold<'t> {
             self.kinds.entry(e.path).or_insert((e.mode >> 12) as u8);
         }
         let kind = e.kind;
+        let file = e.mode >> 12 == 0o10;
         let looked = self.touch(e.path);
+        if file && kind == Kind::Stat {
+            looked.identity = looked.identity.or(e.identity);
+        }
         match kind {
             Kind::Lstat | Kind::ReadLink => looked.link = true,
             Kind::RealPath => (looked.link, looked.kind) = (true, true),

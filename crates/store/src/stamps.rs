@@ -87,18 +87,24 @@ impl Stamps {
         self.find(home(&slot[..5].try_into().unwrap_or_default(), slot[5]), |found| *found == slot).is_some()
     }
 
-    /// Hash an open file from its start, and keep its stamp if it can be believed.
+    /// Hash an open file from its start, and keep its stamp if it can be believed. A file that changes meanwhile is an
+    /// error.
     pub fn hash(&self, file: &mut File) -> io::Result<Digest> {
+        self.hash_of(file).map(|(digest, _)| digest)
+    }
+
+    /// As `hash`, and what the file system says of the file, before as after.
+    pub fn hash_of(&self, file: &mut File) -> io::Result<(Digest, Look)> {
         let now_ns = larder_sys::now_coarse_ns();
         let before = larder_sys::file_look(&*file)?;
         let digest = hash_all(file, before.size_bytes)?;
-        if self.writable && old_enough(&before, now_ns) && self.trust(&before, file).files {
-            let after = larder_sys::file_look(&*file)?;
-            if after == before {
-                self.keep(slot_of(stamp(&before, before.size_bytes), &digest), 0);
-            }
+        if larder_sys::file_look(&*file)? != before {
+            return Err(io::Error::other("changed while it was read"));
         }
-        Ok(digest)
+        if self.writable && old_enough(&before, now_ns) && self.trust(&before, file).files {
+            self.keep(slot_of(stamp(&before, before.size_bytes), &digest), 0);
+        }
+        Ok((digest, before))
     }
 
     /// Keep that a directory, which had this look at `now_ns` and still after the names were looked for, has none of
@@ -113,6 +119,11 @@ impl Stamps {
     /// Whether an unchanged directory of this file system has the same names. `ask` is asked once a file system.
     pub fn trusts_directories(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
         self.remembered(look.volume, ask).directories
+    }
+
+    /// Whether a change always shows in the change time of a file that was looked at before it.
+    pub fn times_are_exact(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
+        self.remembered(look.volume, ask).exact
     }
 
     fn trust(&self, look: &Look, file: &File) -> Trust {
@@ -327,7 +338,7 @@ mod tests {
         (dir, store, stamps)
     }
 
-    const BOTH: Trust = Trust { files: true, directories: true };
+    const BOTH: Trust = Trust { files: true, directories: true, exact: false };
 
     #[test]
     fn absences_hold_for_the_same_look_and_names_only() {
@@ -349,7 +360,7 @@ mod tests {
         stamps.keep_absent(&look(1, 1000), 1000 + STAMP_AGE_MIN_NS - 1, &names, || BOTH);
         assert!(!stamps.names_absent(&look(1, 1000), &names));
         let (_dir, _store, stamps) = open();
-        stamps.keep_absent(&look(1, 1000), 1 << 60, &names, || Trust { files: true, directories: false });
+        stamps.keep_absent(&look(1, 1000), 1 << 60, &names, || Trust { files: true, directories: false, exact: false });
         assert!(!stamps.names_absent(&look(1, 1000), &names));
     }
 

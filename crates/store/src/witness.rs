@@ -60,6 +60,8 @@ pub struct Witness<'a> {
     pub stamps: &'a Stamps,
     /// When the run began, by the clock that stamps files: nanoseconds since 1970.
     pub started_ns: i64,
+    /// What `stat` said of a file was seen when the tool opened it, not afterwards.
+    pub identities_are_the_tools: bool,
 }
 
 struct Opened {
@@ -182,27 +184,36 @@ impl Walk<'_> {
         plain: bool,
     ) -> Result<OwnedFact, Refusal> {
         let virtual_file = path.starts_with(b"/proc/") || path.starts_with(b"/sys/");
-        let same = looked.identity.is_none_or(|seen| {
-            seen.inode == found.inode
-                && seen.size_bytes == found.size_bytes
-                && seen.modified_ns == found.modified_ns
-                && seen.changed_ns == found.changed_ns
-        });
-        let young = found.changed_ns >= self.witness.started_ns || found.modified_ns >= self.witness.started_ns;
-        if !virtual_file && (!same || young) {
+        if !virtual_file && !self.is_as_the_tool_saw_it(directory, looked, found) {
             return refuse(Unrecorded::InputChanged, path);
         }
         let executable = found.mode & 0o111 != 0;
         if let Some(digest) = self.witness.stamps.content(found) {
             return Ok(OwnedFact::Content { digest, executable, plain });
         }
-        let hashed = self.opened(directory).open_file(name).and_then(|mut file| self.witness.stamps.hash(&mut file));
-        match hashed {
-            Ok(digest) => Ok(OwnedFact::Content { digest, executable, plain }),
+        let file = self.opened(directory).open_file(name);
+        match file.and_then(|mut file| self.witness.stamps.hash_of(&mut file)) {
+            Ok((digest, look)) if virtual_file || look == *found => Ok(OwnedFact::Content { digest, executable, plain }),
             // It was only looked at, and cannot be read by us either: its kind must do.
             Err(_) if !looked.content => Ok(OwnedFact::Other(kind_code(Kind::File))),
-            Err(_) => refuse(Unrecorded::InputChanged, path),
+            _ => refuse(Unrecorded::InputChanged, path),
         }
+    }
+
+    /// Whether a file is still what the tool opened. One as new as the run may have been changed within the same tick
+    /// of the clock that stamps it, unless that clock is exact and the tool's own look at it is known.
+    fn is_as_the_tool_saw_it(&self, directory: &[u8], looked: &Looked, found: &Look) -> bool {
+        let same = looked.identity.is_none_or(|seen| {
+            seen.inode == found.inode
+                && seen.size_bytes == found.size_bytes
+                && seen.modified_ns == found.modified_ns
+                && seen.changed_ns == found.changed_ns
+        });
+        let started_ns = self.witness.started_ns;
+        let old = found.changed_ns < started_ns && found.modified_ns < started_ns;
+        let ask = || self.opened(directory).trust().unwrap_or(Trust::NONE);
+        let known = self.witness.identities_are_the_tools && looked.identity.is_some();
+        same && (old || known && self.witness.stamps.times_are_exact(found, ask))
     }
 
     fn listing(&mut self, path: &[u8]) -> Done {

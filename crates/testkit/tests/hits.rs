@@ -51,6 +51,7 @@ fn compiles_hit_the_second_time() {
             ("-I. -Inowhere -isystem . -c x.c -o x.o", "miss", "hit"),
         ],
     );
+    check_rows(&["musl-gcc"], &[("-c y.c", "miss", "hit"), ("-O2 -MD -c x.c -o x.o", "miss", "hit")]);
     check_rows(
         &["g++", "clang++"],
         &[("-c x.cc", "miss", "hit"), ("-O2 -g -MD -c x.cc -o x.o", "miss", "hit"), ("-c x.c -o x.o", "miss", "hit")],

@@ -131,7 +131,12 @@ impl Run<'_> {
         if let Some((why, path)) = folded.refusals.into_iter().next() {
             return Err(NotRecorded::Because(why, path));
         }
-        let witness = Witness { roots: &self.request.roots, stamps: self.stamps, started_ns: self.started_ns };
+        let witness = Witness {
+            roots: &self.request.roots,
+            stamps: self.stamps,
+            started_ns: self.started_ns,
+            identities_are_the_tools: self.observer != larder_model::Observer::Depfile,
+        };
         let witnessed =
             witness.witness(&folded.seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))?;
         let mut kept = Kept { store: self.store, grown: 0 };

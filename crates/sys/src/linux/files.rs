@@ -118,10 +118,18 @@ pub fn file_look(file: impl AsFd) -> io::Result<Look> {
 pub fn file_trust(fd: impl AsFd) -> io::Result<Trust> {
     let magic = fs::fstatfs(fd)?.f_type as u64;
     Ok(match magic {
-        EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC => Trust { files: true, directories: true },
-        TMPFS_MAGIC => Trust { files: true, directories: false },
+        EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC => Trust { files: true, directories: true, exact: multigrain() },
+        TMPFS_MAGIC => Trust { files: true, directories: false, exact: multigrain() },
         _ => Trust::NONE,
     })
+}
+
+/// Whether the kernel has multigrain timestamps, which these file systems then all use.
+fn multigrain() -> bool {
+    let name = rustix::system::uname();
+    let mut numbers = name.release().to_bytes().split(|b| !b.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|n| std::str::from_utf8(n).ok()?.parse::<u32>().ok()).unwrap_or(0);
+    (next(), next()) >= (6, 13)
 }
 
 fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {

@@ -1,0 +1,181 @@
+//! What a tool looks at is seen however it looks; where it cannot be seen, nothing is recorded.
+#![cfg(target_os = "linux")]
+
+use larder_testkit::{Place, has, probe_skip};
+
+fn place(script: &str) -> Place {
+    let place = Place::new();
+    place.tool("work/mycc", script);
+    place.put("x.c", "int a;\n");
+    place.put("in/a", "one\n");
+    place.put("in/b", "b\n");
+    place
+}
+
+fn mycc<'a>() -> [&'a str; 5] {
+    ["./mycc", "-c", "x.c", "-o", "x.o"]
+}
+
+#[test]
+fn a_change_is_seen_however_the_input_is_read() {
+    let scripts = [
+        "cat in/a > x.o",
+        "cat < in/a > x.o",
+        "exec 3< in/a; cat <&3 > x.o",
+        "read line < in/a; echo $line > x.o",
+        "cd in && cat a > ../x.o",
+        "cat in/../in/./a > x.o",
+        "cat \"$PWD/in/a\" > x.o",
+        "cat /proc/self/cwd/in/a > x.o",
+        "env -i /bin/cat in/a > x.o",
+        "LD_PRELOAD= cat in/a > x.o",
+        "unset LD_PRELOAD; cat in/a > x.o",
+        "sh -c 'sh -c \"cat in/a\"' > x.o",
+        "(cat in/a) | cat | cat > x.o",
+        "cp in/a x.o",
+        "dd if=in/a of=x.o 2>/dev/null",
+        "ln in/a x.o",
+        "ln -s in/a x.o",
+        "tar cf - --mtime=@0 in | cat > x.o",
+        "grep -c one in/a > x.o; true",
+        "cmp -s in/a in/b && echo same > x.o || echo different > x.o",
+        "sort in/a in/b > x.o",
+        "awk 'BEGIN { while ((getline line < \"in/a\") > 0) print line }' > x.o",
+        "sed s/x/y/ in/a > x.o",
+        "find in -type f -exec cat {} + | sort > x.o",
+        "xargs cat < /dev/null; echo in/a | xargs cat > x.o",
+        "diff in/a in/b > x.o; true",
+        "mkfifo ../tmp/pipe; cat in/a > ../tmp/pipe & cat ../tmp/pipe > x.o; wait; rm ../tmp/pipe",
+        "cat in/a & wait > x.o",
+        "wc -c in/a > x.o",
+        "md5sum in/a | cut -c 1-8 > x.o",
+        "mv in/b ../tmp/b; cat in/a > ../tmp/c; mv ../tmp/b in/b; mv ../tmp/c x.o",
+        "perl -e 'open(F, \"in/a\"); print <F>' > x.o",
+        "nice cat in/a > x.o",
+        "timeout 9 cat in/a > x.o",
+        "setsid -w cat in/a > x.o",
+        "bash -c 'echo $(< in/a)' > x.o",
+        "stat -c %s in/a > x.o",
+        "test -s in/a && echo full > x.o || echo empty > x.o",
+    ];
+    for script in scripts {
+        let place = place(script);
+        // Twice each, from the same files; whatever is counted, the result is the plain one's.
+        for (text, _) in [("one\n", 0), ("two, longer\n", 1), ("one\n", 2), ("", 3)] {
+            place.put("in/a", text);
+            compare(&place, script);
+        }
+    }
+}
+
+/// Plain and twice through larder, whatever the outcomes are.
+#[track_caller]
+fn compare(place: &Place, script: &str) {
+    let work = place.path("work");
+    let before = larder_testkit::Tree::of(&work);
+    let plain = (place.run(&mycc()).run(), larder_testkit::Tree::of(&work));
+    for _ in 0..2 {
+        before.put_back(&work);
+        let ran = (place.larder(&mycc()).run(), larder_testkit::Tree::of(&work));
+        assert!(ran == plain, "{script}: larder {:#?}\nplain {:#?}\n{:?}", ran.0, plain.0, ran.1.difference(&plain.1));
+    }
+    before.put_back(&work);
+}
+
+#[test]
+fn ordinary_scripts_are_recorded() {
+    for script in [
+        "cat in/a > x.o",
+        "cd in && cat a > ../x.o",
+        "sh -c 'sh -c \"cat in/a\"' > x.o",
+        "(cat in/a) | sort | uniq > x.o",
+        "cat in/a > x.o && chmod 755 x.o",
+        "mkdir out && cat in/a > out/a && ln -s a out/link && : > x.o",
+        "cat in/a > x.tmp && mv x.tmp x.o",
+        "t=$(mktemp) && cat in/a > $t && cat $t > x.o && rm $t",
+        "cat missing 2>&1 > x.o; exit 4",
+        "printf 'a\\0b' ; printf '\\377' >&2; : > x.o",
+        "LD_PRELOAD= cat in/a > x.o",
+    ] {
+        eprintln!("{script}");
+        place(script).check(&mycc(), &["miss", "hit", "hit"]);
+    }
+    // Setting the umask tells the old one, which is nowhere in the key; `cp` and `mkdir -p` do so, too.
+    for script in ["umask 077; cat in/a > x.o", "cp in/a x.o", "mkdir -p out && cat in/a > out/a"] {
+        place(script).check(&mycc(), &["miss:identity"; 2]);
+    }
+}
+
+/// A tool called `name`, compiled from `text`, which writes its input to `x.o`.
+fn compiled(place: &Place, flags: &[&str], name: &str) -> bool {
+    place.put(
+        "tool.c",
+        "#include <stdio.h>\n#include <unistd.h>\nint main(void) { char b[99]; FILE *i = fopen(\"in/a\", \"r\"), *o = fopen(\"x.o\", \"w\");\n\
+         size_t n = fread(b, 1, 99, i); fclose(i); fwrite(b, 1, n, o); fclose(o); return n != 4; }\n",
+    );
+    let argv = [flags, &["-o", name, "tool.c"]].concat();
+    let made = place.run(&argv).run().code == Some(0);
+    if !made {
+        eprintln!("skipped: {flags:?} does not work here");
+    }
+    made
+}
+
+#[test]
+fn tools_of_every_make() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let rows: [(&[&str], &[&str]); 6] = [
+        (&["gcc"], &["miss", "hit"]),
+        (&["gcc", "-static-pie"], &["bypass:cannot-observe"; 2]),
+        (&["gcc", "-static"], &["bypass:cannot-observe"; 2]),
+        (&["gcc", "-fsanitize=address"], &["bypass:cannot-observe"; 2]),
+        (&["musl-gcc"], &["miss", "hit"]),
+        (&["musl-gcc", "-static"], &["bypass:cannot-observe"; 2]),
+    ];
+    for (flags, outcomes) in rows {
+        let place = place("");
+        if has(flags[0]) && compiled(&place, flags, "mycc") {
+            place.check(&mycc(), outcomes);
+        }
+    }
+}
+
+#[test]
+fn programs_that_a_tool_starts() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let rows: [(&[&str], &[&str]); 5] = [
+        (&["gcc"], &["miss", "hit"]),
+        (&["gcc", "-static"], &["miss:not-observed"; 2]),
+        (&["gcc", "-fsanitize=address"], &["miss:not-observed"; 2]),
+        (&["musl-gcc"], &["miss", "hit"]),
+        (&["musl-gcc", "-static"], &["miss:not-observed"; 2]),
+    ];
+    for (flags, outcomes) in rows {
+        for script in ["./helper", "./helper & wait $!", "exec ./helper", "sh -c './helper; true'"] {
+            let place = place(script);
+            if has(flags[0]) && compiled(&place, flags, "helper") {
+                place.check(&mycc(), outcomes);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_set_user_id_program_is_not_recorded() {
+    use std::os::unix::fs::PermissionsExt;
+    probe_skip!(has("gcc") && larder_testkit::is_root(), "no gcc, or not the superuser");
+    let place = place("./helper");
+    probe_skip!(compiled(&place, &["gcc"], "helper"), "gcc does not work");
+    let helper = place.path("work/helper");
+    std::os::unix::fs::chown(&helper, Some(65534), None).expect("gives away");
+    std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o4755)).expect("sets");
+    // Another user now: it must be able to write where it did.
+    for directory in ["work", "."] {
+        std::fs::set_permissions(place.path(directory), std::fs::Permissions::from_mode(0o777)).expect("sets");
+    }
+    for _ in 0..2 {
+        let (ran, outcome) = place.counted(place.larder(&mycc()));
+        assert_eq!((ran.code, outcome.as_str()), (Some(0), "miss:not-observed"), "{ran:?}");
+        place.remove(&["x.o"]);
+    }
+}

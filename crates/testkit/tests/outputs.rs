@@ -1,0 +1,173 @@
+//! Outputs where something is already: a hit leaves what the tool would have left, over, through and beside it.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use larder_testkit::{Place, Ran, Run, Tree, has, is_root, larder};
+
+/// Makes what is there before the compile, in an empty `out`.
+type Setup = fn(&Path);
+
+const ROWS: &[(&str, Setup)] = &[
+    ("nothing", |_| ()),
+    ("an older object", |out| fs::write(out.join("x.o"), "older").expect("writes")),
+    ("an empty file", |out| fs::write(out.join("x.o"), "").expect("writes")),
+    ("an executable file", |out| {
+        fs::write(out.join("x.o"), "older").expect("writes");
+        mode(&out.join("x.o"), 0o755);
+    }),
+    ("an empty private file", |out| {
+        fs::write(out.join("x.o"), "").expect("writes");
+        mode(&out.join("x.o"), 0o600);
+    }),
+    ("a read-only file", |out| {
+        fs::write(out.join("x.o"), "older").expect("writes");
+        mode(&out.join("x.o"), 0o444);
+    }),
+    ("another name of a file", |out| {
+        fs::write(out.join("other"), "older").expect("writes");
+        fs::hard_link(out.join("other"), out.join("x.o")).expect("links");
+    }),
+    ("another name of an empty file", |out| {
+        fs::write(out.join("other"), "").expect("writes");
+        fs::hard_link(out.join("other"), out.join("x.o")).expect("links");
+    }),
+    ("a link to a file", |out| {
+        fs::write(out.join("other"), "older").expect("writes");
+        symlink("other", out.join("x.o")).expect("links");
+    }),
+    ("a link to an empty file", |out| {
+        fs::write(out.join("other"), "").expect("writes");
+        symlink("other", out.join("x.o")).expect("links");
+    }),
+    ("a link to nothing", |out| symlink("other", out.join("x.o")).expect("links")),
+    ("a link into a missing directory", |out| symlink("no/other", out.join("x.o")).expect("links")),
+    ("a link to a directory", |out| {
+        fs::create_dir(out.join("dir")).expect("makes");
+        symlink("dir", out.join("x.o")).expect("links");
+    }),
+    ("a directory", |out| fs::create_dir(out.join("x.o")).expect("makes")),
+    ("a depfile that is a directory", |out| fs::create_dir(out.join("x.d")).expect("makes")),
+    ("a read-only depfile", |out| {
+        fs::write(out.join("x.d"), "older").expect("writes");
+        mode(&out.join("x.d"), 0o444);
+    }),
+    ("a depfile with another name", |out| {
+        fs::write(out.join("other"), "older").expect("writes");
+        fs::hard_link(out.join("other"), out.join("x.d")).expect("links");
+    }),
+    ("a depfile that is a link", |out| {
+        fs::write(out.join("other"), "older and longer than what will be written").expect("writes");
+        symlink("other", out.join("x.d")).expect("links");
+    }),
+    ("a directory that cannot be written to", |out| {
+        fs::write(out.join("x.o"), "older").expect("writes");
+        mode(out, 0o555);
+    }),
+];
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+}
+
+/// A compile as somebody for whom modes count, and the files and links that it left.
+fn compile(place: &Place, setup: Setup, before: &[&str], argv: &[&str]) -> (Ran, Tree, Vec<(String, u64)>) {
+    let out = place.path("work/out");
+    if out.exists() {
+        mode(&out, 0o755);
+        fs::remove_dir_all(&out).expect("removes");
+    }
+    fs::create_dir(&out).expect("makes");
+    setup(&out);
+    place.settle();
+    let fence = if is_root() { &["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"][..] } else { &[] };
+    let run: Run = place.run(&[fence, before, argv].concat());
+    let ran = run.run();
+    mode(&out, 0o755);
+    let names = fs::read_dir(&out).expect("lists").map(|entry| entry.expect("reads"));
+    let mut links: Vec<_> = names
+        .map(|entry| {
+            (entry.file_name().into_string().expect("text"), entry.path().symlink_metadata().expect("is there").nlink())
+        })
+        .collect();
+    links.sort();
+    (ran, Tree::of(&out), links)
+}
+
+#[test]
+fn over_through_and_beside_what_is_there() {
+    for compiler in ["gcc", "clang"] {
+        if !has(compiler) {
+            eprintln!("skipped: {compiler} is not installed");
+            continue;
+        }
+        let argv = [compiler, "-MD", "-c", "x.c", "-o", "out/x.o"];
+        let own = larder().to_str().expect("is text");
+        let mut wrong = Vec::new();
+        // One store for all rows, recorded over nothing; and a store for each row, recorded over what is there.
+        let shared = Place::new();
+        shared.put("x.c", "int f(void) { return 1; }\n");
+        for (what, setup) in ROWS {
+            let alone = Place::new();
+            alone.put("x.c", "int f(void) { return 1; }\n");
+            for (whose, place) in [("shared", &shared), ("own", &alone)] {
+                let plain = compile(place, *setup, &[], &argv);
+                for at in 0..2 {
+                    let through = compile(place, *setup, &[own], &argv);
+                    if through != plain {
+                        let difference = through.1.difference(&plain.1);
+                        let seen = (&through.0, &through.2, &plain.0, &plain.2);
+                        wrong.push(format!("{compiler}, {what}, {whose} store, run {at}: {difference:?} {seen:?}"));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "larder left, plain right: {wrong:#?}");
+        let counters = shared.counters();
+        assert!(counters.get("hit") >= ROWS.len() as u64, "{counters:?}");
+    }
+}
+
+#[test]
+fn the_umask_is_the_callers() {
+    for compiler in ["gcc", "clang"] {
+        if !has(compiler) {
+            eprintln!("skipped: {compiler} is not installed");
+            continue;
+        }
+        let place = Place::new();
+        place.put("x.c", "int f(void) { return 1; }\n");
+        let argv = [compiler, "-MD", "-c", "x.c", "-o", "out/x.o"];
+        let own = larder().to_str().expect("is text");
+        for mask in ["022", "077", "002", "000", "027"] {
+            let line = format!("umask {mask}; exec \"$@\"");
+            let shell = ["sh", "-c", &line, "sh"];
+            let plain = compile(&place, |_| (), &shell, &argv);
+            for _ in 0..2 {
+                let through = compile(&place, |_| (), &[&shell[..], &[own]].concat(), &argv);
+                assert_eq!(through, plain, "{compiler} {mask}");
+            }
+        }
+        assert!(place.counters().get("hit") >= 5, "{:?}", place.counters());
+    }
+}
+
+#[test]
+fn a_failure_over_a_link_is_not_the_answer_without_it() {
+    if !has("gcc") {
+        eprintln!("skipped: gcc is not installed");
+        return;
+    }
+    let place = Place::new();
+    place.put("x.c", "int a;\n");
+    let argv = ["gcc", "-c", "x.c", "-o", "out/x.o"];
+    let own = larder().to_str().expect("is text");
+    // gcc cannot create what the link leads to, and removes the link.
+    let into_nothing: Setup = |out| symlink("no/other", out.join("x.o")).expect("links");
+    for setup in [into_nothing, |_| (), into_nothing] {
+        let plain = compile(&place, setup, &[], &argv);
+        assert_eq!(compile(&place, setup, &[own], &argv), plain, "larder left, plain right");
+    }
+}
