@@ -26,20 +26,19 @@ fn main() {
     println!("cargo::rerun-if-changed=preload");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("larder-preload.so");
     let linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
-    if !(linux && compile(&out)) {
-        // Without it there is still the dependency file's observer.
-        println!("cargo::warning=the preloaded library was not built: no C compiler for this target");
-        std::fs::write(&out, []).expect("OUT_DIR can be written");
+    match compiler().filter(|_| linux) {
+        Some(compiler) => compile(&compiler, &out),
+        // Only type-checked then; a program without it still has the dependency file's observer.
+        None => std::fs::write(&out, []).expect("OUT_DIR can be written"),
     }
 }
 
-fn compile(out: &Path) -> bool {
-    let Some(compiler) = compiler() else { return false };
+fn compile(compiler: &Path, out: &Path) {
     let sources = std::fs::read_dir("preload").expect("preload/ is beside build.rs");
-    let sources = sources.filter_map(|entry| entry.ok().map(|e| e.path())).filter(|p| p.extension().is_some_and(|e| e == "c"));
-    let mut command = Command::new(compiler);
-    let status = command.args(FLAGS).arg("-o").arg(out).args(sources).status();
-    status.is_ok_and(|status| status.success())
+    let sources = sources.filter_map(|entry| entry.ok().map(|e| e.path()));
+    let sources = sources.filter(|path| path.extension().is_some_and(|e| e == "c"));
+    let status = Command::new(compiler).args(FLAGS).arg("-o").arg(out).args(sources).status();
+    assert!(status.is_ok_and(|status| status.success()), "{} cannot compile preload/*.c", compiler.display());
 }
 
 /// The host's compiler when the target's machine is the host's, whatever libc; else the target's own, where there is

@@ -36,9 +36,10 @@ pub fn replaces_output(program: &[u8]) -> bool {
 const REPLACE_OUTPUT: &[&str] =
     &["as", "clang", "clang++", "collect2", "gas", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld"];
 
-/// Whether the program of this file name reads the clock in every run without its result depending on it, but for the
-/// dates that it makes of it: gcc times its passes and seeds names that it promises nothing about.
-pub fn clock_is_harmless(program: &[u8]) -> bool {
+/// Whether the program of this file name is a known part of a compiler. Those read the clock in every run without their
+/// result depending on it, but for the dates that they make of it (gcc times its passes, and seeds names that it
+/// promises nothing about), and ask libc for the variables that they use.
+pub fn is_compiler_part(program: &[u8]) -> bool {
     let base = without_target(stem(program));
     let is = |names: &[&str]| names.iter().any(|name| name.as_bytes() == base);
     is(REPLACE_OUTPUT) || is(GCC_PARTS) || matches!(family_of(program), Some(Family::Gcc | Family::Clang))

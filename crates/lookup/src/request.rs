@@ -61,6 +61,18 @@ impl Place {
         self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice())
     }
 
+    /// All variables that a program which reads them unasked could see, as one value for an observation: that of no
+    /// name. What differs between equal builds by nature is left out, as in an unknown tool's key.
+    pub fn whole_environment(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for variable in environment(Family::Generic, &self.environment) {
+            for part in [&variable.name[..], b"=", &variable.value, b"\n"] {
+                bytes.extend_from_slice(part);
+            }
+        }
+        bytes
+    }
+
     /// The environment as a program receives it.
     pub fn environment_block(&self) -> Vec<Vec<u8>> {
         self.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect()
@@ -95,10 +107,10 @@ impl Request {
     pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
         let name = argv.first().map(|name| file_name(name)).unwrap_or_default();
         let family = family_of(name).or_else(|| family_of(file_name(&tool.path))).ok_or(Bypass::UnknownTool)?;
-        let invocation = parse(family, &argv[1..], &FromDisk(&place.cwd))?;
         let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
         // A script reads its environment without asking libc for it, whatever it is called.
         let family = if content.is_script { Family::Generic } else { family };
+        let invocation = parse(family, &argv[1..], &FromDisk(&place.cwd))?;
         let asks_processor = invocation.asks_processor || place.environment.iter().any(|(n, _)| n.starts_with(b"CCC_"));
         let action = Action {
             family: family.name(),
@@ -124,7 +136,8 @@ impl Request {
         let beside = |output: &[u8]| {
             let output = absolute(&self.action.cwd, output);
             let slash = output.iter().rposition(|&b| b == b'/').unwrap_or(0);
-            below(&output[..slash])
+            // In the root directory only beside it, not everywhere below.
+            if slash == 0 { path.iter().rposition(|&b| b == b'/') == Some(0) } else { below(&output[..slash]) }
         };
         below(&self.action.cwd) || named.into_iter().flatten().any(beside)
     }

@@ -25,6 +25,16 @@ pub struct Tool {
     pub path: Vec<u8>,
     /// What the file system says of it, links followed.
     pub look: Look,
+    /// Its name along `PATH` leads to us first. A tool that looks itself up there, as gcc does to find its parts, must
+    /// be given its path for a name.
+    pub hidden: bool,
+}
+
+impl Tool {
+    /// `argv[0]` as the tool is to see it, where it was typed as `typed`.
+    pub fn first_argument(&self, typed: &[u8]) -> Vec<u8> {
+        if self.hidden { self.path.clone() } else { typed.to_vec() }
+    }
 }
 
 impl Ourselves {
@@ -47,10 +57,15 @@ pub fn find(name: &[u8], path: Option<&[u8]>, ourselves: &Ourselves, masqueradin
         return program(name.to_vec()).filter(|tool| !ourselves.is(&tool.look));
     }
     let directories = path.unwrap_or(PATH_DEFAULT).split(|&b| b == b':');
-    directories.filter_map(|directory| candidate(directory, name)).find(|tool| {
-        let other = masquerading && leads_to_another_cache(&tool.path);
-        !ourselves.is(&tool.look) && !other
-    })
+    let mut hidden = false;
+    for tool in directories.filter_map(|directory| candidate(directory, name)) {
+        if ourselves.is(&tool.look) {
+            hidden = true;
+        } else if !(masquerading && leads_to_another_cache(&tool.path)) {
+            return Some(Tool { hidden, ..tool });
+        }
+    }
+    None
 }
 
 fn candidate(directory: &[u8], name: &[u8]) -> Option<Tool> {
@@ -63,7 +78,7 @@ fn candidate(directory: &[u8], name: &[u8]) -> Option<Tool> {
 
 fn program(path: Vec<u8>) -> Option<Tool> {
     let look = larder_sys::look_through(&path).ok()?;
-    (look.kind == Kind::File && look.mode & 0o111 != 0).then_some(Tool { path, look })
+    (look.kind == Kind::File && look.mode & 0o111 != 0).then_some(Tool { path, look, hidden: false })
 }
 
 fn leads_to_another_cache(path: &[u8]) -> bool {
@@ -94,6 +109,7 @@ mod tests {
         let path = ["a", "b", "c"].map(|d| dir.join(d).to_str().expect("text").to_owned()).join(":");
         let found = find(b"gcc", Some(path.as_bytes()), &Ourselves::at(&us), true).expect("found");
         assert_eq!(found.path, real.as_os_str().as_bytes());
+        assert_eq!(found.first_argument(b"gcc"), found.path);
         assert_eq!(find(b"nowhere", Some(path.as_bytes()), &Ourselves::at(&us), true), None);
         assert_eq!(find(us.as_os_str().as_bytes(), None, &Ourselves::at(&us), false), None);
         std::fs::remove_dir_all(dir).expect("removes");

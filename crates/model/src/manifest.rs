@@ -147,7 +147,11 @@ impl<'a> Manifest<'a> {
             let code = r.u8()?;
             let observer = Observer::from_code(code).ok_or(r.unknown_tag(code))?;
             let run_time_us = r.number()?;
-            let bound = if r.u8()? == 1 { Some(r.digest()?) } else { None };
+            let bound = match r.u8()? {
+                0 => None,
+                1 => Some(r.digest()?),
+                tag => return Err(r.unknown_tag(tag)),
+            };
             entries.push(Entry { strong, observer, run_time_us, bound, body: r.bytes(ENTRY_BYTES_MAX)? });
         }
         r.finish()?;

@@ -87,7 +87,7 @@ pub struct DirFacts<'a> {
 /// A variable that the tool asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvFact<'a> {
-    /// Its name.
+    /// Its name; empty for all variables together, where a program could read any of them unseen.
     pub name: &'a [u8],
     /// Digest of its value, roots replaced; `None` where it was not set.
     pub value: Option<Digest>,

@@ -28,6 +28,7 @@
     I(posix_spawn_file_actions_addchdir_np) I(posix_spawn_file_actions_addfchdir_np)          \
     I(posix_spawn_file_actions_addchdir) I(posix_spawn_file_actions_addfchdir)                \
     I(system) P(popen) P(getenv) P(secure_getenv)                                             \
+    I(timespec_get) I(ftime)                                                                  \
     I(time) I(gettimeofday) I(clock_gettime) P(localtime) P(localtime_r) P(ctime)             \
     P(ctime_r) P(gmtime) P(gmtime_r) I(mktime) I(umask) I(uname) I(gethostname)               \
     I(waitpid) I(wait) I(wait3) I(wait4) I(waitid)                                            \

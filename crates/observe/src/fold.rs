@@ -26,8 +26,9 @@ pub struct Policy<'a> {
     pub variable_is_covered: &'a dyn Fn(&[u8]) -> bool,
     /// The environment that the command was started with.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
-    /// Program file names that read the clock without their result depending on it, unless they make a date of it.
-    pub clock_is_harmless: &'a dyn Fn(&[u8]) -> bool,
+    /// Program file names that are known parts of compilers: they read the clock without their result depending on it,
+    /// unless they make a date of it, and ask libc for the variables they use.
+    pub is_compiler_part: &'a dyn Fn(&[u8]) -> bool,
     /// Whether the command may write there.
     pub may_write: &'a dyn Fn(&[u8]) -> bool,
     /// The first process of the command, which its caller started.
@@ -41,6 +42,9 @@ pub struct Folded {
     pub seen: Seen,
     /// Why it must not be recorded; the first counts.
     pub refusals: Vec<(Unrecorded, Vec<u8>)>,
+    /// A program ran that is no known part of a compiler. It may be a shell, which reads its environment without
+    /// asking anybody.
+    pub foreign_program: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +71,7 @@ struct Fold<'t> {
     anonymous: i64,
     environment: HashMap<&'t [u8], Option<&'t [u8]>>,
     refusals: Vec<(Unrecorded, Vec<u8>)>,
+    foreign_program: Option<&'t [u8]>,
 }
 
 /// Fold `trace` by `policy`.
@@ -94,7 +99,12 @@ impl<'t> Fold<'t> {
 
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
         match e.kind {
-            Kind::Start | Kind::Exec | Kind::ExecFailed | Kind::Spawned | Kind::Anonymous | Kind::Drop => self.process(e),
+            Kind::Start | Kind::Exec | Kind::ExecFailed | Kind::Spawned | Kind::Anonymous | Kind::Drop => {
+                if e.kind == Kind::Start && !(policy.is_compiler_part)(file_name(e.path)) {
+                    self.foreign_program = Some(e.path);
+                }
+                self.process(e);
+            }
             Kind::Object => self.read(e, false),
             Kind::Open(flags) => self.open(e, flags),
             Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => self.look(e),
@@ -147,7 +157,7 @@ impl<'t> Fold<'t> {
     fn clock(&mut self, e: &Event<'t>, policy: &Policy) {
         const LOCAL_TIME: u32 = 4;
         let program = self.programs.get(&e.pid).map(|p| file_name(p).to_vec()).unwrap_or_default();
-        if e.extra == LOCAL_TIME || !(policy.clock_is_harmless)(&program) {
+        if e.extra == LOCAL_TIME || !(policy.is_compiler_part)(&program) {
             self.refuse(Unrecorded::Clock, &program);
         }
     }
@@ -443,7 +453,7 @@ impl<'t> Fold<'t> {
                 self.input(path, looked, policy, &mut seen);
             }
         }
-        Folded { seen, refusals: self.refusals }
+        Folded { seen, refusals: self.refusals, foreign_program: self.foreign_program.map(<[u8]>::to_vec) }
     }
 
     fn output(&mut self, path: &'t [u8], made: Made, policy: &Policy, seen: &mut Seen) {

@@ -10,11 +10,13 @@
 
 mod depfile;
 mod fold;
+mod loader;
 mod preload;
 mod trace;
 
 pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
 pub use fold::{Folded, Policy, fold};
+pub use loader::loader_looks;
 pub use preload::{PreloadObserver, Program, judge};
 pub use trace::{Event, Kind, OpenFlags, Trace};
 

@@ -88,7 +88,7 @@ fn folded(observer: &dyn Observer, command: &Command) -> Folded {
         replaces_output: &|program| program == b"as" || program.ends_with(b"-as") || program.starts_with(b"clang"),
         variable_is_covered: &|_| true,
         variable: &|_| None,
-        clock_is_harmless: &|_| true,
+        is_compiler_part: &|_| true,
         may_write: &|_| true,
         first_pid: Some(finished.pid),
     };

@@ -51,7 +51,10 @@ impl Checker<'_> {
             let value = (self.variable)(fact.name).map(|value| Digest::of(&self.roots.encode_text(&value)));
             effort.facts += 1;
             if value != fact.value {
-                return differs(fact.name, "the variable has another value");
+                let all = fact.name.is_empty();
+                let subject = if all { b"the environment" } else { fact.name };
+                let what = if all { "has another variable, or one with another value" } else { "has another value" };
+                return differs(subject, what);
             }
         }
         let mut path = Vec::new();

@@ -43,18 +43,15 @@ impl Store {
     /// Open the store in `dir` for reading. A directory that does not exist yet is an empty store; one that belongs
     /// to somebody else, or that others can write to, is refused.
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
-        let refuse = |why| Err(StoreError::Unsafe { path: dir.to_owned(), why });
-        match larder_sys::look_through(dir.as_os_str().as_bytes()) {
-            Ok(look) if look.kind != larder_sys::Kind::Directory => return refuse("is not a directory"),
-            Ok(look) if look.mode & 0o022 != 0 && look.mode & 0o1000 == 0 => {
-                return refuse("others than its owner can write to it");
+        let base = dir.join(format!("v{FORMAT_VERSION}"));
+        for path in [dir, &base] {
+            match larder_sys::look_through(path.as_os_str().as_bytes()) {
+                Ok(look) => refuse_unsafe(path, &look)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) => return Err(StoreError::reading(path)(error)),
             }
-            Ok(_) if !owned(dir) => return refuse("belongs to another user"),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(StoreError::reading(dir)(error)),
         }
-        Ok(Store { top: dir.to_owned(), base: dir.join(format!("v{FORMAT_VERSION}")) })
+        Ok(Store { top: dir.to_owned(), base })
     }
 
     /// The directory that the user named.
@@ -140,10 +137,14 @@ impl Store {
     }
 }
 
-/// Whether the directory is the effective user's own.
-fn owned(dir: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(dir).is_ok_and(|m| m.uid() == larder_sys::effective_user())
+fn refuse_unsafe(path: &Path, look: &larder_sys::Look) -> Result<(), StoreError> {
+    let why = match look {
+        look if look.kind != larder_sys::Kind::Directory => "is not a directory",
+        look if look.mode & 0o022 != 0 => "others than its owner can write to it",
+        look if look.owner != larder_sys::effective_user() => "belongs to another user",
+        _ => return Ok(()),
+    };
+    Err(StoreError::Unsafe { path: path.to_owned(), why })
 }
 
 pub(crate) fn make_directory(path: &Path) -> Result<(), StoreError> {

@@ -5,10 +5,11 @@
 //!   manifests/ab/cd…   Manifest of the weak fingerprint abcd… (larder_model::Manifest draws its bytes); its
 //!                      modification time is its last use, an hour coarse
 //!   blobs/ab/cd…       bytes whose digest is abcd…, uncompressed, mode 0600
-//!   near/ab…           the weak fingerprint last recorded for one source file, for `explain`
+//!   near/ab/cd…        the weak fingerprint last recorded for one source file, for `explain`
 //!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps.rs draws it)
 //!   counters           outcomes and reasons (counters.rs draws it)
-//!   locks/ab           taken while a manifest ab… is replaced
+//!   locks/ab           taken while a manifest ab… is replaced; locks/evict while something is evicted
+//!   notes/…            faults in the settings that were warned of, by digest, so that they are not said twice
 //!   tmp/               what is being written; renamed into place, or left by a killed writer and swept later
 //! ```
 //!

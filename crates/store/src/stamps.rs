@@ -54,9 +54,14 @@ impl Stamps {
     /// where they are not there.
     pub fn open(store: &Store, writable: bool) -> Stamps {
         let path = larder_sys::boot_id().ok().map(|id| store.file("stamps").join(id));
-        let table = path.as_ref().and_then(|path| open_table(path, writable).ok());
+        let mut table = path.as_ref().and_then(|path| open_table(path, writable).ok());
+        let writable = writable && table.is_some();
+        if table.is_none() {
+            // A store that cannot be written can still be read.
+            table = path.as_ref().and_then(|path| open_table(path, false).ok());
+        }
         Stamps {
-            writable: writable && table.is_some(),
+            writable,
             table: RefCell::new(table),
             path,
             crowded: Cell::new(false),
@@ -328,6 +333,7 @@ mod tests {
             modified_ns: 1,
             changed_ns,
             links: 1,
+            owner: 0,
         }
     }
 

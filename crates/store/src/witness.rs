@@ -329,8 +329,12 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// A directory that `open` opened.
     fn opened(&self, path: &[u8]) -> &Dir {
-        &self.open.get(path).expect("opened before it is used").dir
+        match self.open.get(path) {
+            Some(opened) => &opened.dir,
+            None => unreachable!("{} is opened before it is used", String::from_utf8_lossy(path)),
+        }
     }
 
     fn entry(&mut self, directory: &[u8]) -> &mut Directory {

@@ -35,6 +35,8 @@ pub struct Look {
     pub changed_ns: i64,
     /// Number of names.
     pub links: u32,
+    /// The user that it belongs to.
+    pub owner: u32,
 }
 
 /// How far the change times of a file system can be believed.

@@ -30,6 +30,8 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
     let Some(tool) = find(&name, path, &context.ourselves, masquerading) else {
         return not_a_tool(&context, argv, &name);
     };
+    let argv = with_first_argument(argv, &tool);
+    run_the_tool_on_panic(&tool, &argv);
     let settings = &context.loaded.settings;
     if settings.disable {
         return untouched(&context, None, tool, argv, Outcome::Bypass(Bypass::Disabled));
@@ -82,6 +84,25 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
     miss::run(context, store, stamps, request, trouble)
 }
 
+/// A fault of larder's own must not fail a build: until the tool has run, a panic starts it.
+fn run_the_tool_on_panic(tool: &Tool, argv: &[Vec<u8>]) {
+    let (program, argv) = (tool.path.clone(), argv.to_vec());
+    std::panic::set_hook(Box::new(move |_| {
+        let command = Command { program: program.clone(), argv: argv.clone(), environment: environment_block() };
+        larder_sys::end_process(start(&command) as u8);
+    }));
+}
+
+fn environment_block() -> Vec<Vec<u8>> {
+    use std::os::unix::ffi::OsStrExt;
+    std::env::vars_os().map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat()).collect()
+}
+
+fn with_first_argument(mut argv: Vec<Vec<u8>>, tool: &Tool) -> Vec<Vec<u8>> {
+    argv[0] = tool.first_argument(&argv[0]);
+    argv
+}
+
 /// Become the tool, after counting why.
 fn untouched(context: &Context, store: Option<&Store>, tool: Tool, argv: Vec<Vec<u8>>, outcome: Outcome) -> i32 {
     account(context, store, outcome, &argv[0], "");
@@ -109,14 +130,13 @@ fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8]) -> i32 {
 /// Without a working directory nothing can be keyed: the tool is found and started as a shell would.
 fn without_context(argv: Vec<Vec<u8>>) -> i32 {
     use std::os::unix::ffi::OsStrExt;
-    let variables = std::env::vars_os();
-    let environment = variables.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat()).collect();
+    let environment = environment_block();
     let path = std::env::var_os("PATH");
     let ourselves = larder_lookup::Ourselves::at(crate::context::OWN_FILE.as_ref());
     let name = file_name(&argv[0]).to_vec();
     let name = if argv[0].contains(&b'/') && !larder_compiler::is_masquerade_name(&name) { argv[0].clone() } else { name };
     match find(&name, path.as_ref().map(|p| p.as_bytes()), &ourselves, true) {
-        Some(tool) => start(&Command { program: tool.path, argv, environment }),
+        Some(tool) => start(&Command { argv: with_first_argument(argv, &tool), program: tool.path, environment }),
         None => {
             eprintln!("larder: {}: command not found", String::from_utf8_lossy(&name));
             NOT_FOUND

@@ -6,13 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
-use larder_compiler::{clock_is_harmless, getenv_is_covered, matters_on_terminal_only, replaces_output};
+use larder_compiler::{Family, is_compiler_part, getenv_is_covered, matters_on_terminal_only, replaces_output};
 use larder_lookup::{Choice, Request, choose_observer, roots_digest, subject};
 use larder_model::{
     ActionResult, Blob, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Outcome, Output,
     OutputKind, Placement, Streams, Terminal, Unrecorded,
 };
-use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, fold};
+use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, fold, loader_looks};
 use larder_spawn::{Finished, Written};
 use larder_store::{Counters, Stamps, Store, StoreError, Witness, Witnessed};
 use larder_sys::ChildEnd;
@@ -54,6 +54,7 @@ pub(crate) fn run(
         Ok(observed) => observed,
         Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
     };
+    end_as_the_tool_on_panic(observed.finished.end);
     let run_time_us = began.elapsed().as_micros() as u64;
     let run = Run { context, store, stamps, request, started_ns, run_time_us, observer: observer.name() };
     let recorded = run.record(&observed);
@@ -70,6 +71,14 @@ pub(crate) fn run(
         keep_within_limit(context, &counters, grown);
     }
     leave(observed.finished)
+}
+
+/// A fault of larder's own must not fail a build: now that the tool has run, a panic ends as it did.
+fn end_as_the_tool_on_panic(end: ChildEnd) {
+    std::panic::set_hook(Box::new(move |_| match end {
+        ChildEnd::Exited(code) => larder_sys::end_process(code),
+        ChildEnd::Signalled(signal) => larder_sys::die_by(signal),
+    }));
 }
 
 /// End as the tool did.
@@ -127,10 +136,15 @@ impl Run<'_> {
     /// Record it. Returns by how much the store grew.
     fn record(&self, observed: &Observed) -> Result<u64, NotRecorded> {
         let exit_code = self.must_be_ordinary(&observed.finished)?;
-        let folded = self.fold(observed);
+        let mut folded = self.fold(observed);
         if let Some((why, path)) = folded.refusals.into_iter().next() {
             return Err(NotRecorded::Because(why, path));
         }
+        let place = &self.context.place;
+        if folded.foreign_program.is_some() && self.request.family != Family::Generic {
+            folded.seen.environment.push((Vec::new(), Some(place.whole_environment())));
+        }
+        folded.seen.looked.extend(loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd));
         let witness = Witness {
             roots: &self.request.roots,
             stamps: self.stamps,
@@ -164,6 +178,9 @@ impl Run<'_> {
         let mut body = Vec::new();
         let bound = Some(roots_digest(&request.roots));
         let set = witnessed.set();
+        if result_is_too_large(&result, self.context.loaded.settings.max_size_bytes) {
+            return Err(NotRecorded::Because(Unrecorded::TooLarge, Vec::new()));
+        }
         let entry = Entry::new(&request.weak, self.observer, self.run_time_us, bound, &set, &result, &mut body);
         let grown = grown + self.store.record(&request.weak, &walk, entry)?;
         let _ = self.store.note_near(&subject(request), &request.weak);
@@ -197,7 +214,7 @@ impl Run<'_> {
                 getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
             },
             variable: &|name| place.variable(name).map(<[u8]>::to_vec),
-            clock_is_harmless: &clock_is_harmless,
+            is_compiler_part: &is_compiler_part,
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
         };
@@ -215,6 +232,11 @@ impl Run<'_> {
         outputs.sort_by_key(|output| !matches!(output.kind, KeptKind::Directory(_)));
         Ok(outputs)
     }
+}
+
+/// More than the whole store may hold would only drive everything else out.
+fn result_is_too_large(result: &ActionResult, limit_bytes: u64) -> bool {
+    limit_bytes > 0 && result.blobs().map(|blob| blob.size_bytes).sum::<u64>() > limit_bytes
 }
 
 /// Signs in a failed run's messages that it would not fail so again: an internal error, a shortage, a killed child.
@@ -370,7 +392,7 @@ fn keep_within_limit(context: &Context, counters: &Counters, grown: u64) {
         environment: context.place.environment_block(),
     }).is_ok());
     if !started && let Some(dir) = &context.loaded.settings.dir && let Ok(store) = Store::open(dir) {
-        let _ = store.evict(limit * larder_store::EVICT_TO_PERCENT / 100);
+        let _ = store.evict(limit / 100 * larder_store::EVICT_TO_PERCENT);
     }
 }
 

@@ -156,6 +156,7 @@ fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
         modified_ns: nanoseconds(st.stx_mtime),
         changed_ns: nanoseconds(st.stx_ctime),
         links: st.stx_nlink,
+        owner: st.stx_uid,
     })
 }
 
