@@ -47,7 +47,8 @@ fn compiler() -> Option<PathBuf> {
     let (host, target) = (std::env::var("HOST").ok()?, std::env::var("TARGET").ok()?);
     let machine = |triple: &str| triple.split('-').next().map(str::to_owned);
     if machine(&host) == machine(&target) {
-        let tool = cc::Build::new().cargo_metadata(false).target(&host).host(&host).opt_level(2).try_get_compiler().ok()?;
+        let tool =
+            cc::Build::new().cargo_metadata(false).target(&host).host(&host).opt_level(2).try_get_compiler().ok()?;
         return Some(tool.path().to_owned());
     }
     let cross = format!("{}-linux-gnu-gcc", machine(&target)?);

@@ -7,8 +7,7 @@ use std::path::Path;
 use larder_sys::{Kind, Look};
 
 /// Caches that stand in front of compilers under the compilers' names, by the file name of their program.
-const OTHER_CACHES: [&[u8]; 7] =
-    [b"ccache", b"sccache", b"kache", b"distcc", b"icecc", b"buildcache", b"colorgcc"];
+const OTHER_CACHES: [&[u8]; 7] = [b"ccache", b"sccache", b"kache", b"distcc", b"icecc", b"buildcache", b"colorgcc"];
 /// What a shell searches when `PATH` is not set.
 const PATH_DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 

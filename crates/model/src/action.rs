@@ -128,9 +128,7 @@ mod tests {
             ("variable", |a| a.environment[0].value = b"/usr/bin".to_vec()),
             ("variable's name", |a| a.environment[0].name = b"LANG".to_vec()),
             ("variable unset", |a| a.environment.clear()),
-            ("terminal", |a| {
-                a.terminal = Terminal::Some { stdout: true, stderr: true, columns: 80, rows: 24 }
-            }),
+            ("terminal", |a| a.terminal = Terminal::Some { stdout: true, stderr: true, columns: 80, rows: 24 }),
             ("processor", |a| a.processor = b"avx".to_vec()),
         ];
         let roots = Roots::default();

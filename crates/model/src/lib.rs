@@ -18,7 +18,7 @@ mod roots;
 pub use action::{Action, Terminal, Variable};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
-pub use fingerprint::{ExplainWalk, Field, FingerprintWalk, Fingerprint, Walk};
+pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
 pub use looked::{Change, Identity, Looked, Prior, Seen};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Manifest};
 pub use observation::{DirFacts, EnvFact, Fact, Links, NamedFact, ObservationSet, names_digest};

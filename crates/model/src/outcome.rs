@@ -83,7 +83,6 @@ reasons! {
         ClosedDescriptor, "closed-descriptor", "standard input, output or error is closed";
         CannotObserve, "cannot-observe", "the tool cannot be observed here";
         NoTool, "no-tool", "the tool was not found";
-        Traced, "traced", "runs under a tracer or another observer";
         LanguageUnknown, "language-unknown", "the source's language is not known";
     }
 }
@@ -100,7 +99,6 @@ reasons! {
         BlobMissing, "blob-missing", "an entry needs a blob that is gone";
         Materialise, "materialise", "an output could not be put in place";
         ObserverFailed, "observer-failed", "the observer could not be started";
-        Internal, "internal", "an unexpected error of larder's own";
     }
 }
 
@@ -126,7 +124,7 @@ reasons! {
         ReadOnly, "read-only", "larder only reads (LARDER_READ_ONLY)";
         OutputLost, "output-lost", "an output was gone or changed before it could be kept";
         Unprovable, "unprovable", "the dependency file alone does not prove what was looked at";
-        Terminal, "terminal", "the tool changed the terminal";
+        ComparesTimes, "compares-times", "the tool compares the times of files (a precompiled header)";
     }
 }
 

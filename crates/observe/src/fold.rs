@@ -204,7 +204,8 @@ impl<'t> Fold<'t> {
     }
 
     fn device(&mut self, path: &[u8]) -> bool {
-        let stable: &[&[u8]] = &[b"/proc/filesystems", b"/proc/cpuinfo", b"/proc/version", b"/sys/devices/system/cpu/online"];
+        let stable: &[&[u8]] =
+            &[b"/proc/filesystems", b"/proc/cpuinfo", b"/proc/version", b"/sys/devices/system/cpu/online"];
         let odd = [&b"/dev/"[..], b"/proc/", b"/sys/"].iter().any(|p| path.starts_with(p));
         if odd && !stable.contains(&path) && !path.starts_with(b"/dev/shm/") {
             self.refuse(Unrecorded::Device, path);
@@ -333,7 +334,8 @@ impl<'t> Fold<'t> {
             return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
         let removed = matches!(self.made.get(e.path), Some(Made::Removed));
-        let placement = if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Replace } else { Placement::Truncate };
+        let placement =
+            if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Replace } else { Placement::Truncate };
         let mode = FileMode { bits: e.extra & 0o7777, masked: true };
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
         if temporary && let Some(directory) = parent(e.path) {

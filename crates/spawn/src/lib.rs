@@ -95,8 +95,7 @@ fn finish(child: Child, mut plumbing: Plumbing) -> io::Result<Finished> {
     let pid = child.pid as u32;
     let end = child.wait()?;
     let held_open = relayed?.held_open;
-    let disturbed =
-        SignalForwarding::seen() || plumbing.streams.iter().any(|s| s.is_broken() || s.overflowed);
+    let disturbed = SignalForwarding::seen() || plumbing.streams.iter().any(|s| s.is_broken() || s.overflowed);
     let mut kept = plumbing.streams.iter_mut().map(|stream| std::mem::take(&mut stream.kept));
     let mut next = || kept.next().unwrap_or_default();
     let written =
@@ -144,7 +143,11 @@ impl Plumbing {
                 plumbing.add_pipe(2)?;
             }
             (stdout, _) => {
-                if stdout.is_some() { plumbing.add_terminal(1)? } else { plumbing.add_pipe(1)? }
+                if stdout.is_some() {
+                    plumbing.add_terminal(1)?
+                } else {
+                    plumbing.add_pipe(1)?
+                }
                 if stdout.is_some() { plumbing.add_pipe(2)? } else { plumbing.add_terminal(2)? }
             }
         }

@@ -171,7 +171,11 @@ impl Checker<'_> {
             }
             Fact::Error { operation, errno } => {
                 let again = failure(dir, name, *operation);
-                if again == Some(*errno) { Ok(()) } else { Err("fails in another way than before, or not at all".into()) }
+                if again == Some(*errno) {
+                    Ok(())
+                } else {
+                    Err("fails in another way than before, or not at all".into())
+                }
             }
             Fact::Listing(digest) => match listing_digest(dir) {
                 Ok(found) if found == *digest => Ok(()),

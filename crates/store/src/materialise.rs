@@ -88,9 +88,7 @@ fn put(path: &Path, output: &Output, blob: Option<(File, u64)>) -> io::Result<()
             }
             Ok(())
         }
-        OutputKind::Link(target) => {
-            std::os::unix::fs::symlink(std::ffi::OsString::from_vec(target.to_vec()), path)
-        }
+        OutputKind::Link(target) => std::os::unix::fs::symlink(std::ffi::OsString::from_vec(target.to_vec()), path),
         OutputKind::Directory(mode) => match DirBuilder::new().mode(mode.bits).create(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
             other => other,

@@ -60,13 +60,7 @@ impl Stamps {
             // A store that cannot be written can still be read.
             table = path.as_ref().and_then(|path| open_table(path, false).ok());
         }
-        Stamps {
-            writable,
-            table: RefCell::new(table),
-            path,
-            crowded: Cell::new(false),
-            trust: RefCell::default(),
-        }
+        Stamps { writable, table: RefCell::new(table), path, crowded: Cell::new(false), trust: RefCell::default() }
     }
 
     /// No stamps: everything is read.
@@ -157,10 +151,13 @@ impl Stamps {
         let place = home(&slot[..5].try_into().unwrap_or_default(), salt);
         let table = self.table.borrow();
         let Some(slots) = table.as_ref().and_then(slots) else { return };
-        let same = |found: &Slot| found[..2] == slot[..2] && found[2] == slot[2] && (slot[2] != DIRECTORY || found[5..9] == slot[5..9]);
+        let same = |found: &Slot| {
+            found[..2] == slot[..2] && found[2] == slot[2] && (slot[2] != DIRECTORY || found[5..9] == slot[5..9])
+        };
         let free = |found: &Slot| found[9] == 0 || found[9] != check(found);
         let places: Vec<usize> = positions(slots, place).collect();
-        let at = |wanted: &dyn Fn(&Slot) -> bool| places.iter().copied().find(|&p| wanted(&read(&slots[p..p + SLOT_WORDS])));
+        let at =
+            |wanted: &dyn Fn(&Slot) -> bool| places.iter().copied().find(|&p| wanted(&read(&slots[p..p + SLOT_WORDS])));
         let chosen = at(&same).or_else(|| at(&free)).unwrap_or_else(|| {
             self.crowded.set(true);
             places[0]

@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use larder_model::{Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Unrecorded};
+use larder_model::{
+    Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Unrecorded,
+    names_digest,
+};
 use larder_sys::{Dir, Kind, Look, Trust};
 
 use rustc_hash::FxHashMap as HashMap;
@@ -29,6 +32,8 @@ struct Directory {
     real: Option<Vec<u8>>,
     links_matter: bool,
     wanted: bool,
+    /// What the file system said of it, where it has not changed since before the run and would show it.
+    unchanged: Option<Look>,
     facts: BTreeMap<(Vec<u8>, u8), OwnedFact>,
     absent: Vec<Vec<u8>>,
 }
@@ -100,9 +105,15 @@ impl Witness<'_> {
         }
         set.environment.sort();
         set.environment.dedup();
+        let now_ns = larder_sys::now_coarse_ns();
         for directory in set.directories.values_mut() {
             directory.absent.sort_unstable();
             directory.absent.dedup();
+            if let (Some(look), false) = (&directory.unchanged, directory.absent.is_empty()) {
+                let names: Vec<&[u8]> = directory.absent.iter().map(Vec::as_slice).collect();
+                // Its file system was asked when it was opened.
+                self.stamps.keep_absent(look, now_ns, &names_digest(&names), || Trust::NONE);
+            }
         }
         Ok(set)
     }
@@ -133,7 +144,9 @@ impl Walk<'_> {
             return Ok(());
         }
         match look(self.opened(directory), name, false) {
-            Ok(found) if found.kind == Kind::Link && !name.is_empty() => self.link(path, directory, name, looked, depth),
+            Ok(found) if found.kind == Kind::Link && !name.is_empty() => {
+                self.link(path, directory, name, looked, depth)
+            }
             Ok(found) => self.present(path, directory, name, looked, &found, looked.link),
             Err(error) if error.kind() == io::ErrorKind::NotFound && looked.absent => {
                 self.absent(directory, name);
@@ -193,7 +206,9 @@ impl Walk<'_> {
         }
         let file = self.opened(directory).open_file(name);
         match file.and_then(|mut file| self.witness.stamps.hash_of(&mut file)) {
-            Ok((digest, look)) if virtual_file || look == *found => Ok(OwnedFact::Content { digest, executable, plain }),
+            Ok((digest, look)) if virtual_file || look == *found => {
+                Ok(OwnedFact::Content { digest, executable, plain })
+            }
             // It was only looked at, and cannot be read by us either: its kind must do.
             Err(_) if !looked.content => Ok(OwnedFact::Other(kind_code(Kind::File))),
             _ => refuse(Unrecorded::InputChanged, path),
@@ -260,7 +275,14 @@ impl Walk<'_> {
     }
 
     /// A path whose directory cannot be opened: an absence belongs to the deepest directory that is there.
-    fn below_missing(&mut self, path: &[u8], directory: &[u8], looked: &Looked, error: &io::Error, depth: usize) -> Done {
+    fn below_missing(
+        &mut self,
+        path: &[u8],
+        directory: &[u8],
+        looked: &Looked,
+        error: &io::Error,
+        depth: usize,
+    ) -> Done {
         if looked.content || looked.kind && !looked.absent {
             return refuse(Unrecorded::InputChanged, path);
         }
@@ -286,7 +308,8 @@ impl Walk<'_> {
         }
         // Not a directory, no permission, too many links: said as the error that looking at the whole path gives.
         let existing = existing.to_vec();
-        let name = path[existing.len()..].iter().position(|&b| b != b'/').map(|at| path[existing.len() + at..].to_vec());
+        let name =
+            path[existing.len()..].iter().position(|&b| b != b'/').map(|at| path[existing.len() + at..].to_vec());
         let errno = error.raw_os_error().unwrap_or(0) as u32;
         self.failed(path, &existing, &name.unwrap_or_default(), 0, errno)
     }
@@ -325,6 +348,7 @@ impl Walk<'_> {
         };
         let entry = self.set.directories.entry(encode(path)).or_default();
         entry.real = real.as_deref().map(encode);
+        entry.unchanged = trusted.then_some(look);
         self.open.insert(path.to_vec(), Opened { dir, unchanged: trusted });
         Ok(())
     }
@@ -410,8 +434,7 @@ impl Witnessed {
                 absent: directory.absent.iter().map(Vec::as_slice).collect(),
             });
         }
-        set.environment =
-            self.environment.iter().map(|(name, value)| EnvFact { name, value: *value }).collect();
+        set.environment = self.environment.iter().map(|(name, value)| EnvFact { name, value: *value }).collect();
         set
     }
 }

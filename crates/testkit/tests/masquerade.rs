@@ -32,12 +32,18 @@ fn check(place: &Place, run: impl Fn() -> Run, object: &[u8], what: &str) {
 fn place() -> Place {
     let place = Place::new();
     place.put("x.c", "int f(void) { return 1; }\n");
+    place.put("x.cc", "int f() { return 1; }\n");
     place
 }
 
 fn plain(place: &Place, compiler: &str) -> Vec<u8> {
-    place.run(&[compiler, "-c", "x.c", "-o", "x.o"]).run().quiet();
+    place.run(&[compiler, "-c", source(compiler), "-o", "x.o"]).run().quiet();
     place.read("x.o")
+}
+
+/// A source that the compiler of this name takes without a word.
+fn source(compiler: &str) -> &str {
+    if compiler.ends_with("++") { "x.cc" } else { "x.c" }
 }
 
 #[test]
@@ -51,7 +57,7 @@ fn a_link_finds_the_real_one() {
         let object = plain(&place, name);
         let link = place.link(&format!("links/{name}"));
         place.link(&format!("more/{name}"));
-        let argv = |tool| [tool, "-c", "x.c", "-o", "x.o"];
+        let argv = |tool| [tool, "-c", source(name), "-o", "x.o"];
         check(&place, || with_path(&place, &["links"], &argv(name)), &object, name);
         check(&place, || with_path(&place, &["links", "more", "links"], &argv(name)), &object, "two");
         // By its path, `argv[0]` is another one; and it finds the real one also where it is not on `PATH`.

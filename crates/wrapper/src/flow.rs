@@ -118,7 +118,8 @@ pub(crate) fn start(command: &Command) -> i32 {
 
 /// No program of that name: perhaps ourselves, wrapped twice, which is one time too many and no harm.
 fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8]) -> i32 {
-    let ours = find(name, context.place.variable(b"PATH"), &larder_lookup::Ourselves::at("/nonexistent".as_ref()), false);
+    let ours =
+        find(name, context.place.variable(b"PATH"), &larder_lookup::Ourselves::at("/nonexistent".as_ref()), false);
     if ours.is_some_and(|tool| context.ourselves.is(&tool.look)) && argv.len() > 1 {
         return run(argv);
     }
@@ -134,7 +135,8 @@ fn without_context(argv: Vec<Vec<u8>>) -> i32 {
     let path = std::env::var_os("PATH");
     let ourselves = larder_lookup::Ourselves::at(crate::context::OWN_FILE.as_ref());
     let name = file_name(&argv[0]).to_vec();
-    let name = if argv[0].contains(&b'/') && !larder_compiler::is_masquerade_name(&name) { argv[0].clone() } else { name };
+    let name =
+        if argv[0].contains(&b'/') && !larder_compiler::is_masquerade_name(&name) { argv[0].clone() } else { name };
     match find(&name, path.as_ref().map(|p| p.as_bytes()), &ourselves, true) {
         Some(tool) => start(&Command { argv: with_first_argument(argv, &tool), program: tool.path, environment }),
         None => {

@@ -7,7 +7,12 @@ use larder_model::{ActionResult, Content, Fallback, Streams};
 use larder_store::{MaterialiseError, Stamps, Store};
 
 /// Do what the tool would have done, and return its exit code. On an error the tool must run: nothing was said yet.
-pub(crate) fn replay(store: &Store, stamps: &Stamps, request: &Request, result: &ActionResult) -> Result<i32, Fallback> {
+pub(crate) fn replay(
+    store: &Store,
+    stamps: &Stamps,
+    request: &Request,
+    result: &ActionResult,
+) -> Result<i32, Fallback> {
     let bytes = |content: &Content| store.content_bytes(content, stamps).map_err(|error| error.fallback());
     let messages = match &result.streams {
         Streams::Apart { stdout, stderr } => [(1, bytes(stdout)?), (2, bytes(stderr)?)],

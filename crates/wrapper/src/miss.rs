@@ -6,11 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
-use larder_compiler::{Family, is_compiler_part, getenv_is_covered, matters_on_terminal_only, replaces_output};
+use larder_compiler::{Family, getenv_is_covered, is_compiler_part, matters_on_terminal_only, replaces_output};
 use larder_lookup::{Choice, Request, choose_observer, roots_digest, subject};
 use larder_model::{
-    ActionResult, Blob, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Outcome, Output,
-    OutputKind, Placement, Streams, Terminal, Unrecorded,
+    ActionResult, Blob, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Looked, Outcome,
+    Output, OutputKind, Placement, Streams, Terminal, Unrecorded,
 };
 use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, fold, loader_looks};
 use larder_spawn::{Finished, Written};
@@ -93,9 +93,7 @@ fn leave(finished: Finished) -> i32 {
 
 fn observer(choice: Choice) -> Result<Box<dyn Observer>, Outcome> {
     Ok(match choice {
-        Choice::Preload => {
-            Box::new(PreloadObserver::new().map_err(|_| Outcome::Fallback(Fallback::ObserverFailed))?)
-        }
+        Choice::Preload => Box::new(PreloadObserver::new().map_err(|_| Outcome::Fallback(Fallback::ObserverFailed))?),
         Choice::Depfile(plan) => Box::new(DepfileObserver::new(*plan)),
     })
 }
@@ -140,6 +138,9 @@ impl Run<'_> {
         if let Some((why, path)) = folded.refusals.into_iter().next() {
             return Err(NotRecorded::Because(why, path));
         }
+        if let Some(path) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
+            return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path.0.clone()));
+        }
         let place = &self.context.place;
         if folded.foreign_program.is_some() && self.request.family != Family::Generic {
             folded.seen.environment.push((Vec::new(), Some(place.whole_environment())));
@@ -157,6 +158,12 @@ impl Run<'_> {
         let outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
         let streams = kept.streams(&observed.finished.written)?;
         self.write(exit_code, &witnessed, &outputs, &streams, kept.grown)
+    }
+
+    /// clang compares the times of headers with those that a precompiled header was made from.
+    fn checks_times_of(&self, path: &[u8], looked: &Looked) -> bool {
+        let precompiled = [&b".pch"[..], b".gch", b".pcm"].iter().any(|suffix| path.ends_with(suffix));
+        looked.content && precompiled && self.request.family != Family::Gcc
     }
 
     fn write(
@@ -386,12 +393,18 @@ fn keep_within_limit(context: &Context, counters: &Counters, grown: u64) {
         return;
     }
     let own = context.own_directory.clone().unwrap_or_default().join("larder");
-    let started = words::candidates(&own).into_iter().any(|path| larder_spawn::start_apart(&Command {
-        program: path.as_os_str().as_bytes().to_vec(),
-        argv: [&b"larder"[..], b"evict", b"--background"].map(<[u8]>::to_vec).to_vec(),
-        environment: context.place.environment_block(),
-    }).is_ok());
-    if !started && let Some(dir) = &context.loaded.settings.dir && let Ok(store) = Store::open(dir) {
+    let started = words::candidates(&own).into_iter().any(|path| {
+        larder_spawn::start_apart(&Command {
+            program: path.as_os_str().as_bytes().to_vec(),
+            argv: [&b"larder"[..], b"evict", b"--background"].map(<[u8]>::to_vec).to_vec(),
+            environment: context.place.environment_block(),
+        })
+        .is_ok()
+    });
+    if !started
+        && let Some(dir) = &context.loaded.settings.dir
+        && let Ok(store) = Store::open(dir)
+    {
         let _ = store.evict(limit / 100 * larder_store::EVICT_TO_PERCENT);
     }
 }

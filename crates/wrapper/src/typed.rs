@@ -77,7 +77,12 @@ mod tests {
         let got = match understand(arguments) {
             Typed::Word(words) => format!("word: {}", text(words)),
             Typed::Tool { argv, masquerading, any_command } => {
-                format!("{}{}tool: {}", if masquerading { "as " } else { "" }, if any_command { "any " } else { "" }, text(argv))
+                format!(
+                    "{}{}tool: {}",
+                    if masquerading { "as " } else { "" },
+                    if any_command { "any " } else { "" },
+                    text(argv)
+                )
             }
         };
         assert_eq!(got, expect, "{typed}");

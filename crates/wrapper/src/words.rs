@@ -21,7 +21,9 @@ pub(crate) fn answer(words: Vec<Vec<u8>>) -> i32 {
             tried.push_str(&format!(" {}: {error};", path.display()));
         }
     }
-    eprintln!("larder: words are answered by `larderd`, which was not found beside larder or along PATH;{tried} install both files in one directory");
+    eprintln!(
+        "larder: words are answered by `larderd`, which was not found beside larder or along PATH;{tried} install both files in one directory"
+    );
     127
 }
 

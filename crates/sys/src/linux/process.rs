@@ -230,9 +230,10 @@ pub fn processor_features() -> Vec<u8> {
     {
         use std::arch::x86_64::__cpuid_count;
         let mut bytes = Vec::new();
-        for (leaf, sub) in [(0, 0), (1, 0), (4, 0), (4, 1), (4, 2), (4, 3), (7, 0), (7, 1), (0xd, 1), (0x14, 0), (0x19, 0)]
-            .into_iter()
-            .chain((0x8000_0000u32..=0x8000_0008).map(|leaf| (leaf, 0)))
+        for (leaf, sub) in
+            [(0, 0), (1, 0), (4, 0), (4, 1), (4, 2), (4, 3), (7, 0), (7, 1), (0xd, 1), (0x14, 0), (0x19, 0)]
+                .into_iter()
+                .chain((0x8000_0000u32..=0x8000_0008).map(|leaf| (leaf, 0)))
         {
             let answer = __cpuid_count(leaf, sub);
             // Leaf 1 tells in the high byte of EBX which processor answered; leaf 4 and others do not.

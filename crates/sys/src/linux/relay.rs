@@ -109,7 +109,8 @@ pub fn relay(child: &Child, streams: &mut [Stream]) -> io::Result<RelayEnd> {
 /// Which streams can be read, and whether the tool has ended. Once it has, does not wait.
 fn wait(ended: &OwnedFd, tool_ended: bool, streams: &[Stream]) -> io::Result<(Vec<usize>, bool)> {
     let open: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].open).collect();
-    let mut set: Vec<PollFd> = open.iter().map(|&i| PollFd::from_borrowed_fd(streams[i].from.as_fd(), PollFlags::IN)).collect();
+    let mut set: Vec<PollFd> =
+        open.iter().map(|&i| PollFd::from_borrowed_fd(streams[i].from.as_fd(), PollFlags::IN)).collect();
     if !tool_ended {
         set.push(PollFd::new(ended, PollFlags::IN));
     }
@@ -149,7 +150,8 @@ pub fn relay_apart(mut streams: Vec<Stream>) {
 
 fn wait_for_any(streams: &[Stream]) -> io::Result<Vec<usize>> {
     let open: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].open).collect();
-    let mut set: Vec<PollFd> = open.iter().map(|&i| PollFd::from_borrowed_fd(streams[i].from.as_fd(), PollFlags::IN)).collect();
+    let mut set: Vec<PollFd> =
+        open.iter().map(|&i| PollFd::from_borrowed_fd(streams[i].from.as_fd(), PollFlags::IN)).collect();
     poll(&mut set, None)?;
     Ok(open.into_iter().zip(&set).filter(|(_, p)| !p.revents().is_empty()).map(|(i, _)| i).collect())
 }

@@ -4,8 +4,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::SeqCst};
 
-const FORWARDED: [i32; 6] =
-    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+const FORWARDED: [i32; 6] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
 
 static CHILD: AtomicI32 = AtomicI32::new(0);
 static SEEN: AtomicBool = AtomicBool::new(false);
