@@ -28,7 +28,7 @@ mod clang {
 mod tests;
 
 pub use environment::{environment, getenv_is_covered, matters_on_terminal_only};
-pub use names::{family_of, is_compiler_part, is_masquerade_name, replaces_output};
+pub use names::{family_of, is_compiler_part, is_masquerade_name, replaces_output, unlinks_output};
 pub use parse::parse;
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;

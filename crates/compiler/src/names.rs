@@ -36,6 +36,12 @@ pub fn replaces_output(program: &[u8]) -> bool {
 const REPLACE_OUTPUT: &[&str] =
     &["as", "clang", "clang++", "collect2", "gas", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld"];
 
+/// Whether the program of this file name unlinks an existing output before it opens it, which a run with none there
+/// does not show. clang's renames show, and its other outputs are written in place.
+pub fn unlinks_output(program: &[u8]) -> bool {
+    replaces_output(program) && !matches!(family_of(program), Some(Family::Clang))
+}
+
 /// Whether the program of this file name is a known part of a compiler. Those read the clock in every run without their
 /// result depending on it, but for the dates that they make of it (gcc times its passes, and seeds names that it
 /// promises nothing about), and ask libc for the variables that they use.

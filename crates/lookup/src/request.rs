@@ -131,6 +131,8 @@ impl Request {
 
     /// Where an output of this command may be: below the working directory, or beside an output that it names.
     pub fn may_write(&self, path: &[u8]) -> bool {
+        let real = without_parents(path);
+        let path = real.as_deref().unwrap_or(path);
         let below = |directory: &[u8]| path.strip_prefix(directory).is_some_and(|rest| rest.first() == Some(&b'/'));
         let named = [self.invocation.output.as_deref(), self.invocation.depfile.as_deref()];
         let beside = |output: &[u8]| {
@@ -141,6 +143,16 @@ impl Request {
         };
         below(&self.action.cwd) || named.into_iter().flatten().any(beside)
     }
+}
+
+/// A path that goes up, with its directory as the file system has it; `None` where it does not, or is not there.
+fn without_parents(path: &[u8]) -> Option<Vec<u8>> {
+    if !path.windows(3).any(|w| w == b"/..") {
+        return None;
+    }
+    let path = Path::new(OsStr::from_bytes(path));
+    let real = std::fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?);
+    Some(real.as_os_str().as_bytes().to_vec())
 }
 
 fn keyed(family: Family, place: &Place) -> Vec<Variable> {

@@ -11,10 +11,10 @@ const OTHER_CACHES: [&[u8]; 7] = [b"ccache", b"sccache", b"kache", b"distcc", b"
 /// What a shell searches when `PATH` is not set.
 const PATH_DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
 
-/// The wrapper's own file, to know it again under another name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The wrapper's own file, to know it again under another name, and copies of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ourselves {
-    identity: Option<(u64, u64)>,
+    file: Option<(Vec<u8>, Look)>,
 }
 
 /// A program that was found.
@@ -39,26 +39,34 @@ impl Tool {
 impl Ourselves {
     /// From a path that leads to the running program.
     pub fn at(path: &Path) -> Ourselves {
-        let look = larder_sys::look_through(path.as_os_str().as_bytes()).ok();
-        Ourselves { identity: look.map(|look| (look.device, look.inode)) }
+        let path = path.as_os_str().as_bytes();
+        Ourselves { file: larder_sys::look_through(path).ok().map(|look| (path.to_vec(), look)) }
     }
 
-    /// Whether this is the wrapper.
-    pub fn is(&self, look: &Look) -> bool {
-        self.identity == Some((look.device, look.inode))
+    /// Whether this is the wrapper, or a copy of it.
+    pub fn is(&self, tool: &Tool) -> bool {
+        let Some((path, own)) = &self.file else { return false };
+        let (own_id, its_id) = ((own.device, own.inode), (tool.look.device, tool.look.inode));
+        own_id == its_id || own.size_bytes == tool.look.size_bytes && same_bytes(path, &tool.path)
     }
+}
+
+fn same_bytes(a: &[u8], b: &[u8]) -> bool {
+    let read = |path: &[u8]| std::fs::read(Path::new(std::ffi::OsStr::from_bytes(path))).ok();
+    read(a).is_some_and(|a| Some(a) == read(b))
 }
 
 /// Find the program that `name` means. With a slash it is a path; else it is looked for along `path`. Where we stand in
 /// for it under its own name (`masquerading`), links that lead to other caches are passed over as we are.
 pub fn find(name: &[u8], path: Option<&[u8]>, ourselves: &Ourselves, masquerading: bool) -> Option<Tool> {
     if name.contains(&b'/') {
-        return program(name.to_vec()).filter(|tool| !ourselves.is(&tool.look));
+        return program(name.to_vec()).filter(|tool| !ourselves.is(tool));
     }
     let directories = path.unwrap_or(PATH_DEFAULT).split(|&b| b == b':');
-    let mut hidden = false;
+    // What a masquerading link is called by may lead to the link as well.
+    let mut hidden = masquerading;
     for tool in directories.filter_map(|directory| candidate(directory, name)) {
-        if ourselves.is(&tool.look) {
+        if ourselves.is(&tool) {
             hidden = true;
         } else if !(masquerading && leads_to_another_cache(&tool.path)) {
             return Some(Tool { hidden, ..tool });
@@ -96,7 +104,7 @@ mod tests {
         let write = |rel: &str| {
             let path = dir.join(rel);
             std::fs::create_dir_all(path.parent().expect("has one")).expect("makes");
-            std::fs::write(&path, "x").expect("writes");
+            std::fs::write(&path, rel).expect("writes");
             std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("sets");
             path
         };

@@ -75,6 +75,8 @@ pub struct Seen {
     pub looked: Vec<(Vec<u8>, Looked)>,
     /// Absolute paths as the tool used them.
     pub changed: Vec<(Vec<u8>, Change)>,
+    /// Files that were written, as they were when they were last closed, where the observer sees that.
+    pub closed: Vec<Identity>,
     /// Variables asked for, with their values; `None` where not set.
     pub environment: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }

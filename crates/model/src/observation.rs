@@ -39,7 +39,7 @@ pub enum Fact<'a> {
     Link(&'a [u8]),
     /// Looking fails in this way.
     Error {
-        /// 0: `stat`; 1: open for reading.
+        /// 0: `stat`; 1: open for reading; `Fact::ACCESS` and the mode asked for: `access`.
         operation: u8,
         /// The error's number on this platform.
         errno: u32,
@@ -203,6 +203,9 @@ impl<'a> DirFacts<'a> {
 }
 
 impl<'a> Fact<'a> {
+    /// The operation of an error from `access`; the mode asked for (1 execute, 2 write, 4 read) is added.
+    pub const ACCESS: u8 = 0x10;
+
     fn encode(&self, w: &mut Writer) {
         match self {
             Fact::Content { digest, executable, plain } => {

@@ -77,6 +77,8 @@ struct larder_event event_new(unsigned kind, bool failed);
 /* The commonest events whole; they do nothing when the log is not open. */
 void path_event(unsigned kind, bool failed, int dirfd, const char *path, unsigned flags, uint32_t extra);
 void fd_event(unsigned kind, bool failed, int fd, uint32_t extra);
+/* A descriptor was opened; whether for writing (close.c). */
+void close_watch(int fd, bool for_writing);
 void drop_event(unsigned reason, const char *function, uint32_t number, const char *path2);
 
 /* An atomic addition.  On aarch64 gcc would call libgcc for the built-in one. */

@@ -117,6 +117,7 @@ enum larder_kind {
     LARDER_NET = 30,      /* a socket; extra: its family (0: a name is looked up, path: the function) */
     LARDER_UNIX = 31,     /* connect to path ("@..." when abstract); flags: 1 bind */
     LARDER_IDENTITY = 32, /* path: the function; the first time in each process only */
+    LARDER_CLOSED = 34,   /* a descriptor that was opened for writing is closed; stat, no path */
     LARDER_DIED = 33,     /* a child was found to have died; mode: its pid, extra: the signal */
 };
 

@@ -47,6 +47,8 @@ static void opened_event(unsigned kind, int fd, int dirfd, const char *path, uns
     struct stat st;
     event.flags = (uint16_t)flags;
     event.extra = mode;
+    if (fd >= 0)
+        close_watch(fd, (flags & LARDER_OPEN_WRITE) != 0);
     if (fd >= 0 && raw_fstat(fd, &st) == 0)
         event_stat(&event, &st);
     text_path(&text, dirfd, event.error == EFAULT ? NULL : path);

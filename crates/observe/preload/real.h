@@ -31,6 +31,7 @@
     I(timespec_get) I(ftime)                                                                  \
     I(time) I(gettimeofday) I(clock_gettime) P(localtime) P(localtime_r) P(ctime)             \
     P(ctime_r) P(gmtime) P(gmtime_r) I(mktime) I(umask) I(uname) I(gethostname)               \
+    I(close) I(fclose)                                                                        \
     I(waitpid) I(wait) I(wait3) I(wait4) I(waitid)                                            \
     I(getdomainname) I(socket) I(connect) I(bind) I(getaddrinfo) P(gethostbyname)             \
     P(dlopen) P(dlmopen) I(chroot) I(unshare) I(setns) I(syscall) I(glob) I(glob64)           \

@@ -6,7 +6,7 @@
 
 use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
-use larder_model::{Change, FileMode, Looked, Placement, Prior, Seen, Unrecorded};
+use larder_model::{Change, Fact, FileMode, Identity, Looked, Placement, Prior, Seen, Unrecorded};
 
 use crate::trace::{self, Kind, OpenFlags, Trace};
 
@@ -22,6 +22,8 @@ const SHORTAGES: [i32; 7] = [5, 11, 12, 23, 24, 28, 122];
 pub struct Policy<'a> {
     /// Program file names whose way with an existing output is known, so that looking at it first is no observation.
     pub replaces_output: &'a dyn Fn(&[u8]) -> bool,
+    /// Program file names that unlink an existing output before they open it.
+    pub unlinks_output: &'a dyn Fn(&[u8]) -> bool,
     /// Variables that need no observation.
     pub variable_is_covered: &'a dyn Fn(&[u8]) -> bool,
     /// The environment that the command was started with.
@@ -64,6 +66,8 @@ struct Fold<'t> {
     made: HashMap<&'t [u8], Made>,
     made_order: Vec<&'t [u8]>,
     made_inodes: HashSet<(u64, u64)>,
+    /// How each file was when it was last closed after writing.
+    closed: HashMap<(u64, u64), Identity>,
     temporary_places: HashSet<&'t [u8]>,
     programs: HashMap<u32, &'t [u8]>,
     last_read: HashMap<u32, &'t [u8]>,
@@ -113,6 +117,11 @@ impl<'t> Fold<'t> {
             Kind::Identity | Kind::Umask => self.refuse(Unrecorded::Identity, e.path),
             Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
             Kind::GetEnvironment => self.variable(e, policy),
+            Kind::Closed => {
+                if let Some(id) = e.identity {
+                    self.closed.insert((id.device, id.inode), id);
+                }
+            }
             _ => self.change(e),
         }
     }
@@ -279,10 +288,13 @@ impl<'t> Fold<'t> {
             // Not a link: it was looked at as one.
             (Kind::ReadLink, EINVAL) => self.touch(e.path).link = true,
             (_, ENOENT) => self.touch(e.path).absent = true,
-            // Whether a file can be executed is part of what is recorded of it.
-            (Kind::Access, 13) => {
+            // Whether a file can be executed is part of what is recorded of it; any other right is asked for again.
+            (Kind::Access, 13) if e.extra & 6 == 0 => {
                 let looked = self.touch(e.path);
                 (looked.kind, looked.executed) = (true, true);
+            }
+            (Kind::Access, errno) => {
+                self.touch(e.path).failed = Some((Fact::ACCESS | (e.extra & 7) as u8, errno as u32));
             }
             (Kind::List, errno) => self.touch(e.path).failed = Some((1, errno as u32)),
             (_, errno) => self.touch(e.path).failed = Some((0, errno as u32)),
@@ -371,6 +383,7 @@ impl<'t> Fold<'t> {
                 self.make(e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, masked: true }));
             }
             Kind::ChangeMode => self.change_mode(e),
+            Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
             Kind::SetTimes | Kind::Truncate | Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(e.path) => {}
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
@@ -398,6 +411,8 @@ impl<'t> Fold<'t> {
             Some(_) => {
                 self.made.remove(e.path);
             }
+            // A link to nothing: looking says that it is not there, and the next run would find it gone.
+            None if before => self.refuse(Unrecorded::OutputSpecial, e.path),
             None => {
                 self.kinds.entry(e.path).or_insert(0o10);
                 self.make(e.path, Made::Removed);
@@ -439,7 +454,8 @@ impl<'t> Fold<'t> {
             self.refuse(Unrecorded::NotObserved, b"a program that left no sign");
         }
         let variable = |(name, value): (&&[u8], &Option<&[u8]>)| (name.to_vec(), value.map(<[u8]>::to_vec));
-        let mut seen = Seen { environment: self.environment.iter().map(variable).collect(), ..Seen::default() };
+        let closed = self.closed.values().copied().collect();
+        let mut seen = Seen { closed, environment: self.environment.iter().map(variable).collect(), ..Seen::default() };
         let made_order = std::mem::take(&mut self.made_order);
         let mut listed = HashSet::default();
         for path in made_order {
@@ -469,7 +485,9 @@ impl<'t> Fold<'t> {
                     // It was made only because nothing was there.
                     self.touch(path).absent = true;
                 }
-                let placement = if known && placement == Placement::Truncate { Placement::Replace } else { placement };
+                let unlinks = self.programs.get(&writer).is_some_and(|p| (policy.unlinks_output)(file_name(p)));
+                let placement =
+                    if unlinks && placement == Placement::Truncate { Placement::Replace } else { placement };
                 Change::File { placement, mode }
             }
             Made::Link => Change::Link,
@@ -503,8 +521,7 @@ impl<'t> Fold<'t> {
 }
 
 /// No file at all: stands for an identity that is not known yet.
-const NOBODY: larder_model::Identity =
-    larder_model::Identity { device: u64::MAX, inode: u64::MAX, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
+const NOBODY: Identity = Identity { device: u64::MAX, inode: u64::MAX, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
 
 fn parent(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|&b| b == b'/')?;

@@ -133,4 +133,6 @@ pub enum Kind {
     Identity,
     /// A child died by signal `extra`.
     ChildDied,
+    /// A file that was open for writing was closed; its identity says which, and how it was then.
+    Closed,
 }

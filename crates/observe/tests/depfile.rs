@@ -86,6 +86,7 @@ fn folded(observer: &dyn Observer, command: &Command) -> Folded {
     let Observed { finished, trace } = observer.run(command, &Destinations::now()).expect("runs");
     let policy = Policy {
         replaces_output: &|program| program == b"as" || program.ends_with(b"-as") || program.starts_with(b"clang"),
+        unlinks_output: &|program| program == b"as" || program.ends_with(b"-as"),
         variable_is_covered: &|_| true,
         variable: &|_| None,
         is_compiler_part: &|_| true,

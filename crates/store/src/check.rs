@@ -229,6 +229,7 @@ pub(crate) fn look(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Look> {
 pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
     let error = match operation {
         0 => dir.look_through(name).err(),
+        access if access & Fact::ACCESS != 0 => dir.access(name, access & 7).err(),
         _ => dir.open_file(name).err(),
     };
     error.and_then(|error| error.raw_os_error()).map(|errno| errno as u32)

@@ -47,7 +47,12 @@ impl Store {
         for path in [dir, &base] {
             match larder_sys::look_through(path.as_os_str().as_bytes()) {
                 Ok(look) => refuse_unsafe(path, &look)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if larder_sys::look(path.as_os_str().as_bytes()).is_ok() {
+                        return Err(StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link to nothing" });
+                    }
+                    break;
+                }
                 Err(error) => return Err(StoreError::reading(path)(error)),
             }
         }

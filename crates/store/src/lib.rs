@@ -19,6 +19,7 @@
 //!
 //! Unaware of: tools, observers, remotes.
 #![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
 
 mod blobs;
 mod check;

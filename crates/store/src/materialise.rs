@@ -4,7 +4,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -43,9 +43,16 @@ impl Store {
                 _ => None,
             });
         }
-        for (output, blob) in result.outputs.iter().zip(blobs) {
+        let mut plans = Vec::new();
+        for output in &result.outputs {
             let path = local_path(output, roots).ok_or(MaterialiseError::Root)?;
-            put(&path, output, blob.map(|b| (b.file, b.size_bytes)))
+            match plan(&path, output) {
+                Ok(before) => plans.push((path, before)),
+                Err(source) => return Err(MaterialiseError::Io { path, source }),
+            }
+        }
+        for ((output, blob), (path, before)) in result.outputs.iter().zip(blobs).zip(plans) {
+            put(&path, output, before, blob.map(|b| (b.file, b.size_bytes)))
                 .map_err(|source| MaterialiseError::Io { path, source })?;
         }
         Ok(())
@@ -70,10 +77,61 @@ fn local_path(output: &Output, roots: &Roots) -> Option<PathBuf> {
     roots.decode_path(output.path, &mut path).then(|| PathBuf::from(std::ffi::OsString::from_vec(path)))
 }
 
-fn put(path: &Path, output: &Output, blob: Option<(File, u64)>) -> io::Result<()> {
+/// What is to be done with what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// Nothing should be there.
+    Nothing,
+    /// It is unlinked first.
+    Unlink,
+    /// It is opened and truncated.
+    Truncate,
+}
+
+/// Find out what is there, and whether the tool could do what it did. Nothing is touched.
+fn plan(path: &Path, output: &Output) -> io::Result<Before> {
+    let bytes = path.as_os_str().as_bytes();
+    let there = match larder_sys::look(bytes) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Before::Nothing),
+        Err(error) => return Err(error),
+    };
+    let refused = |kind| Err(io::Error::from(kind));
     match output.kind {
-        OutputKind::File { placement, mode, content } => {
-            let file = open(path, placement, mode)?;
+        OutputKind::File { placement, .. } => before_file(bytes, there.kind, placement),
+        OutputKind::Directory(_) if there.kind == Kind::Directory => Ok(Before::Truncate),
+        OutputKind::Removed if matches!(there.kind, Kind::File | Kind::Link) => Ok(Before::Unlink),
+        _ => refused(io::ErrorKind::AlreadyExists),
+    }
+}
+
+/// Binutils' rule (`Replace`), seen with 2.40, is that what has no bytes yet is written through, a link to nothing
+/// included; what has some is unlinked when its name is a file's or a link's own. LLVM (`Rename`) asks whether what is
+/// there may be written, links followed, and renames over it.
+fn before_file(path: &[u8], kind: Kind, placement: Placement) -> io::Result<Before> {
+    let through = larder_sys::look_through(path);
+    let refused = |kind| Err(io::Error::from(kind));
+    if !matches!(kind, Kind::File | Kind::Link) {
+        return refused(io::ErrorKind::AlreadyExists);
+    }
+    match (placement, through) {
+        (Placement::Rename, Err(_)) => Ok(Before::Unlink),
+        (_, Ok(look)) if look.kind != Kind::File => refused(io::ErrorKind::AlreadyExists),
+        (Placement::Replace, Ok(look)) if look.size_bytes > 0 => Ok(Before::Unlink),
+        (Placement::Replace | Placement::Truncate, Err(_)) => Ok(Before::Truncate),
+        _ if !larder_sys::may_write(path) => refused(io::ErrorKind::PermissionDenied),
+        (Placement::Rename, _) => Ok(Before::Unlink),
+        (Placement::Replace | Placement::Truncate, _) => Ok(Before::Truncate),
+    }
+}
+
+fn put(path: &Path, output: &Output, before: Before, blob: Option<(File, u64)>) -> io::Result<()> {
+    if before == Before::Unlink {
+        fs::remove_file(path)?;
+    }
+    match output.kind {
+        OutputKind::File { mode, content, .. } => {
+            let file = open(path, before, mode)?;
             match (content, blob) {
                 (Content::Inline(bytes), _) => (&file).write_all(bytes)?,
                 (Content::Blob(_), Some((from, size_bytes))) => {
@@ -89,51 +147,16 @@ fn put(path: &Path, output: &Output, blob: Option<(File, u64)>) -> io::Result<()
             Ok(())
         }
         OutputKind::Link(target) => std::os::unix::fs::symlink(std::ffi::OsString::from_vec(target.to_vec()), path),
-        OutputKind::Directory(mode) => match DirBuilder::new().mode(mode.bits).create(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-            other => other,
-        },
-        OutputKind::Removed => match fs::remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        },
+        OutputKind::Directory(mode) if before == Before::Nothing => DirBuilder::new().mode(mode.bits).create(path),
+        OutputKind::Directory(_) | OutputKind::Removed => Ok(()),
     }
 }
 
-fn open(path: &Path, placement: Placement, mode: FileMode) -> io::Result<File> {
-    let mut fresh = OpenOptions::new();
-    fresh.write(true).create_new(true).mode(mode.bits);
-    let mut over = OpenOptions::new();
-    over.write(true).create(true).truncate(true).mode(mode.bits);
-    match placement {
-        Placement::Truncate => over.open(path),
-        Placement::Replace | Placement::Rename => match fresh.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if unlink_first(path, placement)? {
-                    fs::remove_file(path)?;
-                    return fresh.open(path);
-                }
-                over.open(path)
-            }
-            other => other,
-        },
-    }
-}
-
-/// Whether what is there goes before the new file is made, or is written through. Binutils' rule, seen with 2.40, is that
-/// what has no bytes yet is written through, a link to nothing included; what has some is unlinked when its name is a
-/// file's or a link's own.
-fn unlink_first(path: &Path, placement: Placement) -> io::Result<bool> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = path.as_os_str().as_bytes();
-    let there = larder_sys::look(path)?;
-    let refused = |kind| Err(io::Error::from(kind));
-    match (there.kind, placement) {
-        (Kind::File | Kind::Link, Placement::Replace) => {
-            Ok(larder_sys::look_through(path).is_ok_and(|look| look.size_bytes > 0))
-        }
-        (Kind::File, _) if there.mode & 0o222 == 0 => refused(io::ErrorKind::PermissionDenied),
-        (Kind::File | Kind::Link, _) => Ok(true),
-        _ => refused(io::ErrorKind::AlreadyExists),
+fn open(path: &Path, before: Before, mode: FileMode) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).mode(mode.bits);
+    match before {
+        Before::Nothing | Before::Unlink => options.create_new(true).open(path),
+        Before::Truncate => options.create(true).truncate(true).open(path),
     }
 }

@@ -136,7 +136,10 @@ impl Walk<'_> {
             return Ok(());
         }
         if let Some((operation, errno)) = looked.failed {
-            return self.failed(path, directory, name, operation, errno);
+            self.failed(path, directory, name, operation, errno)?;
+            if !(looked.content || looked.kind || looked.link) {
+                return Ok(());
+            }
         }
         let only_absent = looked.absent && !(looked.content || looked.kind || looked.link || looked.listed);
         if only_absent && !name.is_empty() && self.open.get(directory).is_some_and(|opened| opened.unchanged) {
@@ -380,7 +383,7 @@ impl Walk<'_> {
             OwnedFact::Content { .. } | OwnedFact::Directory | OwnedFact::Other(_) => 0,
             OwnedFact::Link(_) => 1,
             OwnedFact::Error(operation, _) => 2 + operation,
-            OwnedFact::Listing(_) => 9,
+            OwnedFact::Listing(_) => 0xff,
         };
         self.entry(directory).facts.insert((name.to_vec(), tag), fact);
     }

@@ -1,7 +1,7 @@
 //! The flow of a request: all branching is here, on one screen. Helpers compute.
 
 use larder_config::problems_digest;
-use larder_lookup::{Answer, Request, Tool, find};
+use larder_lookup::{Answer, Ourselves, Request, Tool, find};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
 use larder_spawn::{Command, become_tool};
 use larder_store::{Effort, Stamps, Store};
@@ -28,7 +28,7 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
     let name = if masquerading { file_name(&argv[0]).to_vec() } else { argv[0].clone() };
     let path = context.place.variable(b"PATH");
     let Some(tool) = find(&name, path, &context.ourselves, masquerading) else {
-        return not_a_tool(&context, argv, &name);
+        return not_a_tool(&context, argv, &name, masquerading);
     };
     let argv = with_first_argument(argv, &tool);
     run_the_tool_on_panic(&tool, &argv);
@@ -117,15 +117,23 @@ pub(crate) fn start(command: &Command) -> i32 {
 }
 
 /// No program of that name: perhaps ourselves, wrapped twice, which is one time too many and no harm.
-fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8]) -> i32 {
-    let ours =
-        find(name, context.place.variable(b"PATH"), &larder_lookup::Ourselves::at("/nonexistent".as_ref()), false);
-    if ours.is_some_and(|tool| context.ourselves.is(&tool.look)) && argv.len() > 1 {
+fn not_a_tool(context: &Context, argv: Vec<Vec<u8>>, name: &[u8], masquerading: bool) -> i32 {
+    let found = find(name, context.place.variable(b"PATH"), &Ourselves::at("/nonexistent".as_ref()), false);
+    if !masquerading && found.is_some_and(|tool| context.ourselves.is(&tool)) {
         return run(argv);
     }
     let shown = String::from_utf8_lossy(name).into_owned();
-    eprintln!("larder: {shown}: command not found (looked along PATH; `larder help` lists the words)");
-    NOT_FOUND
+    match larder_sys::look_through(name) {
+        Ok(look) if name.contains(&b'/') => {
+            let directory = look.kind == larder_sys::Kind::Directory;
+            eprintln!("larder: {shown}: {}", if directory { "Is a directory" } else { "Permission denied" });
+            NOT_EXECUTABLE
+        }
+        _ => {
+            eprintln!("larder: {shown}: command not found (looked along PATH; `larder help` lists the words)");
+            NOT_FOUND
+        }
+    }
 }
 
 /// Without a working directory nothing can be keyed: the tool is found and started as a shell would.
@@ -133,7 +141,7 @@ fn without_context(argv: Vec<Vec<u8>>) -> i32 {
     use std::os::unix::ffi::OsStrExt;
     let environment = environment_block();
     let path = std::env::var_os("PATH");
-    let ourselves = larder_lookup::Ourselves::at(crate::context::OWN_FILE.as_ref());
+    let ourselves = Ourselves::at(crate::context::OWN_FILE.as_ref());
     let name = file_name(&argv[0]).to_vec();
     let name =
         if argv[0].contains(&b'/') && !larder_compiler::is_masquerade_name(&name) { argv[0].clone() } else { name };

@@ -6,11 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Instant;
 
-use larder_compiler::{Family, getenv_is_covered, is_compiler_part, matters_on_terminal_only, replaces_output};
+use larder_compiler::{
+    Family, getenv_is_covered, is_compiler_part, matters_on_terminal_only, replaces_output, unlinks_output,
+};
 use larder_lookup::{Choice, Request, choose_observer, roots_digest, subject};
 use larder_model::{
-    ActionResult, Blob, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Looked, Outcome,
-    Output, OutputKind, Placement, Streams, Terminal, Unrecorded,
+    ActionResult, Blob, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Identity, Looked,
+    Outcome, Output, OutputKind, Placement, Streams, Terminal, Unrecorded,
 };
 use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, fold, loader_looks};
 use larder_spawn::{Finished, Written};
@@ -154,7 +156,10 @@ impl Run<'_> {
         };
         let witnessed =
             witness.witness(&folded.seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))?;
-        let mut kept = Kept { store: self.store, grown: 0 };
+        // The dependency file's observer does not see files being closed.
+        let knows_closed = self.observer != larder_model::Observer::Depfile;
+        let closed = knows_closed.then_some(folded.seen.closed.as_slice());
+        let mut kept = Kept { store: self.store, grown: 0, closed };
         let outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
         let streams = kept.streams(&observed.finished.written)?;
         self.write(exit_code, &witnessed, &outputs, &streams, kept.grown)
@@ -217,6 +222,7 @@ impl Run<'_> {
         let on_terminal = self.request.action.terminal != Terminal::None;
         let policy = Policy {
             replaces_output: &replaces_output,
+            unlinks_output: &unlinks_output,
             variable_is_covered: &|name| {
                 getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
             },
@@ -302,6 +308,8 @@ enum KeptStreams {
 struct Kept<'a> {
     store: &'a Store,
     grown: u64,
+    /// The files that the tool wrote, as it closed them.
+    closed: Option<&'a [Identity]>,
 }
 
 impl Kept<'_> {
@@ -316,13 +324,29 @@ impl Kept<'_> {
                 KeptKind::Link(target.as_os_str().as_bytes().to_vec())
             }
             Change::File { placement, mode } => {
+                // Looked at before it is opened: opening a FIFO would wait.
                 let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
                 if look.kind != larder_sys::Kind::File {
                     return Err(lost(Unrecorded::OutputSpecial));
                 }
                 let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
-                KeptKind::File(*placement, *mode, self.content(&mut file, look.size_bytes)?)
+                let content = self.content(&mut file, look.size_bytes)?;
+                let same = larder_sys::file_look(&file).is_ok_and(|after| after == look);
+                if !same || !self.is_as_it_was_closed(&look) {
+                    return Err(lost(Unrecorded::OutputLost));
+                }
+                KeptKind::File(*placement, *mode, content)
             }
+        })
+    }
+
+    /// Whether an output is what this tool left: another run with the same output may be at work on it.
+    fn is_as_it_was_closed(&self, look: &larder_sys::Look) -> bool {
+        self.closed.is_none_or(|closed| {
+            closed.iter().any(|id| {
+                (id.device, id.inode, id.size_bytes, id.modified_ns)
+                    == (look.device, look.inode, look.size_bytes, look.modified_ns)
+            })
         })
     }
 

@@ -90,7 +90,7 @@ fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
 }
 
 fn kind(number: u16, flags: u16) -> Option<Kind> {
-    const KINDS: [Kind; 33] = [
+    const KINDS: [Kind; 34] = [
         Kind::Start,
         Kind::Object,
         Kind::Exec,
@@ -124,6 +124,7 @@ fn kind(number: u16, flags: u16) -> Option<Kind> {
         Kind::UnixSocket,
         Kind::Identity,
         Kind::ChildDied,
+        Kind::Closed,
     ];
     match KINDS.get(usize::from(number).checked_sub(1)?)? {
         Kind::Open(_) => Some(Kind::Open(OpenFlags(flags))),

@@ -70,6 +70,12 @@ impl Dir {
         Ok(File::from(fs::openat(&self.0, name, flags, Mode::empty())?))
     }
 
+    /// Whether this process may execute (1), write (2) or read (4) a name in it, as `access` says.
+    pub fn access(&self, name: &[u8], rights: u8) -> io::Result<()> {
+        let wanted = fs::Access::from_bits_truncate(rights.into());
+        Ok(fs::accessat(&self.0, name, wanted, AtFlags::empty())?)
+    }
+
     /// How far its file system's times can be believed.
     pub fn trust(&self) -> io::Result<Trust> {
         file_trust(&self.0)
@@ -105,6 +111,11 @@ pub fn look(path: &[u8]) -> io::Result<Look> {
 /// Look at a path, following links.
 pub fn look_through(path: &[u8]) -> io::Result<Look> {
     statx(CWD, path, AtFlags::empty())
+}
+
+/// Whether this process may write to what `path` leads to, as `access` says.
+pub fn may_write(path: &[u8]) -> bool {
+    fs::access(path, fs::Access::WRITE_OK).is_ok()
 }
 
 /// Look at an open file.

@@ -8,8 +8,8 @@ mod signals;
 mod terminal;
 
 pub use files::{
-    Dir, boot_id, copy_bytes, file_look, file_trust, look, look_through, memory_file, random_u64, real_path_of,
-    volatile_path, write_lock,
+    Dir, boot_id, copy_bytes, file_look, file_trust, look, look_through, may_write, memory_file, random_u64,
+    real_path_of, volatile_path, write_lock,
 };
 pub use map::Words;
 pub use process::{

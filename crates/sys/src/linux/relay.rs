@@ -11,15 +11,14 @@ use crate::Child;
 
 /// What comes out of `from` is written to `to` and kept.
 pub struct Stream {
-    /// Our end of the tool's pipe or terminal.
-    pub from: OwnedFd,
+    /// Our end of the tool's pipe or terminal; closed once nobody reads what we pass on, so that the tool learns of it.
+    from: Option<OwnedFd>,
     /// The caller's descriptor.
     pub to: RawFd,
     /// Everything so far, at most `KEPT_BYTES_MAX`.
     pub kept: Vec<u8>,
     /// More came than is kept.
     pub overflowed: bool,
-    open: bool,
     broken: bool,
 }
 
@@ -36,15 +35,16 @@ pub struct RelayEnd {
 impl Stream {
     /// A stream at its start.
     pub fn new(from: OwnedFd, to: RawFd) -> Stream {
-        Stream { from, to, kept: Vec::new(), overflowed: false, open: true, broken: false }
+        Stream { from: Some(from), to, kept: Vec::new(), overflowed: false, broken: false }
     }
 
     /// Read once; false at the end.
     fn advance(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
-        match rustix::io::read(&self.from, &mut *buffer) {
+        let Some(from) = &self.from else { return Ok(false) };
+        match rustix::io::read(from, &mut *buffer) {
             // A pseudo-terminal whose other side is closed says EIO.
             Ok(0) | Err(Errno::IO) => {
-                self.open = false;
+                self.from = None;
                 Ok(false)
             }
             Err(Errno::INTR | Errno::AGAIN) => Ok(true),
@@ -70,9 +70,11 @@ impl Stream {
                 Ok(count) => rest = &rest[count..],
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => wait_for_room(to),
-                // The reader is gone; SIGPIPE has ended us unless it is ignored, and then the tool would go on too.
                 Err(_) => self.broken = true,
             }
+        }
+        if self.broken {
+            self.from = None;
         }
     }
 
@@ -93,7 +95,7 @@ pub fn relay(child: &Child, streams: &mut [Stream]) -> io::Result<RelayEnd> {
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut tool_ended = false;
-    while streams.iter().any(|s| s.open) || !tool_ended {
+    while streams.iter().any(|s| s.from.is_some()) || !tool_ended {
         let (ready, end_seen) = wait(&ended, tool_ended, streams)?;
         if ready.is_empty() && tool_ended {
             return Ok(RelayEnd { held_open: true });
@@ -108,9 +110,7 @@ pub fn relay(child: &Child, streams: &mut [Stream]) -> io::Result<RelayEnd> {
 
 /// Which streams can be read, and whether the tool has ended. Once it has, does not wait.
 fn wait(ended: &OwnedFd, tool_ended: bool, streams: &[Stream]) -> io::Result<(Vec<usize>, bool)> {
-    let open: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].open).collect();
-    let mut set: Vec<PollFd> =
-        open.iter().map(|&i| PollFd::from_borrowed_fd(streams[i].from.as_fd(), PollFlags::IN)).collect();
+    let (open, mut set) = poll_set(streams);
     if !tool_ended {
         set.push(PollFd::new(ended, PollFlags::IN));
     }
@@ -134,11 +134,11 @@ pub fn relay_apart(mut streams: Vec<Stream>) {
     match unsafe { libc::fork() } {
         0 => {
             let mut buffer = vec![0; BUFFER_BYTES];
-            while streams.iter().any(|s| s.open) {
+            while streams.iter().any(|s| s.from.is_some()) {
                 let Ok(ready) = wait_for_any(&streams) else { break };
                 for index in ready {
                     if streams[index].advance(&mut buffer).is_err() {
-                        streams[index].open = false;
+                        streams[index].from = None;
                     }
                 }
             }
@@ -148,10 +148,16 @@ pub fn relay_apart(mut streams: Vec<Stream>) {
     }
 }
 
+/// The streams that are open, and what to wait for on each.
+fn poll_set(streams: &[Stream]) -> (Vec<usize>, Vec<PollFd<'_>>) {
+    let open = |(index, stream): (usize, &'_ Stream)| stream.from.is_some().then_some(index);
+    let indexes = streams.iter().enumerate().filter_map(open).collect();
+    let descriptors = streams.iter().filter_map(|stream| stream.from.as_ref());
+    (indexes, descriptors.map(|from| PollFd::from_borrowed_fd(from.as_fd(), PollFlags::IN)).collect())
+}
+
 fn wait_for_any(streams: &[Stream]) -> io::Result<Vec<usize>> {
-    let open: Vec<usize> = (0..streams.len()).filter(|&i| streams[i].open).collect();
-    let mut set: Vec<PollFd> =
-        open.iter().map(|&i| PollFd::from_borrowed_fd(streams[i].from.as_fd(), PollFlags::IN)).collect();
+    let (open, mut set) = poll_set(streams);
     poll(&mut set, None)?;
     Ok(open.into_iter().zip(&set).filter(|(_, p)| !p.revents().is_empty()).map(|(i, _)| i).collect())
 }

@@ -66,6 +66,9 @@ impl SignalForwarding {
                 libc::sigaction(signal, &new, std::ptr::null_mut());
             }
         }
+        // SAFETY: no handler. The tool was started with the caller's setting; whether its reader is there is for it to
+        // notice, not for us to die of.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
         self.unblock();
     }
 

@@ -46,7 +46,7 @@ fn along_path(name: &str, around: &Surroundings) -> Vec<Found> {
     let path = around.variable(b"PATH").unwrap_or_default();
     let found = |directory: &[u8]| {
         let tool = find(name.as_bytes(), Some(directory), &nobody(), false)?;
-        let leads = if around.ourselves.is(&tool.look) {
+        let leads = if around.ourselves.is(&tool) {
             Leads::Us
         } else if find(name.as_bytes(), Some(directory), &nobody(), true).is_none() {
             Leads::AnotherCache

@@ -170,7 +170,7 @@ fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> Vec<Vec<u
     let path = around.variable(b"PATH");
     while argv.len() > 1 && !is_masquerade_name(file_name(&argv[0])) {
         let found = find(&argv[0], path, &nobody(), false);
-        if argv[0] != b"larder" && !found.is_some_and(|tool| around.ourselves.is(&tool.look)) {
+        if argv[0] != b"larder" && !found.is_some_and(|tool| around.ourselves.is(&tool)) {
             break;
         }
         argv.remove(0);
@@ -189,8 +189,7 @@ fn tool_of(argv: &[Vec<u8>], around: &Surroundings) -> Result<Tool> {
     let path = around.variable(b"PATH");
     let typed = &argv[0];
     let first = find(typed, path, &nobody(), false);
-    let masquerading =
-        is_masquerade_name(file_name(typed)) && first.is_some_and(|tool| around.ourselves.is(&tool.look));
+    let masquerading = is_masquerade_name(file_name(typed)) && first.is_some_and(|tool| around.ourselves.is(&tool));
     let name = if masquerading { file_name(typed) } else { typed.as_slice() };
     match find(name, path, &around.ourselves, masquerading) {
         Some(tool) => Ok(tool),

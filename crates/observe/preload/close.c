@@ -1,0 +1,58 @@
+/* Closing what was open for writing: what the file system says of the file then is
+ * how the supervisor knows, at the end, that nobody else wrote to it since. */
+#include "real.h"
+
+#define DESCRIPTORS 4096
+
+/* One bit a descriptor that was opened for writing.  It is not cleared by closing: a
+ * vfork child closes descriptors that its parent keeps, in the parent's memory. */
+static uint64_t writing[DESCRIPTORS / 64];
+
+void close_watch(int fd, bool for_writing)
+{
+    if (fd < 0 || fd >= DESCRIPTORS)
+        return;
+    uint64_t bit = (uint64_t)1 << (fd & 63), *word = &writing[fd / 64];
+    uint64_t before = __atomic_load_n(word, __ATOMIC_RELAXED);
+    uint64_t after = for_writing ? before | bit : before & ~bit;
+    if (after != before)
+        __atomic_store_n(word, after, __ATOMIC_RELAXED);
+}
+
+static bool watched(int fd)
+{
+    return fd >= 0 && fd < DESCRIPTORS &&
+           (__atomic_load_n(&writing[fd / 64], __ATOMIC_RELAXED) >> (fd & 63) & 1);
+}
+
+static void closing(int fd)
+{
+    struct stat st;
+    if (!log_on() || raw_fstat(fd, &st) != 0)
+        return;
+    struct larder_event event = event_new(LARDER_CLOSED, false);
+    event_stat(&event, &st);
+    log_write(&event, NULL, NULL);
+}
+
+EXPORT int close(int fd)
+{
+    if (watched(fd))
+        closing(fd);
+    return REAL(close)(fd);
+}
+
+extern WEAK int fileno(void *file);
+extern WEAK int fflush(void *file);
+
+/* What is still in the stream's buffer is written first, as fclose would. */
+EXPORT int fclose(void *file)
+{
+    if (file && fileno && fflush && watched(fileno(file))) {
+        int before = errno;
+        fflush(file);
+        closing(fileno(file));
+        errno = before;
+    }
+    return REAL(fclose)(file);
+}
