@@ -59,6 +59,9 @@ pub enum Change {
         placement: Placement,
         /// The mode it was made with.
         mode: FileMode,
+        /// A compiler's part wrote it, and closed it when it was complete. A shell closes what it redirects to before
+        /// anything is written.
+        closed_when_complete: bool,
     },
     /// A symbolic link was made.
     Link,

@@ -488,7 +488,9 @@ impl<'t> Fold<'t> {
                 let unlinks = self.programs.get(&writer).is_some_and(|p| (policy.unlinks_output)(file_name(p)));
                 let placement =
                     if unlinks && placement == Placement::Truncate { Placement::Replace } else { placement };
-                Change::File { placement, mode }
+                let closed_when_complete =
+                    self.programs.get(&writer).is_some_and(|p| (policy.is_compiler_part)(file_name(p)));
+                Change::File { placement, mode, closed_when_complete }
             }
             Made::Link => Change::Link,
             Made::Directory(mode) => Change::Directory(mode),

@@ -171,3 +171,23 @@ fn a_failure_over_a_link_is_not_the_answer_without_it() {
         assert_eq!(compile(&place, setup, &[own], &argv), plain, "larder left, plain right");
     }
 }
+
+/// Two runs with one output: what the other is just writing there is not this one's result.
+#[test]
+fn an_output_that_somebody_else_changes_is_not_recorded() {
+    let place = Place::new();
+    place.put("x.c", "int f(void) { return 1; }\n");
+    place.tool("bd/as", "/usr/bin/as \"$@\"; r=$?; : > busy; sleep 0.5; exit $r\n");
+    let argv = [larder().to_str().expect("is text"), "gcc", "-Bbd", "-c", "x.c", "-o", "x.o"];
+    place.settle();
+    let before = place.counters();
+    let running = place.run(&argv).start();
+    while !place.path("work/busy").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    fs::write(place.path("work/x.o"), "somebody else's").expect("writes");
+    assert_eq!(Ran::of(running).code, Some(0));
+    assert_eq!(place.counters().since(&before), "miss:output-lost");
+    place.remove(&["busy", "x.o"]);
+    place.check(&argv[1..], &["miss", "hit"]);
+}

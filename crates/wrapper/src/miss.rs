@@ -323,7 +323,7 @@ impl Kept<'_> {
                 let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
                 KeptKind::Link(target.as_os_str().as_bytes().to_vec())
             }
-            Change::File { placement, mode } => {
+            Change::File { placement, mode, closed_when_complete } => {
                 // Looked at before it is opened: opening a FIFO would wait.
                 let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
                 if look.kind != larder_sys::Kind::File {
@@ -332,7 +332,7 @@ impl Kept<'_> {
                 let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
                 let content = self.content(&mut file, look.size_bytes)?;
                 let same = larder_sys::file_look(&file).is_ok_and(|after| after == look);
-                if !same || !self.is_as_it_was_closed(&look) {
+                if !same || *closed_when_complete && !self.is_as_it_was_closed(&look) {
                     return Err(lost(Unrecorded::OutputLost));
                 }
                 KeptKind::File(*placement, *mode, content)
