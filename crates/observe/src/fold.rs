@@ -533,3 +533,152 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
 fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PID: u32 = 7;
+    const READ: u16 = OpenFlags::READ;
+    const MAKE: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
+
+    fn event(kind: Kind, path: &str) -> trace::Event {
+        let id = path.bytes().fold(1u64, |sum, b| sum * 31 + u64::from(b));
+        let identity = Identity { device: 1, inode: id, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
+        trace::Event {
+            pid: PID,
+            error: 0,
+            kind,
+            path: path.into(),
+            path2: Vec::new(),
+            identity: Some(identity),
+            mode: 0o100_644,
+            extra: 0o666,
+        }
+    }
+
+    fn open(path: &str, flags: u16) -> trace::Event {
+        event(Kind::Open(OpenFlags(flags)), path)
+    }
+
+    fn failed(error: i32, event: trace::Event) -> trace::Event {
+        trace::Event { error, identity: None, mode: 0, ..event }
+    }
+
+    fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
+        events.insert(0, event(Kind::Start, program));
+        let policy = Policy {
+            replaces_output: &|program| program == b"as",
+            unlinks_output: &|program| program == b"as",
+            variable_is_covered: &|name| name == b"COVERED",
+            variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
+            is_compiler_part: &|program| program == b"as" || program == b"cc1",
+            may_write: &|path| path.starts_with(b"/w/"),
+            first_pid: Some(PID),
+        };
+        fold(&Trace { events, ..Trace::default() }, &policy)
+    }
+
+    /// What is relied on beside the program itself, what is changed, and why it is refused, as text.
+    fn told(folded: &Folded) -> (String, String, String) {
+        let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+        let looked = folded.seen.looked.iter().filter(|(path, _)| path.starts_with(b"/w/"));
+        let ways = |l: &Looked| match l {
+            Looked { prior: Some(Prior::Absent), .. } => "was absent",
+            Looked { prior: Some(Prior::Kind(_)), .. } => "was there",
+            Looked { absent: true, .. } => "absent",
+            Looked { failed: Some(_), .. } => "fails",
+            Looked { listed: true, .. } => "listed",
+            Looked { content: true, .. } => "content",
+            _ => "kind",
+        };
+        let looked: Vec<String> = looked.map(|(path, l)| format!("{} {}", text(path), ways(l))).collect();
+        let changed: Vec<String> = folded.seen.changed.iter().map(|(path, _)| text(path)).collect();
+        let refused = folded.refusals.first().map_or(String::new(), |(why, _)| why.code().to_owned());
+        (looked.join(", "), changed.join(", "), refused)
+    }
+
+    fn check(what: &str, program: &str, events: Vec<trace::Event>, expect: (&str, &str, &str)) {
+        let (looked, changed, refused) = told(&folded(program, events));
+        assert_eq!((&*looked, &*changed, &*refused), expect, "{what}");
+    }
+
+    #[test]
+    fn what_is_read_and_what_is_missing() {
+        check("read", "/b/cc1", vec![open("/w/x.c", READ)], ("/w/x.c content", "", ""));
+        check("missing", "/b/cc1", vec![failed(2, open("/w/a/h.h", READ))], ("/w/a/h.h absent", "", ""));
+        check("forbidden", "/b/cc1", vec![failed(13, open("/w/h.h", READ))], ("/w/h.h fails", "", ""));
+        check("listed", "/b/cc1", vec![event(Kind::List, "/w/d")], ("/w/d listed", "", ""));
+        check("device", "/b/cc1", vec![open("/dev/sda", READ)], ("", "", "device"));
+        check("harmless device", "/b/cc1", vec![open("/dev/null", READ)], ("", "", ""));
+        let mut twice = open("/w/x.c", READ);
+        twice.identity = twice.identity.map(|id| Identity { inode: 99, ..id });
+        check(
+            "replaced meanwhile",
+            "/b/cc1",
+            vec![open("/w/x.c", READ), twice],
+            ("/w/x.c content", "", "input-changed"),
+        );
+    }
+
+    #[test]
+    fn what_is_made_is_no_input() {
+        check("output", "/b/cc1", vec![open("/w/x.s", MAKE), open("/w/x.s", READ)], ("", "/w/x.s", ""));
+        let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY;
+        let unlinked = vec![open("/t/cc1.s", temporary), event(Kind::Unlink, "/t/cc1.s")];
+        check("temporary", "/b/cc1", unlinked, ("", "", ""));
+        let renamed = trace::Event { path2: b"/w/x.o".to_vec(), ..event(Kind::Rename, "/w/x.tmp") };
+        check("renamed", "/b/cc1", vec![open("/w/x.tmp", temporary), renamed], ("", "/w/x.o", ""));
+        check("elsewhere", "/b/cc1", vec![open("/etc/x", MAKE)], ("", "/etc/x", "output-elsewhere"));
+        let other_name = trace::Event { path: b"/w/./x.s".to_vec(), ..open("/w/x.s", READ) };
+        check("by another name", "/b/cc1", vec![open("/w/x.s", MAKE), other_name], ("", "/w/x.s", ""));
+    }
+
+    #[test]
+    fn a_look_at_an_output_counts_as_it_was_before() {
+        let looked_first = |error| {
+            let look = event(Kind::Lstat, "/w/x.o");
+            vec![if error == 0 { look } else { failed(error, look) }, open("/w/x.o", MAKE)]
+        };
+        check("absent", "/b/sh", looked_first(2), ("/w/x.o was absent", "/w/x.o", ""));
+        check("there", "/b/sh", looked_first(0), ("/w/x.o was there", "/w/x.o", ""));
+        check("a program that replaces it", "/b/as", looked_first(0), ("", "/w/x.o", ""));
+        let read_first = vec![open("/w/x.o", READ), open("/w/x.o", MAKE)];
+        check("read first", "/b/cc1", read_first, ("", "/w/x.o", "updates-file"));
+    }
+
+    #[test]
+    fn what_cannot_be_recorded() {
+        let clock = |extra| trace::Event { extra, ..event(Kind::Clock, "") };
+        check("a compiler's clock", "/b/cc1", vec![clock(1)], ("", "", ""));
+        check("a date", "/b/cc1", vec![clock(4)], ("", "", "clock"));
+        check("a script's clock", "/b/sh", vec![clock(1)], ("", "", "clock"));
+        check("network", "/b/cc1", vec![event(Kind::Network, "")], ("", "", "network"));
+        check("shortage", "/b/cc1", vec![failed(28, open("/w/x.o", MAKE))], ("", "", "shortage"));
+        check("a child's death", "/b/cc1", vec![event(Kind::ChildDied, "")], ("", "", "signal"));
+        check("unobserved", "/b/cc1", vec![event(Kind::Drop, "/w/static")], ("", "", "not-observed"));
+        check("appended to", "/b/cc1", vec![updated("/w/log")], ("", "", "updates-file"));
+        let silent = trace::Event { pid: 8, ..event(Kind::Exec, "/b/as") };
+        check("no sign of life", "/b/cc1", vec![silent], ("", "", "not-observed"));
+    }
+
+    fn updated(path: &str) -> trace::Event {
+        let mut open = open(path, OpenFlags::WRITE | OpenFlags::APPEND);
+        open.identity = open.identity.map(|id| Identity { size_bytes: 5, ..id });
+        open
+    }
+
+    #[test]
+    fn variables_of_the_callers_count() {
+        let asked = |name: &str, value: &str| trace::Event {
+            path2: value.into(),
+            error: if value.is_empty() { 2 } else { 0 },
+            ..event(Kind::GetEnvironment, name)
+        };
+        let events =
+            vec![asked("OUTER", "1"), asked("OWN", "set by the tool"), asked("UNSET", ""), asked("COVERED", "")];
+        let mut names = folded("/b/cc1", events).seen.environment;
+        names.sort();
+        assert_eq!(names, [(b"OUTER".to_vec(), Some(b"1".to_vec())), (b"UNSET".to_vec(), None)]);
+    }
+}

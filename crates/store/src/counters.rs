@@ -6,13 +6,11 @@
 //! ```
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_model::{Bypass, Fallback, Outcome, Unrecorded};
 use larder_sys::Words;
 
-use crate::layout::make_directory;
 use crate::{Store, StoreError};
 
 const VERSION: u64 = 0x4c52_4443_0000_0001;
@@ -56,16 +54,7 @@ impl Counters {
     /// Map the counters of `store` for counting, making them where they are not there.
     pub fn open(store: &Store) -> Result<Counters, StoreError> {
         let path = store.file("counters");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = match options.open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                make_directory(store.base())?;
-                options.open(&path)
-            }
-            other => other,
-        };
-        let file = file.map_err(StoreError::writing(&path))?;
+        let file = store.open_or_make(&path, OpenOptions::new().read(true).write(true).create(true).truncate(false))?;
         let words = match Words::map(&file, WORDS, true) {
             Ok(words) => words,
             Err(_) => {

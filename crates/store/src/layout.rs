@@ -91,16 +91,7 @@ impl Store {
     /// Create a file of our own under a temporary name.
     pub(crate) fn temporary(&self) -> Result<Temporary, StoreError> {
         let path = self.base.join("tmp").join(format!("{:016x}", larder_sys::random_u64()));
-        let mut options = OpenOptions::new();
-        options.write(true).read(true).create_new(true).mode(0o600);
-        let file = match options.open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                make_directory(path.parent().unwrap_or(&self.base))?;
-                options.open(&path)
-            }
-            other => other,
-        };
-        let file = file.map_err(StoreError::writing(&path))?;
+        let file = self.open_or_make(&path, OpenOptions::new().write(true).read(true).create_new(true))?;
         Ok(Temporary { file, path, placed: false })
     }
 
@@ -113,18 +104,22 @@ impl Store {
     /// Open a file for its lock only, making it where it is not there.
     pub(crate) fn lock(&self, name: &str) -> Result<File, StoreError> {
         let path = self.base.join("locks").join(name);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let file = match options.open(&path) {
+        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        larder_sys::write_lock(&file).map_err(StoreError::writing(&path))?;
+        Ok(file)
+    }
+
+    /// Open a file that is made, and its directory before it where that is missing.
+    pub(crate) fn open_or_make(&self, path: &Path, options: &mut OpenOptions) -> Result<File, StoreError> {
+        let options = options.mode(0o600);
+        let file = match options.open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_directory(path.parent().unwrap_or(&self.base))?;
-                options.open(&path)
+                options.open(path)
             }
             other => other,
         };
-        let file = file.map_err(StoreError::writing(&path))?;
-        larder_sys::write_lock(&file).map_err(StoreError::writing(&path))?;
-        Ok(file)
+        file.map_err(StoreError::writing(path))
     }
 
     /// Every file of a kind, with its digest; what does not belong there is passed over.

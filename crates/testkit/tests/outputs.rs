@@ -177,14 +177,17 @@ fn a_failure_over_a_link_is_not_the_answer_without_it() {
 fn an_output_that_somebody_else_changes_is_not_recorded() {
     let place = Place::new();
     place.put("x.c", "int f(void) { return 1; }\n");
-    place.tool("bd/as", "/usr/bin/as \"$@\"; r=$?; : > busy; sleep 0.5; exit $r\n");
-    let argv = [larder().to_str().expect("is text"), "gcc", "-Bbd", "-c", "x.c", "-o", "x.o"];
+    let assembler = place.tool("bd/as", "/usr/bin/as \"$@\"; r=$?; : > busy; sleep 1; exit $r\n");
+    let beside = format!("-B{}/", Path::new(&assembler).parent().expect("has one").display());
+    let argv = [larder().to_str().expect("is text"), "gcc", &beside, "-c", "x.c", "-o", "x.o"];
     place.settle();
     let before = place.counters();
     let running = place.run(&argv).start();
-    while !place.path("work/busy").exists() {
+    let waited = (0..2000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+        place.path("work/busy").exists()
+    });
+    assert!(waited, "the assembler was not started");
     fs::write(place.path("work/x.o"), "somebody else's").expect("writes");
     assert_eq!(Ran::of(running).code, Some(0));
     assert_eq!(place.counters().since(&before), "miss:output-lost");

@@ -52,8 +52,7 @@ pub fn exec(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Error
 }
 
 /// Start the program at `path` without copying this process (posix_spawn). `descriptors` are (ours, its): its standard
-/// streams, say. `blocked` are the signals that the caller has blocked for a moment; the child gets its mask without
-/// them.
+/// streams, say. The child gets the signal mask from before `mask` was prepared.
 pub fn spawn(
     path: &[u8],
     argv: &[Vec<u8>],
@@ -61,62 +60,72 @@ pub fn spawn(
     descriptors: &[(RawFd, RawFd)],
     mask: &crate::SignalForwarding,
 ) -> io::Result<Child> {
-    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    let check = |code: i32| if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) };
-    // SAFETY: both objects are initialised before use and destroyed once; the arrays outlive the call.
-    unsafe {
-        let mut actions = std::mem::zeroed::<libc::posix_spawn_file_actions_t>();
-        let mut attributes = std::mem::zeroed::<libc::posix_spawnattr_t>();
-        check(libc::posix_spawn_file_actions_init(&mut actions))?;
-        check(libc::posix_spawnattr_init(&mut attributes))?;
-        for (ours, its) in descriptors {
-            check(libc::posix_spawn_file_actions_adddup2(&mut actions, *ours, *its))?;
-        }
-        check(libc::posix_spawnattr_setsigmask(&mut attributes, mask.original()))?;
-        check(libc::posix_spawnattr_setflags(&mut attributes, libc::POSIX_SPAWN_SETSIGMASK as _))?;
-        let mut pid = 0;
-        let code = libc::posix_spawn(
-            &mut pid,
-            path.as_ptr(),
-            &actions,
-            &attributes,
-            argv.pointers.as_ptr().cast(),
-            environment.pointers.as_ptr().cast(),
-        );
-        libc::posix_spawn_file_actions_destroy(&mut actions);
-        libc::posix_spawnattr_destroy(&mut attributes);
-        check(code)?;
-        Ok(Child { pid })
-    }
+    let wire = |actions: *mut FileActions| {
+        // SAFETY: `actions` is initialised; the call keeps nothing of ours.
+        let copy = |(ours, its): &(RawFd, RawFd)| {
+            check(unsafe { libc::posix_spawn_file_actions_adddup2(actions, *ours, *its) })
+        };
+        descriptors.iter().try_for_each(copy)
+    };
+    let attribute = |attributes: *mut Attributes| {
+        // SAFETY: `attributes` is initialised, the mask outlives the call.
+        check(unsafe { libc::posix_spawnattr_setsigmask(attributes, mask.original()) })?;
+        // SAFETY: as above.
+        check(unsafe { libc::posix_spawnattr_setflags(attributes, libc::POSIX_SPAWN_SETSIGMASK as _) })
+    };
+    start(path, argv, environment, wire, attribute)
 }
 
 /// Start the program at `path` in a session of its own, its standard streams on the null device.
 pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<()> {
-    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
     let null = c_string(b"/dev/null")?;
-    let check = |code: i32| if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) };
-    // SAFETY: as in `spawn`.
+    let wire = |actions: *mut FileActions| {
+        // SAFETY: `actions` is initialised, the path outlives the call that uses it.
+        let open =
+            |fd| check(unsafe { libc::posix_spawn_file_actions_addopen(actions, fd, null.as_ptr(), libc::O_RDWR, 0) });
+        (0..3).try_for_each(open)
+    };
+    // SAFETY: `attributes` is initialised.
+    let attribute = |attributes| check(unsafe { libc::posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID) });
+    start(path, argv, environment, wire, attribute).map(drop)
+}
+
+type FileActions = libc::posix_spawn_file_actions_t;
+type Attributes = libc::posix_spawnattr_t;
+
+fn check(code: i32) -> io::Result<()> {
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
+}
+
+fn start(
+    path: &[u8],
+    argv: &[Vec<u8>],
+    environment: &[Vec<u8>],
+    wire: impl FnOnce(*mut FileActions) -> io::Result<()>,
+    attribute: impl FnOnce(*mut Attributes) -> io::Result<()>,
+) -> io::Result<Child> {
+    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
+    // SAFETY: both objects are initialised before use and destroyed once; the arrays outlive the call.
     unsafe {
-        let mut actions = std::mem::zeroed::<libc::posix_spawn_file_actions_t>();
-        let mut attributes = std::mem::zeroed::<libc::posix_spawnattr_t>();
+        let mut actions = std::mem::zeroed::<FileActions>();
+        let mut attributes = std::mem::zeroed::<Attributes>();
         check(libc::posix_spawn_file_actions_init(&mut actions))?;
         check(libc::posix_spawnattr_init(&mut attributes))?;
-        for fd in 0..3 {
-            check(libc::posix_spawn_file_actions_addopen(&mut actions, fd, null.as_ptr(), libc::O_RDWR, 0))?;
-        }
-        check(libc::posix_spawnattr_setflags(&mut attributes, POSIX_SPAWN_SETSID))?;
         let mut pid = 0;
-        let code = libc::posix_spawn(
-            &mut pid,
-            path.as_ptr(),
-            &actions,
-            &attributes,
-            argv.pointers.as_ptr().cast(),
-            environment.pointers.as_ptr().cast(),
-        );
+        let prepared = wire(&mut actions).and_then(|()| attribute(&mut attributes));
+        let started = prepared.and_then(|()| {
+            check(libc::posix_spawn(
+                &mut pid,
+                path.as_ptr(),
+                &actions,
+                &attributes,
+                argv.pointers.as_ptr().cast(),
+                environment.pointers.as_ptr().cast(),
+            ))
+        });
         libc::posix_spawn_file_actions_destroy(&mut actions);
         libc::posix_spawnattr_destroy(&mut attributes);
-        check(code)
+        started.map(|()| Child { pid })
     }
 }
 
