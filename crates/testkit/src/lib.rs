@@ -24,7 +24,7 @@ mod tree;
 pub use binaries::{larder, workspace};
 pub use outcome::Counters;
 pub use place::Place;
-pub use probe::{can_mount, has, is_root};
+pub use probe::{can_mount, has, is_ignored, is_root};
 pub use run::{Ran, Run};
 pub use terminal::on_terminal;
 pub use tree::{Entry, Tree};

@@ -24,3 +24,16 @@ pub fn can_mount() -> bool {
     command.args(["-m", "sh", "-c", probe]).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
+
+/// Whether this process, and so whatever it starts, ignores the signal of this number: a shell has its background jobs
+/// ignore some, `nohup` others. What is to die of one cannot be tested then.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let ignored = mask >> (signal - 1) & 1 == 1;
+    if ignored {
+        eprintln!("skipped: signal {signal} is ignored here");
+    }
+    ignored
+}

@@ -61,8 +61,8 @@ pub fn spawn(
     mask: &crate::SignalForwarding,
 ) -> io::Result<Child> {
     let wire = |actions: *mut FileActions| {
-        // SAFETY: `actions` is initialised; the call keeps nothing of ours.
         let copy = |(ours, its): &(RawFd, RawFd)| {
+            // SAFETY: `actions` is initialised; the call keeps nothing of ours.
             check(unsafe { libc::posix_spawn_file_actions_adddup2(actions, *ours, *its) })
         };
         descriptors.iter().try_for_each(copy)
@@ -80,9 +80,10 @@ pub fn spawn(
 pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<()> {
     let null = c_string(b"/dev/null")?;
     let wire = |actions: *mut FileActions| {
-        // SAFETY: `actions` is initialised, the path outlives the call that uses it.
-        let open =
-            |fd| check(unsafe { libc::posix_spawn_file_actions_addopen(actions, fd, null.as_ptr(), libc::O_RDWR, 0) });
+        let open = |fd| {
+            // SAFETY: `actions` is initialised, the path outlives the call that uses it.
+            check(unsafe { libc::posix_spawn_file_actions_addopen(actions, fd, null.as_ptr(), libc::O_RDWR, 0) })
+        };
         (0..3).try_for_each(open)
     };
     // SAFETY: `attributes` is initialised.
