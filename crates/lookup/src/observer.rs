@@ -28,6 +28,8 @@ impl Choice {
 pub fn choose_observer(request: &Request, place: &Place, forced: Option<Observer>) -> Result<Choice, Bypass> {
     let dynamic = judge(&request.command.program).0 == Program::Dynamic;
     match forced {
+        // The log would be mapped into each process of the tool.
+        None | Some(Observer::Preload) if larder_sys::address_space_is_limited() => Err(Bypass::Limited),
         None | Some(Observer::Preload) if dynamic => Ok(Choice::Preload),
         None | Some(Observer::Depfile) => depfile(request, place).ok_or(Bypass::CannotObserve),
         Some(Observer::Preload | Observer::Kernel) => Err(Bypass::CannotObserve),

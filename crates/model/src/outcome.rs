@@ -84,6 +84,7 @@ reasons! {
         CannotObserve, "cannot-observe", "the tool cannot be observed here";
         NoTool, "no-tool", "the tool was not found";
         LanguageUnknown, "language-unknown", "the source's language is not known";
+        Limited, "limited", "the size of files or of memory is limited (ulimit -f, -v)";
     }
 }
 

@@ -33,6 +33,9 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
     let argv = with_first_argument(argv, &tool);
     run_the_tool_on_panic(&tool, &argv);
     let settings = &context.loaded.settings;
+    if larder_sys::file_size_is_limited() {
+        return untouched(&context, None, tool, argv, Outcome::Bypass(Bypass::Limited));
+    }
     if settings.disable {
         return untouched(&context, None, tool, argv, Outcome::Bypass(Bypass::Disabled));
     }

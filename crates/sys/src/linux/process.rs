@@ -228,6 +228,17 @@ pub fn now_coarse_ns() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
+/// Whether the size of files that this process may write is limited: going beyond the limit would kill it.
+pub fn file_size_is_limited() -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
+}
+
+/// Whether the address space of this process and its children is limited, so that mapping a log into them could make
+/// them fail.
+pub fn address_space_is_limited() -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::As).current.is_some()
+}
+
 /// Whether standard input, output and error are all open.
 pub fn standard_descriptors_open() -> bool {
     // SAFETY: asks for flags only.
