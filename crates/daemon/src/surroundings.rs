@@ -70,7 +70,12 @@ impl Surroundings {
     /// Where a command would run that was typed here; an error where there is no working directory.
     pub(crate) fn place(&self, destinations: Destinations) -> Result<Place> {
         let cwd = self.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
-        Ok(Place { environment: self.environment.clone(), cwd: cwd.as_os_str().as_bytes().to_vec(), destinations })
+        Ok(Place {
+            environment: self.environment.clone(),
+            oddities: Vec::new(),
+            cwd: cwd.as_os_str().as_bytes().to_vec(),
+            destinations,
+        })
     }
 }
 

@@ -19,6 +19,8 @@ const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
 pub struct Place {
     /// The environment, as pairs.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What else stands in the environment: entries without a `=`, which only pass through.
+    pub oddities: Vec<Vec<u8>>,
     /// The working directory, links resolved.
     pub cwd: Vec<u8>,
     /// Where its messages go.
@@ -75,7 +77,8 @@ impl Place {
 
     /// The environment as a program receives it.
     pub fn environment_block(&self) -> Vec<Vec<u8>> {
-        self.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect()
+        let pairs = self.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat());
+        pairs.chain(self.oddities.iter().cloned()).collect()
     }
 
     /// `PWD` where it names the working directory by another path than the kernel does.
@@ -107,6 +110,9 @@ impl Request {
     pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
         let name = argv.first().map(|name| file_name(name)).unwrap_or_default();
         let family = family_of(name).or_else(|| family_of(file_name(&tool.path))).ok_or(Bypass::UnknownTool)?;
+        if argv.iter().any(|argument| names_a_descriptor(argument)) {
+            return Err(Bypass::OutputToStdout);
+        }
         let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
         // A script reads its environment without asking libc for it, whatever it is called.
         let family = if content.is_script { Family::Generic } else { family };
@@ -143,6 +149,12 @@ impl Request {
         };
         below(&self.action.cwd) || named.into_iter().flatten().any(beside)
     }
+}
+
+/// Whether an argument names one of the descriptors that we keep a copy of, or standard input.
+fn names_a_descriptor(argument: &[u8]) -> bool {
+    const NAMES: [&[u8]; 5] = [b"/dev/stdin", b"/dev/stdout", b"/dev/stderr", b"/dev/fd/", b"/proc/self/fd/"];
+    NAMES.iter().any(|name| argument.windows(name.len()).any(|w| w == *name))
 }
 
 /// A path that goes up, with its directory as the file system has it; `None` where it does not, or is not there.

@@ -21,7 +21,7 @@ pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
 pub use looked::{Change, Identity, Looked, Prior, Seen};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Manifest};
-pub use observation::{DirFacts, EnvFact, Fact, Links, NamedFact, ObservationSet, names_digest};
+pub use observation::{DirFacts, EnvFact, Fact, Links, NamedFact, ObservationSet, Twins, names_digest};
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
 pub use result::{ActionResult, Content, FileMode, INLINE_BYTES_MAX, Output, OutputKind, Placement, Streams};
 pub use roots::{PLACEHOLDER, Roots};

@@ -201,11 +201,11 @@ mod tests {
         assert_eq!(bytes[33..35], [0, 1], "no fields, one entry");
         assert_eq!(bytes[67..70], [0, 9, 0], "preload, 9 µs, any root");
         assert_eq!(
-            bytes[70..80],
-            [9, 0, 0, 1, 0, 0, 0, 0, 0, 0],
+            bytes[70..81],
+            [10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0],
             "no observations, exit 1, two empty streams, no output"
         );
-        assert_eq!(bytes.len(), 80 + 32);
+        assert_eq!(bytes.len(), 81 + 32);
     }
 
     #[test]

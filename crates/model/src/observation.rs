@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! set        = number of directories, directory*, number of variables, variable*
-//! directory  = bytes path, u8 links, [bytes real path], number of facts, fact*, number of absences, name*
+//! set        ends with number of twins, twin*; twin = bytes path, bytes path, u8 bits: 1 one file, 2 equal times
+//! directory  = bytes path, u8 links, [bytes real path], number class, number of facts, fact*, number of absences, name*
 //! links      = 0 of no matter · 1 there are none in the path · 2 they lead to the real path
 //! fact       = bytes name, u8 tag, …        by tag:
 //!    1 content     digest, u8 bits: 1 executable, 2 not through a link
@@ -78,6 +79,9 @@ pub struct DirFacts<'a> {
     pub path: &'a [u8],
     /// What is known of symbolic links in its path.
     pub links: Links<'a>,
+    /// 0, or where the tool looked at the directory itself, one more than the place, among those directories, of the
+    /// first that is the same one: compilers leave out a search directory that they have under another name.
+    pub class: u64,
     /// What was found there.
     pub facts: Vec<NamedFact<'a>>,
     /// What was looked for there and not found, sorted.
@@ -93,6 +97,17 @@ pub struct EnvFact<'a> {
     pub value: Option<Digest>,
 }
 
+/// Two files with one content: gcc takes them for one file where their times are equal, clang where they are one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Twins<'a> {
+    /// Their paths, roots replaced.
+    pub paths: [&'a [u8]; 2],
+    /// They are one file.
+    pub same_file: bool,
+    /// They were modified at the same time.
+    pub same_time: bool,
+}
+
 /// All that a result relied on, beyond what its Action says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservationSet<'a> {
@@ -100,6 +115,8 @@ pub struct ObservationSet<'a> {
     pub directories: Vec<DirFacts<'a>>,
     /// Variables that the Action does not list.
     pub environment: Vec<EnvFact<'a>>,
+    /// Files of equal content.
+    pub twins: Vec<Twins<'a>>,
 }
 
 /// The digest under which "this directory has none of these names" is kept as a stamp. `names` are sorted.
@@ -125,6 +142,11 @@ impl<'a> ObservationSet<'a> {
                 w.digest(digest);
             }
         }
+        w.number(self.twins.len() as u64);
+        for twins in &self.twins {
+            twins.paths.iter().for_each(|path| w.bytes(path));
+            w.u8(u8::from(twins.same_file) | u8::from(twins.same_time) << 1);
+        }
     }
 
     /// Read a set.
@@ -139,6 +161,14 @@ impl<'a> ObservationSet<'a> {
             let name = r.bytes(PATH_BYTES_MAX)?;
             let value = if flag(r)? { Some(r.digest()?) } else { None };
             set.environment.push(EnvFact { name, value });
+        }
+        for _ in 0..r.count()? {
+            let paths = [r.bytes(PATH_BYTES_MAX)?, r.bytes(PATH_BYTES_MAX)?];
+            let bits = r.u8()?;
+            if bits > 3 {
+                return Err(r.unknown_tag(bits));
+            }
+            set.twins.push(Twins { paths, same_file: bits & 1 != 0, same_time: bits & 2 != 0 });
         }
         Ok(set)
     }
@@ -170,6 +200,7 @@ impl<'a> DirFacts<'a> {
                 w.bytes(real);
             }
         }
+        w.number(self.class);
         w.number(self.facts.len() as u64);
         for fact in &self.facts {
             w.bytes(fact.name);
@@ -187,6 +218,7 @@ impl<'a> DirFacts<'a> {
             2 => Links::Real(r.bytes(PATH_BYTES_MAX)?),
             other => return Err(r.unknown_tag(other)),
         };
+        let class = r.number()?;
         let count = r.count()?;
         let mut facts = Vec::with_capacity(count.min(4096));
         for _ in 0..count {
@@ -198,7 +230,7 @@ impl<'a> DirFacts<'a> {
         for _ in 0..count {
             absent.push(r.bytes(PATH_BYTES_MAX)?);
         }
-        Ok(DirFacts { path, links, facts, absent })
+        Ok(DirFacts { path, links, class, facts, absent })
     }
 }
 
@@ -272,6 +304,7 @@ mod tests {
             directories: vec![DirFacts {
                 path: b"\0\x01/inc",
                 links: Links::Real(b"/real"),
+                class: 3,
                 facts: facts.into_iter().map(|fact| NamedFact { name: b"n", fact }).collect(),
                 absent: vec![b"a", b"b"],
             }],
@@ -279,6 +312,7 @@ mod tests {
                 EnvFact { name: b"A", value: None },
                 EnvFact { name: b"B", value: Some(Digest::of(b"v")) },
             ],
+            twins: vec![Twins { paths: [b"a", b"b"], same_file: true, same_time: false }],
         };
         let mut w = Writer::default();
         set.encode(&mut w);

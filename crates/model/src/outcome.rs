@@ -76,7 +76,7 @@ reasons! {
         NoSource, "no-source", "no source file on the command line";
         SeveralSources, "several-sources", "several source files in one command";
         StandardInput, "standard-input", "reads its source from standard input";
-        OutputToStdout, "output-to-stdout", "writes its output to standard output or to a device";
+        OutputToStdout, "output-to-stdout", "reads or writes standard streams, descriptors or devices by name";
         AsksOnly, "asks-only", "asks the compiler about itself (-###, -v, --version, --help, -print-…)";
         TooHard, "too-hard", "an option whose effects are not reproducible (modules, precompiled headers, -ftime-report …)";
         ResponseFile, "response-file", "a response file (@file) cannot be read or is nested too deep";

@@ -58,6 +58,8 @@ pub enum Placement {
     Replace,
     /// Renamed over whatever was there.
     Rename,
+    /// A file or a link is unlinked first, whatever is in it.
+    Unlink,
 }
 
 /// One thing a run left behind.
@@ -213,6 +215,7 @@ impl<'a> OutputKind<'a> {
                     Placement::Truncate => 0,
                     Placement::Replace => 1,
                     Placement::Rename => 2,
+                    Placement::Unlink => 3,
                 });
                 mode.encode(w);
                 content.encode(w);
@@ -236,6 +239,7 @@ impl<'a> OutputKind<'a> {
                     0 => Placement::Truncate,
                     1 => Placement::Replace,
                     2 => Placement::Rename,
+                    3 => Placement::Unlink,
                     tag => return Err(r.unknown_tag(tag)),
                 };
                 OutputKind::File { placement, mode: FileMode::decode(r)?, content: Content::decode(r)? }
@@ -262,6 +266,7 @@ mod tests {
             file(Placement::Truncate, Content::Inline(b"x")),
             file(Placement::Replace, Content::Blob(blob)),
             file(Placement::Rename, Content::EMPTY),
+            file(Placement::Unlink, Content::EMPTY),
             OutputKind::Link(b"to"),
             OutputKind::Directory(mode),
             OutputKind::Removed,

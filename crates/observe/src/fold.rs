@@ -69,6 +69,10 @@ struct Fold<'t> {
     /// How each file was when it was last closed after writing.
     closed: HashMap<(u64, u64), Identity>,
     temporary_places: HashSet<&'t [u8]>,
+    /// Looked at as a link and not there: LLVM does so before it removes a file.
+    lstat_missing: HashSet<&'t [u8]>,
+    /// Where something was to be removed and nothing was.
+    unlinked: HashSet<&'t [u8]>,
     programs: HashMap<u32, &'t [u8]>,
     last_read: HashMap<u32, &'t [u8]>,
     starts: HashMap<u32, i64>,
@@ -174,15 +178,12 @@ impl<'t> Fold<'t> {
     // ------------------------------------------------------------ looking
 
     fn ignored(&self, path: &[u8]) -> bool {
-        const EXACT: [&[u8]; 14] = [
+        const EXACT: [&[u8]; 11] = [
             b"/dev/null",
             b"/dev/zero",
             // Random numbers occur in every compile, and in no result that a compiler promises to repeat.
             b"/dev/urandom",
             b"/dev/random",
-            b"/dev/stdin",
-            b"/dev/stdout",
-            b"/dev/stderr",
             b"/proc/self/exe",
             b"/proc/self/fd",
             b"/proc/self/maps",
@@ -227,6 +228,9 @@ impl<'t> Fold<'t> {
         self.last_read.insert(e.pid, e.path);
         if self.ignored(e.path) || self.is_made(e) || self.device(e.path) {
             return;
+        }
+        if !matches!(e.mode >> 12, 0 | 0o10) {
+            return self.refuse(Unrecorded::Device, e.path);
         }
         let identity = e.identity;
         let looked = self.touch(e.path);
@@ -285,6 +289,10 @@ impl<'t> Fold<'t> {
 
     fn look_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
+            (Kind::Lstat, ENOENT) => {
+                self.lstat_missing.insert(e.path);
+                self.touch(e.path).absent = true;
+            }
             // Not a link: it was looked at as one.
             (Kind::ReadLink, EINVAL) => self.touch(e.path).link = true,
             (_, ENOENT) => self.touch(e.path).absent = true,
@@ -341,13 +349,13 @@ impl<'t> Fold<'t> {
             return;
         }
         let fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
-        let empty = e.identity.is_some_and(|id| id.size_bytes == 0);
+        let empty = e.identity.is_some_and(|id| id.size_bytes == 0) && !flags.has(OpenFlags::APPEND);
         if !fresh && !empty {
             return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
-        let removed = matches!(self.made.get(e.path), Some(Made::Removed));
+        let removed = matches!(self.made.get(e.path), Some(Made::Removed)) || self.unlinked.contains(e.path);
         let placement =
-            if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Replace } else { Placement::Truncate };
+            if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };
         let mode = FileMode { bits: e.extra & 0o7777, masked: true };
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
         if temporary && let Some(directory) = parent(e.path) {
@@ -392,7 +400,12 @@ impl<'t> Fold<'t> {
     fn change_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
             _ if self.is_made(e) && e.error == ENOENT => {}
-            (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, ENOENT) => self.touch(e.path).absent = true,
+            (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, ENOENT) => {
+                if e.kind == Kind::Unlink {
+                    self.unlinked.insert(e.path);
+                }
+                self.touch(e.path).absent = true;
+            }
             (Kind::MakeDirectory, EEXIST) => self.touch(e.path).kind = true,
             _ => self.refuse(Unrecorded::WriteFailed, e.path),
         }
@@ -486,8 +499,13 @@ impl<'t> Fold<'t> {
                     self.touch(path).absent = true;
                 }
                 let unlinks = self.programs.get(&writer).is_some_and(|p| (policy.unlinks_output)(file_name(p)));
-                let placement =
-                    if unlinks && placement == Placement::Truncate { Placement::Replace } else { placement };
+                let removes = known && self.lstat_missing.contains(path) && placement == Placement::Truncate;
+                let placement = match placement {
+                    Placement::Rename => Placement::Rename,
+                    _ if unlinks => Placement::Replace,
+                    _ if removes => Placement::Unlink,
+                    other => other,
+                };
                 let closed_when_complete =
                     self.programs.get(&writer).is_some_and(|p| (policy.is_compiler_part)(file_name(p)));
                 Change::File { placement, mode, closed_when_complete }

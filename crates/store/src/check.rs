@@ -5,10 +5,11 @@
 
 use std::io;
 
-use larder_model::{Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, names_digest};
+use larder_model::{Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, Twins, names_digest};
 use larder_sys::{Dir, Kind, Look};
 
 use crate::Stamps;
+use crate::witness::class_of;
 
 /// The first fact that does not hold any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,17 +59,41 @@ impl Checker<'_> {
             }
         }
         let mut path = Vec::new();
+        let mut looked_at = Vec::new();
         for directory in &set.directories {
             path.clear();
             if !self.roots.decode_path(directory.path, &mut path) {
                 return differs(directory.path, "names a root that this place does not have");
             }
-            self.check_directory(directory, &path, effort)?;
+            let identity = self.check_directory(directory, &path, effort)?;
+            if directory.class != 0 && class_of(&mut looked_at, identity) != directory.class {
+                return differs(&path, "is another directory's other name now and was not, or the reverse");
+            }
+        }
+        set.twins.iter().try_for_each(|twins| self.check_twins(twins))
+    }
+
+    /// Files of equal content are one or two, and as old as each other or not, as they were.
+    fn check_twins(&self, twins: &Twins) -> Result<(), Difference> {
+        let look = |encoded: &[u8]| {
+            let mut path = Vec::new();
+            if self.roots.decode_path(encoded, &mut path) { larder_sys::look_through(&path).ok() } else { None }
+        };
+        let [Some(a), Some(b)] = twins.paths.map(look) else {
+            return differs(twins.paths[0], "cannot be looked at");
+        };
+        let same_file = (a.device, a.inode) == (b.device, b.inode);
+        if same_file != twins.same_file || (a.modified_ns == b.modified_ns) != twins.same_time {
+            return differs(
+                twins.paths[1],
+                "and its twin, of the same content, are now one file, or as old, and were not, or the reverse",
+            );
         }
         Ok(())
     }
 
-    fn check_directory(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(), Difference> {
+    /// Check a directory, and say which it is where that counts.
+    fn check_directory(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(u64, u64), Difference> {
         effort.directories += 1;
         if facts.links == Links::Any && facts.facts.is_empty() {
             return self.check_unopened(facts, path, effort);
@@ -84,8 +109,8 @@ impl Checker<'_> {
                 return differs(path, "leads to another directory");
             }
         }
+        let look = if facts.absent.is_empty() && facts.class == 0 { None } else { dir.itself().ok() };
         if !facts.absent.is_empty() {
-            let look = dir.itself().ok();
             self.check_absent(&dir, look, facts, path, effort)?;
         }
         for NamedFact { name, fact } in &facts.facts {
@@ -95,11 +120,11 @@ impl Checker<'_> {
             }
         }
         dir.keep_open();
-        Ok(())
+        Ok(look.map_or((0, 0), |look| (look.device, look.inode)))
     }
 
     /// A directory of which only absences count, or that it is there: one look at it mostly does.
-    fn check_unopened(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(), Difference> {
+    fn check_unopened(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(u64, u64), Difference> {
         let look = match larder_sys::look_through(path) {
             Ok(look) if look.kind == Kind::Directory => look,
             other => return differs(path, format!("was a directory; {}", found(other))),
@@ -107,12 +132,13 @@ impl Checker<'_> {
         let known = facts.absent.is_empty() || self.stamps.names_absent(&look, &names_digest(&facts.absent));
         if known {
             effort.absences += facts.absent.len() as u64;
-            return Ok(());
+            return Ok((look.device, look.inode));
         }
         match Dir::open(path, false) {
             Ok(dir) => {
                 let look = dir.itself().ok();
-                self.check_absent(&dir, look, facts, path, effort)
+                self.check_absent(&dir, look, facts, path, effort)?;
+                Ok(look.map_or((0, 0), |look| (look.device, look.inode)))
             }
             Err(error) => differs(path, format!("the directory cannot be opened as before: {error}")),
         }

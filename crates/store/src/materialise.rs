@@ -115,6 +115,7 @@ fn before_file(path: &[u8], kind: Kind, placement: Placement) -> io::Result<Befo
         return refused(io::ErrorKind::AlreadyExists);
     }
     match (placement, through) {
+        (Placement::Unlink, _) => Ok(Before::Unlink),
         (Placement::Rename, Err(_)) => Ok(Before::Unlink),
         (_, Ok(look)) if look.kind != Kind::File => refused(io::ErrorKind::AlreadyExists),
         (Placement::Replace, Ok(look)) if look.size_bytes > 0 => Ok(Before::Unlink),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use larder_model::{
-    Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Unrecorded,
+    Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Twins, Unrecorded,
     names_digest,
 };
 use larder_sys::{Dir, Kind, Look, Trust};
@@ -25,10 +25,20 @@ const LINKS_MAX: usize = 40;
 pub struct Witnessed {
     directories: BTreeMap<Vec<u8>, Directory>,
     environment: Vec<(Vec<u8>, Option<Digest>)>,
+    twins: Vec<([Vec<u8>; 2], bool, bool)>,
+}
+
+/// A file that was read: which it is, and when it was modified.
+struct Source {
+    path: Vec<u8>,
+    file: (u64, u64),
+    modified_ns: i64,
 }
 
 #[derive(Debug, Default)]
 struct Directory {
+    /// Which directory it is.
+    identity: (u64, u64),
     real: Option<Vec<u8>>,
     links_matter: bool,
     wanted: bool,
@@ -81,6 +91,8 @@ struct Walk<'a> {
     open: HashMap<Vec<u8>, Opened>,
     /// Directories that could not be opened, and the error's number.
     missing: HashMap<Vec<u8>, i32>,
+    /// Files read, by content.
+    sources: HashMap<Digest, Vec<Source>>,
     set: Witnessed,
 }
 
@@ -93,11 +105,17 @@ fn refuse<T>(why: Unrecorded, path: &[u8]) -> Result<T, Refusal> {
 impl Witness<'_> {
     /// The facts behind everything in `seen`.
     pub fn witness(&self, seen: &Seen) -> Result<Witnessed, Refusal> {
-        let mut walk =
-            Walk { witness: self, open: HashMap::default(), missing: HashMap::default(), set: Witnessed::default() };
+        let mut walk = Walk {
+            witness: self,
+            open: HashMap::default(),
+            missing: HashMap::default(),
+            sources: HashMap::default(),
+            set: Witnessed::default(),
+        };
         for (path, looked) in &seen.looked {
             walk.path(path, looked, 0)?;
         }
+        walk.find_twins();
         let mut set = walk.set;
         for (name, value) in &seen.environment {
             let digest = value.as_ref().map(|value| Digest::of(&self.roots.encode_text(value)));
@@ -177,6 +195,9 @@ impl Walk<'_> {
         match found.kind {
             Kind::File => {
                 let fact = self.content(path, directory, name, looked, found, plain)?;
+                if looked.content {
+                    self.note_source(path, found, &fact);
+                }
                 self.fact(directory, name, fact);
             }
             Kind::Directory => {
@@ -232,6 +253,29 @@ impl Walk<'_> {
         let ask = || self.opened(directory).trust().unwrap_or(Trust::NONE);
         let known = self.witness.identities_are_the_tools && looked.identity.is_some();
         same && (old || known && self.witness.stamps.times_are_exact(found, ask))
+    }
+
+    fn note_source(&mut self, path: &[u8], found: &Look, fact: &OwnedFact) {
+        if let OwnedFact::Content { digest, executable: false, .. } = fact {
+            let mut encoded = Vec::new();
+            self.witness.roots.encode_path(path, &mut encoded);
+            let file = (found.device, found.inode);
+            let source = Source { path: encoded, file, modified_ns: found.modified_ns };
+            self.sources.entry(*digest).or_default().push(source);
+        }
+    }
+
+    /// Files of equal content, each with the first of them.
+    fn find_twins(&mut self) {
+        for sources in self.sources.values().filter(|sources| sources.len() > 1) {
+            for other in &sources[1..] {
+                let first = &sources[0];
+                let same_file = first.file == other.file;
+                let same_time = first.modified_ns == other.modified_ns;
+                self.set.twins.push(([first.path.clone(), other.path.clone()], same_file, same_time));
+            }
+        }
+        self.set.twins.sort();
     }
 
     fn listing(&mut self, path: &[u8]) -> Done {
@@ -352,6 +396,7 @@ impl Walk<'_> {
         let entry = self.set.directories.entry(encode(path)).or_default();
         entry.real = real.as_deref().map(encode);
         entry.unchanged = trusted.then_some(look);
+        entry.identity = (look.device, look.inode);
         self.open.insert(path.to_vec(), Opened { dir, unchanged: trusted });
         Ok(())
     }
@@ -420,6 +465,7 @@ impl Witnessed {
     /// As it is encoded.
     pub fn set(&self) -> ObservationSet<'_> {
         let mut set = ObservationSet::default();
+        let mut looked_at: Vec<(u64, u64)> = Vec::new();
         for (path, directory) in &self.directories {
             if directory.facts.is_empty() && directory.absent.is_empty() && !directory.wanted {
                 continue;
@@ -430,16 +476,27 @@ impl Witnessed {
                 Some(real) => Links::Real(real),
             };
             let facts = directory.facts.iter().map(|((name, _), fact)| NamedFact { name, fact: fact.borrowed() });
+            let class = if directory.wanted { class_of(&mut looked_at, directory.identity) } else { 0 };
             set.directories.push(DirFacts {
                 path,
                 links,
+                class,
                 facts: facts.collect(),
                 absent: directory.absent.iter().map(Vec::as_slice).collect(),
             });
         }
+        for ([a, b], same_file, same_time) in &self.twins {
+            set.twins.push(Twins { paths: [a, b], same_file: *same_file, same_time: *same_time });
+        }
         set.environment = self.environment.iter().map(|(name, value)| EnvFact { name, value: *value }).collect();
         set
     }
+}
+
+/// One more than the place of the first directory that is this one, among those seen so far, to which it is added.
+pub(crate) fn class_of(seen: &mut Vec<(u64, u64)>, identity: (u64, u64)) -> u64 {
+    seen.push(identity);
+    seen.iter().position(|other| *other == identity).map_or(0, |first| first as u64 + 1)
 }
 
 impl OwnedFact {

@@ -40,7 +40,13 @@ impl Context {
         };
         let loaded = larder_config::load(&surroundings);
         let environment = variables.into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
-        let place = Place { environment, cwd: cwd.as_os_str().as_bytes().to_vec(), destinations: Destinations::now() };
+        let oddities = larder_sys::environment_oddities();
+        let place = Place {
+            environment,
+            oddities,
+            cwd: cwd.as_os_str().as_bytes().to_vec(),
+            destinations: Destinations::now(),
+        };
         Some(Context { place, loaded, ourselves: Ourselves::at(Path::new(OWN_FILE)), own_directory })
     }
 }

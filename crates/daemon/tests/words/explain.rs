@@ -16,7 +16,7 @@ use crate::place::{Here, bytes_of};
 pub(crate) fn record(here: &Here, argv: &[&str]) {
     let environment = here.environment().into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
     let destinations = Destinations { stdout: None, stderr: None, same: false };
-    let place = Place { environment, cwd: bytes_of(&here.path("work")), destinations };
+    let place = Place { environment, oddities: Vec::new(), cwd: bytes_of(&here.path("work")), destinations };
     let nobody = Ourselves::at("".as_ref());
     let tool = find(argv[0].as_bytes(), place.variable(b"PATH"), &nobody, false).expect("is on PATH");
     let store = Store::open(&here.path("store")).expect("opens");
@@ -27,7 +27,7 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
     let fact = Fact::Content { digest: source, executable: false, plain: false };
     let facts = vec![NamedFact { name: b"x.c", fact }];
     let directory = DirFacts { path: b"\0\x01", facts, absent: vec![b"y.h"], ..DirFacts::default() };
-    let set = ObservationSet { directories: vec![directory], environment: Vec::new() };
+    let set = ObservationSet { directories: vec![directory], environment: Vec::new(), twins: Vec::new() };
     let mode = FileMode { bits: 0o666, masked: true };
     let kind = OutputKind::File { placement: Placement::Replace, mode, content: Content::Blob(blob) };
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };

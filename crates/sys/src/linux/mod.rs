@@ -14,8 +14,8 @@ pub use files::{
 pub use map::Words;
 pub use process::{
     Child, ChildEnd, address_space_is_limited, become_subreaper, children_left, die_by, effective_user, end_process,
-    exec, file_size_is_limited, home_of_user, now_coarse_ns, process_id, processor_features, spawn, spawn_apart,
-    standard_descriptors_open,
+    environment_oddities, exec, file_size_is_limited, home_of_user, now_coarse_ns, process_id, processor_features,
+    spawn, spawn_apart, standard_descriptors_open,
 };
 pub use relay::{RelayEnd, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;

@@ -197,6 +197,26 @@ pub fn end_process(code: u8) -> ! {
     unsafe { libc::_exit(code.into()) }
 }
 
+/// Entries of the environment that have no `=` after their first byte, and so are no variables.
+pub fn environment_oddities() -> Vec<Vec<u8>> {
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+    let mut odd = Vec::new();
+    // SAFETY: the C runtime's null-terminated array of strings; nothing changes it meanwhile, there is one thread.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            let bytes = std::ffi::CStr::from_ptr(*entry).to_bytes();
+            if bytes.is_empty() || !bytes[1..].contains(&b'=') {
+                odd.push(bytes.to_vec());
+            }
+            entry = entry.add(1);
+        }
+    }
+    odd
+}
+
 /// This process's id.
 pub fn process_id() -> u32 {
     std::process::id()

@@ -31,10 +31,23 @@ pub fn terminal_size(fd: RawFd) -> Option<TerminalSize> {
     Some(TerminalSize { columns: size.ws_col, rows: size.ws_row })
 }
 
-/// Whether two standard descriptors are one file.
+/// Whether two standard descriptors are one open file, with one position: `2>&1`, but not `>f 2>>f`.
 pub fn same_file(a: RawFd, b: RawFd) -> bool {
+    const KCMP_FILE: libc::c_int = 0;
     let id = |fd| rustix::fs::fstat(standard(fd)).ok().map(|st| (st.st_dev, st.st_ino));
-    id(a).is_some() && id(a) == id(b)
+    if id(a).is_none() || id(a) != id(b) {
+        return false;
+    }
+    let pid = larder_pid();
+    // SAFETY: compares two descriptors of this process; no pointers.
+    match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a as libc::c_ulong, b as libc::c_ulong) } {
+        -1 => rustix::fs::fcntl_getfl(standard(a)).ok() == rustix::fs::fcntl_getfl(standard(b)).ok(),
+        order => order == 0,
+    }
+}
+
+fn larder_pid() -> libc::c_int {
+    std::process::id() as libc::c_int
 }
 
 /// A pipe, closed on exec: (read end, write end).
