@@ -11,7 +11,7 @@ use crate::{FILE_BYTES_MAX, Loaded, Place, SETTINGS, Settings, Source, Surroundi
 const SYSTEM: &str = "/etc/larder/larder.toml";
 const WRAPPER: &str = "/opt/larder/bin/larder.toml";
 const USER: &str = "/home/u/.config/larder/larder.toml";
-const PROJECT: &str = "/work/p/larder.toml";
+const PROJECT: &str = "/home/p/larder.toml";
 /// From the first read to the last.
 const FILES: [&str; 4] = [SYSTEM, WRAPPER, USER, PROJECT];
 
@@ -25,7 +25,7 @@ fn load_with(env: &[(OsString, OsString)], read: &dyn Fn(&Path) -> io::Result<Ve
         read,
         home: &|| Some(PathBuf::from("/database/u")),
         wrapper_dir: Some(Path::new("/opt/larder/bin")),
-        cwd: Some(Path::new("/work/p")),
+        cwd: Some(Path::new("/home/p")),
     })
 }
 
@@ -177,9 +177,9 @@ fn files_that_cannot_be_used() {
 
 #[test]
 fn a_named_file_is_the_only_one() {
-    let files = [(USER, "recache = true"), ("/c.toml", "log = 'l'"), ("/work/p/c.toml", "dir = '/d'")];
+    let files = [(USER, "recache = true"), ("/c.toml", "log = 'l'"), ("/home/p/c.toml", "dir = '/d'")];
     check(&[("LARDER_CONFIG", "/c.toml")], &files, &["recache = false (default)", "log = /l (/c.toml:1)"], &[]);
-    check(&[("LARDER_CONFIG", "c.toml")], &files, &["dir = /d (/work/p/c.toml:1)"], &[]);
+    check(&[("LARDER_CONFIG", "c.toml")], &files, &["dir = /d (/home/p/c.toml:1)"], &[]);
     check(&[("LARDER_CONFIG", "")], &files, &[&format!("recache = true ({USER}:1)")], &[]);
     check(&[("LARDER_CONFIG", "/none")], &files, &["recache = false (default)"], &["/none: this file cannot be read"]);
     check(&[("LARDER_CONFIG", PROJECT)], &[(PROJECT, "dir = '/d'")], &[&format!("dir = /d ({PROJECT}:1)")], &[]);
@@ -211,7 +211,7 @@ fn a_project_only_switches_on() {
 
 #[test]
 fn paths() {
-    check(&[("LARDER_DIR", "x/./y")], &[], &["dir = /work/p/x/y (LARDER_DIR)"], &[]);
+    check(&[("LARDER_DIR", "x/./y")], &[], &["dir = /home/p/x/y (LARDER_DIR)"], &[]);
     check(&[("LARDER_LOG", "~/l")], &[], &["log = /home/u/l (LARDER_LOG)"], &[]);
     check(
         &[("LARDER_DIR", "")],
