@@ -64,9 +64,11 @@ impl Counters {
                 Words::map(&file, WORDS, true).map_err(StoreError::writing(&path))?
             }
         };
-        if words.words()[0].load(Relaxed) != VERSION {
-            words.words().iter().for_each(|word| word.store(0, Relaxed));
-            words.words()[0].store(VERSION, Relaxed);
+        // New words are zero already: only one process says so, and none wipes what another has counted meanwhile.
+        let found = words.words()[0].load(Relaxed);
+        let claimed = found != VERSION && words.words()[0].compare_exchange(found, VERSION, Relaxed, Relaxed).is_ok();
+        if claimed && found != 0 {
+            words.words()[1..].iter().for_each(|word| word.store(0, Relaxed));
         }
         Ok(Counters { words })
     }
