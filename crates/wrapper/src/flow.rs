@@ -8,7 +8,7 @@ use larder_store::{Effort, Stamps, Store};
 
 use crate::account::account;
 use crate::context::Context;
-use crate::typed::{Typed, understand};
+use crate::typed::{Typed, file_name, understand};
 use crate::{hit, miss, words};
 
 /// Exit code of a shell for a command that is not there, and for one that cannot be executed.
@@ -166,8 +166,4 @@ fn warn_once(context: &Context, store: &Store) {
     for problem in problems {
         eprintln!("larder: warning: {problem}");
     }
-}
-
-fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }

@@ -16,6 +16,8 @@ mod flow;
 #[cfg(target_os = "linux")]
 mod hit;
 #[cfg(target_os = "linux")]
+mod keep;
+#[cfg(target_os = "linux")]
 mod miss;
 #[cfg(target_os = "linux")]
 mod typed;

@@ -1,27 +1,22 @@
 //! A miss: the tool runs, observed; what it looked at is witnessed, what it wrote is kept, and the caller is let go.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::Instant;
 
 use larder_compiler::{
     Family, getenv_is_covered, is_compiler_part, matters_on_terminal_only, replaces_output, unlinks_output,
 };
 use larder_lookup::{Choice, Request, choose_observer, roots_digest, subject};
-use larder_model::{
-    ActionResult, Blob, Change, Content, Entry, ExplainWalk, Fallback, FileMode, INLINE_BYTES_MAX, Identity, Looked,
-    Outcome, Output, OutputKind, Placement, Streams, Terminal, Unrecorded,
-};
+use larder_model::{ActionResult, Change, Entry, ExplainWalk, Fallback, Looked, Outcome, Terminal, Unrecorded};
 use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, fold, loader_looks};
-use larder_spawn::{Finished, Written};
+use larder_spawn::{Command, Finished, Written};
 use larder_store::{Counters, Stamps, Store, StoreError, Witness, Witnessed};
 use larder_sys::ChildEnd;
 
 use crate::account::{account, log};
 use crate::context::Context;
 use crate::flow::start;
+use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::words;
 
 /// Run the tool and record its result where that can be done. `trouble` is why a record that was there did not serve.
@@ -101,7 +96,7 @@ fn observer(choice: Choice) -> Result<Box<dyn Observer>, Outcome> {
 }
 
 /// Why a run was not recorded.
-enum NotRecorded {
+pub(crate) enum NotRecorded {
     Because(Unrecorded, Vec<u8>),
     Store(StoreError),
 }
@@ -280,133 +275,6 @@ fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
     SIGNS.iter().find(|(sign, _)| holds(sign)).map(|(_, why)| *why)
 }
 
-// ---------------------------------------------------------------- what is kept
-
-/// Bytes that stand in the record, or in the store.
-enum KeptContent {
-    Inline(Vec<u8>),
-    Blob(Blob),
-}
-
-enum KeptKind {
-    File(Placement, FileMode, KeptContent),
-    Link(Vec<u8>),
-    Directory(FileMode),
-    Removed,
-}
-
-struct KeptOutput {
-    path: Vec<u8>,
-    kind: KeptKind,
-}
-
-enum KeptStreams {
-    Apart(KeptContent, KeptContent),
-    Together(KeptContent),
-}
-
-struct Kept<'a> {
-    store: &'a Store,
-    grown: u64,
-    /// The files that the tool wrote, as it closed them.
-    closed: Option<&'a [Identity]>,
-}
-
-impl Kept<'_> {
-    fn output(&mut self, path: &[u8], change: &Change) -> Result<KeptKind, NotRecorded> {
-        let place = Path::new(std::ffi::OsStr::from_bytes(path));
-        let lost = |why| NotRecorded::Because(why, path.to_vec());
-        Ok(match change {
-            Change::Removed => KeptKind::Removed,
-            Change::Directory(mode) => KeptKind::Directory(*mode),
-            Change::Link => {
-                let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
-                KeptKind::Link(target.as_os_str().as_bytes().to_vec())
-            }
-            Change::File { placement, mode, closed_when_complete } => {
-                // Looked at before it is opened: opening a FIFO would wait.
-                let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
-                if look.kind != larder_sys::Kind::File {
-                    return Err(lost(Unrecorded::OutputSpecial));
-                }
-                let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
-                let content = self.content(&mut file, look.size_bytes)?;
-                let same = larder_sys::file_look(&file).is_ok_and(|after| after == look);
-                if !same || *closed_when_complete && !self.is_as_it_was_closed(&look) {
-                    return Err(lost(Unrecorded::OutputLost));
-                }
-                KeptKind::File(*placement, *mode, content)
-            }
-        })
-    }
-
-    /// Whether an output is what this tool left: another run with the same output may be at work on it.
-    fn is_as_it_was_closed(&self, look: &larder_sys::Look) -> bool {
-        self.closed.is_none_or(|closed| {
-            closed.iter().any(|id| {
-                (id.device, id.inode, id.size_bytes, id.modified_ns)
-                    == (look.device, look.inode, look.size_bytes, look.modified_ns)
-            })
-        })
-    }
-
-    fn content(&mut self, source: &mut impl Read, size_bytes: u64) -> Result<KeptContent, NotRecorded> {
-        if size_bytes <= INLINE_BYTES_MAX as u64 {
-            let mut bytes = Vec::new();
-            let read = source.take(INLINE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-            if read.is_err() || bytes.len() as u64 != size_bytes {
-                return Err(NotRecorded::Because(Unrecorded::OutputLost, Vec::new()));
-            }
-            return Ok(KeptContent::Inline(bytes));
-        }
-        let blob = self.store.put_blob(source)?;
-        self.grown += blob.size_bytes;
-        Ok(KeptContent::Blob(blob))
-    }
-
-    fn streams(&mut self, written: &Written) -> Result<KeptStreams, NotRecorded> {
-        let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64);
-        Ok(match written {
-            Written::Apart { stdout, stderr } => KeptStreams::Apart(keep(stdout)?, keep(stderr)?),
-            Written::Together(both) => KeptStreams::Together(keep(both)?),
-        })
-    }
-}
-
-impl KeptContent {
-    fn borrowed(&self) -> Content<'_> {
-        match self {
-            KeptContent::Inline(bytes) => Content::Inline(bytes),
-            KeptContent::Blob(blob) => Content::Blob(*blob),
-        }
-    }
-}
-
-impl KeptOutput {
-    fn borrowed(&self) -> Output<'_> {
-        let kind = match &self.kind {
-            KeptKind::File(placement, mode, content) => {
-                OutputKind::File { placement: *placement, mode: *mode, content: content.borrowed() }
-            }
-            KeptKind::Link(target) => OutputKind::Link(target),
-            KeptKind::Directory(mode) => OutputKind::Directory(*mode),
-            KeptKind::Removed => OutputKind::Removed,
-        };
-        Output { path: &self.path, kind }
-    }
-}
-
-impl KeptStreams {
-    fn borrowed(&self) -> Streams<'_> {
-        match self {
-            KeptStreams::Apart(stdout, stderr) => {
-                Streams::Apart { stdout: stdout.borrowed(), stderr: stderr.borrowed() }
-            }
-            KeptStreams::Together(both) => Streams::Together(both.borrowed()),
-        }
-    }
-}
-
 // ---------------------------------------------------------------- the size limit
 
 /// Once the store is over its limit, have `larderd` evict in the background; where it is not installed, evict now.
@@ -432,5 +300,3 @@ fn keep_within_limit(context: &Context, counters: &Counters, grown: u64) {
         let _ = store.evict(limit / 100 * larder_store::EVICT_TO_PERCENT);
     }
 }
-
-use larder_spawn::Command;

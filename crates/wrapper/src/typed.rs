@@ -63,7 +63,7 @@ fn is_word(word: &[u8]) -> bool {
     WORDS.iter().any(|w| w.as_bytes() == word)
 }
 
-fn file_name(path: &[u8]) -> &[u8] {
+pub(crate) fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 

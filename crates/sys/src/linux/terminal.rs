@@ -38,16 +38,12 @@ pub fn same_file(a: RawFd, b: RawFd) -> bool {
     if id(a).is_none() || id(a) != id(b) {
         return false;
     }
-    let pid = larder_pid();
+    let pid = std::process::id() as libc::c_int;
     // SAFETY: compares two descriptors of this process; no pointers.
     match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a as libc::c_ulong, b as libc::c_ulong) } {
         -1 => rustix::fs::fcntl_getfl(standard(a)).ok() == rustix::fs::fcntl_getfl(standard(b)).ok(),
         order => order == 0,
     }
-}
-
-fn larder_pid() -> libc::c_int {
-    std::process::id() as libc::c_int
 }
 
 /// A pipe, closed on exec: (read end, write end).

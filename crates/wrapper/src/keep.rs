@@ -1,0 +1,142 @@
+//! What a run left, kept: outputs and messages, in the record where they are small, else as blobs in the store.
+//!
+//! Unaware of: what was looked at, whether the run may be recorded for other reasons.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_model::{
+    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, Output, OutputKind, Placement, Streams, Unrecorded,
+};
+use larder_spawn::Written;
+use larder_store::Store;
+
+use crate::miss::NotRecorded;
+
+/// Bytes that stand in the record, or in the store.
+pub(crate) enum KeptContent {
+    Inline(Vec<u8>),
+    Blob(Blob),
+}
+
+pub(crate) enum KeptKind {
+    File(Placement, FileMode, KeptContent),
+    Link(Vec<u8>),
+    Directory(FileMode),
+    Removed,
+}
+
+pub(crate) struct KeptOutput {
+    pub(crate) path: Vec<u8>,
+    pub(crate) kind: KeptKind,
+}
+
+pub(crate) enum KeptStreams {
+    Apart(KeptContent, KeptContent),
+    Together(KeptContent),
+}
+
+pub(crate) struct Kept<'a> {
+    pub(crate) store: &'a Store,
+    /// By how many bytes the store grew.
+    pub(crate) grown: u64,
+    /// The files that the tool wrote, as it closed them.
+    pub(crate) closed: Option<&'a [Identity]>,
+}
+
+impl Kept<'_> {
+    pub(crate) fn output(&mut self, path: &[u8], change: &Change) -> Result<KeptKind, NotRecorded> {
+        let place = Path::new(std::ffi::OsStr::from_bytes(path));
+        let lost = |why| NotRecorded::Because(why, path.to_vec());
+        Ok(match change {
+            Change::Removed => KeptKind::Removed,
+            Change::Directory(mode) => KeptKind::Directory(*mode),
+            Change::Link => {
+                let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
+                KeptKind::Link(target.as_os_str().as_bytes().to_vec())
+            }
+            Change::File { placement, mode, closed_when_complete } => {
+                // Looked at before it is opened: opening a FIFO would wait.
+                let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
+                if look.kind != larder_sys::Kind::File {
+                    return Err(lost(Unrecorded::OutputSpecial));
+                }
+                let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
+                let content = self.content(&mut file, look.size_bytes)?;
+                let same = larder_sys::file_look(&file).is_ok_and(|after| after == look);
+                if !same || *closed_when_complete && !self.is_as_it_was_closed(&look) {
+                    return Err(lost(Unrecorded::OutputLost));
+                }
+                KeptKind::File(*placement, *mode, content)
+            }
+        })
+    }
+
+    /// Whether an output is what this tool left: another run with the same output may be at work on it.
+    fn is_as_it_was_closed(&self, look: &larder_sys::Look) -> bool {
+        self.closed.is_none_or(|closed| {
+            closed.iter().any(|id| {
+                (id.device, id.inode, id.size_bytes, id.modified_ns)
+                    == (look.device, look.inode, look.size_bytes, look.modified_ns)
+            })
+        })
+    }
+
+    fn content(&mut self, source: &mut impl Read, size_bytes: u64) -> Result<KeptContent, NotRecorded> {
+        if size_bytes <= INLINE_BYTES_MAX as u64 {
+            let mut bytes = Vec::new();
+            let read = source.take(INLINE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+            if read.is_err() || bytes.len() as u64 != size_bytes {
+                return Err(NotRecorded::Because(Unrecorded::OutputLost, Vec::new()));
+            }
+            return Ok(KeptContent::Inline(bytes));
+        }
+        let blob = self.store.put_blob(source)?;
+        self.grown += blob.size_bytes;
+        Ok(KeptContent::Blob(blob))
+    }
+
+    pub(crate) fn streams(&mut self, written: &Written) -> Result<KeptStreams, NotRecorded> {
+        let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64);
+        Ok(match written {
+            Written::Apart { stdout, stderr } => KeptStreams::Apart(keep(stdout)?, keep(stderr)?),
+            Written::Together(both) => KeptStreams::Together(keep(both)?),
+        })
+    }
+}
+
+impl KeptContent {
+    pub(crate) fn borrowed(&self) -> Content<'_> {
+        match self {
+            KeptContent::Inline(bytes) => Content::Inline(bytes),
+            KeptContent::Blob(blob) => Content::Blob(*blob),
+        }
+    }
+}
+
+impl KeptOutput {
+    pub(crate) fn borrowed(&self) -> Output<'_> {
+        let kind = match &self.kind {
+            KeptKind::File(placement, mode, content) => {
+                OutputKind::File { placement: *placement, mode: *mode, content: content.borrowed() }
+            }
+            KeptKind::Link(target) => OutputKind::Link(target),
+            KeptKind::Directory(mode) => OutputKind::Directory(*mode),
+            KeptKind::Removed => OutputKind::Removed,
+        };
+        Output { path: &self.path, kind }
+    }
+}
+
+impl KeptStreams {
+    pub(crate) fn borrowed(&self) -> Streams<'_> {
+        match self {
+            KeptStreams::Apart(stdout, stderr) => {
+                Streams::Apart { stdout: stdout.borrowed(), stderr: stderr.borrowed() }
+            }
+            KeptStreams::Together(both) => Streams::Together(both.borrowed()),
+        }
+    }
+}
