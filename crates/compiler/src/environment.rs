@@ -40,7 +40,8 @@ fn is_keyed(family: Family, name: &[u8]) -> bool {
     match family {
         Family::Gcc => within(name, LIBC) || within(name, GCC),
         Family::Clang => within(name, LIBC) || within(name, CLANG),
-        Family::Generic => !within(name, LEFT_OUT),
+        Family::Binutils => within(name, LIBC) || within(name, BINUTILS),
+        Family::Generic | Family::Command => !within(name, LEFT_OUT),
     }
 }
 
@@ -116,6 +117,8 @@ const CLANG: &[&str] = &[
     "TVOS_DEPLOYMENT_TARGET",
     "WATCHOS_DEPLOYMENT_TARGET",
 ];
+
+const BINUTILS: &[&str] = &["COLLECT_NO_DEMANGLE", "GNUTARGET", "LDEMULATION", "LD_RUN_PATH", "POSIXLY_CORRECT"];
 
 /// Asked for by gcc and clang without a trace in the result: where temporary files go, whose names are random anyway;
 /// and the working directory's apparent name, which the Action keys.

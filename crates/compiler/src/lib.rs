@@ -1,18 +1,20 @@
 //! From a command line as typed to an [`Invocation`] or a reason to leave it alone.
 //!
 //! What a result depends on is observed while the tool runs, so nothing here has to be complete to be right: the tables
-//! of flags say which commands are ours, and what to call their source and output in messages. Two answers matter
-//! for the key: which variables of the environment it holds early, and whether the tool may ask the processor, which
-//! no observer sees.
+//! of flags say which commands are ours, and what to call their source and output in messages. Three answers matter
+//! for the key: which variables of the environment it holds early, whether the tool may ask the processor, which
+//! no observer sees, and whether it reads its standard input.
 //!
 //! Unaware of: files (a response file is read by the caller), processes, the store, and how a tool is observed.
 #![forbid(unsafe_code)]
 
+mod binutils;
 mod depfile;
 mod environment;
 mod language;
 mod names;
 mod parse;
+mod programs;
 mod provable;
 mod response;
 mod table;
@@ -27,21 +29,27 @@ mod clang {
 #[cfg(test)]
 mod tests;
 
+pub use binutils::archive;
 pub use environment::{environment, getenv_is_covered, matters_on_terminal_only};
-pub use names::{family_of, is_compiler_part, is_masquerade_name, replaces_output, unlinks_output};
+pub use names::{family_of, is_masquerade_name, replaces_output, unlinks_output};
 pub use parse::parse;
+pub use programs::{PROCESS_WORDS, TIME_WORDS, habit, is_compiler_part};
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;
 
-/// Which rules apply to a compiler.
+/// Which rules apply to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// GCC, or what calls itself `cc`.
     Gcc,
     /// Clang.
     Clang,
+    /// Assembler, linker, archiver and their kin, called directly.
+    Binutils,
     /// Named like a compiler but neither: perhaps a script around one.
     Generic,
+    /// Any command, by `larder run`.
+    Command,
 }
 
 impl Family {
@@ -50,15 +58,17 @@ impl Family {
         match self {
             Family::Gcc => "gcc",
             Family::Clang => "clang",
+            Family::Binutils => "binutils",
             Family::Generic => "generic",
+            Family::Command => "command",
         }
     }
 
     /// Which part of the environment its key holds.
     pub fn environment_rule(self) -> EnvironmentRule {
         match self {
-            Family::Gcc | Family::Clang => EnvironmentRule::Listed,
-            Family::Generic => EnvironmentRule::Whole,
+            Family::Gcc | Family::Clang | Family::Binutils => EnvironmentRule::Listed,
+            Family::Generic | Family::Command => EnvironmentRule::Whole,
         }
     }
 }
@@ -72,14 +82,14 @@ pub enum EnvironmentRule {
     Whole,
 }
 
-/// A command that compiles one source file to one object file.
+/// A command whose result can be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
     /// Whose rules it was read by.
     pub family: Family,
-    /// The source file, as named on the command line.
+    /// The first source, or else the first file, as named on the command line; empty where none is named.
     pub source: Vec<u8>,
-    /// The object file: of `-o`, or what `-c` makes in the working directory by default.
+    /// The output, where the command line names one or one source makes one of a known name.
     pub output: Option<Vec<u8>>,
     /// The file of dependencies, where one is asked for and its name is known.
     pub depfile: Option<Vec<u8>>,
@@ -87,6 +97,19 @@ pub struct Invocation {
     pub depfile_has_system_headers: bool,
     /// Whether the tool may ask the processor what it can do.
     pub asks_processor: bool,
+    /// Whether what stands on standard input is an input.
+    pub standard_input: StandardInput,
     /// Which variables are keyed.
     pub environment: EnvironmentRule,
+}
+
+/// What a command does with its standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandardInput {
+    /// It leaves it alone.
+    Unread,
+    /// It reads all of it, unless it fails before.
+    Read,
+    /// Nobody knows.
+    Unknown,
 }

@@ -12,11 +12,44 @@ pub fn family_of(tool_name: &[u8]) -> Option<Family> {
     match base {
         b"gcc" | b"g++" | b"cc" | b"c++" => Some(Family::Gcc),
         b"clang" | b"clang++" => Some(Family::Clang),
+        _ if BINUTILS.iter().any(|name| name.as_bytes() == base) => Some(Family::Binutils),
         _ if NOT_COMPILERS.iter().any(|name| name.as_bytes() == base) => None,
         _ if COMPILER_ENDINGS.iter().any(|ending| base.ends_with(ending.as_bytes())) => Some(Family::Generic),
         _ => None,
     }
 }
+
+/// GNU's and LLVM's, by the names that build tools call. `gcc-ar` and its kin start them with a plugin.
+const BINUTILS: &[&str] = &[
+    "ar",
+    "as",
+    "gas",
+    "gcc-ar",
+    "gcc-nm",
+    "gcc-ranlib",
+    "gold",
+    "ld",
+    "ld.bfd",
+    "ld.gold",
+    "ld.lld",
+    "lld",
+    "llvm-ar",
+    "llvm-as",
+    "llvm-nm",
+    "llvm-objcopy",
+    "llvm-objdump",
+    "llvm-ranlib",
+    "llvm-readelf",
+    "llvm-strip",
+    "nm",
+    "objcopy",
+    "objdump",
+    "ranlib",
+    "readelf",
+    "size",
+    "strings",
+    "strip",
+];
 
 /// Whether a masquerading link of this name stands for a compiler.
 pub fn is_masquerade_name(name: &[u8]) -> bool {
@@ -41,18 +74,6 @@ const REPLACE_OUTPUT: &[&str] =
 pub fn unlinks_output(program: &[u8]) -> bool {
     replaces_output(program) && !matches!(family_of(program), Some(Family::Clang))
 }
-
-/// Whether the program of this file name is a known part of a compiler. Those read the clock in every run without their
-/// result depending on it, but for the dates that they make of it (gcc times its passes, and seeds names that it
-/// promises nothing about), and ask libc for the variables that they use.
-pub fn is_compiler_part(program: &[u8]) -> bool {
-    let base = without_target(stem(program));
-    let is = |names: &[&str]| names.iter().any(|name| name.as_bytes() == base);
-    is(REPLACE_OUTPUT) || is(GCC_PARTS) || matches!(family_of(program), Some(Family::Gcc | Family::Clang))
-}
-
-const GCC_PARTS: &[&str] =
-    &["cc1", "cc1obj", "cc1objplus", "cc1plus", "f951", "g++-mapper-server", "lto-wrapper", "lto1"];
 
 /// Other caches and distributors (two in a row would each hide the other's work), drivers of several compilers at
 /// once, and programs that only end like a compiler.
@@ -117,7 +138,7 @@ const ARCHITECTURES: &[&str] = &[
 ];
 
 /// The file name without `.exe`, without mingw's thread model, and without a version.
-fn stem(name: &[u8]) -> &[u8] {
+pub(crate) fn stem(name: &[u8]) -> &[u8] {
     let file = name.rsplit(|&c| c == b'/').next().unwrap_or(name);
     let file = [".exe", "-posix", "-win32"]
         .iter()
@@ -128,7 +149,7 @@ fn stem(name: &[u8]) -> &[u8] {
 }
 
 /// What follows a target prefix such as `x86_64-linux-gnu-`, or everything: `my-clang` has none.
-fn without_target(stem: &[u8]) -> &[u8] {
+pub(crate) fn without_target(stem: &[u8]) -> &[u8] {
     let Some(dash) = stem.iter().rposition(|&c| c == b'-') else { return stem };
     let first = stem.split(|&c| c == b'-').next().unwrap_or(stem);
     let is_target = ARCHITECTURES.iter().any(|architecture| first.starts_with(architecture.as_bytes()));
@@ -166,6 +187,9 @@ mod tests {
         for name in ["clang", "clang++", "clang-14", "clang++-14.0.1", "clang15", "x86_64-pc-linux-gnu-clang-19"] {
             check(name, Some(Family::Clang));
         }
+        for name in ["ld", "x86_64-linux-gnu-ld.bfd", "ar", "gcc-ar-12", "as", "llvm-strip-14", "/usr/bin/ranlib"] {
+            check(name, Some(Family::Binutils));
+        }
         for name in ["mycc", "icc", "./my-clang", "xyz-c++", "tcc", "mpicc", "musl-gcc", "c99-gcc", "afl-clang++"] {
             check(name, Some(Family::Generic));
         }
@@ -181,9 +205,7 @@ mod tests {
             "clang-cl",
             "clang-cpp",
             "yacc",
-            "gcc-ar",
             "rustc",
-            "ld",
             "make",
             "",
             "-",

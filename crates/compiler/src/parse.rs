@@ -6,11 +6,16 @@
 use crate::language::{self, Kind};
 use crate::response::{self, ResponseFiles};
 use crate::table::{self, Meaning, Value};
-use crate::{Family, Invocation, depfile};
+use crate::{Family, Invocation, StandardInput, binutils, depfile};
 use larder_model::Bypass;
 
 /// Reads the arguments, `argv[0]` not among them.
 pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Result<Invocation, Bypass> {
+    match family {
+        Family::Command => return Ok(any_command(arguments)),
+        Family::Binutils => return Ok(binutils::parse(arguments)),
+        Family::Gcc | Family::Clang | Family::Generic => {}
+    }
     let arguments = response::expand(arguments, files)?;
     let mut typed = Typed::new(family);
     let mut words = arguments.iter().map(Vec::as_slice);
@@ -30,6 +35,21 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
     typed.mean()
 }
 
+/// A command of which nothing is known: everything it does is observed, and what cannot be is in its key.
+fn any_command(arguments: &[Vec<u8>]) -> Invocation {
+    let file = arguments.iter().find(|word| !word.starts_with(b"-"));
+    Invocation {
+        family: Family::Command,
+        source: file.cloned().unwrap_or_default(),
+        output: None,
+        depfile: None,
+        depfile_has_system_headers: false,
+        asks_processor: true,
+        standard_input: StandardInput::Unknown,
+        environment: Family::Command.environment_rule(),
+    }
+}
+
 /// Whether the word may be or hold `-march=native` or its kin, wherever it stands. A word too many costs hits on other
 /// processors, one too few would be wrong.
 fn names_native(word: &[u8]) -> bool {
@@ -41,15 +61,16 @@ fn names_native(word: &[u8]) -> bool {
 struct Typed<'a> {
     family: Family,
     only_files: bool,
-    asks_only: bool,
-    /// The latest stage that is not an object file.
-    stops: Option<Bypass>,
+    /// Stops after making an object file of each source.
     compiles: bool,
+    /// Stops before that, so that no object file is made.
+    stops_early: bool,
     too_hard: bool,
     asks_processor: bool,
-    architectures: Vec<&'a [u8]>,
     language: Option<Kind>,
     sources: Vec<(&'a [u8], Kind)>,
+    /// Files for the linker.
+    linked: Vec<&'a [u8]>,
     standard_input: bool,
     output: Option<&'a [u8]>,
     output_ending: &'static [u8],
@@ -64,14 +85,13 @@ impl<'a> Typed<'a> {
         Typed {
             family,
             only_files: false,
-            asks_only: false,
-            stops: None,
             compiles: false,
+            stops_early: false,
             too_hard: false,
             asks_processor: false,
-            architectures: Vec::new(),
             language: None,
             sources: Vec::new(),
+            linked: Vec::new(),
             standard_input: false,
             output: None,
             output_ending: b".o",
@@ -83,9 +103,6 @@ impl<'a> Typed<'a> {
 
     fn flag(&mut self, meaning: Meaning, value: &'a [u8]) {
         match meaning {
-            Meaning::Architecture => self.architectures.push(value),
-            Meaning::Assembly => self.stop(Bypass::Assembly),
-            Meaning::AsksOnly => self.asks_only = true,
             Meaning::Bitcode => self.output_ending = b".bc",
             Meaning::Compile => self.compiles = true,
             Meaning::DepfileAll => self.dependencies = Some(true),
@@ -95,24 +112,12 @@ impl<'a> Typed<'a> {
             Meaning::EndOfFlags => self.only_files = true,
             Meaning::FrontEnd => self.front_end(value),
             Meaning::Language => self.language = language::of_name(value),
-            Meaning::NotCompile => self.stop(Bypass::NoCompile),
+            Meaning::StopsEarly => self.stops_early = true,
             Meaning::Output => self.output = Some(value),
             Meaning::PassOn => {}
-            Meaning::Preprocess => self.stop(Bypass::Preprocess),
             Meaning::PreprocessorList => self.preprocessor_list(value),
             Meaning::Processor => self.asks_processor = true,
-            Meaning::SyntaxOnly => self.stop(Bypass::SyntaxOnly),
             Meaning::TooHard => self.too_hard = true,
-        }
-    }
-
-    /// The earliest stage decides, in whatever order they were typed.
-    fn stop(&mut self, stage: Bypass) {
-        const EARLIEST_FIRST: [Bypass; 4] =
-            [Bypass::Preprocess, Bypass::NoCompile, Bypass::SyntaxOnly, Bypass::Assembly];
-        let rank = |stage| EARLIEST_FIRST.iter().position(|s| *s == stage);
-        if self.stops.is_none_or(|now| rank(stage) < rank(now)) {
-            self.stops = Some(stage);
         }
     }
 
@@ -125,9 +130,7 @@ impl<'a> Typed<'a> {
         match table::find(Family::Clang, value).map(|found| found.meaning) {
             Some(Meaning::TooHard) => self.too_hard = true,
             Some(Meaning::Processor) => self.asks_processor = true,
-            Some(Meaning::Preprocess) => self.stop(Bypass::Preprocess),
-            Some(Meaning::SyntaxOnly) => self.stop(Bypass::SyntaxOnly),
-            Some(Meaning::NotCompile) => self.stop(Bypass::NoCompile),
+            Some(Meaning::StopsEarly) => self.stops_early = true,
             _ => {}
         }
     }
@@ -144,71 +147,58 @@ impl<'a> Typed<'a> {
                     }
                 }
                 b"-MF" => self.depfile = words.next().or(self.depfile),
-                b"-M" | b"-MM" => self.stop(Bypass::Preprocess),
+                b"-M" | b"-MM" => self.stops_early = true,
                 _ => {}
             }
         }
     }
 
     fn file(&mut self, path: &'a [u8]) {
-        if path == b"-" || path == b"/dev/stdin" {
+        if path == b"-" {
             self.standard_input = true;
             return;
         }
         match self.language.unwrap_or_else(|| language::of_file(path)) {
-            Kind::Linked => {}
+            Kind::Linked => self.linked.push(path),
             kind => self.sources.push((path, kind)),
         }
     }
 
     fn mean(self) -> Result<Invocation, Bypass> {
-        let source = self.only_source()?;
-        let output = match self.output {
-            Some(b"-") => return Err(Bypass::OutputToStdout),
-            Some(path) if path.starts_with(b"/dev/") => return Err(Bypass::OutputToStdout),
-            Some(path) => path.to_vec(),
-            None => depfile::default_output(source, self.output_ending),
-        };
+        let interface = self.sources.iter().any(|(_, kind)| *kind == Kind::Interface);
+        // clang writes the times of headers into what it makes of a header; gcc does not.
+        if self.too_hard || interface && self.family != Family::Gcc && !self.stops_early {
+            return Err(Bypass::TooHard);
+        }
+        let source = self.sources.first().map(|(path, _)| *path).or(self.linked.first().copied()).unwrap_or_default();
         Ok(Invocation {
             family: self.family,
             source: source.to_vec(),
-            output: Some(output),
+            output: self.named_output(source),
             depfile: self.named_depfile(source),
             depfile_has_system_headers: self.dependencies == Some(true),
             asks_processor: self.asks_processor,
+            standard_input: if self.standard_input { StandardInput::Read } else { StandardInput::Unread },
             environment: self.family.environment_rule(),
         })
     }
 
-    /// The one source of a command that is ours.
-    fn only_source(&self) -> Result<&'a [u8], Bypass> {
-        if self.asks_only {
-            return Err(Bypass::AsksOnly);
-        }
-        if let Some(stage) = self.stops {
-            return Err(stage);
-        }
-        if !self.compiles {
-            return Err(Bypass::NoCompile);
-        }
-        if self.standard_input {
-            return Err(Bypass::StandardInput);
-        }
-        if self.architectures.len() > 1 {
-            return Err(Bypass::SeveralSources);
-        }
-        match self.sources[..] {
-            [] => Err(Bypass::NoSource),
-            [_, _, ..] => Err(Bypass::SeveralSources),
-            [(_, Kind::Foreign)] => Err(Bypass::LanguageUnknown),
-            [(_, Kind::Interface)] => Err(Bypass::TooHard),
-            [_] if self.too_hard => Err(Bypass::TooHard),
-            [(source, _)] => Ok(source),
+    fn named_output(&self, source: &[u8]) -> Option<Vec<u8>> {
+        match self.output {
+            Some(b"-" | b"") => None,
+            Some(path) => Some(path.to_vec()),
+            None if self.compiles && !self.stops_early && self.sources.len() == 1 => {
+                Some(depfile::default_output(source, self.output_ending))
+            }
+            None => None,
         }
     }
 
     fn named_depfile(&self, source: &[u8]) -> Option<Vec<u8>> {
         self.dependencies?;
+        if self.sources.len() != 1 {
+            return None;
+        }
         match self.depfile {
             Some(b"-" | b"") => None,
             Some(name) => Some(name.to_vec()),

@@ -38,7 +38,7 @@ pub fn provable(
     files: &dyn ResponseFiles,
     is_set: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Shape, String> {
-    if family == Family::Generic {
+    if !matches!(family, Family::Gcc | Family::Clang) {
         return Err("neither gcc nor clang by its name".to_owned());
     }
     if let Some(name) = VARIABLES.iter().find(|name| is_set(name.as_bytes())) {

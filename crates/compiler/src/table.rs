@@ -22,12 +22,6 @@ pub(crate) enum Argument {
 /// What a flag means for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// `-arch`: several make several compiles of one.
-    Architecture,
-    /// Stops after compiling to assembly.
-    Assembly,
-    /// Asks the compiler about itself.
-    AsksOnly,
     /// Makes LLVM bitcode of what would be an object file.
     Bitcode,
     /// Compiles to an object file.
@@ -46,20 +40,16 @@ pub(crate) enum Meaning {
     FrontEnd,
     /// Names the language of what follows.
     Language,
-    /// Does something other than compile.
-    NotCompile,
     /// Names the output.
     Output,
     /// Nothing: it is in the key, and what it leads to is observed.
     PassOn,
-    /// Only preprocesses, or lists dependencies.
-    Preprocess,
     /// Several arguments for the preprocessor, with commas.
     PreprocessorList,
     /// Brings code or flags of its own, which may ask the processor.
     Processor,
-    /// Only checks syntax.
-    SyntaxOnly,
+    /// Stops before an object file is made, or does something else.
+    StopsEarly,
     /// What it does cannot be repeated from a record.
     TooHard,
 }
@@ -90,7 +80,7 @@ pub(crate) enum Value<'a> {
 pub(crate) fn find(family: Family, argument: &[u8]) -> Option<Found<'_>> {
     let tables = match family {
         Family::Clang => [clang::flags::FLAGS, gcc::flags::FLAGS],
-        Family::Gcc | Family::Generic => [gcc::flags::FLAGS, clang::flags::FLAGS],
+        _ => [gcc::flags::FLAGS, clang::flags::FLAGS],
     };
     let exact = tables.iter().find_map(|table| whole_word(table, argument));
     exact.or_else(|| longest_start(&tables, argument))
@@ -163,7 +153,7 @@ mod tests {
         assert_eq!(value("--output=x"), Some((Meaning::Output, Value::Here(b"x"))));
         assert_eq!(value("--outputx"), None);
         assert_eq!(value("-dumpbase"), Some((Meaning::DumpName, Value::Next)));
-        assert_eq!(value("-dumpmachine"), Some((Meaning::AsksOnly, Value::None)));
+        assert_eq!(value("-dumpmachine"), Some((Meaning::StopsEarly, Value::None)));
         assert_eq!(value("-object-file-name=x"), Some((Meaning::PassOn, Value::Here(b"x"))));
         assert_eq!(value("-O2"), None);
     }

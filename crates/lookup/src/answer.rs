@@ -41,10 +41,7 @@ pub fn ask<'m>(
     rejected: &mut Vec<Rejected>,
     effort: &mut Effort,
 ) -> Answer<'m> {
-    let variable = |name: &[u8]| match name {
-        b"" => Some(place.whole_environment()),
-        name => place.variable(name).map(<[u8]>::to_vec),
-    };
+    let variable = |name: &[u8]| place.inherited(name);
     let checker = Checker { roots: &request.roots, stamps, variable: &variable };
     let here = roots_digest(&request.roots);
     for (entry_at, entry) in manifest.entries.iter().enumerate() {

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::{Family, Invocation, ResponseFiles, environment, family_of, parse};
-use larder_model::{Action, Bypass, Digest, Fingerprint, Roots, Terminal, Variable};
+use larder_compiler::{Family, Invocation, ResponseFiles, StandardInput, environment, family_of, parse};
+use larder_model::{Action, Bypass, Digest, Fingerprint, HOST, Roots, Terminal, UMASK, Variable};
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 
@@ -41,6 +41,45 @@ pub struct Request {
     pub roots: Roots,
     /// The action's weak fingerprint.
     pub weak: Fingerprint,
+    /// How much stands on standard input, where that is keyed.
+    pub input_bytes: u64,
+}
+
+/// Standard input, as far as it is keyed.
+enum Keyed {
+    Unread,
+    Nothing,
+    Bytes(Vec<u8>),
+}
+
+impl Keyed {
+    fn key(&self, roots: &Roots) -> Vec<u8> {
+        match self {
+            Keyed::Unread => Vec::new(),
+            Keyed::Nothing => b"nothing".to_vec(),
+            Keyed::Bytes(bytes) => Digest::of(&roots.encode_text(bytes)).0.to_vec(),
+        }
+    }
+
+    fn size_bytes(&self) -> u64 {
+        if let Keyed::Bytes(bytes) = self { bytes.len() as u64 } else { 0 }
+    }
+}
+
+fn read_standard_input(reads: StandardInput) -> Result<Keyed, Bypass> {
+    if reads == StandardInput::Unread {
+        return Ok(Keyed::Unread);
+    }
+    match larder_sys::standard_input(reads == StandardInput::Read) {
+        Ok(larder_sys::Input::Nothing) => Ok(Keyed::Nothing),
+        Ok(larder_sys::Input::Bytes(bytes)) => Ok(Keyed::Bytes(bytes)),
+        Ok(larder_sys::Input::Open) | Err(_) => Err(Bypass::StandardInput),
+    }
+}
+
+fn known_family(tool: &Tool, argv: &[Vec<u8>]) -> Option<Family> {
+    let name = argv.first().map(|name| file_name(name)).unwrap_or_default();
+    family_of(name).or_else(|| family_of(file_name(&tool.path)))
 }
 
 /// Response files as they are on disk, relative ones in the working directory that it holds.
@@ -61,6 +100,16 @@ impl Place {
     /// A variable's value.
     pub fn variable(&self, name: &[u8]) -> Option<&[u8]> {
         self.environment.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_slice())
+    }
+
+    /// What an observation of this name is about: a variable, or another thing that a process inherits.
+    pub fn inherited(&self, name: &[u8]) -> Option<Vec<u8>> {
+        match name {
+            b"" => Some(self.whole_environment()),
+            UMASK => Some(format!("{:o}", larder_sys::umask()).into_bytes()),
+            HOST => Some(larder_sys::host()),
+            name => self.variable(name).map(<[u8]>::to_vec),
+        }
     }
 
     /// All variables that a program which reads them unasked could see, as one value for an observation: that of no
@@ -106,16 +155,35 @@ impl Place {
 }
 
 impl Request {
-    /// Understand `argv`, which starts `tool` in `place`.
+    /// Understand `argv`, which starts `tool` in `place`, where it is a tool that larder knows.
     pub fn new(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
-        let name = argv.first().map(|name| file_name(name)).unwrap_or_default();
-        let family = family_of(name).or_else(|| family_of(file_name(&tool.path))).ok_or(Bypass::UnknownTool)?;
+        let family = known_family(&tool, &argv).ok_or(Bypass::UnknownTool)?;
+        Request::of_family(family, tool, argv, place, stamps)
+    }
+
+    /// The same of any command.
+    pub fn of_any_command(tool: Tool, argv: Vec<Vec<u8>>, place: &Place, stamps: &Stamps) -> Result<Request, Bypass> {
+        let family = known_family(&tool, &argv).unwrap_or(Family::Command);
+        Request::of_family(family, tool, argv, place, stamps)
+    }
+
+    fn of_family(
+        family: Family,
+        tool: Tool,
+        argv: Vec<Vec<u8>>,
+        place: &Place,
+        stamps: &Stamps,
+    ) -> Result<Request, Bypass> {
         if argv.iter().any(|argument| names_a_descriptor(argument)) {
             return Err(Bypass::OutputToStdout);
         }
         let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
         // A script reads its environment without asking libc for it, whatever it is called.
-        let family = if content.is_script { Family::Generic } else { family };
+        let family = match family {
+            Family::Gcc | Family::Clang if content.is_script => Family::Generic,
+            Family::Binutils if content.is_script => Family::Command,
+            family => family,
+        };
         let invocation = parse(family, &argv[1..], &FromDisk(&place.cwd))?;
         let asks_processor = invocation.asks_processor || place.environment.iter().any(|(n, _)| n.starts_with(b"CCC_"));
         let action = Action {
@@ -128,11 +196,25 @@ impl Request {
             environment: keyed(family, place),
             terminal: place.terminal(),
             processor: if asks_processor { larder_sys::processor_features() } else { Vec::new() },
+            standard_input: Vec::new(),
         };
         let roots = Roots::new([place.cwd.clone()]);
+        let input = read_standard_input(invocation.standard_input)?;
+        let action = Action { standard_input: input.key(&roots), ..action };
         let weak = action.fingerprint(&roots);
         let command = Command { program: tool.path, argv, environment: place.environment_block() };
-        Ok(Request { command, family, invocation, action, roots, weak })
+        Ok(Request { command, family, invocation, action, roots, weak, input_bytes: input.size_bytes() })
+    }
+
+    /// A path of the command line, made absolute.
+    pub fn absolute(&self, path: &[u8]) -> Vec<u8> {
+        absolute(&self.action.cwd, path)
+    }
+
+    /// What messages call the command: its source, or else its tool.
+    pub fn subject(&self) -> &[u8] {
+        let source = &self.invocation.source;
+        if source.is_empty() { &self.action.argv[0] } else { source }
     }
 
     /// Where an output of this command may be: below the working directory, or beside an output that it names.
@@ -147,7 +229,20 @@ impl Request {
             // In the root directory only beside it, not everywhere below.
             if slash == 0 { path.iter().rposition(|&b| b == b'/') == Some(0) } else { below(&output[..slash]) }
         };
-        below(&self.action.cwd) || named.into_iter().flatten().any(beside)
+        below(&self.action.cwd) || named.into_iter().flatten().any(beside) || self.is_named(path)
+    }
+
+    /// Whether an argument of a command that larder does not know names this path, or a directory above it, by its
+    /// absolute path: `--out=/b/gen`, `-o/b/x.c`.
+    fn is_named(&self, path: &[u8]) -> bool {
+        let starts = |argument: &[u8]| {
+            let slash = argument.iter().position(|&b| b == b'/')?;
+            let named = argument[slash..].strip_suffix(b"/").unwrap_or(&argument[slash..]);
+            let rest = path.strip_prefix(named)?;
+            Some(named.len() > 1 && (rest.is_empty() || rest.first() == Some(&b'/')))
+        };
+        let unknown = matches!(self.family, Family::Command | Family::Binutils);
+        unknown && self.action.argv[1..].iter().any(|argument| starts(argument) == Some(true))
     }
 }
 

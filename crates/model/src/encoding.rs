@@ -127,6 +127,15 @@ impl<'a> Reader<'a> {
         Ok(self.take(1)?[0])
     }
 
+    /// One byte that is 0 or 1.
+    pub fn flag(&mut self) -> Result<bool, DecodeError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.unknown_tag(other)),
+        }
+    }
+
     /// A number.
     pub fn number(&mut self) -> Result<u64, DecodeError> {
         let start = self.at;

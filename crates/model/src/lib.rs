@@ -19,13 +19,15 @@ pub use action::{Action, Terminal, Variable};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
-pub use looked::{Change, Identity, Looked, Prior, Seen};
+pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Manifest};
-pub use observation::{DirFacts, EnvFact, Fact, Links, NamedFact, ObservationSet, Twins, names_digest};
+pub use observation::{
+    DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, Status, Twins, UMASK, names_digest,
+};
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
-pub use result::{ActionResult, Content, FileMode, INLINE_BYTES_MAX, Output, OutputKind, Placement, Streams};
+pub use result::{ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Output, OutputKind, Placement, Streams};
 pub use roots::{PLACEHOLDER, Roots};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
 /// so that a change of meaning is a clean start, never a misreading.
-pub const FORMAT_VERSION: u8 = 1;
+pub const FORMAT_VERSION: u8 = 2;

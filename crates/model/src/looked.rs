@@ -1,7 +1,7 @@
 //! What a tool was seen to look at and to change: the observer's report, before it is turned into facts and outputs.
 
-use crate::FileMode;
 use crate::result::Placement;
+use crate::{Digest, FileMode};
 
 /// What `stat` said of a file at the moment the tool opened it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,13 @@ pub enum Prior {
     Absent,
     /// Something of this kind was there: the file type bits of its mode, shifted right by 12.
     Kind(u8),
+    /// A file with this content was there, and the tool read it before it changed it.
+    File {
+        /// Of its bytes.
+        digest: Digest,
+        /// Some execute bit was set.
+        executable: bool,
+    },
 }
 
 /// One path, and in which ways the tool relied on it.
@@ -40,14 +47,51 @@ pub struct Looked {
     pub link: bool,
     /// Its names were listed.
     pub listed: bool,
+    /// The order in which they came may matter.
+    pub order: bool,
     /// It was looked for and not there.
     pub absent: bool,
     /// Another error came: 0 from `stat`, 1 from opening; and its number.
     pub failed: Option<(u8, u32)>,
     /// Which file was opened.
     pub identity: Option<Identity>,
+    /// How far what else `stat` says of it can reach the result.
+    pub times: Times,
     /// The tool changed it afterwards: only its state before counts.
     pub prior: Option<Prior>,
+}
+
+/// How far a program lets the times and owners of files reach its result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Times {
+    /// Not at all.
+    #[default]
+    Blind,
+    /// It may compare or write down when files that it reads were modified, but not files that it makes.
+    Inputs,
+    /// The same of all files that it looks at.
+    Files,
+    /// It writes down all that `stat` says, of directories too.
+    Status,
+}
+
+/// What a program does in every run, whatever its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Habit {
+    /// How far the times of files can reach its result.
+    pub times: Times,
+    /// How often one process of it reads the clock.
+    pub clock_reads: u32,
+    /// How often one process of it asks for the local time of a given moment, and so for the time zone.
+    pub zone_reads: u32,
+    /// How often one process of it asks for random numbers.
+    pub random_reads: u32,
+    /// The order in which a directory lists its names does not reach its result.
+    pub sorts_names: bool,
+    /// It tries to open the terminal that it runs on, and leaves it alone.
+    pub tries_terminal: bool,
+    /// It may ask for any number of random numbers, if it makes something new: they are in that one's name.
+    pub names_at_random: bool,
 }
 
 /// Something that the tool made or removed and left so.
@@ -80,6 +124,12 @@ pub struct Seen {
     pub changed: Vec<(Vec<u8>, Change)>,
     /// Files that were written, as they were when they were last closed, where the observer sees that.
     pub closed: Vec<Identity>,
+    /// Names that came or went, and whether they were there before: what a listing showed.
+    pub names: Vec<(Vec<u8>, bool)>,
+    /// The umask was asked for, and may have been set.
+    pub umask: bool,
+    /// What `uname` says was asked for.
+    pub host: bool,
     /// Variables asked for, with their values; `None` where not set.
     pub environment: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }

@@ -13,10 +13,13 @@
 //!    4 error       u8 operation, number errno
 //!    5 listing     digest of the sorted names
 //!    6 other kind  u8 kind
+//!    7 modified    number nanoseconds since 1970, as the two's complement
+//!    8 status      number mode, number owner, number group, number names, number nanoseconds as above
+//!    9 listing     digest of the names in the directory's own order
 //! variable   = bytes name, u8 set, [digest of the value, roots replaced]
 //! ```
 //! Paths have their root replaced (`Roots::encode_path`). An empty name means the directory itself. A name may hold
-//! slashes only in an error fact; an absence never does: it is said by the deepest directory that does exist.
+//! slashes in an error fact and in an absence, which is said by the deepest directory that does exist.
 
 use crate::{DecodeError, Digest, Reader, Writer};
 
@@ -47,8 +50,29 @@ pub enum Fact<'a> {
     },
     /// A directory that lists these names.
     Listing(Digest),
+    /// A directory that lists these names in this order.
+    Ordered(Digest),
     /// Neither file, directory nor link: the file type bits of its mode, shifted right by 12.
     Other(u8),
+    /// When it was modified, nanoseconds since 1970, where a program could compare it or write it down.
+    Modified(i64),
+    /// All that `stat` says of it beyond its content and place, where a program could write that down.
+    Status(Status),
+}
+
+/// What `ls -l` and `tar` write down of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Permission bits.
+    pub mode: u32,
+    /// The user that it belongs to.
+    pub owner: u32,
+    /// The group that it belongs to.
+    pub group: u32,
+    /// Number of names.
+    pub links: u32,
+    /// When it was modified, nanoseconds since 1970.
+    pub modified_ns: i64,
 }
 
 /// A fact about a name in a directory.
@@ -88,10 +112,15 @@ pub struct DirFacts<'a> {
     pub absent: Vec<&'a [u8]>,
 }
 
-/// A variable that the tool asked for.
+/// The umask, as an [`EnvFact`]: no variable has such a name.
+pub const UMASK: &[u8] = b"\0umask";
+/// What `uname` says, host name included, as an [`EnvFact`].
+pub const HOST: &[u8] = b"\0host";
+
+/// A variable that the tool asked for, or another thing that a process inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvFact<'a> {
-    /// Its name; empty for all variables together, where a program could read any of them unseen.
+    /// Its name; empty for all variables together, where a program could read any of them unseen; [`UMASK`], [`HOST`].
     pub name: &'a [u8],
     /// Digest of its value, roots replaced; `None` where it was not set.
     pub value: Option<Digest>,
@@ -159,7 +188,7 @@ impl<'a> ObservationSet<'a> {
         }
         for _ in 0..r.count()? {
             let name = r.bytes(PATH_BYTES_MAX)?;
-            let value = if flag(r)? { Some(r.digest()?) } else { None };
+            let value = if r.flag()? { Some(r.digest()?) } else { None };
             set.environment.push(EnvFact { name, value });
         }
         for _ in 0..r.count()? {
@@ -178,14 +207,6 @@ impl<'a> ObservationSet<'a> {
         let facts: usize = self.directories.iter().map(|d| d.facts.len()).sum();
         let absent: usize = self.directories.iter().map(|d| d.absent.len()).sum();
         (facts + absent + self.environment.len(), absent)
-    }
-}
-
-fn flag(r: &mut Reader) -> Result<bool, DecodeError> {
-    match r.u8()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        other => Err(r.unknown_tag(other)),
     }
 }
 
@@ -259,9 +280,24 @@ impl<'a> Fact<'a> {
                 w.u8(5);
                 w.digest(digest);
             }
+            Fact::Ordered(digest) => {
+                w.u8(9);
+                w.digest(digest);
+            }
             Fact::Other(kind) => {
                 w.u8(6);
                 w.u8(*kind);
+            }
+            Fact::Modified(ns) => {
+                w.u8(7);
+                w.number(*ns as u64);
+            }
+            Fact::Status(status) => {
+                w.u8(8);
+                for number in [status.mode, status.owner, status.group, status.links] {
+                    w.number(number.into());
+                }
+                w.number(status.modified_ns as u64);
             }
         }
     }
@@ -277,12 +313,29 @@ impl<'a> Fact<'a> {
             }
             2 => Fact::Directory,
             3 => Fact::Link(r.bytes(PATH_BYTES_MAX)?),
-            4 => Fact::Error { operation: r.u8()?, errno: r.number()?.min(u64::from(u32::MAX)) as u32 },
+            4 => {
+                let operation = r.u8()?;
+                Fact::Error { operation, errno: small(r)? }
+            }
             5 => Fact::Listing(r.digest()?),
             6 => Fact::Other(r.u8()?),
+            7 => Fact::Modified(r.number()? as i64),
+            8 => Fact::Status(Status {
+                mode: small(r)?,
+                owner: small(r)?,
+                group: small(r)?,
+                links: small(r)?,
+                modified_ns: r.number()? as i64,
+            }),
+            9 => Fact::Ordered(r.digest()?),
             tag => return Err(r.unknown_tag(tag)),
         })
     }
+}
+
+fn small(r: &mut Reader) -> Result<u32, DecodeError> {
+    let at = r.position();
+    u32::try_from(r.number()?).map_err(|_| DecodeError::Limit { limit: u32::MAX.into(), at })
 }
 
 #[cfg(test)]
@@ -299,6 +352,9 @@ mod tests {
             Fact::Error { operation: 1, errno: 13 },
             Fact::Listing(Digest::of(b"l")),
             Fact::Other(2),
+            Fact::Ordered(Digest::of(b"o")),
+            Fact::Modified(-1),
+            Fact::Status(Status { mode: 0o644, owner: 1, group: 2, links: 3, modified_ns: 1 << 60 }),
         ];
         let set = ObservationSet {
             directories: vec![DirFacts {

@@ -67,23 +67,15 @@ macro_rules! reasons {
 reasons! {
     /// Not ours to cache: the tool runs untouched.
     Bypass {
-        UnknownTool, "unknown-tool", "larder does not know this tool";
+        UnknownTool, "unknown-tool", "larder does not know this tool (`larder run -- COMMAND` caches any command)";
         Disabled, "disabled", "larder is switched off (LARDER_DISABLE)";
-        NoCompile, "no-compile", "not a compile (no -c): linking, archiving and the like are not cached yet";
-        Preprocess, "preprocess", "only preprocesses or lists dependencies (-E, -M)";
-        Assembly, "assembly", "stops after compiling to assembly (-S)";
-        SyntaxOnly, "syntax-only", "only checks syntax";
-        NoSource, "no-source", "no source file on the command line";
-        SeveralSources, "several-sources", "several source files in one command";
-        StandardInput, "standard-input", "reads its source from standard input";
+        StandardInput, "standard-input", "reads standard input from a terminal, a socket, or a pipe that stays open or holds too much";
         OutputToStdout, "output-to-stdout", "reads or writes standard streams, descriptors or devices by name";
-        AsksOnly, "asks-only", "asks the compiler about itself (-###, -v, --version, --help, -print-…)";
         TooHard, "too-hard", "an option whose effects are not reproducible (modules, precompiled headers, -ftime-report …)";
         ResponseFile, "response-file", "a response file (@file) cannot be read or is nested too deep";
         ClosedDescriptor, "closed-descriptor", "standard input, output or error is closed";
         CannotObserve, "cannot-observe", "the tool cannot be observed here";
         NoTool, "no-tool", "the tool was not found";
-        LanguageUnknown, "language-unknown", "the source's language is not known";
         Limited, "limited", "the size of files or of memory is limited (ulimit -f, -v)";
     }
 }
@@ -119,13 +111,13 @@ reasons! {
         OutputSpecial, "output-special", "an output is neither a file, a link nor a directory";
         OutputElsewhere, "output-elsewhere", "the tool wrote outside the working directory and its named outputs";
         WriteFailed, "write-failed", "the tool could not write an output";
-        Identity, "identity", "the result depends on the host's name or the like";
+        Random, "random", "the result may depend on random numbers or on the number of a process";
         Incomplete, "incomplete", "the observer lost events";
         TooLarge, "too-large", "the outputs are larger than the store may become";
         ReadOnly, "read-only", "larder only reads (LARDER_READ_ONLY)";
         OutputLost, "output-lost", "an output was gone or changed before it could be kept";
         Unprovable, "unprovable", "the dependency file alone does not prove what was looked at";
-        ComparesTimes, "compares-times", "the tool compares the times of files (a precompiled header)";
+        ComparesTimes, "compares-times", "the tool compares or keeps the times of files that it changes";
     }
 }
 

@@ -1,12 +1,12 @@
 //! ActionResult: what a run left behind, so that it can be put there again.
 //!
 //! ```text
-//! result  = number exit code, streams, number of outputs, output*
+//! result  = number exit code, number of bytes read from standard input, streams, number of outputs, output*
 //! streams = u8 tag: 0 apart, content stdout, content stderr; 1 one file for both, content
 //! output  = bytes path (root replaced), u8 tag:
-//!           1 file       u8 placement, number mode, u8 masked, content
+//!           1 file       u8 placement, number mode, u8 mode rule, content
 //!           2 link       bytes target
-//!           3 directory  number mode, u8 masked
+//!           3 directory  number mode, u8 mode rule
 //!           4 removed
 //! content = u8 tag: 0 bytes inline; 1 digest, number size
 //! ```
@@ -45,8 +45,26 @@ pub enum Streams<'a> {
 pub struct FileMode {
     /// The bits, as asked for.
     pub bits: u32,
-    /// Whether the caller's umask takes bits away, as it does unless the tool said `chmod`.
-    pub masked: bool,
+    /// What becomes of them.
+    pub rule: ModeRule,
+}
+
+/// How the mode that was asked for becomes the mode of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModeRule {
+    /// A new file's; the caller's umask takes bits away.
+    Masked,
+    /// A new file's, whatever the umask: the tool had set another one.
+    Exact,
+    /// Set at the end, on a file that was there before as well.
+    Set,
+    /// A new file's as by `Masked`; then the right to execute is added where the umask allows, on a file that was there
+    /// before as well. Linkers do so.
+    Executable,
+}
+
+impl ModeRule {
+    const ALL: [ModeRule; 4] = [ModeRule::Masked, ModeRule::Exact, ModeRule::Set, ModeRule::Executable];
 }
 
 /// How the tool put a file where it is, which decides what happens to one that is there already.
@@ -96,6 +114,8 @@ pub struct Output<'a> {
 pub struct ActionResult<'a> {
     /// The exit code.
     pub exit_code: u8,
+    /// How much it took from standard input.
+    pub consumed_bytes: u64,
     /// Standard output and standard error.
     pub streams: Streams<'a>,
     /// In the order in which they are put in place.
@@ -106,6 +126,7 @@ impl<'a> ActionResult<'a> {
     /// Append the result's bytes.
     pub fn encode(&self, w: &mut Writer) {
         w.number(u64::from(self.exit_code));
+        w.number(self.consumed_bytes);
         match self.streams {
             Streams::Apart { stdout, stderr } => {
                 w.u8(0);
@@ -128,6 +149,7 @@ impl<'a> ActionResult<'a> {
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let at = r.position();
         let exit_code = u8::try_from(r.number()?).map_err(|_| DecodeError::Limit { limit: 255, at })?;
+        let consumed_bytes = r.number()?;
         let streams = match r.u8()? {
             0 => Streams::Apart { stdout: Content::decode(r)?, stderr: Content::decode(r)? },
             1 => Streams::Together(Content::decode(r)?),
@@ -137,7 +159,7 @@ impl<'a> ActionResult<'a> {
         for _ in 0..r.count()? {
             outputs.push(Output { path: r.bytes(PATH_BYTES_MAX)?, kind: OutputKind::decode(r)? });
         }
-        Ok(ActionResult { exit_code, streams, outputs })
+        Ok(ActionResult { exit_code, consumed_bytes, streams, outputs })
     }
 
     /// Every blob that the result needs.
@@ -193,7 +215,7 @@ impl<'a> Content<'a> {
 impl FileMode {
     fn encode(self, w: &mut Writer) {
         w.number(u64::from(self.bits));
-        w.u8(self.masked.into());
+        w.u8(ModeRule::ALL.iter().position(|rule| *rule == self.rule).unwrap_or_default() as u8);
     }
 
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
@@ -202,7 +224,9 @@ impl FileMode {
         if bits > 0o7777 {
             return Err(DecodeError::Limit { limit: 0o7777, at });
         }
-        Ok(FileMode { bits: bits as u32, masked: r.u8()? != 0 })
+        let tag = r.u8()?;
+        let rule = *ModeRule::ALL.get(usize::from(tag)).ok_or(r.unknown_tag(tag))?;
+        Ok(FileMode { bits: bits as u32, rule })
     }
 }
 
@@ -259,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_output_there_and_back() {
-        let mode = FileMode { bits: 0o666, masked: true };
+        let mode = FileMode { bits: 0o666, rule: ModeRule::Executable };
         let blob = Blob { digest: Digest::of(b"o"), size_bytes: 1 };
         let file = |placement, content| OutputKind::File { placement, mode, content };
         let kinds = [
@@ -268,7 +292,7 @@ mod tests {
             file(Placement::Rename, Content::EMPTY),
             file(Placement::Unlink, Content::EMPTY),
             OutputKind::Link(b"to"),
-            OutputKind::Directory(mode),
+            OutputKind::Directory(FileMode { bits: 0o700, rule: ModeRule::Set }),
             OutputKind::Removed,
         ];
         for streams in [
@@ -276,7 +300,7 @@ mod tests {
             Streams::Together(Content::Blob(blob)),
         ] {
             let outputs = kinds.iter().map(|&kind| Output { path: b"p", kind }).collect();
-            let result = ActionResult { exit_code: 3, streams, outputs };
+            let result = ActionResult { exit_code: 3, consumed_bytes: 70_000, streams, outputs };
             let mut w = Writer::default();
             result.encode(&mut w);
             assert_eq!(ActionResult::decode(&mut Reader::new(&w.bytes)), Ok(result));

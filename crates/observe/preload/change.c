@@ -20,8 +20,10 @@ static int two(unsigned kind, int result, unsigned flags, struct text *from, con
             return call;                                                                    \
         text_dir(&from, old_fd);                                                            \
         text_dir(&to, new_fd);                                                              \
+        struct stat there;                                                                  \
+        bool fresh = raw_stat(new_fd, new, &there, AT_SYMLINK_NOFOLLOW) == -ENOENT;         \
         int result = call;                                                                  \
-        return two(kind, result, flags, &from, old, &to, new);                              \
+        return two(kind, result, (flags) | (fresh ? LARDER_OPEN_NEW : 0), &from, old, &to, new); \
     } while (0)
 
 EXPORT int rename(const char *old, const char *new)

@@ -131,6 +131,7 @@ struct target {
 void target_look(struct target *target, const char *path);
 /* Looks and logs EXEC or DROP; true when the library may go along (exec.c). */
 bool exec_announce(const char *path);
+bool log_closing(void);
 /* Some file actions of this process change the child's directory: what a relative
  * path means to posix_spawn is not known then. */
 extern bool spawn_moves;

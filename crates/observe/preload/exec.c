@@ -39,7 +39,7 @@ bool exec_announce(const char *path)
     text_path(&text, AT_FDCWD, target.error == EFAULT ? NULL : path);
     text_path(&final, AT_FDCWD, target.script ? target.final : NULL);
     log_write(&event, &text, &final);
-    return target.reason == 0;
+    return target.reason == 0 && !log_closing();
 }
 
 static void failed_event(const char *path, int error)
@@ -291,7 +291,7 @@ static bool shell_announce(const char *command)
     text_string(&text, "/bin/sh");
     text_string(&text2, command);
     log_write(&event, &text, &text2);
-    return target.reason == 0;
+    return target.reason == 0 && !log_closing();
 }
 
 EXPORT int system(const char *command)

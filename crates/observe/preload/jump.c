@@ -5,7 +5,7 @@
 #include "real.h"
 
 enum plan { PLAN_UNSUPPORTED, PLAN_FEXECVE, PLAN_TIME, PLAN_IDENTITY, PLAN_NET, PLAN_SOCKET,
-            PLAN_UMASK, PLAN_DLOPEN, PLAN_SYSCALL, PLAN_GLOB, PLAN_ADDOPEN, PLAN_ADDCHDIR };
+            PLAN_UMASK, PLAN_RANDOM, PLAN_DLOPEN, PLAN_SYSCALL, PLAN_GLOB, PLAN_ADDOPEN, PLAN_ADDCHDIR };
 
 struct jump {
     enum real real;
@@ -79,9 +79,12 @@ JUMP(localtime_r, PLAN_TIME, LARDER_TIME_LOCAL);
 JUMP(ctime, PLAN_TIME, LARDER_TIME_LOCAL);
 JUMP(ctime_r, PLAN_TIME, LARDER_TIME_LOCAL);
 JUMP(mktime, PLAN_TIME, LARDER_TIME_LOCAL);
-JUMP(gmtime, PLAN_TIME, LARDER_TIME_GM);
-JUMP(gmtime_r, PLAN_TIME, LARDER_TIME_GM);
 JUMP(umask, PLAN_UMASK, 0);
+JUMP(getrandom, PLAN_RANDOM, 0);
+JUMP(getentropy, PLAN_RANDOM, 0);
+JUMP(arc4random, PLAN_RANDOM, 0);
+JUMP(arc4random_buf, PLAN_RANDOM, 0);
+JUMP(arc4random_uniform, PLAN_RANDOM, 0);
 JUMP(uname, PLAN_IDENTITY, 1);
 JUMP(gethostname, PLAN_IDENTITY, 2);
 JUMP(getdomainname, PLAN_IDENTITY, 3);
@@ -98,6 +101,15 @@ static bool first(unsigned bit)
         return false;
     __atomic_store_n(&seen, before | 1u << bit, __ATOMIC_RELAXED); /* once too often does no harm */
     return true;
+}
+
+/* How often a process asks tells a habit from a need: some are known to ask once or twice. */
+static unsigned times, locals, randoms;
+
+static bool one_of_few(unsigned *count)
+{
+    return __atomic_load_n(count, __ATOMIC_RELAXED) < LARDER_FEW &&
+           __atomic_fetch_add(count, 1, __ATOMIC_RELAXED) < LARDER_FEW;
 }
 
 static void number_event(unsigned kind, uint32_t extra, const char *name)
@@ -191,8 +203,12 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         if (jump->real == R_clock_gettime && (int)arguments[0] != 0 && (int)arguments[0] != 5 &&
             (int)arguments[0] != 11)
             break;
-        if (first(jump->extra))
+        if (one_of_few(jump->extra == LARDER_TIME_LOCAL ? &locals : &times))
             number_event(LARDER_TIME, jump->extra, NULL);
+        break;
+    case PLAN_RANDOM:
+        if (one_of_few(&randoms))
+            number_event(LARDER_RANDOM, 0, jump->name);
         break;
     case PLAN_IDENTITY:
         if (first(8 + jump->extra))

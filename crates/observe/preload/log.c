@@ -196,9 +196,26 @@ static char *text_copy(char *to, const struct text *t)
     return to + t->tail_len;
 }
 
+/* A forked process has its parent's memory, this number in it.  One that was vforked
+ * has it together with its parent, so that either may seem to be new: the reader takes
+ * only what it does not know. */
+static uint32_t last_pid;
+
+static uint32_t own_pid(void)
+{
+    uint32_t pid = (uint32_t)raw_getpid();
+    uint32_t before = __atomic_exchange_n(&last_pid, pid, __ATOMIC_RELAXED);
+    if (before && before != pid) {
+        struct larder_event forked = event_new(LARDER_FORKED, false);
+        forked.extra = before;
+        log_write(&forked, NULL, NULL);
+    }
+    return pid;
+}
+
 void log_write(struct larder_event *event, const struct text *path, const struct text *path2)
 {
-    event->pid = (uint32_t)raw_getpid();
+    event->pid = own_pid();
     event->path_len = text_size(path);
     event->path2_len = text_size(path2);
     uint64_t used = sizeof *event + (uint64_t)event->path_len + event->path2_len;
@@ -206,7 +223,7 @@ void log_write(struct larder_event *event, const struct text *path, const struct
     uint64_t at = size > UINT32_MAX ? UINT64_MAX - size
                                     : add_atomically(&header->tail, size);
     if (at + size > capacity || at < LARDER_LOG_START) {
-        __atomic_store_n(&header->overflow, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_or(&header->overflow, LARDER_OVERFLOW_LOST, __ATOMIC_RELAXED);
         return;
     }
     struct larder_event *to = (struct larder_event *)((char *)header + at);
@@ -215,6 +232,13 @@ void log_write(struct larder_event *event, const struct text *path, const struct
     text_copy(text_copy((char *)(to + 1), path), path2);
     /* The padding is 0 already: no byte of the log is written twice. */
     __atomic_store_n(&to->size, (uint32_t)size, __ATOMIC_RELEASE);
+}
+
+/* Asked after the EXEC event was written: the supervisor writes its word first and then
+ * waits for what the events say is under way. */
+bool log_closing(void)
+{
+    return __atomic_load_n(&header->overflow, __ATOMIC_SEQ_CST) & LARDER_OVERFLOW_CLOSING;
 }
 
 void event_stat(struct larder_event *event, const struct stat *st)

@@ -12,7 +12,7 @@
  * commits it by a release store of `size`, its first field.  A reader goes from
  * 4096 to `tail` (to `capacity` at most); an event whose size is 0 was never
  * committed: its writer died, and as its length is unknown nothing after it can
- * be read.  When an event does not fit, `overflow` becomes 1 and the event is
+ * be read.  When an event does not fit, `overflow` says so and the event is
  * lost (`tail` goes on growing and may exceed `capacity`).
  *
  * The supervisor makes the file: magic, version, capacity (the file's size),
@@ -27,10 +27,13 @@
 #define LARDER_LOG_VERSION 1u
 #define LARDER_LOG_START 4096u /* where the first event is */
 
+#define LARDER_OVERFLOW_LOST 1u    /* an event did not fit */
+#define LARDER_OVERFLOW_CLOSING 2u /* the supervisor ends: nothing is preloaded into what is executed from now on */
+
 struct larder_header {
     char magic[8];
     uint32_t version;
-    uint32_t overflow;
+    uint32_t overflow; /* bits below */
     uint64_t capacity;
     uint64_t tail;
 };
@@ -100,7 +103,7 @@ enum larder_kind {
     LARDER_REALPATH = 13, /* path2: the result */
     LARDER_LIST = 14,     /* the directory is opened for listing; stat */
     LARDER_UNLINK = 15,
-    LARDER_RENAME = 16,   /* path to path2; flags: those of renameat2 */
+    LARDER_RENAME = 16,   /* path to path2; flags: those of renameat2, and LARDER_OPEN_NEW */
     LARDER_LINK = 17,     /* existing path, new path2; flags: 1 following (AT_SYMLINK_FOLLOW) */
     LARDER_SYMLINK = 18,  /* path: the target's text as given, path2: the link */
     LARDER_MKDIR = 19,    /* extra: the mode; flags: LARDER_OPEN_TEMP for mkdtemp */
@@ -113,12 +116,14 @@ enum larder_kind {
     LARDER_XATTR = 26,    /* set or removed; path2: the attribute; flags: 1 not following */
     LARDER_GETENV = 27,   /* path: the name, path2: the value; error ENOENT when unset */
     LARDER_UMASK = 28,    /* extra: the value set; the first time in each process only */
-    LARDER_TIME = 29,     /* extra: enum larder_time; the first time in each process only */
+    LARDER_TIME = 29,     /* extra: enum larder_time; the first few times in each process, LOCAL apart */
     LARDER_NET = 30,      /* a socket; extra: its family (0: a name is looked up, path: the function) */
     LARDER_UNIX = 31,     /* connect to path ("@..." when abstract); flags: 1 bind */
     LARDER_IDENTITY = 32, /* path: the function; the first time in each process only */
     LARDER_CLOSED = 34,   /* a descriptor that was opened for writing is closed; stat, no path */
     LARDER_DIED = 33,     /* a child was found to have died; mode: its pid, extra: the signal */
+    LARDER_RANDOM = 35,   /* path: the function; the first few times in each process */
+    LARDER_FORKED = 36,   /* the first event of a process that was forked; extra: the pid of one with its program */
 };
 
 enum larder_drop {
@@ -143,6 +148,7 @@ enum larder_open {
     LARDER_OPEN_DIRECTORY = 128,
     LARDER_OPEN_PATHONLY = 256,
     LARDER_OPEN_NOFOLLOW = 512,
+    LARDER_OPEN_NEW = 1024, /* the name was not there before */
 };
 
 enum larder_time {
@@ -150,8 +156,10 @@ enum larder_time {
     LARDER_TIME_GETTIMEOFDAY = 2,
     LARDER_TIME_CLOCK = 3, /* clock_gettime of the real time */
     LARDER_TIME_LOCAL = 4, /* localtime, ctime, mktime */
-    LARDER_TIME_GM = 5,
 };
+
+/* That many events of one sort from a process, and no more. */
+#define LARDER_FEW 4
 
 _Static_assert(sizeof(struct larder_event) == 72, "the event is 72 bytes");
 

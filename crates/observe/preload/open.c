@@ -11,9 +11,23 @@ EXPORT int openat64(int dirfd, const char *path, int flags, ...);
 #define __O_TMPFILE 020000000
 #endif
 
+/* Not one of the kernel's: the name was not there before. */
+#define O_NEW (1 << 30)
+
+/* The flags, with O_NEW where the call is about to make a name. */
+static int making(int dirfd, const char *path, int flags)
+{
+    struct stat st;
+    if (flags & O_CREAT && !(flags & O_EXCL) && log_on() && raw_stat(dirfd, path, &st, 0) == -ENOENT)
+        return flags | O_NEW;
+    return flags & O_CREAT && flags & O_EXCL ? flags | O_NEW : flags & ~O_NEW;
+}
+
 static unsigned open_flags(int flags)
 {
     unsigned result = 0;
+    if (flags & O_NEW)
+        result |= LARDER_OPEN_NEW;
     if (flags & O_PATH)
         result |= LARDER_OPEN_PATHONLY;
     else if ((flags & O_ACCMODE) == O_RDONLY)
@@ -78,7 +92,8 @@ static int opened(int fd, int dirfd, const char *path, int flags, unsigned mode)
     EXPORT int name(const char *path, int flags, ...)                                       \
     {                                                                                       \
         unsigned mode = MODE(flags);                                                        \
-        return opened(REAL(name)(path, flags, mode), AT_FDCWD, path, flags, mode);          \
+        int seen = making(AT_FDCWD, path, flags);                                           \
+        return opened(REAL(name)(path, flags, mode), AT_FDCWD, path, seen, mode);           \
     }
 OPEN(open)
 OPEN(open64)
@@ -87,7 +102,8 @@ OPEN(open64)
     EXPORT int name(int dirfd, const char *path, int flags, ...)                            \
     {                                                                                       \
         unsigned mode = MODE(flags);                                                        \
-        return opened(REAL(name)(dirfd, path, flags, mode), dirfd, path, flags, mode);      \
+        int seen = making(dirfd, path, flags);                                              \
+        return opened(REAL(name)(dirfd, path, flags, mode), dirfd, path, seen, mode);       \
     }
 OPENAT(openat)
 OPENAT(openat64)
@@ -111,8 +127,8 @@ OPENAT_2(__openat64_2)
 #define CREAT(name)                                                                         \
     EXPORT int name(const char *path, unsigned mode)                                        \
     {                                                                                       \
-        return opened(REAL(name)(path, mode), AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, \
-                      mode);                                                                \
+        int seen = making(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC);                    \
+        return opened(REAL(name)(path, mode), AT_FDCWD, path, seen, mode);                  \
     }
 CREAT(creat)
 CREAT(creat64)
@@ -138,13 +154,12 @@ static int mode_flags(const char *mode)
     return flags | access;
 }
 
-static void *stream_opened(void *stream, const char *path, const char *mode)
+static void *stream_opened(void *stream, const char *path, int flags)
 {
     if (!log_on())
         return stream;
     int before = errno;
     int fd = stream ? REAL(fileno)(stream) : -1;
-    int flags = mode_flags(mode);
     errno = before;
     if (stream && !path) { /* freopen of what the stream has open */
         struct larder_event event = event_new(LARDER_OPEN, false);
@@ -166,7 +181,8 @@ static void *stream_opened(void *stream, const char *path, const char *mode)
 #define FOPEN(name)                                                                         \
     EXPORT void *name(const char *path, const char *mode)                                   \
     {                                                                                       \
-        return stream_opened(REAL(name)(path, mode), path, mode);                           \
+        int seen = making(AT_FDCWD, path, mode_flags(mode));                                \
+        return stream_opened(REAL(name)(path, mode), path, seen);                           \
     }
 FOPEN(fopen)
 FOPEN(fopen64)
@@ -174,7 +190,8 @@ FOPEN(fopen64)
 #define FREOPEN(name)                                                                       \
     EXPORT void *name(const char *path, const char *mode, void *stream)                     \
     {                                                                                       \
-        return stream_opened(REAL(name)(path, mode, stream), path, mode);                   \
+        int seen = path ? making(AT_FDCWD, path, mode_flags(mode)) : mode_flags(mode);      \
+        return stream_opened(REAL(name)(path, mode, stream), path, seen);                   \
     }
 FREOPEN(freopen)
 FREOPEN(freopen64)
@@ -184,7 +201,7 @@ static int temp_opened(int fd, const char *name)
     if (log_on())
         opened_event(LARDER_OPEN, fd, AT_FDCWD, name,
                      LARDER_OPEN_READ | LARDER_OPEN_WRITE | LARDER_OPEN_CREATE | LARDER_OPEN_EXCL |
-                         LARDER_OPEN_TEMP,
+                         LARDER_OPEN_TEMP | LARDER_OPEN_NEW,
                      0600);
     return fd;
 }

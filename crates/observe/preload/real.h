@@ -30,7 +30,8 @@
     I(system) P(popen) P(getenv) P(secure_getenv)                                             \
     I(timespec_get) I(ftime)                                                                  \
     I(time) I(gettimeofday) I(clock_gettime) P(localtime) P(localtime_r) P(ctime)             \
-    P(ctime_r) P(gmtime) P(gmtime_r) I(mktime) I(umask) I(uname) I(gethostname)               \
+    P(ctime_r) I(mktime) I(umask) I(getrandom) I(getentropy) I(uname) I(gethostname)               \
+    I(arc4random) I(arc4random_buf) I(arc4random_uniform)                                     \
     I(close) I(fclose)                                                                        \
     I(waitpid) I(wait) I(wait3) I(wait4) I(waitid)                                            \
     I(getdomainname) I(socket) I(connect) I(bind) I(getaddrinfo) P(gethostbyname)             \

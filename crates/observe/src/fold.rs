@@ -6,7 +6,9 @@
 
 use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
-use larder_model::{Change, Fact, FileMode, Identity, Looked, Placement, Prior, Seen, Unrecorded};
+use larder_model::{
+    Change, Fact, FileMode, Habit, Identity, Looked, ModeRule, Placement, Prior, Seen, Times, Unrecorded,
+};
 
 use crate::trace::{self, Kind, OpenFlags, Trace};
 
@@ -28,9 +30,12 @@ pub struct Policy<'a> {
     pub variable_is_covered: &'a dyn Fn(&[u8]) -> bool,
     /// The environment that the command was started with.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
-    /// Program file names that are known parts of compilers: they read the clock without their result depending on it,
-    /// unless they make a date of it, and ask libc for the variables they use.
+    /// Program file names that are known parts of compilers: they ask libc for the variables they use.
     pub is_compiler_part: &'a dyn Fn(&[u8]) -> bool,
+    /// What a program of this file name does in every run, whatever its result.
+    pub habit: &'a dyn Fn(&[u8]) -> Habit,
+    /// What was in a file before the command ran, where that was noted.
+    pub before: &'a dyn Fn(&Identity) -> Option<Prior>,
     /// Whether the command may write there.
     pub may_write: &'a dyn Fn(&[u8]) -> bool,
     /// The first process of the command, which its caller started.
@@ -65,15 +70,27 @@ struct Fold<'t> {
     kinds: HashMap<&'t [u8], u8>,
     made: HashMap<&'t [u8], Made>,
     made_order: Vec<&'t [u8]>,
+    /// Names that came or went, and whether they were there before.
+    names: HashMap<&'t [u8], bool>,
     made_inodes: HashSet<(u64, u64)>,
     /// How each file was when it was last closed after writing.
     closed: HashMap<(u64, u64), Identity>,
+    /// Temporary files whose times were set: no output can be given those.
+    dated: HashSet<&'t [u8]>,
     temporary_places: HashSet<&'t [u8]>,
     /// Looked at as a link and not there: LLVM does so before it removes a file.
     lstat_missing: HashSet<&'t [u8]>,
     /// Where something was to be removed and nothing was.
     unlinked: HashSet<&'t [u8]>,
     programs: HashMap<u32, &'t [u8]>,
+    /// How often each process read the clock and asked for random numbers.
+    clock_reads: HashMap<u32, u32>,
+    zone_reads: HashMap<u32, u32>,
+    random_reads: HashMap<u32, u32>,
+    /// Processes that took random numbers for a name, until they make something of it.
+    named_at_random: HashSet<u32>,
+    umask: bool,
+    host: bool,
     last_read: HashMap<u32, &'t [u8]>,
     starts: HashMap<u32, i64>,
     anonymous: i64,
@@ -84,6 +101,7 @@ struct Fold<'t> {
 
 /// Fold `trace` by `policy`.
 pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
+    let tidied: Vec<_> = trace.iter().map(|event| tidy_paths(&event)).collect();
     let mut fold = Fold::default();
     if let Some(pid) = policy.first_pid {
         fold.starts.insert(pid, -1);
@@ -91,13 +109,40 @@ pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
     if trace.incomplete {
         fold.refuse(Unrecorded::Incomplete, b"");
     }
-    for event in trace.iter() {
+    for (mut event, (path, path2)) in trace.iter().zip(&tidied) {
+        event.path = path.as_deref().unwrap_or(event.path);
+        event.path2 = path2.as_deref().unwrap_or(event.path2);
         if SHORTAGES.contains(&event.error) {
             fold.refuse(Unrecorded::Shortage, event.path);
         }
         fold.event(&event, policy);
     }
     fold.finish(policy)
+}
+
+/// The paths of an event without `.` components and repeated slashes, where they have such: one thing has one name
+/// then. What `..` means is the kernel's business.
+fn tidy_paths(event: &Event) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let first = !matches!(event.kind, Kind::GetEnvironment | Kind::Symlink);
+    let second = matches!(event.kind, Kind::Rename(_) | Kind::Link | Kind::Symlink);
+    let of = |is_path: bool, path| if is_path { tidy(path) } else { None };
+    (of(first, event.path), of(second, event.path2))
+}
+
+fn tidy(path: &[u8]) -> Option<Vec<u8>> {
+    if !path.starts_with(b"/") || !path.windows(2).any(|pair| pair == b"//" || pair == b"/.") {
+        return None;
+    }
+    let mut tidied = Vec::with_capacity(path.len());
+    let ends_in_directory = matches!(path.rsplit(|&b| b == b'/').next(), Some(b"" | b"."));
+    for part in path.split(|&b| b == b'/').filter(|part| !matches!(part, [] | [b'.'])) {
+        tidied.push(b'/');
+        tidied.extend_from_slice(part);
+    }
+    if ends_in_directory {
+        tidied.push(b'/');
+    }
+    (tidied != path).then_some(tidied)
 }
 
 impl<'t> Fold<'t> {
@@ -111,14 +156,22 @@ impl<'t> Fold<'t> {
                 if e.kind == Kind::Start && !(policy.is_compiler_part)(file_name(e.path)) {
                     self.foreign_program = Some(e.path);
                 }
-                self.process(e);
+                self.process(e, policy);
             }
-            Kind::Object => self.read(e, false),
-            Kind::Open(flags) => self.open(e, flags),
-            Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => self.look(e),
-            Kind::Clock => self.clock(e, policy),
+            Kind::Object => self.read(e, false, policy),
+            Kind::Open(flags) => self.open(e, flags, policy),
+            Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => {
+                self.look(e, policy);
+            }
+            Kind::Clock | Kind::Random => self.clock_or_random(e, policy),
+            Kind::Forked => {
+                if let Some(program) = self.programs.get(&e.extra).copied() {
+                    self.programs.entry(e.pid).or_insert(program);
+                }
+            }
             Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
-            Kind::Identity | Kind::Umask => self.refuse(Unrecorded::Identity, e.path),
+            Kind::Identity => self.host = true,
+            Kind::Umask => self.umask = true,
             Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
             Kind::GetEnvironment => self.variable(e, policy),
             Kind::Closed => {
@@ -126,19 +179,22 @@ impl<'t> Fold<'t> {
                     self.closed.insert((id.device, id.inode), id);
                 }
             }
-            _ => self.change(e),
+            _ => self.change(e, policy),
         }
     }
 
     // ------------------------------------------------------------ processes
 
     /// Each successful execution must be followed by a sign of life from the new program: else it was not observed.
-    fn process(&mut self, e: &Event<'t>) {
+    fn process(&mut self, e: &Event<'t>, policy: &Policy) {
         match e.kind {
             Kind::Start => {
                 *self.starts.entry(e.pid).or_default() += 1;
                 self.programs.insert(e.pid, e.path);
-                self.read(e, true);
+                self.clock_reads.remove(&e.pid);
+                self.zone_reads.remove(&e.pid);
+                self.random_reads.remove(&e.pid);
+                self.read(e, true, policy);
             }
             Kind::Exec => {
                 *self.starts.entry(e.pid).or_default() -= 1;
@@ -163,27 +219,41 @@ impl<'t> Fold<'t> {
         }
         // Without a look at it there is no such file, and the failure that follows says so.
         if e.kind == Kind::Exec && e.identity.is_some() {
-            self.read(e, true);
+            self.read(e, true, policy);
         }
     }
 
-    fn clock(&mut self, e: &Event<'t>, policy: &Policy) {
+    fn habit(&self, pid: u32, policy: &Policy) -> Habit {
+        (policy.habit)(self.programs.get(&pid).map(|program| file_name(program)).unwrap_or_default())
+    }
+
+    fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {
         const LOCAL_TIME: u32 = 4;
-        let program = self.programs.get(&e.pid).map(|p| file_name(p).to_vec()).unwrap_or_default();
-        if e.extra == LOCAL_TIME || !(policy.is_compiler_part)(&program) {
-            self.refuse(Unrecorded::Clock, &program);
+        let habit = self.habit(e.pid, policy);
+        let clock = e.kind == Kind::Clock;
+        let (reads, allowed, why) = match e.kind {
+            Kind::Random => (&mut self.random_reads, habit.random_reads, Unrecorded::Random),
+            _ if e.extra == LOCAL_TIME => (&mut self.zone_reads, habit.zone_reads, Unrecorded::Clock),
+            _ => (&mut self.clock_reads, habit.clock_reads, Unrecorded::Clock),
+        };
+        if !clock && habit.names_at_random {
+            self.named_at_random.insert(e.pid);
+            return;
+        }
+        let reads = reads.entry(e.pid).or_default();
+        *reads += 1;
+        if *reads > allowed {
+            let program = self.programs.get(&e.pid).copied().unwrap_or_default();
+            self.refuse(why, program);
         }
     }
 
     // ------------------------------------------------------------ looking
 
     fn ignored(&self, path: &[u8]) -> bool {
-        const EXACT: [&[u8]; 11] = [
+        const EXACT: [&[u8]; 9] = [
             b"/dev/null",
             b"/dev/zero",
-            // Random numbers occur in every compile, and in no result that a compiler promises to repeat.
-            b"/dev/urandom",
-            b"/dev/random",
             b"/proc/self/exe",
             b"/proc/self/fd",
             b"/proc/self/maps",
@@ -224,7 +294,7 @@ impl<'t> Fold<'t> {
         false
     }
 
-    fn read(&mut self, e: &Event<'t>, executed: bool) {
+    fn read(&mut self, e: &Event<'t>, executed: bool, policy: &Policy) {
         self.last_read.insert(e.pid, e.path);
         if self.ignored(e.path) || self.is_made(e) || self.device(e.path) {
             return;
@@ -233,8 +303,10 @@ impl<'t> Fold<'t> {
             return self.refuse(Unrecorded::Device, e.path);
         }
         let identity = e.identity;
+        let times = if executed { Times::Blind } else { self.habit(e.pid, policy).times };
         let looked = self.touch(e.path);
         looked.content = true;
+        looked.times = looked.times.max(times);
         looked.kind = true;
         looked.executed |= executed;
         let first = *looked.identity.get_or_insert_with(|| identity.unwrap_or(NOBODY));
@@ -245,7 +317,7 @@ impl<'t> Fold<'t> {
         }
     }
 
-    fn look(&mut self, e: &Event<'t>) {
+    fn look(&mut self, e: &Event<'t>, policy: &Policy) {
         if self.ignored(e.path) || self.is_made(e) {
             return;
         }
@@ -264,8 +336,15 @@ impl<'t> Fold<'t> {
         }
         let kind = e.kind;
         let file = e.mode >> 12 == 0o10;
+        let habit = self.habit(e.pid, policy);
+        let times = match kind {
+            Kind::Stat | Kind::Lstat if file || habit.times == Times::Status => habit.times,
+            _ => Times::Blind,
+        };
         let looked = self.touch(e.path);
-        if file && kind == Kind::Stat {
+        looked.times = looked.times.max(times);
+        looked.order |= kind == Kind::List && !habit.sorts_names;
+        if file && matches!(kind, Kind::Stat | Kind::Lstat) {
             looked.identity = looked.identity.or(e.identity);
         }
         match kind {
@@ -311,28 +390,37 @@ impl<'t> Fold<'t> {
 
     // ------------------------------------------------------------ opening
 
-    fn open(&mut self, e: &Event<'t>, flags: OpenFlags) {
+    fn open(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
         let writes = flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::APPEND);
-        if self.ignored(e.path) {
+        if matches!(e.path, b"/dev/urandom" | b"/dev/random") {
+            return self.clock_or_random(&Event { kind: Kind::Random, ..e.clone() }, policy);
+        }
+        if self.ignored(e.path) || e.path == b"/dev/tty" && self.habit(e.pid, policy).tries_terminal {
             return;
         }
         if e.error != 0 {
-            return self.open_failed(e, writes);
+            return self.open_failed(e, flags, writes);
         }
         if flags.has(OpenFlags::PATH_ONLY) || flags.has(OpenFlags::DIRECTORY) || e.mode >> 12 == 0o04 {
-            return self.look(&Event { kind: Kind::Stat, ..e.clone() });
+            return self.look(&Event { kind: Kind::Stat, ..e.clone() }, policy);
         }
         if !writes {
-            return self.read(e, false);
+            return self.read(e, false, policy);
         }
-        self.open_for_writing(e, flags);
+        self.open_for_writing(e, flags, policy);
     }
 
-    fn open_failed(&mut self, e: &Event<'t>, writes: bool) {
+    fn open_failed(&mut self, e: &Event<'t>, flags: OpenFlags, writes: bool) {
         if self.is_made(e) {
             return;
         }
         match e.error {
+            // A file could not be made, so the directory is what is missing.
+            ENOENT if flags.has(OpenFlags::CREATE) => {
+                if let Some(directory) = parent(e.path) {
+                    self.touch(directory).absent = true;
+                }
+            }
             ENOENT => self.touch(e.path).absent = true,
             EEXIST if writes => self.touch(e.path).kind = true,
             _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
@@ -340,7 +428,7 @@ impl<'t> Fold<'t> {
         }
     }
 
-    fn open_for_writing(&mut self, e: &Event<'t>, flags: OpenFlags) {
+    fn open_for_writing(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
         match e.mode >> 12 {
             0o10 | 0 => {}
             _ => return self.refuse(Unrecorded::OutputSpecial, e.path),
@@ -351,13 +439,23 @@ impl<'t> Fold<'t> {
         let fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
         let empty = e.identity.is_some_and(|id| id.size_bytes == 0) && !flags.has(OpenFlags::APPEND);
         if !fresh && !empty {
-            return self.refuse(Unrecorded::UpdatesFile, e.path);
+            // What it becomes is recorded whole, so what it was must be known.
+            if e.identity.as_ref().and_then(|opened| (policy.before)(opened)).is_none() {
+                return self.refuse(Unrecorded::UpdatesFile, e.path);
+            }
+            let looked = self.touch(e.path);
+            looked.content = true;
+            looked.identity = looked.identity.or(e.identity);
         }
+        self.name(e.path, !flags.has(OpenFlags::NEW));
         let removed = matches!(self.made.get(e.path), Some(Made::Removed)) || self.unlinked.contains(e.path);
         let placement =
             if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };
-        let mode = FileMode { bits: e.extra & 0o7777, masked: true };
+        let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
+        if temporary {
+            self.named_at_random.remove(&e.pid);
+        }
         if temporary && let Some(directory) = parent(e.path) {
             self.temporary_places.insert(directory);
         }
@@ -369,6 +467,11 @@ impl<'t> Fold<'t> {
 
     // ------------------------------------------------------------ changing
 
+    /// A name comes or goes: only whether it was there before the first time counts.
+    fn name(&mut self, path: &'t [u8], existed: bool) {
+        self.names.entry(path).or_insert(existed);
+    }
+
     fn make(&mut self, path: &'t [u8], made: Made) {
         if !self.made.contains_key(path) {
             self.made_order.push(path);
@@ -376,7 +479,7 @@ impl<'t> Fold<'t> {
         self.made.insert(path, made);
     }
 
-    fn change(&mut self, e: &Event<'t>) {
+    fn change(&mut self, e: &Event<'t>, policy: &Policy) {
         if self.ignored(e.path) {
             return;
         }
@@ -384,15 +487,30 @@ impl<'t> Fold<'t> {
             return self.change_failed(e);
         }
         match e.kind {
-            Kind::Unlink | Kind::RemoveDirectory => self.unlink(e),
-            Kind::Rename => self.rename(e),
-            Kind::Symlink => self.make(e.path2, Made::Link),
-            Kind::MakeDirectory => {
-                self.make(e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, masked: true }));
+            Kind::Unlink | Kind::RemoveDirectory => {
+                self.name(e.path, true);
+                self.unlink(e);
             }
-            Kind::ChangeMode => self.change_mode(e),
+            Kind::Rename(flags) => {
+                self.name(e.path, true);
+                self.name(e.path2, !flags.has(OpenFlags::NEW));
+                self.rename(e);
+            }
+            Kind::Symlink => {
+                self.name(e.path2, false);
+                self.make(e.path2, Made::Link);
+            }
+            Kind::MakeDirectory => {
+                self.named_at_random.remove(&e.pid);
+                self.name(e.path, false);
+                self.make(e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked }));
+            }
+            Kind::ChangeMode => self.change_mode(e, policy),
             Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
-            Kind::SetTimes | Kind::Truncate | Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(e.path) => {}
+            Kind::SetTimes if self.is_temporary(e.path) => {
+                self.dated.insert(e.path);
+            }
+            Kind::Truncate | Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(e.path) => {}
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
     }
@@ -436,6 +554,9 @@ impl<'t> Fold<'t> {
     fn rename(&mut self, e: &Event<'t>) {
         match self.made.remove(e.path) {
             Some(Made::File { mode, writer, .. }) => {
+                if self.dated.contains(e.path) {
+                    self.dated.insert(e.path2);
+                }
                 self.make(e.path2, Made::File { placement: Placement::Rename, mode, writer, temporary: false });
             }
             Some(Made::Link) => self.make(e.path2, Made::Link),
@@ -443,10 +564,15 @@ impl<'t> Fold<'t> {
         }
     }
 
-    fn change_mode(&mut self, e: &Event<'t>) {
-        let asked = FileMode { bits: e.extra & 0o7777, masked: false };
+    /// Linkers ask for the umask and add the right to execute to what is there.
+    fn change_mode(&mut self, e: &Event<'t>, policy: &Policy) {
+        let linker = self.programs.get(&e.pid).is_some_and(|program| (policy.unlinks_output)(file_name(program)));
+        let rule = if linker { ModeRule::Executable } else { ModeRule::Set };
         match self.made.get_mut(e.path) {
-            Some(Made::File { mode, .. } | Made::Directory(mode)) => *mode = asked,
+            Some(Made::File { mode, .. }) if linker => mode.rule = rule,
+            Some(Made::File { mode, .. } | Made::Directory(mode)) => {
+                *mode = FileMode { bits: e.extra & 0o7777, rule };
+            }
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
     }
@@ -462,13 +588,23 @@ impl<'t> Fold<'t> {
     // ------------------------------------------------------------ the end
 
     fn finish(mut self, policy: &Policy) -> Folded {
+        if !self.named_at_random.is_empty() {
+            self.refuse(Unrecorded::Random, b"a name that was not used");
+        }
         let unaccounted: i64 = self.starts.values().filter(|n| **n != 0).sum();
         if self.starts.values().any(|n| *n < 0) || unaccounted > self.anonymous {
             self.refuse(Unrecorded::NotObserved, b"a program that left no sign");
         }
         let variable = |(name, value): (&&[u8], &Option<&[u8]>)| (name.to_vec(), value.map(<[u8]>::to_vec));
         let closed = self.closed.values().copied().collect();
-        let mut seen = Seen { closed, environment: self.environment.iter().map(variable).collect(), ..Seen::default() };
+        let mut seen = Seen {
+            closed,
+            umask: self.umask,
+            host: self.host,
+            names: self.names.iter().map(|(path, existed)| (path.to_vec(), *existed)).collect(),
+            environment: self.environment.iter().map(variable).collect(),
+            ..Seen::default()
+        };
         let made_order = std::mem::take(&mut self.made_order);
         let mut listed = HashSet::default();
         for path in made_order {
@@ -490,6 +626,9 @@ impl<'t> Fold<'t> {
     fn output(&mut self, path: &'t [u8], made: Made, policy: &Policy, seen: &mut Seen) {
         if !(policy.may_write)(path) {
             self.refuse(Unrecorded::OutputElsewhere, path);
+        }
+        if self.dated.contains(path) {
+            self.refuse(Unrecorded::UpdatesFile, path);
         }
         let change = match made {
             Made::File { placement, mode, writer, temporary } => {
@@ -522,19 +661,31 @@ impl<'t> Fold<'t> {
             return;
         }
         if let Some(made) = self.made.get(path) {
-            if looked.content || looked.listed {
+            if looked.listed {
                 return self.refuse(Unrecorded::UpdatesFile, path);
             }
-            if let Made::File { writer, .. } = made
-                && self.programs.get(writer).is_some_and(|p| (policy.replaces_output)(file_name(p)))
-            {
-                return;
+            if looked.content {
+                let Some(prior) = looked.identity.as_ref().and_then(|opened| (policy.before)(opened)) else {
+                    return self.refuse(Unrecorded::UpdatesFile, path);
+                };
+                looked.prior = Some(prior);
+            } else {
+                let known = |program: &&[u8]| (policy.replaces_output)(file_name(program));
+                if let Made::File { writer, .. } = made
+                    && self.programs.get(writer).is_some_and(known)
+                {
+                    return;
+                }
+                let kind = self.kinds.get(path).copied();
+                looked.prior = Some(match kind {
+                    Some(kind) if !looked.absent => Prior::Kind(kind),
+                    _ => Prior::Absent,
+                });
             }
-            let kind = self.kinds.get(path).copied();
-            looked.prior = Some(match kind {
-                Some(kind) if !looked.absent => Prior::Kind(kind),
-                _ => Prior::Absent,
-            });
+            let there = looked.prior != Some(Prior::Absent);
+            if there && (looked.times == Times::Status || looked.times == Times::Files && looked.identity.is_none()) {
+                return self.refuse(Unrecorded::ComparesTimes, path);
+            }
         }
         seen.looked.push((path.to_vec(), looked));
     }
@@ -555,6 +706,7 @@ fn file_name(path: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_model::Digest;
 
     const PID: u32 = 7;
     const READ: u16 = OpenFlags::READ;
@@ -591,6 +743,24 @@ mod tests {
             variable_is_covered: &|name| name == b"COVERED",
             variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
             is_compiler_part: &|program| program == b"as" || program == b"cc1",
+            habit: &|program| {
+                let part = program == b"as" || program == b"cc1";
+                let times = if program == b"find" { Times::Status } else { Times::Blind };
+                let times = if program == b"generator" { Times::Files } else { times };
+                Habit {
+                    times,
+                    clock_reads: if part { 9 } else { 1 },
+                    zone_reads: 0,
+                    random_reads: 0,
+                    sorts_names: part,
+                    tries_terminal: false,
+                    names_at_random: false,
+                }
+            },
+            before: &|opened| {
+                let known = event(Kind::Stat, "/w/known").identity.map(|id| id.inode) == Some(opened.inode);
+                known.then(|| Prior::File { digest: Digest::of(b"old"), executable: false })
+            },
             may_write: &|path| path.starts_with(b"/w/"),
             first_pid: Some(PID),
         };
@@ -604,6 +774,7 @@ mod tests {
         let ways = |l: &Looked| match l {
             Looked { prior: Some(Prior::Absent), .. } => "was absent",
             Looked { prior: Some(Prior::Kind(_)), .. } => "was there",
+            Looked { prior: Some(Prior::File { .. }), .. } => "had content",
             Looked { absent: true, .. } => "absent",
             Looked { failed: Some(_), .. } => "fails",
             Looked { listed: true, .. } => "listed",
@@ -645,7 +816,7 @@ mod tests {
         let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY;
         let unlinked = vec![open("/t/cc1.s", temporary), event(Kind::Unlink, "/t/cc1.s")];
         check("temporary", "/b/cc1", unlinked, ("", "", ""));
-        let renamed = trace::Event { path2: b"/w/x.o".to_vec(), ..event(Kind::Rename, "/w/x.tmp") };
+        let renamed = trace::Event { path2: b"/w/x.o".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/x.tmp") };
         check("renamed", "/b/cc1", vec![open("/w/x.tmp", temporary), renamed], ("", "/w/x.o", ""));
         check("elsewhere", "/b/cc1", vec![open("/etc/x", MAKE)], ("", "/etc/x", "output-elsewhere"));
         let other_name = trace::Event { path: b"/w/./x.s".to_vec(), ..open("/w/x.s", READ) };
@@ -670,7 +841,14 @@ mod tests {
         let clock = |extra| trace::Event { extra, ..event(Kind::Clock, "") };
         check("a compiler's clock", "/b/cc1", vec![clock(1)], ("", "", ""));
         check("a date", "/b/cc1", vec![clock(4)], ("", "", "clock"));
-        check("a script's clock", "/b/sh", vec![clock(1)], ("", "", "clock"));
+        check("a habit", "/b/sh", vec![clock(1)], ("", "", ""));
+        check("a script's clock", "/b/sh", vec![clock(1), clock(1)], ("", "", "clock"));
+        check("random numbers", "/b/sh", vec![event(Kind::Random, "getrandom")], ("", "", "random"));
+        let known = [open("/w/known", READ), open("/w/known", OpenFlags::WRITE)].to_vec();
+        check("an update of what is known", "/b/ar", known, ("/w/known had content", "/w/known", ""));
+        let times = |program| (program, [event(Kind::Stat, "/w/o"), open("/w/o", MAKE)].to_vec());
+        let (program, events) = times("/b/find");
+        check("an output's times", program, events, ("", "/w/o", "compares-times"));
         check("network", "/b/cc1", vec![event(Kind::Network, "")], ("", "", "network"));
         check("shortage", "/b/cc1", vec![failed(28, open("/w/x.o", MAKE))], ("", "", "shortage"));
         check("a child's death", "/b/cc1", vec![event(Kind::ChildDied, "")], ("", "", "signal"));

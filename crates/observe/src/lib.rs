@@ -10,12 +10,19 @@
 
 mod depfile;
 mod fold;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzz;
+mod judge;
+mod kernel;
 mod loader;
 mod preload;
 mod trace;
 
 pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
 pub use fold::{Folded, Policy, fold};
+pub use judge::{BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Sight, Verdict, What, compare};
+pub use kernel::KernelObserver;
 pub use loader::loader_looks;
 pub use preload::{PreloadObserver, Program, judge};
 pub use trace::{Event, Kind, OpenFlags, Trace};

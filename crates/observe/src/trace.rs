@@ -80,6 +80,8 @@ impl OpenFlags {
     pub const DIRECTORY: u16 = 128;
     /// Neither read nor written (`O_PATH`).
     pub const PATH_ONLY: u16 = 256;
+    /// The name was not there before.
+    pub const NEW: u16 = 1024;
 
     /// Whether a bit is set.
     pub fn has(self, bit: u16) -> bool {
@@ -113,7 +115,8 @@ pub enum Kind {
     RealPath,
     List,
     Unlink,
-    Rename,
+    /// With `OpenFlags::NEW` where the new name was not there before.
+    Rename(OpenFlags),
     Link,
     Symlink,
     MakeDirectory,
@@ -126,8 +129,12 @@ pub enum Kind {
     SetAttribute,
     GetEnvironment,
     Umask,
-    /// The clock: 1 `time`, 2 `gettimeofday`, 3 `clock_gettime`, 4 local time, 5 universal time.
+    /// The clock: 1 `time`, 2 `gettimeofday`, 3 `clock_gettime`, 4 local time.
     Clock,
+    /// Random numbers were asked for.
+    Random,
+    /// A process appears that was forked and runs the same program as process `extra`.
+    Forked,
     Network,
     UnixSocket,
     Identity,

@@ -7,10 +7,11 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use larder_sys::{Child, ChildEnd, PseudoTerminal, SignalForwarding, Stream, TerminalSize};
+use larder_sys::{Attendant, Child, ChildEnd, PseudoTerminal, SignalForwarding, Stream, TerminalSize};
 
 /// A program and what it is started with.
 #[derive(Clone, Debug)]
@@ -79,19 +80,48 @@ pub fn become_tool(command: &Command) -> io::Error {
 
 /// Run the tool beside us, passing on what it writes as it comes. An error means that it was not started.
 pub fn run_beside(command: &Command, to: &Destinations) -> io::Result<Finished> {
+    let mut attendant = ATTENDANT.take();
+    run(command, to, attendant.as_deref_mut())
+}
+
+thread_local! {
+    static ATTENDANT: Cell<Option<Box<dyn Attendant>>> = const { Cell::new(None) };
+}
+
+/// Have what `work` runs beside us attended: for an observer that is watched by another one and does not know of it.
+pub fn attended<T>(attendant: Box<dyn Attendant>, work: impl FnOnce() -> T) -> T {
+    ATTENDANT.set(Some(attendant));
+    let done = work();
+    ATTENDANT.set(None);
+    done
+}
+
+/// Like `run_beside`, with the tool and what it starts under the attendant's filter. An error means that the tool was not
+/// started, also where there can be no filter.
+pub fn run_attended(command: &Command, to: &Destinations, attendant: &mut dyn Attendant) -> io::Result<Finished> {
+    run(command, to, Some(attendant))
+}
+
+fn run(command: &Command, to: &Destinations, mut attendant: Option<&mut (dyn Attendant + '_)>) -> io::Result<Finished> {
     larder_sys::become_subreaper()?;
     let mut plumbing = Plumbing::new(to)?;
     let forwarding = SignalForwarding::prepare()?;
-    let descriptors = plumbing.descriptors();
-    let started = larder_sys::spawn(&command.program, &command.argv, &command.environment, &descriptors, &forwarding);
+    let Command { program, argv, environment } = command;
+    let started = match attendant.as_deref_mut() {
+        None => larder_sys::spawn(program, argv, environment, &plumbing.descriptors(), &forwarding),
+        Some(served) => {
+            let tools_ends = std::mem::take(&mut plumbing.tools_ends);
+            larder_sys::spawn_attended(program, argv, environment, tools_ends, &forwarding, served)
+        }
+    };
     let child = started.inspect_err(|_| forwarding.unblock())?;
     forwarding.begin(child.pid);
     plumbing.tools_ends.clear();
-    finish(child, plumbing)
+    finish(child, plumbing, attendant)
 }
 
-fn finish(child: Child, mut plumbing: Plumbing) -> io::Result<Finished> {
-    let relayed = larder_sys::relay(&child, &mut plumbing.streams);
+fn finish(child: Child, mut plumbing: Plumbing, mut attendant: Option<&mut (dyn Attendant + '_)>) -> io::Result<Finished> {
+    let relayed = larder_sys::relay(&child, &mut plumbing.streams, attendant.as_deref_mut());
     let pid = child.pid as u32;
     let end = child.wait()?;
     let held_open = relayed?.held_open;
@@ -101,6 +131,9 @@ fn finish(child: Child, mut plumbing: Plumbing) -> io::Result<Finished> {
     let written =
         if plumbing.together { Written::Together(next()) } else { Written::Apart { stdout: next(), stderr: next() } };
     let outlived = larder_sys::children_left() || held_open;
+    if let Some(served) = attendant {
+        served.release(outlived);
+    }
     let held = if held_open { plumbing.streams } else { Vec::new() };
     Ok(Finished { end, pid, written, outlived, disturbed, held })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use larder_model::{Blob, DigestWriter};
 
-use crate::layout::Contents;
+use crate::layout::{Contents, open_plain};
 use crate::{Stamps, Store, StoreError};
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -46,17 +46,19 @@ impl Store {
     /// Open a blob. Its bytes are hashed unless a stamp shows that they were, and have not been touched since.
     pub fn open_blob(&self, blob: &Blob, stamps: &Stamps) -> Result<OpenBlob, StoreError> {
         let path = self.path_of(Contents::Blobs, &blob.digest);
-        let mut file = File::open(&path).map_err(|error| match error.kind() {
+        let (mut file, look) = open_plain(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StoreError::BlobMissing(blob.digest),
             _ => StoreError::reading(&path)(error),
         })?;
-        let look = larder_sys::file_look(&file).map_err(StoreError::reading(&path))?;
         if look.size_bytes == blob.size_bytes && stamps.content(&look) == Some(blob.digest) {
             return Ok(OpenBlob { file, size_bytes: blob.size_bytes });
         }
         let found = stamps.hash(&mut file).map_err(StoreError::reading(&path))?;
         if found != blob.digest || look.size_bytes != blob.size_bytes {
-            let _ = std::fs::remove_file(&path);
+            // Where nothing may be written it stays, and is found again each time.
+            if stamps.writable() {
+                let _ = std::fs::remove_file(&path);
+            }
             return Err(StoreError::BlobDamaged(blob.digest));
         }
         io::Seek::rewind(&mut file).map_err(StoreError::reading(&path))?;
@@ -74,10 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_size_is_not_believed_before_the_blob_is_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let mut blob = store.put_blob(&mut &b"object"[..]).expect("writes");
+        blob.size_bytes = u64::MAX / 2;
+        let content = larder_model::Content::Blob(blob);
+        assert!(matches!(store.content_bytes(&content, &Stamps::none()), Err(StoreError::BlobDamaged(_))));
+    }
+
+    #[test]
     fn what_is_put_comes_back_and_damage_is_seen() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        let stamps = Stamps::open(&store, false);
+        let stamps = Stamps::open(&store, true);
         let blob = store.put_blob(&mut &b"object"[..]).expect("writes");
         let mut bytes = Vec::new();
         store.open_blob(&blob, &stamps).expect("opens").file.read_to_end(&mut bytes).expect("reads");
@@ -86,6 +98,10 @@ mod tests {
         let path = store.path_of(Contents::Blobs, &blob.digest);
         for damaged in [&b"abject"[..], b"objec", b"objects", b""] {
             std::fs::write(&path, damaged).expect("writes");
+            for _ in 0..2 {
+                let reader = Stamps::open(&store, false);
+                assert!(matches!(store.open_blob(&blob, &reader), Err(StoreError::BlobDamaged(_))));
+            }
             assert!(matches!(store.open_blob(&blob, &stamps), Err(StoreError::BlobDamaged(_))));
             assert!(matches!(store.open_blob(&blob, &stamps), Err(StoreError::BlobMissing(_))));
         }

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use larder_model::{Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, Twins, names_digest};
+use larder_model::{Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, Status, Twins, names_digest};
 use larder_sys::{Dir, Kind, Look};
 
 use crate::Stamps;
@@ -158,18 +158,38 @@ impl Checker<'_> {
         if look.as_ref().is_some_and(|look| self.stamps.names_absent(look, &names)) {
             return Ok(());
         }
+        let mut only_by_the_directory = true;
+        let mut missing: &[u8] = b"";
         for name in &facts.absent {
+            let first = first_component(name);
+            if first == missing {
+                continue;
+            }
             effort.absences_looked += 1;
-            match dir.look(name) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            match dir.look(first) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => missing = first,
+                Ok(_) if first.len() < name.len() => {
+                    only_by_the_directory = false;
+                    self.check_absent_below(dir, name, path)?;
+                }
                 Ok(_) => return differs(&join(path, name), "was missing and is there now"),
                 Err(error) => return differs(&join(path, name), format!("was missing; now: {error}")),
             }
         }
-        if let Some(look) = look {
+        if let (Some(look), true) = (look, only_by_the_directory) {
             self.stamps.keep_absent(&look, now_ns, &names, || dir.trust().unwrap_or(larder_sys::Trust::NONE));
         }
         Ok(())
+    }
+
+    /// The directory that was missing is there now. As long as what was looked for in it is not, nothing has changed; but
+    /// the directory above no longer tells.
+    fn check_absent_below(&self, dir: &Dir, name: &[u8], path: &[u8]) -> Result<(), Difference> {
+        match dir.look(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Ok(_) => differs(&join(path, name), "was missing and is there now"),
+            Err(error) => differs(&join(path, name), format!("was missing; now: {error}")),
+        }
     }
 
     fn check_fact(&self, dir: &Dir, name: &[u8], fact: &Fact, effort: &mut Effort) -> Result<(), String> {
@@ -203,9 +223,21 @@ impl Checker<'_> {
                     Err("fails in another way than before, or not at all".into())
                 }
             }
-            Fact::Listing(digest) => match listing_digest(dir) {
-                Ok(found) if found == *digest => Ok(()),
-                _ => Err("lists other names than before".into()),
+            Fact::Listing(digest) | Fact::Ordered(digest) => {
+                match dir.names().map(|names| listing_digest(names, matches!(fact, Fact::Ordered(_)))) {
+                    Ok(found) if found == *digest => Ok(()),
+                    _ => Err("lists other names than before, or in another order".into()),
+                }
+            }
+            Fact::Modified(modified_ns) => match dir.look_through(name) {
+                Ok(look) if look.modified_ns == *modified_ns => Ok(()),
+                Ok(_) => Err("was modified at another time, and the command may have looked at that".into()),
+                Err(error) => Err(error.to_string()),
+            },
+            Fact::Status(status) => match look(dir, name, true) {
+                Ok(look) if status_of(&look) == *status => Ok(()),
+                Ok(_) => Err("has another time, owner, mode or number of names than before".into()),
+                Err(error) => Err(error.to_string()),
             },
         }
     }
@@ -238,6 +270,10 @@ impl Checker<'_> {
     }
 }
 
+fn first_component(name: &[u8]) -> &[u8] {
+    name.split(|&b| b == b'/').next().unwrap_or(name)
+}
+
 fn differs<T>(subject: &[u8], what: impl Into<String>) -> Result<T, Difference> {
     Err(Difference { subject: subject.to_vec(), what: what.into() })
 }
@@ -261,11 +297,18 @@ pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
     error.and_then(|error| error.raw_os_error()).map(|errno| errno as u32)
 }
 
-/// The digest of a directory's names.
-pub(crate) fn listing_digest(dir: &Dir) -> io::Result<Digest> {
-    let names = dir.names()?;
+/// The digest of a directory's names, in their own order or in none.
+pub(crate) fn listing_digest(mut names: Vec<Vec<u8>>, ordered: bool) -> Digest {
+    if !ordered {
+        names.sort_unstable();
+    }
     let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-    Ok(names_digest(&names))
+    names_digest(&names)
+}
+
+pub(crate) fn status_of(look: &Look) -> Status {
+    let Look { mode, owner, group, links, modified_ns, .. } = *look;
+    Status { mode, owner, group, links, modified_ns }
 }
 
 /// A kind as `Fact::Other` writes it.

@@ -13,7 +13,7 @@ use larder_sys::Words;
 
 use crate::{Store, StoreError};
 
-const VERSION: u64 = 0x4c52_4443_0000_0001;
+const VERSION: u64 = 0x4c52_4443_0000_0002;
 const WORDS: usize = 256;
 const HIT: usize = 1;
 const MISS: usize = 2;
@@ -66,8 +66,10 @@ impl Counters {
         };
         // New words are zero already: only one process says so, and none wipes what another has counted meanwhile.
         let found = words.words()[0].load(Relaxed);
+        // Nobody counts before that is said, so what stands there already is no count.
+        let new = found == 0 && words.words()[1..].iter().all(|word| word.load(Relaxed) == 0);
         let claimed = found != VERSION && words.words()[0].compare_exchange(found, VERSION, Relaxed, Relaxed).is_ok();
-        if claimed && found != 0 {
+        if claimed && !new {
             words.words()[1..].iter().for_each(|word| word.store(0, Relaxed));
         }
         Ok(Counters { words })
@@ -149,14 +151,21 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         assert_eq!(Counters::read(&store), Totals::default());
         Counters::open(&store).expect("opens").count(Outcome::Hit);
-        Counters::open(&store).expect("opens").count(Outcome::Bypass(Bypass::NoCompile));
+        Counters::open(&store).expect("opens").count(Outcome::Bypass(Bypass::Disabled));
         let totals = Counters::read(&store);
         assert_eq!((totals.hit, totals.bypass), (1, 1));
-        assert_eq!(totals.bypass_reasons, [(Bypass::NoCompile, 1)]);
+        assert_eq!(totals.bypass_reasons, [(Bypass::Disabled, 1)]);
         for length in [0, 1, 100, 5000] {
             std::fs::write(store.file("counters"), vec![7; length]).expect("writes");
             Counters::open(&store).expect("opens").count(Outcome::Miss(None));
             assert_eq!(Counters::read(&store).miss, 1, "{length}");
         }
+        let mut bytes = std::fs::read(store.file("counters")).expect("reads");
+        bytes[..8].fill(0);
+        bytes[8] = 5;
+        std::fs::write(store.file("counters"), bytes).expect("writes");
+        Counters::open(&store).expect("opens").count(Outcome::Hit);
+        let totals = Counters::read(&store);
+        assert_eq!((totals.hit, totals.miss), (1, 0), "what nobody counted");
     }
 }

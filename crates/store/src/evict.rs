@@ -5,12 +5,13 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use larder_model::{Digest, Manifest};
 
-use crate::layout::{Contents, entries};
+use crate::layout::{Contents, entries, make_directory, read_plain};
+use crate::manifests::MANIFEST_BYTES_MAX;
 use crate::{Counters, Store, StoreError};
 
 /// Once over its limit, a store is brought down to this share of it.
@@ -81,14 +82,24 @@ impl Store {
 
     /// Remove everything. Counters stay.
     pub fn clear(&self) -> Result<(), StoreError> {
-        for name in ["manifests", "blobs", "near", "notes", "stamps", "tmp"] {
+        if !self.base().exists() {
+            return Ok(());
+        }
+        let aside = self.file("tmp");
+        make_directory(&aside)?;
+        for name in ["manifests", "blobs", "near", "notes", "stamps"] {
             let path = self.file(name);
-            match fs::remove_dir_all(&path) {
+            // Moved away first: builds would go on putting files into a directory that is being emptied.
+            let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
+            match moved.or_else(|_| fs::remove_dir_all(&path)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(StoreError::writing(&path)(error));
                 }
                 _ => {}
             }
+        }
+        for path in entries(&aside)? {
+            remove_whatever(&path).map_err(StoreError::writing(&path))?;
         }
         if let Ok(counters) = Counters::open(self) {
             counters.set_store_bytes(0);
@@ -99,7 +110,12 @@ impl Store {
     fn records(&self) -> Result<Vec<Record>, StoreError> {
         let mut records = Vec::new();
         for (_, path) in self.list(Contents::Manifests)? {
-            let (Ok(meta), Ok(bytes)) = (fs::metadata(&path), fs::read(&path)) else { continue };
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            // One that cannot be read now may be another time; one that is no manifest is in the way.
+            let bytes = match read_plain(&path, MANIFEST_BYTES_MAX) {
+                Err(error) if error.kind() != std::io::ErrorKind::Other => continue,
+                bytes => bytes.unwrap_or_default(),
+            };
             let blobs = match Manifest::decode(&bytes) {
                 Ok(manifest) => blobs_of(&manifest),
                 Err(_) => {
@@ -130,7 +146,7 @@ impl Store {
             age.is_some_and(|age| age > GRACE)
         };
         for path in entries(&self.file("tmp")).unwrap_or_default().iter().filter(|path| old(path)) {
-            let _ = fs::remove_file(path);
+            let _ = remove_whatever(path);
         }
         let long_ago = |path: &PathBuf| {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
@@ -146,6 +162,15 @@ impl Store {
                 let _ = fs::remove_file(path);
             }
         }
+    }
+}
+
+/// Remove a file, or a directory that was being cleared, unless somebody else has.
+fn remove_whatever(path: &Path) -> std::io::Result<()> {
+    let is_directory = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    match if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) } {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -183,10 +208,11 @@ mod tests {
 
     fn record(store: &Store, name: &str, object: &[u8], age_s: u64) -> Digest {
         let blob = store.put_blob(&mut &object[..]).expect("writes");
-        let mode = FileMode { bits: 0o666, masked: true };
+        let mode = FileMode { bits: 0o666, rule: larder_model::ModeRule::Masked };
         let kind = OutputKind::File { placement: Placement::Replace, mode, content: Content::Blob(blob) };
         let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-        let result = ActionResult { exit_code: 0, streams, outputs: vec![Output { path: b"/o", kind }] };
+        let result =
+            ActionResult { exit_code: 0, consumed_bytes: 0, streams, outputs: vec![Output { path: b"/o", kind }] };
         let weak = Digest::of(name.as_bytes());
         let mut body = Vec::new();
         let set = ObservationSet::default();
@@ -222,5 +248,29 @@ mod tests {
         let blob = store.put_blob(&mut &b"young"[..]).expect("writes");
         store.evict(0).expect("evicts");
         assert!(store.has_blob(&blob));
+    }
+
+    #[test]
+    fn a_store_is_cleared_while_it_is_written_to() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0u64.. {
+                    // Trouble is the writer's to bear.
+                    let _ = store.put_blob(&mut &number.to_ne_bytes()[..]);
+                    if done.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            let cleared: Vec<_> = (0..50).map(|_| store.clear()).collect();
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(cleared.iter().all(Result::is_ok), "{cleared:?}");
+        });
+        store.clear().expect("clears");
+        assert!(store.list(Contents::Blobs).expect("lists").is_empty());
+        assert!(entries(&store.file("tmp")).expect("lists").is_empty());
     }
 }

@@ -7,7 +7,8 @@ use std::fs;
 use larder_model::{Digest, Manifest};
 
 use crate::evict::blobs_of;
-use crate::layout::Contents;
+use crate::layout::{Contents, open_plain, read_plain};
+use crate::manifests::MANIFEST_BYTES_MAX;
 use crate::{Stamps, Store, StoreError};
 
 /// What `fsck` found.
@@ -37,7 +38,7 @@ impl Store {
         for (digest, path) in &blobs {
             report.blobs += 1;
             report.size_bytes += fs::metadata(path).map_or(0, |m| m.len());
-            match fs::File::open(path).and_then(|mut file| Stamps::none().hash(&mut file)) {
+            match open_plain(path).and_then(|(mut file, _)| Stamps::none().hash(&mut file)) {
                 Ok(found) if found == *digest => {
                     sound.insert(*digest);
                 }
@@ -50,10 +51,14 @@ impl Store {
         }
         for (digest, path) in &manifests {
             report.manifests += 1;
-            let bytes = match fs::read(path) {
+            let bytes = match read_plain(path, MANIFEST_BYTES_MAX) {
+                Ok(bytes) => bytes,
                 // Evicted or replaced meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                other => other.map_err(StoreError::reading(path))?,
+                Err(error) => {
+                    damaged(&mut report, repair, path, &error.to_string());
+                    continue;
+                }
             };
             report.size_bytes += bytes.len() as u64;
             match Manifest::decode(&bytes) {
@@ -81,8 +86,8 @@ impl Store {
 
 impl Store {
     fn blob_is_sound(&self, digest: &Digest) -> bool {
-        let file = fs::File::open(self.path_of(Contents::Blobs, digest));
-        file.and_then(|mut file| Stamps::none().hash(&mut file)).is_ok_and(|found| found == *digest)
+        let file = open_plain(&self.path_of(Contents::Blobs, digest));
+        file.and_then(|(mut file, _)| Stamps::none().hash(&mut file)).is_ok_and(|found| found == *digest)
     }
 }
 

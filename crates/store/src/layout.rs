@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -160,6 +160,28 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     };
     let path = |entry: io::Result<fs::DirEntry>| entry.map(|e| e.path()).map_err(StoreError::reading(dir));
     list.map(path).collect()
+}
+
+/// Open a file of the store for reading, and look at it. What is no file is an error: a FIFO would be waited for, and a
+/// device may have no end.
+pub(crate) fn open_plain(path: &Path) -> io::Result<(File, larder_sys::Look)> {
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+    let look = larder_sys::file_look(&file)?;
+    if look.kind == larder_sys::Kind::File { Ok((file, look)) } else { Err(io::Error::other("is not a file")) }
+}
+
+/// Do not wait for a FIFO's other end. Linux's number.
+const O_NONBLOCK: i32 = 0o4000;
+
+/// The whole of a file of the store, unless it is larger than `limit_bytes`.
+pub(crate) fn read_plain(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let (mut file, look) = open_plain(path)?;
+    if look.size_bytes > limit_bytes {
+        return Err(io::Error::other("is too large"));
+    }
+    let mut bytes = Vec::with_capacity(look.size_bytes as usize + 1);
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn digest_of_path(path: &Path) -> Option<Digest> {

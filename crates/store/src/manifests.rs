@@ -1,18 +1,21 @@
 //! The action cache: a manifest for each weak fingerprint.
 
-use std::fs::{File, FileTimes};
+use std::fs::{FileTimes, OpenOptions};
 use std::io::{self, Read};
 use std::time::{Duration, SystemTime};
 
 use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest};
 
-use crate::layout::Contents;
+use crate::layout::{Contents, open_plain, read_plain};
 use crate::{Store, StoreError};
 
 /// The time of last use is written at most once in this time.
 const USE_COARSE: Duration = Duration::from_secs(3600);
 /// A larger manifest is not read.
-const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
+
+/// 64 hexadecimal digits.
+const NEAR_BYTES_MAX: u64 = 64;
 
 /// A manifest's bytes, read but not yet decoded.
 pub struct ManifestFile {
@@ -24,11 +27,10 @@ impl Store {
     /// The bytes of the manifest of `weak`, if there is one. With `touch`, notes that it was used.
     pub fn read_manifest(&self, weak: &Fingerprint, touch: bool) -> Result<Option<ManifestFile>, StoreError> {
         let path = self.path_of(Contents::Manifests, weak);
-        let mut file = match File::open(&path) {
+        let (mut file, look) = match open_plain(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(StoreError::reading(&path))?,
         };
-        let look = larder_sys::file_look(&file).map_err(StoreError::reading(&path))?;
         if look.size_bytes > MANIFEST_BYTES_MAX {
             return Ok(None);
         }
@@ -66,8 +68,7 @@ impl Store {
         if path.exists() {
             return false;
         }
-        let made = path.parent().is_some_and(|dir| crate::layout::make_directory(dir).is_ok());
-        made && std::fs::File::create_new(path).is_ok()
+        self.open_or_make(&path, OpenOptions::new().write(true).create_new(true)).is_ok()
     }
 
     /// Remember `weak` as the fingerprint last recorded for the commands that `subject` names.
@@ -79,6 +80,7 @@ impl Store {
 
     /// The fingerprint last recorded for the commands that `subject` names.
     pub fn near(&self, subject: &Digest) -> Option<Fingerprint> {
-        std::fs::read_to_string(self.path_of(Contents::Near, subject)).ok()?.parse().ok()
+        let bytes = read_plain(&self.path_of(Contents::Near, subject), NEAR_BYTES_MAX).ok()?;
+        std::str::from_utf8(&bytes).ok()?.parse().ok()
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use larder_model::{ActionResult, Content, FileMode, Output, OutputKind, Placement, Roots};
+use larder_model::{ActionResult, Content, FileMode, ModeRule, Output, OutputKind, Placement, Roots};
 use larder_sys::Kind;
 
 use crate::{Stamps, Store, StoreError};
@@ -63,8 +63,9 @@ impl Store {
         match content {
             Content::Inline(bytes) => Ok(bytes.to_vec()),
             Content::Blob(blob) => {
-                let mut bytes = Vec::with_capacity(blob.size_bytes as usize);
+                // Opened first: then it has the size that the record claims.
                 let mut file = self.open_blob(blob, stamps)?.file;
+                let mut bytes = Vec::with_capacity(blob.size_bytes as usize);
                 io::Read::read_to_end(&mut file, &mut bytes).map_err(StoreError::reading(Path::new("(a blob)")))?;
                 Ok(bytes)
             }
@@ -142,14 +143,30 @@ fn put(path: &Path, output: &Output, before: Before, blob: Option<(File, u64)>) 
                 }
                 (Content::Blob(_), None) => return Err(io::Error::from(io::ErrorKind::NotFound)),
             }
-            if !mode.masked {
-                file.set_permissions(Permissions::from_mode(mode.bits))?;
-            }
-            Ok(())
+            set_mode(&file, mode, before)
         }
         OutputKind::Link(target) => std::os::unix::fs::symlink(std::ffi::OsString::from_vec(target.to_vec()), path),
-        OutputKind::Directory(mode) if before == Before::Nothing => DirBuilder::new().mode(mode.bits).create(path),
+        OutputKind::Directory(mode) if before == Before::Nothing => {
+            DirBuilder::new().mode(mode.bits).create(path)?;
+            if mode.rule == ModeRule::Masked {
+                Ok(())
+            } else {
+                fs::set_permissions(path, Permissions::from_mode(mode.bits))
+            }
+        }
         OutputKind::Directory(_) | OutputKind::Removed => Ok(()),
+    }
+}
+
+fn set_mode(file: &File, mode: FileMode, before: Before) -> io::Result<()> {
+    match mode.rule {
+        ModeRule::Masked => Ok(()),
+        ModeRule::Exact if before == Before::Truncate => Ok(()),
+        ModeRule::Exact | ModeRule::Set => file.set_permissions(Permissions::from_mode(mode.bits)),
+        ModeRule::Executable => {
+            let now = file.metadata()?.permissions().mode() & 0o7777;
+            file.set_permissions(Permissions::from_mode(now | 0o111 & !larder_sys::umask()))
+        }
     }
 }
 

@@ -37,6 +37,8 @@ const SLOTS_MAX: usize = 1 << 20;
 const WINDOW: usize = 16;
 const DIRECTORY: u64 = u64::MAX;
 const BUFFER_BYTES: usize = 64 << 10;
+/// What an empty table is made of: no memory is asked for, since where there is none the tool must still run.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 type Slot = [u64; SLOT_WORDS];
 
@@ -72,6 +74,11 @@ impl Stamps {
             crowded: Cell::new(false),
             trust: RefCell::default(),
         }
+    }
+
+    /// Whether something may be written to the store.
+    pub(crate) fn writable(&self) -> bool {
+        self.writable
     }
 
     /// The content that a file with this look is known to have.
@@ -297,9 +304,17 @@ fn create_table(mut file: &File, count: usize) -> io::Result<Words> {
     use std::io::Write;
     let mut header = [0u64; HEADER_WORDS];
     header[..2].copy_from_slice(&[VERSION, count as u64]);
-    let mut bytes: Vec<u8> = header.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    bytes.resize((HEADER_WORDS + count * SLOT_WORDS) * 8, 0);
+    let mut bytes = [0; HEADER_WORDS * 8];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(header) {
+        bytes.copy_from_slice(&word.to_ne_bytes());
+    }
     file.write_all(&bytes)?;
+    let mut left = count * SLOT_WORDS * 8;
+    while left > 0 {
+        let part = left.min(ZEROS.len());
+        file.write_all(&ZEROS[..part])?;
+        left -= part;
+    }
     map_table(file, true)
 }
 
@@ -331,6 +346,7 @@ mod tests {
             changed_ns,
             links: 1,
             owner: 0,
+            group: 0,
         }
     }
 

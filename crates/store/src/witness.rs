@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 use std::io;
 
 use larder_model::{
-    Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Twins, Unrecorded,
-    names_digest,
+    Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Status, Times,
+    Twins, Unrecorded, names_digest,
 };
 use larder_sys::{Dir, Kind, Look, Trust};
 
 use rustc_hash::FxHashMap as HashMap;
 
 use crate::Stamps;
-use crate::check::{failure, join, kind_code, listing_digest, look};
+use crate::check::{failure, join, kind_code, listing_digest, look, status_of};
 
 /// Links followed from one path before it is given up.
 const LINKS_MAX: usize = 40;
@@ -55,6 +55,9 @@ enum OwnedFact {
     Link(Vec<u8>),
     Error(u8, u32),
     Listing(Digest),
+    Ordered(Digest),
+    Modified(i64),
+    Status(Status),
     Other(u8),
 }
 
@@ -94,6 +97,8 @@ struct Walk<'a> {
     /// Files read, by content.
     sources: HashMap<Digest, Vec<Source>>,
     set: Witnessed,
+    /// Names that came or went, and whether they were there before.
+    names: &'a [(Vec<u8>, bool)],
 }
 
 type Done = Result<(), Refusal>;
@@ -111,6 +116,7 @@ impl Witness<'_> {
             missing: HashMap::default(),
             sources: HashMap::default(),
             set: Witnessed::default(),
+            names: &seen.names,
         };
         for (path, looked) in &seen.looked {
             walk.path(path, looked, 0)?;
@@ -150,6 +156,14 @@ impl Walk<'_> {
             match prior {
                 Prior::Absent => self.absent(directory, name),
                 Prior::Kind(kind) => self.fact(directory, name, OwnedFact::Other(kind)),
+                Prior::File { digest, executable } => {
+                    self.fact(directory, name, OwnedFact::Content { digest, executable, plain: false });
+                }
+            }
+            if let (Times::Files, Some(identity)) = (looked.times, looked.identity)
+                && prior != Prior::Absent
+            {
+                self.fact(directory, name, OwnedFact::Modified(identity.modified_ns));
             }
             return Ok(());
         }
@@ -203,10 +217,18 @@ impl Walk<'_> {
             Kind::Directory => {
                 self.fact(directory, name, OwnedFact::Directory);
                 if looked.listed {
-                    self.listing(path)?;
+                    self.listing(path, looked.order)?;
                 }
             }
             other => self.fact(directory, name, OwnedFact::Other(kind_code(other))),
+        }
+        match looked.times {
+            Times::Blind => {}
+            Times::Status => self.fact(directory, name, OwnedFact::Status(status_of(found))),
+            Times::Inputs | Times::Files if found.kind == Kind::File => {
+                self.fact(directory, name, OwnedFact::Modified(found.modified_ns));
+            }
+            Times::Inputs | Times::Files => {}
         }
         Ok(())
     }
@@ -278,17 +300,35 @@ impl Walk<'_> {
         self.set.twins.sort();
     }
 
-    fn listing(&mut self, path: &[u8]) -> Done {
+    /// The names that a directory had before the run.
+    fn listing(&mut self, path: &[u8], ordered: bool) -> Done {
         if self.open(path).is_err() {
             return refuse(Unrecorded::InputChanged, path);
         }
-        match listing_digest(self.opened(path)) {
-            Ok(digest) => {
-                self.fact(path, b"", OwnedFact::Listing(digest));
-                Ok(())
+        let Ok(mut names) = self.opened(path).names() else {
+            return refuse(Unrecorded::InputChanged, path);
+        };
+        for (changed, existed) in self.names {
+            let (directory, name) = split(changed);
+            let is_here = |walk: &Self| walk.opened(directory).itself().ok().map(|l| (l.device, l.inode));
+            if self.open(directory).is_err()
+                || is_here(self) != self.opened(path).itself().ok().map(|l| (l.device, l.inode))
+            {
+                continue;
             }
-            Err(_) => refuse(Unrecorded::InputChanged, path),
+            let at = names.iter().position(|there| there == name);
+            match (at, existed) {
+                (Some(at), false) => drop(names.remove(at)),
+                // Where it stood in the order is not known.
+                (None, true) if ordered => return refuse(Unrecorded::UpdatesFile, changed),
+                (None, true) => names.push(name.to_vec()),
+                _ => {}
+            }
         }
+        let digest = listing_digest(names, ordered);
+        let fact = if ordered { OwnedFact::Ordered(digest) } else { OwnedFact::Listing(digest) };
+        self.fact(path, b"", fact);
+        Ok(())
     }
 
     /// A link: its target is a fact where the tool looked at the link itself, and what it leads to always is.
@@ -351,6 +391,13 @@ impl Walk<'_> {
                 // `..` or `.` in a directory that is there: they exist, so something changed meanwhile.
                 return refuse(Unrecorded::InputChanged, path);
             }
+            if self.is_missing(directory, name) {
+                let rest = &path[missing.len()..];
+                let plain = rest[1..].split(|&b| b == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
+                let name = if plain { [name, rest].concat() } else { name.to_vec() };
+                self.absent(directory, &name);
+                return Ok(());
+            }
             return self.path(missing, &absent, depth + 1);
         }
         // Not a directory, no permission, too many links: said as the error that looking at the whole path gives.
@@ -359,6 +406,10 @@ impl Walk<'_> {
             path[existing.len()..].iter().position(|&b| b != b'/').map(|at| path[existing.len() + at..].to_vec());
         let errno = error.raw_os_error().unwrap_or(0) as u32;
         self.failed(path, &existing, &name.unwrap_or_default(), 0, errno)
+    }
+
+    fn is_missing(&self, directory: &[u8], name: &[u8]) -> bool {
+        look(self.opened(directory), name, false).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     fn open(&mut self, path: &[u8]) -> io::Result<()> {
@@ -429,6 +480,9 @@ impl Walk<'_> {
             OwnedFact::Link(_) => 1,
             OwnedFact::Error(operation, _) => 2 + operation,
             OwnedFact::Listing(_) => 0xff,
+            OwnedFact::Ordered(_) => 0xfe,
+            OwnedFact::Modified(_) => 0xfd,
+            OwnedFact::Status(_) => 0xfc,
         };
         self.entry(directory).facts.insert((name.to_vec(), tag), fact);
     }
@@ -509,6 +563,9 @@ impl OwnedFact {
             OwnedFact::Link(target) => Fact::Link(target),
             OwnedFact::Error(operation, errno) => Fact::Error { operation: *operation, errno: *errno },
             OwnedFact::Listing(digest) => Fact::Listing(*digest),
+            OwnedFact::Ordered(digest) => Fact::Ordered(*digest),
+            OwnedFact::Modified(modified_ns) => Fact::Modified(*modified_ns),
+            OwnedFact::Status(status) => Fact::Status(*status),
             OwnedFact::Other(kind) => Fact::Other(*kind),
         }
     }

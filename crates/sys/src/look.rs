@@ -37,6 +37,8 @@ pub struct Look {
     pub links: u32,
     /// The user that it belongs to.
     pub owner: u32,
+    /// The group that it belongs to.
+    pub group: u32,
 }
 
 /// How far the change times of a file system can be believed.

@@ -8,12 +8,14 @@
 //! | `tree.rs` | the files of a directory, to compare and to put back |
 //! | `outcome.rs` | what larder counted |
 //! | `terminal.rs` | a command on a pseudo-terminal |
+//! | `golden.rs` | exact bytes of a format, as text |
 //! | `probe.rs` | is it installed, may we; if not, the test says so and ends |
 //!
 //! Unaware of: larder's insides. All of it goes through the programs that a user has.
 #![forbid(unsafe_code)]
 
 mod binaries;
+mod golden;
 mod outcome;
 mod place;
 mod probe;
@@ -22,9 +24,10 @@ mod terminal;
 mod tree;
 
 pub use binaries::{larder, workspace};
+pub use golden::{golden, golden_bytes};
 pub use outcome::Counters;
 pub use place::Place;
-pub use probe::{can_mount, has, is_ignored, is_root};
+pub use probe::{can_mount, has, is_full, is_ignored, is_root};
 pub use run::{Ran, Run};
 pub use terminal::on_terminal;
 pub use tree::{Entry, Tree};

@@ -12,6 +12,11 @@ pub fn has(program: &str) -> bool {
     PATH.split(':').any(|directory| runs(&Path::new(directory).join(program)))
 }
 
+/// Whether everything is to be tried, however long it takes, rather than a spread of it: `cargo xtask test --full`.
+pub fn is_full() -> bool {
+    std::env::var_os("LARDER_TEST_FULL").is_some_and(|value| value == "1")
+}
+
 /// Whether this is the superuser, who may give files away.
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)

@@ -62,7 +62,12 @@ impl Run {
     }
 
     /// Run it to its end.
-    pub fn run(self) -> Ran {
+    pub fn run(mut self) -> Ran {
+        if self.stdin.is_empty() {
+            // Not a pipe that is closed soon: what reads its standard input is waited for, or is none of ours.
+            self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            return Ran::of(self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command)));
+        }
         let bytes = self.stdin.clone();
         let mut child = self.start();
         let mut stdin = child.stdin.take().expect("is a pipe");

@@ -185,7 +185,7 @@ fn the_log_says_what_became_of_it() {
     for _ in 0..2 {
         installed.compile().env("LARDER_LOG", &log).run().quiet();
     }
-    installed.run(&["./mycc", "--version"]).env("LARDER_LOG", &log).run();
+    installed.run(&["./mycc", "-ftime-report"]).env("LARDER_LOG", &log).run();
     let text = std::fs::read_to_string(&log).expect("is there");
     let words: Vec<bool> =
         text.lines().zip(["miss", "hit", "bypass"]).map(|(line, word)| line.contains(&format!(" {word}"))).collect();

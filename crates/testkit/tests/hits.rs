@@ -98,41 +98,47 @@ fn outputs_that_differ_from_run_to_run_are_the_first_ones() {
 }
 
 #[test]
-fn what_is_no_compile_is_bypassed() {
+fn every_stage_is_cached() {
     check_rows(
         &["gcc", "clang"],
         &[
-            ("-E x.c", "bypass:preprocess", "bypass:preprocess"),
-            ("-M x.c", "bypass:preprocess", "bypass:preprocess"),
-            ("-S x.c", "bypass:assembly", "bypass:assembly"),
-            ("-fsyntax-only x.c", "bypass:syntax-only", "bypass:syntax-only"),
-            ("--version", "bypass:asks-only", "bypass:asks-only"),
-            ("-print-search-dirs", "bypass:asks-only", "bypass:asks-only"),
-            ("-shared -fPIC y.c -o y.so", "bypass:no-compile", "bypass:no-compile"),
-            ("-c x.c y.c", "bypass:several-sources", "bypass:several-sources"),
-            ("-c -o /dev/null y.c", "bypass:output-to-stdout", "bypass:output-to-stdout"),
+            ("-E x.c", "miss", "hit"),
+            ("-E x.c -o x.i", "miss", "hit"),
+            ("-M x.c", "miss", "hit"),
+            ("-S x.c", "miss", "hit"),
+            ("-fsyntax-only x.c", "miss", "hit"),
+            ("--version", "miss", "hit"),
+            ("-print-search-dirs", "miss", "hit"),
+            ("-shared -fPIC y.c -o y.so", "miss", "hit"),
+            ("-c x.c y.c", "miss", "hit"),
+            ("-c -o /dev/null y.c", "miss", "hit"),
+            ("--no-such-option", "miss", "hit"),
             ("@absent", "bypass:response-file", "bypass:response-file"),
-            ("--no-such-option", "bypass:no-compile", "bypass:no-compile"),
         ],
     );
     probe_skip!(has("gcc"), "gcc is not installed");
     // Names of temporary files are in what these say.
     let place = place();
-    for (line, expect) in
-        [("-v -c y.c", "bypass:asks-only"), ("-### -c y.c", "bypass:asks-only"), ("-v", "bypass:asks-only")]
-    {
+    for line in ["-v -c y.c", "-### -c y.c", "-v"] {
         let argv: Vec<&str> = ["gcc"].into_iter().chain(line.split(' ')).collect();
-        let (ran, outcome) = place.counted(place.larder(&argv));
-        assert_eq!((ran.code, outcome.as_str()), (Some(0), expect), "{line}");
-        assert!(ran.stderr.contains("gcc version"), "{ran:?}");
+        for expect in ["miss", "hit"] {
+            let (ran, outcome) = place.counted(place.larder(&argv));
+            assert_eq!((ran.code, outcome.as_str()), (Some(0), expect), "{line}");
+            assert!(ran.stderr.contains("gcc version"), "{ran:?}");
+        }
     }
+    let (_, outcome) = place.counted(place.larder(&["gcc", "-ftime-report", "-c", "y.c"]));
+    assert_eq!(outcome, "bypass:too-hard");
 }
 
 #[test]
-fn standard_input_is_the_tools() {
+fn standard_input_is_keyed() {
     probe_skip!(has("gcc"), "gcc is not installed");
-    let outcome = "bypass:standard-input";
-    place().check_with(&["gcc", "-c", "-x", "c", "-", "-o", "x.o"], &[outcome, outcome], |run| run.stdin(b"int a;\n"));
+    let (place, argv) = (place(), ["gcc", "-c", "-x", "c", "-", "-o", "x.o"]);
+    place.check_with(&argv, &["miss", "hit"], |run| run.stdin(b"int a;\n"));
+    place.check_with(&argv, &["miss", "hit"], |run| run.stdin(b"int b;\n"));
+    place.check_with(&argv, &["hit"], |run| run.stdin(b"int a;\n"));
+    place.check_with(&argv, &["miss", "hit"], |run| run.stdin(b""));
 }
 
 #[test]

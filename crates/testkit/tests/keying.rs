@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use larder_testkit::{Place, Run, has, on_terminal, probe_skip};
+use larder_testkit::{Place, Run, has, larder, on_terminal, probe_skip};
 
 /// How a row starts a command: in which place, with what argument list, and what it does to the run.
 type Start = fn(&Place, bool) -> Run;
@@ -53,6 +53,9 @@ fn values_of_the_action() {
         ("where an argument ends", |place, changed| {
             let [a, b] = if changed { ["-D", "AB"] } else { ["-DA", "-DB"] };
             place.larder(&["gcc", "-c", "x.c", a, b])
+        }),
+        ("standard input", |place, changed| {
+            place.larder(&["gcc", "-E", "-"]).stdin(if changed { b"int a;" } else { b"int b;" })
         }),
         ("argv[0]", |place, changed| place.larder(&[if changed { "/usr/bin/gcc" } else { "gcc" }, "-c", "x.c"])),
         ("the tool's name", |place, changed| place.larder(&[if changed { "cc" } else { "gcc" }, "-c", "x.c"])),
@@ -186,63 +189,68 @@ type Change = fn(&Place, bool);
 
 #[test]
 fn each_kind_of_observation() {
-    let rows: &[(&str, &str, Change)] =
-        &[
-            ("content", "cat in/a > x.o", |place, changed| {
-                drop(place.put("in/a", if changed { "two\n" } else { "one\n" }));
-            }),
-            ("content through a link", "cat in/link > x.o", |place, changed| {
-                drop(place.put("in/a", if changed { "two\n" } else { "one\n" }));
-            }),
-            ("where a link leads", "cat in/link > x.o", |place, changed| {
-                place.put("in/b", "two\n");
-                relink(&place.path("work/in/link"), if changed { "b" } else { "a" });
-            }),
-            ("a link's target", "readlink in/link > x.o", |place, changed| {
-                relink(&place.path("work/in/link"), if changed { "./a" } else { "a" });
-            }),
-            ("absence", "cat in/c > x.o 2>/dev/null; true", |place, changed| {
-                if changed { drop(place.put("in/c", "")) } else { place.remove(&["in/c"]) }
-            }),
-            ("absence, by test", "test -e in/c && echo there > x.o || echo no > x.o", |place, changed| {
-                if changed { drop(place.put("in/c", "")) } else { place.remove(&["in/c"]) }
-            }),
-            ("absence of a directory", "test -e new/deep/c && echo there > x.o || echo no > x.o", |place, changed| {
-                if changed {
-                    drop(place.put("new/deep/c", ""));
-                } else {
-                    let _ = std::fs::remove_dir_all(place.path("work/new"));
-                }
-            }),
-            ("a directory", "test -d in/d && echo there > x.o || echo no > x.o", |place, changed| {
-                let path = place.path("work/in/d");
-                let _ = std::fs::remove_dir(&path);
-                place.remove(&["in/d"]);
-                if changed { drop(place.put("in/d", "")) } else { std::fs::create_dir(path).expect("makes") }
-            }),
-            ("a listing", "ls in > x.o", |place, changed| {
-                if changed { drop(place.put("in/new", "")) } else { place.remove(&["in/new"]) }
-            }),
-            ("names of a pattern", "echo in/* > x.o", |place, changed| {
-                if changed { drop(place.put("in/new", "")) } else { place.remove(&["in/new"]) }
-            }),
-            ("the executable bit", "test -x in/a && echo yes > x.o || echo no > x.o", |place, changed| {
-                use std::os::unix::fs::PermissionsExt;
-                let mode = std::fs::Permissions::from_mode(if changed { 0o755 } else { 0o644 });
-                std::fs::set_permissions(place.path("work/in/a"), mode).expect("sets");
-            }),
-            ("an error that is not absence", "cat in/a/b > x.o 2>/dev/null; true", |place, changed| {
-                let _ = std::fs::remove_file(place.path("work/in/a"));
-                let _ = std::fs::remove_dir_all(place.path("work/in/a"));
-                if changed { drop(place.put("in/a/b", "one\n")) } else { drop(place.put("in/a", "one\n")) }
-            }),
-            ("a program that the tool starts", "helper() { ./in/helper; }; helper > x.o", |place, changed| {
-                drop(place.tool("work/in/helper", if changed { "echo two" } else { "echo one" }));
-            }),
-            ("a file that the shell sources", ". ./in/a2; echo $V > x.o", |place, changed| {
-                drop(place.put("in/a2", if changed { "V=2\n" } else { "V=1\n" }));
-            }),
-        ];
+    let rows: &[(&str, &str, Change)] = &[
+        ("content", "cat in/a > x.o", |place, changed| {
+            drop(place.put("in/a", if changed { "two\n" } else { "one\n" }));
+        }),
+        ("content through a link", "cat in/link > x.o", |place, changed| {
+            drop(place.put("in/a", if changed { "two\n" } else { "one\n" }));
+        }),
+        ("where a link leads", "cat in/link > x.o", |place, changed| {
+            place.put("in/b", "two\n");
+            relink(&place.path("work/in/link"), if changed { "b" } else { "a" });
+        }),
+        ("a link's target", "readlink in/link > x.o", |place, changed| {
+            relink(&place.path("work/in/link"), if changed { "./a" } else { "a" });
+        }),
+        ("absence", "cat in/c > x.o 2>/dev/null; true", |place, changed| {
+            if changed { drop(place.put("in/c", "")) } else { place.remove(&["in/c"]) }
+        }),
+        ("absence, by test", "test -e in/c && echo there > x.o || echo no > x.o", |place, changed| {
+            if changed { drop(place.put("in/c", "")) } else { place.remove(&["in/c"]) }
+        }),
+        ("absence of a directory", "test -e new/deep/c && echo there > x.o || echo no > x.o", |place, changed| {
+            if changed {
+                drop(place.put("new/deep/c", ""));
+            } else {
+                let _ = std::fs::remove_dir_all(place.path("work/new"));
+            }
+        }),
+        ("a directory", "test -d in/d && echo there > x.o || echo no > x.o", |place, changed| {
+            let path = place.path("work/in/d");
+            let _ = std::fs::remove_dir(&path);
+            place.remove(&["in/d"]);
+            if changed { drop(place.put("in/d", "")) } else { std::fs::create_dir(path).expect("makes") }
+        }),
+        ("which file is newer", "if test in/a -nt in/b; then echo a; else echo b; fi > x.o", |place, changed| {
+            drop(place.put("in/b", ""));
+            date(&place.path("work/in/b"), 1_000_000);
+            date(&place.path("work/in/a"), if changed { 2_000_000 } else { 500_000 });
+            date(&place.path("work/in"), 3_000_000);
+        }),
+        ("when a file was modified", "stat -c %Y in/a > x.o", |place, changed| {
+            date(&place.path("work/in/a"), if changed { 2_000_000 } else { 500_000 });
+        }),
+        ("names of a pattern", "echo in/* > x.o", |place, changed| {
+            if changed { drop(place.put("in/new", "")) } else { place.remove(&["in/new"]) }
+        }),
+        ("the executable bit", "test -x in/a && echo yes > x.o || echo no > x.o", |place, changed| {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = std::fs::Permissions::from_mode(if changed { 0o755 } else { 0o644 });
+            std::fs::set_permissions(place.path("work/in/a"), mode).expect("sets");
+        }),
+        ("an error that is not absence", "cat in/a/b > x.o 2>/dev/null; true", |place, changed| {
+            let _ = std::fs::remove_file(place.path("work/in/a"));
+            let _ = std::fs::remove_dir_all(place.path("work/in/a"));
+            if changed { drop(place.put("in/a/b", "one\n")) } else { drop(place.put("in/a", "one\n")) }
+        }),
+        ("a program that the tool starts", "helper() { ./in/helper; }; helper > x.o", |place, changed| {
+            drop(place.tool("work/in/helper", if changed { "echo two" } else { "echo one" }));
+        }),
+        ("a file that the shell sources", ". ./in/a2; echo $V > x.o", |place, changed| {
+            drop(place.put("in/a2", if changed { "V=2\n" } else { "V=1\n" }));
+        }),
+    ];
     for (what, script, change) in rows {
         varies(what, &with_script(script), |place, changed| {
             place.remove(&["x.o"]);
@@ -250,6 +258,11 @@ fn each_kind_of_observation() {
             mycc(place)
         });
     }
+}
+
+fn date(path: &Path, seconds: u64) {
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    std::fs::File::open(path).and_then(|file| file.set_modified(time)).expect("sets");
 }
 
 fn relink(link: &Path, target: &str) {
@@ -299,7 +312,6 @@ fn what_varies_by_itself_is_not_recorded() {
     for (what, script, outcome) in [
         ("the clock", "date > x.o", "miss:clock"),
         ("a device", "head -c 4 /dev/full > x.o", "miss:device"),
-        ("the host", "uname -n > x.o", "miss:identity"),
         ("a file elsewhere", "echo > \"$TMPDIR/elsewhere\"; echo > x.o", "miss:output-elsewhere"),
         ("a file that only begins like ours", "echo > ../tmp/elsewhere; echo > x.o", "miss:output-elsewhere"),
         ("a FIFO", "rm -f x.o; mkfifo x.o", "miss:output-special"),
@@ -315,6 +327,36 @@ fn what_varies_by_itself_is_not_recorded() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_host_and_the_umask() {
+    let place = with_script("uname -n > x.o");
+    assert_eq!(place.counted(mycc(&place)).1, "miss");
+    assert_eq!(place.counted(mycc(&place)).1, "hit");
+    let start = place.run(&["true"]).run();
+    let elsewhere = |place: &Place| {
+        let larder = larder();
+        let line = format!("hostname elsewhere && exec {} ./mycc -c x.c -o x.o", larder.display());
+        place.run(&["unshare", "--uts", "sh", "-c", &line])
+    };
+    probe_skip!(
+        start.code == Some(0) && place.run(&["unshare", "--uts", "true"]).run().code == Some(0),
+        "no UTS namespaces here"
+    );
+    assert_eq!(place.counted(elsewhere(&place)).1, "miss");
+    assert_eq!(place.read("x.o"), b"elsewhere\n");
+    assert_eq!(place.counted(elsewhere(&place)).1, "hit");
+    assert_eq!(place.counted(mycc(&place)).1, "hit");
+
+    let place = with_script("umask > x.o");
+    let with = |umask: &str| {
+        place.run(&["sh", "-c", &format!("umask {umask}; exec {} ./mycc -c x.c -o x.o", larder().display())])
+    };
+    for (umask, expect) in [("022", "miss"), ("022", "hit"), ("027", "miss"), ("027", "hit"), ("022", "hit")] {
+        place.remove(&["x.o"]);
+        assert_eq!(place.counted(with(umask)).1, expect, "{umask}");
+    }
 }
 
 #[test]

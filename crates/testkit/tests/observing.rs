@@ -97,14 +97,11 @@ fn ordinary_scripts_are_recorded() {
         "cat missing 2>&1 > x.o; exit 4",
         "printf 'a\\0b' ; printf '\\377' >&2; : > x.o",
         "LD_PRELOAD= cat in/a > x.o",
+        "umask 077; cat in/a > x.o; mkdir out",
+        "cat in/a > x.o; chmod 755 x.o; chmod g-r x.o",
     ] {
         eprintln!("{script}");
         place(script).check(&mycc(), &["miss", "hit", "hit"]);
-    }
-    // Setting the umask tells the old one, which is nowhere in the key; these programs do so, too.
-    for script in ["umask 077; cat in/a > x.o", "cat in/a > x.o; chmod 755 x.o"] {
-        eprintln!("{script}");
-        place(script).check(&mycc(), &["miss:identity"; 2]);
     }
 }
 

@@ -71,7 +71,7 @@ fn stores_that_cannot_be_used() {
         }),
         ("what is inside is a file", |store| {
             fs::create_dir(store).expect("makes");
-            fs::write(store.join("v1"), "").expect("writes");
+            fs::write(store.join("v2"), "").expect("writes");
         }),
     ];
     for (what, spoil) in rows {
@@ -339,7 +339,7 @@ fn eviction_while_compiling() {
     }
     place.larder(&["evict", "--max-size", "500kB"]).run().ends(0);
     let held: u64 =
-        files(&place.path("store/v1/blobs")).iter().map(|path| path.metadata().map_or(0, |meta| meta.len())).sum();
+        files(&place.path("store/v2/blobs")).iter().map(|path| path.metadata().map_or(0, |meta| meta.len())).sum();
     assert!(held <= 500_000, "{held} bytes");
     place.larder(&["fsck"]).run().ends(0);
 }

@@ -51,11 +51,11 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
         return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::ClosedDescriptor));
     }
     let stamps = Stamps::open(&store, !settings.read_only);
-    let request = match Request::new(tool.clone(), argv.clone(), &context.place, &stamps) {
+    let understand = if any_command { Request::of_any_command } else { Request::new };
+    let request = match understand(tool.clone(), argv.clone(), &context.place, &stamps) {
         Ok(request) => request,
         Err(reason) => return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(reason)),
     };
-    let _ = any_command;
     answer(&context, &store, &stamps, &request)
 }
 
@@ -71,7 +71,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
                 match larder_lookup::ask(&manifest, request, &context.place, stamps, &mut Vec::new(), &mut effort) {
                     Answer::Hit { result, .. } => match hit::replay(store, stamps, request, &result) {
                         Ok(code) => {
-                            account(context, Some(store), Outcome::Hit, &request.invocation.source, "");
+                            account(context, Some(store), Outcome::Hit, request.subject(), "");
                             let _ = stamps.settle(store);
                             return code;
                         }

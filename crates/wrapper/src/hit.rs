@@ -22,6 +22,9 @@ pub(crate) fn replay(
         MaterialiseError::Store(error) => error.fallback(),
         MaterialiseError::Io { .. } | MaterialiseError::Root => Fallback::Materialise,
     })?;
+    if result.consumed_bytes > 0 {
+        let _ = larder_sys::take_standard_input(result.consumed_bytes);
+    }
     for (fd, bytes) in messages {
         // The reader may be gone; so it would be for the tool.
         let _ = say(fd, &bytes);

@@ -8,7 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_model::{
-    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, Output, OutputKind, Placement, Streams, Unrecorded,
+    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, Placement, Streams,
+    Unrecorded,
 };
 use larder_spawn::Written;
 use larder_store::Store;
@@ -44,6 +45,8 @@ pub(crate) struct Kept<'a> {
     pub(crate) grown: u64,
     /// The files that the tool wrote, as it closed them.
     pub(crate) closed: Option<&'a [Identity]>,
+    /// The tool asked for the umask, and may have set it: modes are as they are found.
+    pub(crate) umask_was_set: bool,
 }
 
 impl Kept<'_> {
@@ -52,7 +55,10 @@ impl Kept<'_> {
         let lost = |why| NotRecorded::Because(why, path.to_vec());
         Ok(match change {
             Change::Removed => KeptKind::Removed,
-            Change::Directory(mode) => KeptKind::Directory(*mode),
+            Change::Directory(mode) => {
+                let look = larder_sys::look(path).map_err(|_| lost(Unrecorded::OutputLost))?;
+                KeptKind::Directory(self.mode(*mode, &look))
+            }
             Change::Link => {
                 let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
                 KeptKind::Link(target.as_os_str().as_bytes().to_vec())
@@ -69,9 +75,16 @@ impl Kept<'_> {
                 if !same || *closed_when_complete && !self.is_as_it_was_closed(&look) {
                     return Err(lost(Unrecorded::OutputLost));
                 }
-                KeptKind::File(*placement, *mode, content)
+                KeptKind::File(*placement, self.mode(*mode, &look), content)
             }
         })
+    }
+
+    fn mode(&self, asked: FileMode, look: &larder_sys::Look) -> FileMode {
+        match asked.rule {
+            ModeRule::Masked if self.umask_was_set => FileMode { bits: look.mode, rule: ModeRule::Exact },
+            _ => asked,
+        }
     }
 
     /// Whether an output is what this tool left: another run with the same output may be at work on it.
@@ -117,6 +130,11 @@ impl KeptContent {
 }
 
 impl KeptOutput {
+    /// Its bytes, where it is a file.
+    pub(crate) fn content(&self) -> Option<&KeptContent> {
+        if let KeptKind::File(_, _, content) = &self.kind { Some(content) } else { None }
+    }
+
     pub(crate) fn borrowed(&self) -> Output<'_> {
         let kind = match &self.kind {
             KeptKind::File(placement, mode, content) => {
@@ -131,6 +149,14 @@ impl KeptOutput {
 }
 
 impl KeptStreams {
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &KeptContent> {
+        let (first, second) = match self {
+            KeptStreams::Apart(stdout, stderr) => (stdout, Some(stderr)),
+            KeptStreams::Together(both) => (both, None),
+        };
+        [Some(first), second].into_iter().flatten()
+    }
+
     pub(crate) fn borrowed(&self) -> Streams<'_> {
         match self {
             KeptStreams::Apart(stdout, stderr) => {

@@ -10,6 +10,8 @@
 #[cfg(target_os = "linux")]
 mod account;
 #[cfg(target_os = "linux")]
+mod before;
+#[cfg(target_os = "linux")]
 mod context;
 #[cfg(target_os = "linux")]
 mod flow;
@@ -19,6 +21,8 @@ mod hit;
 mod keep;
 #[cfg(target_os = "linux")]
 mod miss;
+#[cfg(target_os = "linux")]
+mod texts;
 #[cfg(target_os = "linux")]
 mod typed;
 #[cfg(target_os = "linux")]

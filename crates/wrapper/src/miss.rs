@@ -4,19 +4,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use larder_compiler::{
-    Family, getenv_is_covered, is_compiler_part, matters_on_terminal_only, replaces_output, unlinks_output,
+    Family, getenv_is_covered, habit, is_compiler_part, matters_on_terminal_only, replaces_output, unlinks_output,
 };
 use larder_lookup::{Choice, Request, choose_observer, roots_digest, subject};
-use larder_model::{ActionResult, Change, Entry, ExplainWalk, Fallback, Looked, Outcome, Terminal, Unrecorded};
-use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, fold, loader_looks};
+use larder_model::{
+    ActionResult, Change, Entry, ExplainWalk, Fallback, HOST, Habit, Looked, Outcome, Terminal, Times, UMASK,
+    Unrecorded,
+};
+use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, Trace, fold, loader_looks};
 use larder_spawn::{Command, Finished, Written};
 use larder_store::{Counters, Stamps, Store, StoreError, Witness, Witnessed};
 use larder_sys::ChildEnd;
 
 use crate::account::{account, log};
+use crate::before::Before;
 use crate::context::Context;
 use crate::flow::start;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
+use crate::texts::{Texts, archive_has_none, holds_a_process};
 use crate::words;
 
 /// Run the tool and record its result where that can be done. `trouble` is why a record that was there did not serve.
@@ -27,7 +32,7 @@ pub(crate) fn run(
     request: &Request,
     trouble: Option<Fallback>,
 ) -> i32 {
-    let source = &request.invocation.source;
+    let source = request.subject();
     let settings = &context.loaded.settings;
     let untouched = |outcome: Outcome| {
         account(context, Some(store), outcome, source, "");
@@ -45,6 +50,7 @@ pub(crate) fn run(
         Ok(observer) => observer,
         Err(outcome) => return untouched(outcome),
     };
+    let before = Before::note(request, stamps);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
     let observed = match observer.run(&request.command, &context.place.destinations) {
@@ -53,7 +59,7 @@ pub(crate) fn run(
     };
     end_as_the_tool_on_panic(observed.finished.end);
     let run_time_us = began.elapsed().as_micros() as u64;
-    let run = Run { context, store, stamps, request, started_ns, run_time_us, observer: observer.name() };
+    let run = Run { context, store, stamps, request, before, started_ns, run_time_us, observer: observer.name() };
     let recorded = run.record(&observed);
     let outcome = match (&recorded, trouble) {
         (_, Some(cause)) => Outcome::Fallback(cause),
@@ -122,6 +128,7 @@ struct Run<'a> {
     store: &'a Store,
     stamps: &'a Stamps,
     request: &'a Request,
+    before: Before,
     started_ns: i64,
     run_time_us: u64,
     observer: larder_model::Observer,
@@ -131,7 +138,8 @@ impl Run<'_> {
     /// Record it. Returns by how much the store grew.
     fn record(&self, observed: &Observed) -> Result<u64, NotRecorded> {
         let exit_code = self.must_be_ordinary(&observed.finished)?;
-        let mut folded = self.fold(observed);
+        let texts = Texts::of(self.request, &observed.trace);
+        let mut folded = self.fold(observed, texts);
         if let Some((why, path)) = folded.refusals.into_iter().next() {
             return Err(NotRecorded::Because(why, path));
         }
@@ -139,8 +147,14 @@ impl Run<'_> {
             return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path.0.clone()));
         }
         let place = &self.context.place;
-        if folded.foreign_program.is_some() && self.request.family != Family::Generic {
-            folded.seen.environment.push((Vec::new(), Some(place.whole_environment())));
+        let whole = self.request.invocation.environment == larder_compiler::EnvironmentRule::Whole;
+        let inherited = [
+            (folded.foreign_program.is_some() && !whole, &b""[..]),
+            (folded.seen.umask, UMASK),
+            (folded.seen.host, HOST),
+        ];
+        for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
+            folded.seen.environment.push((name.to_vec(), place.inherited(name)));
         }
         folded.seen.looked.extend(loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd));
         let witness = Witness {
@@ -154,9 +168,12 @@ impl Run<'_> {
         // The dependency file's observer does not see files being closed.
         let knows_closed = self.observer != larder_model::Observer::Depfile;
         let closed = knows_closed.then_some(folded.seen.closed.as_slice());
-        let mut kept = Kept { store: self.store, grown: 0, closed };
+        let mut kept = Kept { store: self.store, grown: 0, closed, umask_was_set: folded.seen.umask };
         let outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
         let streams = kept.streams(&observed.finished.written)?;
+        if texts.name_processes && self.holds_a_process(&observed.trace, &outputs, &streams) {
+            return Err(NotRecorded::Because(Unrecorded::Random, b"a process id".to_vec()));
+        }
         self.write(exit_code, &witnessed, &outputs, &streams, kept.grown)
     }
 
@@ -174,8 +191,10 @@ impl Run<'_> {
         streams: &KeptStreams,
         grown: u64,
     ) -> Result<u64, NotRecorded> {
+        let left = if self.request.input_bytes > 0 { larder_sys::standard_input_left().unwrap_or(0) } else { 0 };
         let result = ActionResult {
             exit_code,
+            consumed_bytes: self.request.input_bytes.saturating_sub(left),
             streams: streams.borrowed(),
             outputs: outputs.iter().map(KeptOutput::borrowed).collect(),
         };
@@ -212,7 +231,7 @@ impl Run<'_> {
         Ok(code)
     }
 
-    fn fold(&self, observed: &Observed) -> Folded {
+    fn fold(&self, observed: &Observed, texts: Texts) -> Folded {
         let (place, family) = (&self.context.place, self.request.family);
         let on_terminal = self.request.action.terminal != Terminal::None;
         let policy = Policy {
@@ -223,10 +242,34 @@ impl Run<'_> {
             },
             variable: &|name| place.variable(name).map(<[u8]>::to_vec),
             is_compiler_part: &is_compiler_part,
+            habit: &|program| self.habit(program, texts.name_times),
+            before: &|opened| self.before.of(opened),
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
         };
         fold(&observed.trace, &policy)
+    }
+
+    /// Whether a message, an output or its name holds the number of one of the command's processes.
+    fn holds_a_process(&self, trace: &Trace, outputs: &[KeptOutput], streams: &KeptStreams) -> bool {
+        let contents = outputs.iter().filter_map(KeptOutput::content).chain(streams.contents());
+        let texts = contents.map(|content| self.store.content_bytes(&content.borrowed(), self.stamps));
+        let names = outputs.iter().map(|output| Ok(output.path.clone()));
+        texts.chain(names).any(|text| text.is_ok_and(|text| holds_a_process(&text, trace)))
+    }
+
+    /// An archiver that leaves out times and owners, as it does by default on most systems, is blind for them.
+    fn habit(&self, program: &[u8], times_are_named: bool) -> Habit {
+        let usual = habit(program, times_are_named);
+        let arguments = &self.request.action.argv[1..];
+        let itself = self.request.family == Family::Binutils && usual.times == Times::Files;
+        let archive = if itself { larder_compiler::archive(program, arguments) } else { None };
+        match archive {
+            Some(path) if archive_has_none(&self.request.absolute(path)) => {
+                Habit { times: Times::Blind, clock_reads: u32::MAX, ..usual }
+            }
+            _ => usual,
+        }
     }
 
     fn keep_outputs(&self, changed: &[(Vec<u8>, Change)], kept: &mut Kept) -> Result<Vec<KeptOutput>, NotRecorded> {

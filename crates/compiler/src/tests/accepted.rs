@@ -1,9 +1,9 @@
 //! Command lines that are ours: source, output, depfile, and whether the processor may be asked.
 
 use super::{Files, words};
-use crate::{Family, parse};
+use crate::{Family, StandardInput, parse};
 
-/// `source output [depfile] [system] [processor]`, or the reason for a bypass, as one line.
+/// `source output [depfile] [system] [stdin] [processor]`, or the reason for a bypass, as one line.
 fn summary(family: Family, line: &str) -> String {
     let invocation = match parse(family, &words(line), &Files) {
         Ok(invocation) => invocation,
@@ -15,6 +15,7 @@ fn summary(family: Family, line: &str) -> String {
     let mut parts = vec![text(&invocation.source), text(&invocation.output.unwrap_or_default())];
     parts.extend(invocation.depfile.map(|depfile| format!("d:{}", text(&depfile))));
     parts.extend(invocation.depfile_has_system_headers.then(|| "system".to_owned()));
+    parts.extend((invocation.standard_input == StandardInput::Read).then(|| "stdin".to_owned()));
     parts.extend(invocation.asks_processor.then(|| "processor".to_owned()));
     parts.join(" ")
 }
@@ -84,6 +85,32 @@ const BOTH: &[(&str, &str)] = &[
     ("@nested", "a b.c x.o"),
     ("@source -o @x.o", "bypass response-file"),
     ("-c x.c -o", "x.c "),
+    ("", " "),
+    ("x.c", "x.c "),
+    ("x.c -o x", "x.c x"),
+    ("x.o -o x -lm", "x.o x"),
+    ("-shared x.o -o libx.so", "x.o libx.so"),
+    ("-o -c x.c", "x.c -c"),
+    ("-E x.c", "x.c "),
+    ("-E -c x.c -o x.i", "x.c x.i"),
+    ("-M x.c", "x.c "),
+    ("-Wp,-M -c x.c", "x.c "),
+    ("-S x.c", "x.c "),
+    ("-fsyntax-only -c x.c", "x.c "),
+    ("-c", " "),
+    ("-c x.o", "x.o "),
+    ("-c x.c y.c", "x.c "),
+    ("-c x.c y.c -MD", "x.c  system"),
+    ("-c x.c @source", "x.c "),
+    ("-c x.c -arch x86_64 -arch arm64", "x.c x.o"),
+    ("-E -", "  stdin"),
+    ("-c -x c -", "  stdin"),
+    ("-c x.c -o -", "x.c "),
+    ("-v -c x.c", "x.c x.o"),
+    ("--version", " "),
+    ("-print-file-name=x", " "),
+    ("-fsyntax-only x.h", "x.h "),
+    ("-c x.cu", "x.cu x.o"),
 ];
 
 #[test]
@@ -108,6 +135,7 @@ fn gcc() {
             ("-c x.c -aux-info a.c -wrapper b.c", "x.c x.o processor"),
             ("-c x.c -MD -dumpbase foo.c", "x.c x.o system"),
             ("-c x.c -dumpdir d.c -dumpbase-ext e.c", "x.c x.o"),
+            ("-c x.h", "x.h x.o"),
             ("-c x.c -dM -dD -fdump-tree-all", "x.c x.o"),
         ],
     );

@@ -42,7 +42,9 @@ fn random_lines_never_panic() {
         for family in [Family::Gcc, Family::Clang, Family::Generic] {
             let Ok(invocation) = parse(family, &line, &Files) else { continue };
             ours += 1;
-            assert!(line.contains(&invocation.source), "{line:?}: {invocation:?}");
+            let from_file = line.iter().any(|word| word.starts_with(b"@"));
+            let named = from_file || invocation.source.is_empty() || line.contains(&invocation.source);
+            assert!(named, "{line:?}: {invocation:?}");
         }
         for word in &line {
             family_of(word);

@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStringExt;
 
 use larder_lookup::{Ourselves, Place, Request, find, roots_digest, subject};
 use larder_model::{
-    ActionResult, Content, Digest, DirFacts, Entry, ExplainWalk, Fact, FileMode, NamedFact, ObservationSet, Observer,
-    Output, OutputKind, Placement, Streams,
+    ActionResult, Content, Digest, DirFacts, Entry, ExplainWalk, Fact, FileMode, ModeRule, NamedFact, ObservationSet,
+    Observer, Output, OutputKind, Placement, Streams,
 };
 use larder_spawn::Destinations;
 use larder_store::{Stamps, Store};
@@ -28,10 +28,11 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
     let facts = vec![NamedFact { name: b"x.c", fact }];
     let directory = DirFacts { path: b"\0\x01", facts, absent: vec![b"y.h"], ..DirFacts::default() };
     let set = ObservationSet { directories: vec![directory], environment: Vec::new(), twins: Vec::new() };
-    let mode = FileMode { bits: 0o666, masked: true };
+    let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
     let kind = OutputKind::File { placement: Placement::Replace, mode, content: Content::Blob(blob) };
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-    let result = ActionResult { exit_code: 0, streams, outputs: vec![Output { path: b"\0\x01/x.o", kind }] };
+    let result =
+        ActionResult { exit_code: 0, consumed_bytes: 0, streams, outputs: vec![Output { path: b"\0\x01/x.o", kind }] };
     let mut walk = ExplainWalk::default();
     request.action.walk(&request.roots, &mut walk);
     let (bound, mut body) = (Some(roots_digest(&request.roots)), Vec::new());
@@ -113,13 +114,12 @@ fn no_secret_is_shown() {
 fn what_is_not_ours_is_said_to_be_so() {
     let here = Here::new();
     here.fake_gcc();
-    here.larder(&["explain", "--", "gcc", "x.c", "-o", "x"]).ends(0).says("bypass: ").says("no-compile");
-    here.larder(&["explain", "--", "gcc", "-E", "x.c"]).ends(0).says("(preprocess)");
-    let object = here.larder(&["explain", "--json", "gcc", "x.c"]).ends(0).json();
-    assert_eq!((object["outcome"].as_str(), object["reason"].as_str()), (Some("bypass"), Some("no-compile")));
+    here.larder(&["explain", "--", "gcc", "-ftime-report", "x.c"]).ends(0).says("bypass: ").says("too-hard");
+    let object = here.larder(&["explain", "--json", "gcc", "-ftime-report", "x.c"]).ends(0).json();
+    assert_eq!((object["outcome"].as_str(), object["reason"].as_str()), (Some("bypass"), Some("too-hard")));
     let disabled = here.larder_with(&[("LARDER_DISABLE", "1")], &["explain", "gcc", "-c", "x.c"]);
     disabled.ends(0).says("LARDER_DISABLE");
     here.larder(&["explain", "nonsense", "-c", "x.c"]).ends(1).complains("command not found");
-    here.larder(&["explain", "larder", "run", "--", "gcc", "-E", "x.c"]).ends(0).says("(preprocess)");
+    here.larder(&["explain", "larder", "run", "--", "gcc", "-time", "x.c"]).ends(0).says("(too-hard)");
     assert!(!here.path("store").exists());
 }

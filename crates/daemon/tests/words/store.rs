@@ -38,16 +38,16 @@ fn stats_count_and_say_why() {
         Outcome::Hit,
         Outcome::Hit,
         Outcome::Miss(Some(Unrecorded::Clock)),
-        Outcome::Bypass(Bypass::NoCompile),
+        Outcome::Bypass(Bypass::TooHard),
         Outcome::Fallback(Fallback::StoreFull),
     ];
     outcomes.into_iter().for_each(|outcome| counters.count(outcome));
-    let shown = here.larder(&["stats"]).ends(0).says("75.0 %").says("no-compile").says(Bypass::NoCompile.sentence());
+    let shown = here.larder(&["stats"]).ends(0).says("75.0 %").says("too-hard").says(Bypass::TooHard.sentence());
     shown.says(Unrecorded::Clock.sentence()).says(Fallback::StoreFull.sentence());
 
     let before = here.larder(&["stats", "--json", "--zero"]).ends(0).json();
     assert_eq!((&before["hit"], &before["miss"]), (&json!(3), &json!(1)));
-    assert_eq!(before["bypass_reasons"], json!({ "no-compile": 1 }));
+    assert_eq!(before["bypass_reasons"], json!({ "too-hard": 1 }));
     assert_eq!(before["fallback_reasons"], json!({ "store-full": 1 }));
     assert_eq!(before["unrecorded_reasons"], json!({ "clock": 1 }));
     assert_eq!(here.larder(&["stats", "--json"]).ends(0).json()["hit"], 0);

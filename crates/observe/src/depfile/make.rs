@@ -34,7 +34,7 @@ pub(super) fn read(path: &[u8], started_ns: i64) -> Result<Vec<Vec<u8>>, Reason>
 }
 
 /// The prerequisites of the first rule.
-fn prerequisites(content: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn prerequisites(content: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     let mut colon = false;
     let mut rest = content;

@@ -12,6 +12,17 @@
 //!
 //! Unaware of: flags (the caller says which command lines are provable), and the store.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzz {
+    pub(crate) use super::make::prerequisites;
+
+    pub(crate) fn scan(text: &[u8]) {
+        for system in [false, true] {
+            // What it finds, or why it is refused, is whatever it is.
+            let _ = super::scan::scan(text, system);
+        }
+    }
+}
 mod looks;
 mod make;
 mod query;
@@ -110,7 +121,7 @@ impl DepfileObserver {
         if plan.clang {
             let temporary = [&object[..], b".larder-tmp"].concat();
             events.push(open(pid, NEW, temporary.clone()));
-            events.push(Event { path2: object, ..event(pid, Kind::Rename, temporary) });
+            events.push(Event { path2: object, ..event(pid, Kind::Rename(OpenFlags(0)), temporary) });
         } else {
             events.push(Event { ..event(pid, Kind::Exec, writer.to_vec()) });
             events.push(Event { extra: ASSEMBLER, ..event(pid, Kind::Spawned, writer.to_vec()) });

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use larder_model::Identity;
 
@@ -31,7 +32,8 @@ pub(super) fn read(file: &File) -> io::Result<Trace> {
     file.read_exact_at(&mut head, 0)?;
     let overflowed = u32_at(&head, 12) != 0;
     let tail = u64_at(&head, 24);
-    if !(FIRST_EVENT..=LOG_BYTES_MAX).contains(&tail) {
+    let ours = head[..8] == *MAGIC && u32_at(&head, 8) == VERSION;
+    if !ours || !(FIRST_EVENT..=LOG_BYTES_MAX).contains(&tail) {
         return Ok(Trace { incomplete: true, ..Trace::default() });
     }
     let mut log = vec![0; (tail - FIRST_EVENT) as usize];
@@ -41,10 +43,42 @@ pub(super) fn read(file: &File) -> io::Result<Trace> {
     Ok(trace)
 }
 
+/// The library's file goes with this process, so what lives on must not preload it any more; and what is being executed
+/// must have begun before we end, or the loader says that it cannot be found.
+pub(super) fn close(file: &File) {
+    const OVERFLOW_AT: u64 = 12;
+    const CLOSING: u32 = 2;
+    const LOOKS_MAX: u32 = 100;
+    const LOOK_EVERY: Duration = Duration::from_millis(2);
+    if file.write_all_at(&CLOSING.to_ne_bytes(), OVERFLOW_AT).is_err() {
+        return;
+    }
+    for _ in 0..LOOKS_MAX {
+        match read(file) {
+            Ok(trace) if under_way(&trace) > 0 => std::thread::sleep(LOOK_EVERY),
+            _ => return,
+        }
+    }
+}
+
+/// How many programs were about to be executed and gave no sign since. The tool's own was started by us.
+fn under_way(trace: &Trace) -> i64 {
+    let change = |event: Event<&[u8]>| match event.kind {
+        Kind::Exec | Kind::Anonymous => 1,
+        Kind::Start | Kind::ExecFailed => -1,
+        _ => 0,
+    };
+    1 + trace.iter().map(change).sum::<i64>()
+}
+
 /// An event that was begun and never finished, or is malformed, makes the trace incomplete.
 fn check(log: Vec<u8>) -> Trace {
-    let whole: usize = decode(&log).map(|event| size_of_event(&event)).sum();
-    Trace { incomplete: whole != log.len(), log, ..Trace::default() }
+    Trace { incomplete: whole_bytes(&log) != log.len(), log, ..Trace::default() }
+}
+
+/// How many bytes from the start are whole events.
+pub(crate) fn whole_bytes(log: &[u8]) -> usize {
+    decode(log).map(|event| size_of_event(&event)).sum()
 }
 
 fn size_of_event(event: &Event<&[u8]>) -> usize {
@@ -90,7 +124,7 @@ fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
 }
 
 fn kind(number: u16, flags: u16) -> Option<Kind> {
-    const KINDS: [Kind; 34] = [
+    const KINDS: [Kind; 36] = [
         Kind::Start,
         Kind::Object,
         Kind::Exec,
@@ -106,7 +140,7 @@ fn kind(number: u16, flags: u16) -> Option<Kind> {
         Kind::RealPath,
         Kind::List,
         Kind::Unlink,
-        Kind::Rename,
+        Kind::Rename(OpenFlags(0)),
         Kind::Link,
         Kind::Symlink,
         Kind::MakeDirectory,
@@ -125,9 +159,12 @@ fn kind(number: u16, flags: u16) -> Option<Kind> {
         Kind::Identity,
         Kind::ChildDied,
         Kind::Closed,
+        Kind::Random,
+        Kind::Forked,
     ];
     match KINDS.get(usize::from(number).checked_sub(1)?)? {
         Kind::Open(_) => Some(Kind::Open(OpenFlags(flags))),
+        Kind::Rename(_) => Some(Kind::Rename(OpenFlags(flags))),
         kind => Some(*kind),
     }
 }
@@ -146,6 +183,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use larder_testkit::{golden, golden_bytes};
+
     use super::*;
 
     fn sample(kind: u16, path: &[u8]) -> Vec<u8> {
@@ -156,6 +197,54 @@ mod tests {
         bytes[60..64].copy_from_slice(&(path.len() as u32).to_ne_bytes());
         bytes[EVENT_HEAD_BYTES..EVENT_HEAD_BYTES + path.len()].copy_from_slice(path);
         bytes
+    }
+
+    /// How to renew it: `crates/testkit/src/golden.rs`; the version is `LARDER_LOG_VERSION` in `log.h`, and `VERSION`.
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn golden_log() {
+        let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/log.hex"));
+        let mut open = sample(8, b"/w/x.c");
+        open[6..8].copy_from_slice(&5u16.to_ne_bytes());
+        open[8..12].copy_from_slice(&77u32.to_ne_bytes());
+        for (word, at) in [(1u64, 16), (2, 24), (3, 32), (4, 40), (5, 48)] {
+            open[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        open[56..60].copy_from_slice(&0o100_644u32.to_ne_bytes());
+        open[68..72].copy_from_slice(&0o666u32.to_ne_bytes());
+        let mut rename = sample(16, b"/a/b");
+        rename[12..16].copy_from_slice(&13u32.to_ne_bytes());
+        rename[60..68].copy_from_slice(&[1, 0, 0, 0, 3, 0, 0, 0]);
+        golden(
+            path,
+            "header of an empty log, an opening, a failed renaming",
+            &[header(1 << 20), open, rename].concat(),
+        );
+
+        let log = golden_bytes(path);
+        let events: Vec<_> = decode(&log[32..]).collect();
+        let [open, rename] = &events[..] else { panic!("{events:?}") };
+        let identity = Identity { device: 1, inode: 2, size_bytes: 3, modified_ns: 4, changed_ns: 5 };
+        assert_eq!((open.kind, open.path, open.identity), (Kind::Open(OpenFlags(5)), &b"/w/x.c"[..], Some(identity)));
+        assert_eq!((open.pid, open.error, open.mode, open.extra), (77, 0, 0o100_644, 0o666));
+        assert_eq!((rename.kind, rename.error), (Kind::Rename(OpenFlags(0)), 13));
+        assert_eq!((rename.path, rename.path2), (&b"/"[..], &b"a/b"[..]));
+    }
+
+    #[test]
+    fn a_log_of_another_form_is_incomplete() {
+        let file = larder_sys::memory_file("log", false).expect("can be made");
+        let incomplete = |header: &[u8]| {
+            file.write_all_at(header, 0).expect("writes");
+            read(&file).is_ok_and(|trace| trace.incomplete)
+        };
+        let good = header(1 << 20);
+        assert!(!incomplete(&good));
+        for byte in (0..16).chain(24..32) {
+            let mut other = good.clone();
+            other[byte] ^= 1;
+            assert!(incomplete(&other) || read(&file).is_err(), "byte {byte}");
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ use std::os::unix::fs::FileExt;
 use larder_spawn::{Command, Destinations};
 
 pub(crate) use log::decode;
+#[cfg(feature = "fuzzing")]
+pub(crate) use log::whole_bytes;
 pub use program::{Program, judge};
 
 use crate::{Observed, Observer, Trace};
@@ -78,6 +80,9 @@ impl Observer for PreloadObserver {
 
     fn run(&self, command: &Command, to: &Destinations) -> io::Result<Observed> {
         let finished = larder_spawn::run_beside(&self.prepared(command), to)?;
+        if finished.outlived {
+            log::close(&self.log);
+        }
         let trace = log::read(&self.log).unwrap_or(Trace { incomplete: true, ..Trace::default() });
         Ok(Observed { finished, trace })
     }

@@ -81,7 +81,7 @@ impl Dir {
         file_trust(&self.0)
     }
 
-    /// The names in it but `.` and `..`, sorted.
+    /// The names in it but `.` and `..`, in its own order.
     pub fn names(&self) -> io::Result<Vec<Vec<u8>>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let readable = fs::openat(&self.0, ".", flags, Mode::empty())?;
@@ -92,7 +92,6 @@ impl Dir {
                 names.push(name);
             }
         }
-        names.sort_unstable();
         Ok(names)
     }
 }
@@ -168,6 +167,7 @@ fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
         changed_ns: nanoseconds(st.stx_ctime),
         links: st.stx_nlink,
         owner: st.stx_uid,
+        group: st.stx_gid,
     })
 }
 

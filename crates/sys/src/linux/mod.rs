@@ -2,9 +2,11 @@
 
 mod files;
 mod map;
+mod notify;
 mod process;
 mod relay;
 mod signals;
+mod stdin;
 mod terminal;
 
 pub use files::{
@@ -12,11 +14,16 @@ pub use files::{
     real_path_of, volatile_path, write_lock,
 };
 pub use map::Words;
+pub use notify::{
+    Attendant, FilterStep, Listener, Notification, can_notify, is_thread_of, link_target, may_access, process_handle,
+    read_memory, signal_that_ended, spawn_attended,
+};
 pub use process::{
     Child, ChildEnd, address_space_is_limited, become_subreaper, children_left, die_by, effective_user, end_process,
-    environment_oddities, exec, file_size_is_limited, home_of_user, now_coarse_ns, process_id, processor_features,
-    spawn, spawn_apart, standard_descriptors_open,
+    environment_oddities, exec, file_size_is_limited, home_of_user, host, now_coarse_ns, process_id,
+    processor_features, spawn, spawn_apart, standard_descriptors_open, umask,
 };
 pub use relay::{RelayEnd, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;
+pub use stdin::{Input, standard_input, standard_input_left, take_standard_input};
 pub use terminal::{PseudoTerminal, TerminalSize, pipe, same_file, terminal_size};

@@ -20,18 +20,18 @@ pub enum ChildEnd {
     Signalled(i32),
 }
 
-fn c_string(bytes: &[u8]) -> io::Result<CString> {
+pub(super) fn c_string(bytes: &[u8]) -> io::Result<CString> {
     CString::new(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
 /// A null-terminated array of C strings that lives as long as `self`.
-struct CStrings {
+pub(super) struct CStrings {
     _strings: Vec<CString>,
-    pointers: Vec<*const c_char>,
+    pub(super) pointers: Vec<*const c_char>,
 }
 
 impl CStrings {
-    fn new(items: &[Vec<u8>]) -> io::Result<Self> {
+    pub(super) fn new(items: &[Vec<u8>]) -> io::Result<Self> {
         let strings = items.iter().map(|item| c_string(item)).collect::<io::Result<Vec<_>>>()?;
         let pointers = strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect();
         Ok(CStrings { _strings: strings, pointers })
@@ -220,6 +220,20 @@ pub fn environment_oddities() -> Vec<Vec<u8>> {
 /// This process's id.
 pub fn process_id() -> u32 {
     std::process::id()
+}
+
+/// The umask. Asked by setting it for a moment, so only while there is one thread.
+pub fn umask() -> u32 {
+    let now = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(now);
+    now.bits()
+}
+
+/// What `uname` says of the system and its host.
+pub fn host() -> Vec<u8> {
+    let said = rustix::system::uname();
+    let parts = [said.sysname(), said.nodename(), said.release(), said.version(), said.machine(), said.domainname()];
+    parts.map(|part| part.to_bytes()).join(&b'\n')
 }
 
 /// The effective user.

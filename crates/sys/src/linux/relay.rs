@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::notify::Attendant;
 use crate::Child;
 
 /// What comes out of `from` is written to `to` and kept.
@@ -25,6 +26,10 @@ pub struct Stream {
 /// More output than this is passed on but not kept.
 const KEPT_BYTES_MAX: usize = 64 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
+/// A pipe with room has room for so many (`PIPE_BUF`).
+const PIPE_BYTES_MIN: usize = 4096;
+/// Two streams and the tool's end.
+const POLLED_MAX: usize = 3;
 
 /// How a relay ended.
 pub struct RelayEnd {
@@ -39,7 +44,7 @@ impl Stream {
     }
 
     /// Read once; false at the end.
-    fn advance(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+    fn advance(&mut self, buffer: &mut [u8], attendant: &mut Attending) -> io::Result<bool> {
         let Some(from) = &self.from else { return Ok(false) };
         match rustix::io::read(from, &mut *buffer) {
             // A pseudo-terminal whose other side is closed says EIO.
@@ -50,13 +55,13 @@ impl Stream {
             Err(Errno::INTR | Errno::AGAIN) => Ok(true),
             Err(error) => Err(error.into()),
             Ok(count) => {
-                self.pass_on(&buffer[..count]);
+                self.pass_on(&buffer[..count], attendant);
                 Ok(true)
             }
         }
     }
 
-    fn pass_on(&mut self, bytes: &[u8]) {
+    fn pass_on(&mut self, bytes: &[u8], attendant: &mut Attending) {
         if self.kept.len() + bytes.len() <= KEPT_BYTES_MAX {
             self.kept.extend_from_slice(bytes);
         } else {
@@ -66,10 +71,15 @@ impl Stream {
         let to = unsafe { BorrowedFd::borrow_raw(self.to) };
         let mut rest = bytes;
         while !rest.is_empty() && !self.broken {
-            match rustix::io::write(to, rest) {
+            // What a writable pipe takes without waiting; nobody would serve meanwhile.
+            let part = if attendant.is_some() { &rest[..rest.len().min(PIPE_BYTES_MIN)] } else { rest };
+            if attendant.is_some() {
+                wait_for_room(to, attendant);
+            }
+            match rustix::io::write(to, part) {
                 Ok(count) => rest = &rest[count..],
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => wait_for_room(to),
+                Err(Errno::AGAIN) => wait_for_room(to, attendant),
                 Err(_) => self.broken = true,
             }
         }
@@ -84,24 +94,50 @@ impl Stream {
     }
 }
 
-fn wait_for_room(fd: BorrowedFd) {
-    let _ = poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None);
+/// Who is served meanwhile, if anybody.
+type Attending<'a, 'b> = Option<&'a mut (dyn Attendant + 'b)>;
+
+fn wait_for_room(fd: BorrowedFd, attendant: &mut Attending) {
+    let _ = poll_attending(&mut [PollFd::new(&fd, PollFlags::OUT)], attendant);
+}
+
+/// Wait until one of `set` is ready, serving the attendant meanwhile.
+fn poll_attending(set: &mut [PollFd], attendant: &mut Attending) -> rustix::io::Result<()> {
+    while let Some(served) = attendant.as_deref_mut() {
+        let (ready, asked) = {
+            let Some(listener) = served.listener() else { break };
+            let mut all: [PollFd; POLLED_MAX + 1] = std::array::from_fn(|at| match set.get(at) {
+                Some(fd) => fd.clone(),
+                None => PollFd::from_borrowed_fd(listener, PollFlags::IN),
+            });
+            poll(&mut all[..set.len() + 1], None)?;
+            let ready = |fds: &[PollFd]| fds.iter().any(|fd| !fd.revents().is_empty());
+            (ready(&all[..set.len()]), ready(&all[set.len()..set.len() + 1]))
+        };
+        if asked {
+            served.serve();
+        }
+        if ready {
+            break;
+        }
+    }
+    poll(set, None).map(drop)
 }
 
 /// Pass on all streams until the tool has ended and nothing is left to read, or until only other processes still hold
-/// them. Does not collect the child.
-pub fn relay(child: &Child, streams: &mut [Stream]) -> io::Result<RelayEnd> {
+/// them, serving the attendant until the tool has ended. Does not collect the child.
+pub fn relay(child: &Child, streams: &mut [Stream], mut attendant: Attending) -> io::Result<RelayEnd> {
     let pid = Pid::from_raw(child.pid).ok_or_else(|| io::Error::other("no process id"))?;
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut tool_ended = false;
     while streams.iter().any(|s| s.from.is_some()) || !tool_ended {
-        let (ready, end_seen) = wait(&ended, tool_ended, streams)?;
+        let (ready, end_seen) = wait(&ended, tool_ended, streams, &mut attendant)?;
         if ready.is_empty() && tool_ended {
             return Ok(RelayEnd { held_open: true });
         }
         for index in ready {
-            streams[index].advance(&mut buffer)?;
+            streams[index].advance(&mut buffer, &mut attendant)?;
         }
         tool_ended |= end_seen;
     }
@@ -109,17 +145,26 @@ pub fn relay(child: &Child, streams: &mut [Stream]) -> io::Result<RelayEnd> {
 }
 
 /// Which streams can be read, and whether the tool has ended. Once it has, does not wait.
-fn wait(ended: &OwnedFd, tool_ended: bool, streams: &[Stream]) -> io::Result<(Vec<usize>, bool)> {
+fn wait(
+    ended: &OwnedFd,
+    tool_ended: bool,
+    streams: &[Stream],
+    attendant: &mut Attending,
+) -> io::Result<(Vec<usize>, bool)> {
     let (open, mut set) = poll_set(streams);
     if !tool_ended {
         set.push(PollFd::new(ended, PollFlags::IN));
     }
     let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     loop {
-        match poll(&mut set, tool_ended.then_some(&at_once)) {
+        let waited = match tool_ended {
+            true => poll(&mut set, Some(&at_once)).map(drop),
+            false => poll_attending(&mut set, attendant),
+        };
+        match waited {
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
-            Ok(_) => break,
+            Ok(()) => break,
         }
     }
     let end_seen = !tool_ended && set.last().is_some_and(|p| !p.revents().is_empty());
@@ -137,7 +182,7 @@ pub fn relay_apart(mut streams: Vec<Stream>) {
             while streams.iter().any(|s| s.from.is_some()) {
                 let Ok(ready) = wait_for_any(&streams) else { break };
                 for index in ready {
-                    if streams[index].advance(&mut buffer).is_err() {
+                    if streams[index].advance(&mut buffer, &mut None).is_err() {
                         streams[index].from = None;
                     }
                 }

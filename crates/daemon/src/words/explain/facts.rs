@@ -1,6 +1,6 @@
 //! What a record relies on and leaves behind, in words.
 
-use larder_model::{DirFacts, EnvFact, Fact, Links, ObservationSet, OutputKind, Roots};
+use larder_model::{DirFacts, EnvFact, Fact, HOST, Links, ObservationSet, OutputKind, Roots, Status, UMASK};
 
 use super::secret;
 use crate::say;
@@ -13,6 +13,8 @@ pub(super) struct FactCounts {
     pub(super) directories: usize,
     pub(super) links: usize,
     pub(super) listings: usize,
+    /// Times and owners.
+    pub(super) times: usize,
     pub(super) others: usize,
     pub(super) absences: usize,
     pub(super) variables: usize,
@@ -32,7 +34,8 @@ impl FactCounts {
                     Fact::Content { .. } => &mut counts.files,
                     Fact::Directory => &mut counts.directories,
                     Fact::Link(_) => &mut counts.links,
-                    Fact::Listing(_) => &mut counts.listings,
+                    Fact::Listing(_) | Fact::Ordered(_) => &mut counts.listings,
+                    Fact::Modified(_) | Fact::Status(_) => &mut counts.times,
                     Fact::Error { .. } | Fact::Other(_) => &mut counts.others,
                 } += 1;
             }
@@ -51,7 +54,12 @@ pub(super) fn lines(set: &ObservationSet, roots: &Roots) -> Vec<String> {
 }
 
 fn variable(fact: &EnvFact) -> String {
-    let name = say::clean(fact.name);
+    let name = match fact.name {
+        b"" => "(all of them)".to_owned(),
+        UMASK => "(the umask)".to_owned(),
+        HOST => "(what uname says)".to_owned(),
+        name => say::clean(name),
+    };
     match &fact.value {
         Some(digest) => format!("variable   {name}, a value with digest {}", secret::short(digest)),
         None => format!("variable   {name}, not set"),
@@ -83,10 +91,21 @@ fn directory_lines(directory: &DirFacts, roots: &Roots, lines: &mut Vec<String>)
                 format!("error      {path}: {}", std::io::Error::from_raw_os_error(*errno as i32))
             }
             Fact::Listing(digest) => format!("listing    {path}, names {}", secret::short(digest)),
+            Fact::Ordered(digest) => format!("listing    {path}, names in order {}", secret::short(digest)),
+            Fact::Modified(ns) => format!("modified   {path}, at {}", seconds(*ns)),
+            Fact::Status(status) => {
+                let Status { mode, owner, group, links, modified_ns } = status;
+                let at = seconds(*modified_ns);
+                format!("status     {path}, modified at {at}, mode {mode:o}, owner {owner}:{group}, names {links}")
+            }
             Fact::Other(_) => format!("special    {path}"),
         });
     }
     lines.extend(directory.absent.iter().map(|name| format!("absent     {}", named(name))));
+}
+
+fn seconds(nanoseconds: i64) -> String {
+    format!("{:.9} s since 1970", nanoseconds as f64 / 1e9)
 }
 
 /// A path of a record as it is in this place.

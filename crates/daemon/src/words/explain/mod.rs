@@ -116,7 +116,8 @@ pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) 
 fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     let destinations = if options.no_terminal { no_terminal() } else { Destinations::now() };
     let place = around.place(destinations)?;
-    let argv = without_ourselves(options.command.into_iter().map(OsStringExt::into_vec).collect(), around);
+    let (argv, any_command) =
+        without_ourselves(options.command.into_iter().map(OsStringExt::into_vec).collect(), around);
     let tool = tool_of(&argv, around)?;
     let shown = say::clean(&tool.path);
     let settings = around.settings();
@@ -134,7 +135,8 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     };
     // Stamps make no store where there is none.
     let stamps = Stamps::open(&store, store.directory().exists() && !settings.read_only);
-    let request = match Request::new(tool, argv, &place, &stamps) {
+    let understand = if any_command { Request::of_any_command } else { Request::new };
+    let request = match understand(tool, argv, &place, &stamps) {
         Ok(request) => request,
         Err(reason) => return early(Verdict::Bypass(reason)),
     };
@@ -159,14 +161,15 @@ fn no_terminal() -> Destinations {
 
 fn about(request: &Request) -> About {
     About {
-        source: say::clean(&request.invocation.source),
+        source: say::clean(request.subject()),
         output: request.invocation.output.as_deref().map(say::clean),
         fingerprint: request.weak.hex(),
     }
 }
 
 /// People copy lines with the wrapper in front: `larder gcc …`, `larder run -- gcc …`.
-fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> Vec<Vec<u8>> {
+fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> (Vec<Vec<u8>>, bool) {
+    let mut any_command = false;
     let path = around.variable(b"PATH");
     while argv.len() > 1 && !is_masquerade_name(file_name(&argv[0])) {
         let found = find(&argv[0], path, &nobody(), false);
@@ -176,12 +179,13 @@ fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> Vec<Vec<u
         argv.remove(0);
         if argv.len() > 1 && argv[0] == b"run" {
             argv.remove(0);
+            any_command = true;
         }
         if argv.len() > 1 && argv[0] == b"--" {
             argv.remove(0);
         }
     }
-    argv
+    (argv, any_command)
 }
 
 /// The program that the wrapper would start for it: where the name leads to a masquerading link, by its rules.

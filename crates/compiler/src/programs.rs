@@ -1,0 +1,131 @@
+//! What the name of a program says of its habits: what it asks the system for without its result depending on it.
+//!
+//! A program that is not listed is trusted with nothing: what it asks for may reach its result.
+//!
+//! Unaware of: where a program is, and what it really is.
+
+use larder_model::{Habit, Times};
+
+use crate::names::{replaces_output, stem, without_target};
+use crate::{Family, family_of};
+
+/// Of the program of this file name. `times_are_named` says that a text of the command holds one of [`TIME_WORDS`]: then
+/// interpreters are not trusted with times.
+pub fn habit(program: &[u8], times_are_named: bool) -> Habit {
+    let base = without_target(stem(program));
+    let is = |names: &[&str]| names.iter().any(|name| name.as_bytes() == base);
+    let strict = Habit {
+        times: Times::Blind,
+        clock_reads: 0,
+        zone_reads: 0,
+        random_reads: 0,
+        sorts_names: false,
+        tries_terminal: false,
+        names_at_random: false,
+    };
+    if is_compiler_part(program) {
+        return Habit { clock_reads: u32::MAX, random_reads: u32::MAX, sorts_names: true, ..strict };
+    }
+    let interpreted = |times| if times_are_named { Times::Status } else { times };
+    if is(BLIND) || is(COPIERS) && !times_are_named {
+        strict
+    } else if is(SHELLS) {
+        // bash notes the time of its start, for $SECONDS, and seeds $RANDOM: three reads.
+        let clock_reads = if times_are_named { 0 } else { 3 };
+        Habit { times: interpreted(Times::Blind), clock_reads, sorts_names: true, tries_terminal: true, ..strict }
+    } else if is(PYTHON) {
+        // At its start it asks for the time, for what the zone is in winter and in summer, and for the seed of its hash
+        // function (3.11).
+        Habit { times: interpreted(Times::Inputs), clock_reads: 1, zone_reads: 2, random_reads: 1, ..strict }
+    } else if is(PERL) && !times_are_named {
+        // $^T is the time of its start; the seeds of its hash function are two reads (5.36).
+        Habit { clock_reads: 1, random_reads: 2, ..strict }
+    } else if is(AWK) && !times_are_named {
+        // It seeds rand() in every run.
+        Habit { clock_reads: 2, random_reads: 1, ..strict }
+    } else if is(NAMES_TEMPORARY_FILES) {
+        Habit { names_at_random: true, ..strict }
+    } else if is(SHOWS_STATUS) {
+        Habit { times: Times::Status, ..strict }
+    } else {
+        Habit { times: interpreted(Times::Files), ..strict }
+    }
+}
+
+/// Words by which a script can get at the times of files, at the time of its start, and at random numbers that are
+/// seeded in every run. Where a text that a command reads, or one of its arguments,
+/// holds one, its interpreters count as programs that write down all that `stat` says.
+#[rustfmt::skip]
+pub const TIME_WORDS: &[&str] = &[
+    "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
+    "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "lstat", "fstat", "scandir", "newer", "utime",
+    "copystat", "copy2", "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
+    "cp -u", "cp -au", "mv -u", "--update", "install -C", "--compare",
+    "$^T", "BASETIME", "-M $", "-M_", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
+];
+
+/// Words by which a script can get at the number of a process. Where a text holds one, and a result then holds such a
+/// number, the result is another each time.
+pub const PROCESS_WORDS: &[&str] = &["$$", "getpid", "getppid", "BASHPID", "PPID", "$PROCESS_ID", "process.pid"];
+
+/// Whether the program of this file name is a known part of a compiler. Those read the clock in every run without their
+/// result depending on it, but for the dates that they make of it (gcc times its passes, and seeds names that it
+/// promises nothing about), and ask libc for the variables that they use.
+pub fn is_compiler_part(program: &[u8]) -> bool {
+    let base = without_target(stem(program));
+    let is = |names: &[&str]| names.iter().any(|name| name.as_bytes() == base);
+    let family = family_of(program);
+    let binutils = family == Some(Family::Binutils) && !is(ARCHIVERS);
+    replaces_output(program) || is(GCC_PARTS) || binutils || matches!(family, Some(Family::Gcc | Family::Clang))
+}
+
+const GCC_PARTS: &[&str] =
+    &["cc1", "cc1obj", "cc1objplus", "cc1plus", "cpp", "f951", "g++-mapper-server", "lto-wrapper", "lto1"];
+
+/// Those write the times and owners of the files that they put together, unless told not to.
+const ARCHIVERS: &[&str] = &["ar", "gcc-ar", "gcc-ranlib", "llvm-ar", "llvm-ranlib", "ranlib"];
+
+/// Their results come of contents and names alone.
+#[rustfmt::skip]
+const BLIND: &[&str] = &[
+    "basename", "bison", "cat", "chmod", "cmp", "comm", "cut", "dirname", "echo", "egrep", "env", "expand", "expr",
+    "false", "fgrep", "flex", "fmt", "fold", "gperf", "grep", "head", "hostname", "join", "lex", "m4",
+    "md5sum", "mkdir", "nasm", "nl", "od", "paste", "pathchk", "pkg-config", "pkgconf", "printenv", "printf", "protoc",
+    "pwd", "re2c", "readlink", "realpath", "rm", "rmdir", "sed", "seq", "sha1sum", "sha256sum", "sleep", "sort", "split",
+    "tac", "tail", "tee", "tr", "true", "tsort", "tty", "uname", "unexpand", "uniq", "wc", "which", "xxd", "yacc", "yasm",
+];
+const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
+const AWK: &[&str] = &["awk", "gawk", "mawk", "nawk", "original-awk"];
+const PERL: &[&str] = &["perl"];
+const PYTHON: &[&str] = &["pypy", "python"];
+/// They compare times only when told to, by words that are among [`TIME_WORDS`].
+const COPIERS: &[&str] = &["cp", "ginstall", "install", "ln", "mv"];
+/// Random numbers end in names of temporary files.
+const NAMES_TEMPORARY_FILES: &[&str] = &["mktemp", "tempfile"];
+const SHOWS_STATUS: &[&str] = &[
+    "cpio", "du", "find", "gmake", "ls", "make", "ninja", "rsync", "samu", "stat", "tar", "test", "zip", "[",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn habits() {
+        let check = |name: &str, named, expect| {
+            assert_eq!(habit(name.as_bytes(), named).times, expect, "{name} {named}");
+        };
+        check("cc1plus", false, Times::Blind);
+        check("x86_64-linux-gnu-ld.bfd", true, Times::Blind);
+        check("sed", true, Times::Blind);
+        check("dash", false, Times::Blind);
+        check("dash", true, Times::Status);
+        check("python3.11", false, Times::Inputs);
+        check("python3.11", true, Times::Status);
+        check("make", false, Times::Status);
+        check("ar", false, Times::Files);
+        check("mygenerator", false, Times::Files);
+        assert_eq!(habit(b"cc1", false).clock_reads, u32::MAX);
+        assert_eq!(habit(b"mygenerator", false).clock_reads, 0);
+    }
+}

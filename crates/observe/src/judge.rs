@@ -1,0 +1,388 @@
+//! The judge of the preloaded observer: one run seen by both observers, and what only the kernel saw of it.
+//!
+//! A program may be left to the preloaded library once both saw the same of it. Three kinds of looks never reach the
+//! library and are no fault of the program:
+//!
+//! | what | how it is known |
+//! |---|---|
+//! | the dynamic loader's, before the program begins | they come before the library opens its log |
+//! | the loader's later ones, for what a plugin needs | failed looks for a library that the library saw loaded, and for the directories around it |
+//! | libc's own files | they are in [`LIBC_FILES`] or [`LIBC_DIRECTORIES`] |
+//!
+//! They depend on the program, its libraries, and keyed variables, so what was seen once can be recorded with every
+//! later run of that program. Anything else that only one of the two saw means that the library misses something.
+//!
+//! Pure but for [`BothObservers`]. Unaware of: where verdicts are kept.
+
+use std::io;
+
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
+
+use larder_spawn::{Command, Destinations};
+
+use crate::trace;
+use crate::{KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
+
+/// What libc reads for itself.
+#[rustfmt::skip]
+pub const LIBC_FILES: &[&str] = &[
+    // setlocale, local time
+    "/etc/locale.alias", "/etc/localtime",
+    // names of users, groups and hosts; `/` tells whether the process was moved to another root meanwhile
+    "/etc/nsswitch.conf", "/", "/etc/passwd", "/etc/group", "/var/run/nscd/socket", "/run/nscd/socket",
+    // sysconf, malloc, qsort
+    "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory",
+];
+
+/// Directories in which, at any depth, libc reads for itself.
+#[rustfmt::skip]
+pub const LIBC_DIRECTORIES: &[&str] = &[
+    // setlocale, message catalogues, character sets
+    "/usr/lib/locale", "/usr/share/locale", "/usr/share/locale-langpack", "/usr/share/i18n",
+    "/usr/lib/x86_64-linux-gnu/gconv", "/usr/lib/aarch64-linux-gnu/gconv", "/usr/lib64/gconv", "/usr/lib/gconv",
+    // local time
+    "/usr/share/zoneinfo",
+    // sysconf, malloc
+    "/sys/devices/system/cpu", "/sys/fs/cgroup",
+];
+
+/// What the library itself asks for, whatever the program does.
+const LIBRARYS_OWN: &[&[u8]] = &[b"/proc/self/exe", b"/proc/self/fd/", b"/proc/self/cwd"];
+
+/// In which way something was looked at or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum What {
+    /// Its content was read, or it was executed.
+    Read,
+    /// It was looked at.
+    Looked,
+    /// It was looked at as a link.
+    Link,
+    /// Its names were listed.
+    Listed,
+    /// It was looked for and not there.
+    Absent,
+    /// Looking failed otherwise, with this error.
+    Failed(i32),
+    /// It was made or written.
+    Made,
+    /// It was removed or renamed.
+    Removed,
+    /// Its mode, owner, times or attributes were changed, or should have been.
+    Changed,
+    /// A socket.
+    Socket,
+    /// Host name or umask.
+    Asked,
+}
+
+/// One way in which one program relied on or changed one path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Sight {
+    /// The program's file.
+    pub program: Vec<u8>,
+    /// The path, as it used it.
+    pub path: Vec<u8>,
+    /// In which way.
+    pub what: What,
+}
+
+/// How the preloaded observer did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Both saw the same, but for what is in `unseen`.
+    pub alike: bool,
+    /// What only the kernel saw and loader or libc did: to be recorded with every later run of the program.
+    pub unseen: Vec<Sight>,
+    /// What only the kernel saw, otherwise.
+    pub missed: Vec<Sight>,
+    /// What only the library saw.
+    pub invented: Vec<Sight>,
+    /// Something happened that one of the two cannot follow.
+    pub dropped: bool,
+}
+
+/// Both observers on one run.
+pub struct BothObservers {
+    preload: PreloadObserver,
+    kernel: KernelObserver,
+}
+
+/// What both saw.
+pub struct BothObserved {
+    /// As the preloaded observer says it.
+    pub observed: Observed,
+    /// What the kernel observer saw of the same run.
+    pub kernel: Trace,
+    /// Below this is what the preloaded observer needs itself.
+    plumbing: Vec<u8>,
+}
+
+impl BothObservers {
+    /// Where both are possible.
+    pub fn new() -> io::Result<BothObservers> {
+        Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new()? })
+    }
+
+    /// Run the tool, seen by both. An error means that it was not started and still can be.
+    pub fn run(&self, command: &Command, to: &Destinations) -> io::Result<BothObserved> {
+        let (supervisor, trace) = self.kernel.supervisor();
+        let observed = larder_spawn::attended(Box::new(supervisor), || self.preload.run(command, to))?;
+        let kernel = trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() });
+        let plumbing = format!("/proc/{}/fd/", larder_sys::process_id()).into_bytes();
+        Ok(BothObserved { observed, kernel, plumbing })
+    }
+}
+
+impl BothObserved {
+    /// Judge the run.
+    pub fn verdict(&self) -> Verdict {
+        compare(&self.observed.trace, &self.kernel, &self.plumbing)
+    }
+}
+
+type Event<'t> = trace::Event<&'t [u8]>;
+type Fact<'t> = (&'t [u8], Vec<u8>, What);
+
+/// Compare what both saw of one run. The preloaded library and its log are files below `plumbing`.
+pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[u8]) -> Verdict {
+    let links = Links::of(kernel);
+    let (theirs, ours) = (Facts::of(preload, &links, plumbing), Facts::of(kernel, &links, plumbing));
+    let dropped = preload.incomplete || kernel.incomplete || theirs.dropped || ours.dropped;
+    let mut verdict = Verdict { dropped, ..Verdict::default() };
+    for fact in ours.all.iter().filter(|fact| !theirs.cover(fact)) {
+        let list = match ours.is_loaders_or_libcs(fact, &theirs) {
+            true => &mut verdict.unseen,
+            false => &mut verdict.missed,
+        };
+        list.push(sight(fact));
+    }
+    verdict.invented = theirs.all.iter().filter(|fact| !ours.cover(fact)).map(sight).collect();
+    for list in [&mut verdict.unseen, &mut verdict.missed, &mut verdict.invented] {
+        list.sort();
+    }
+    verdict.alike = !dropped && verdict.missed.is_empty() && verdict.invented.is_empty();
+    verdict
+}
+
+fn sight((program, path, what): &Fact) -> Sight {
+    Sight { program: program.to_vec(), path: path.clone(), what: *what }
+}
+
+/// What a trace says, program by program.
+#[derive(Default)]
+struct Facts<'t> {
+    all: HashSet<Fact<'t>>,
+    /// Seen before the program itself began.
+    loaders: HashSet<Fact<'t>>,
+    /// Names of the libraries that each program has.
+    libraries: HashSet<(&'t [u8], &'t [u8])>,
+    dropped: bool,
+}
+
+impl<'t> Facts<'t> {
+    fn of(trace: &'t Trace, links: &Links<'t>, plumbing: &[u8]) -> Facts<'t> {
+        let mut facts = Facts::default();
+        let mut programs: HashMap<u32, &[u8]> = HashMap::default();
+        let mut loading: HashSet<u32> = HashSet::default();
+        for e in trace.iter() {
+            match e.kind {
+                Kind::Start => {
+                    programs.insert(e.pid, e.path);
+                    loading.insert(e.pid);
+                }
+                Kind::Forked => {
+                    if let Some(program) = programs.get(&e.extra).copied() {
+                        programs.entry(e.pid).or_insert(program);
+                    }
+                }
+                Kind::Drop => facts.dropped = true,
+                _ => {}
+            }
+            if e.path.starts_with(plumbing) {
+                // The library opens its log when it begins, which is when the loader has done its work.
+                if matches!(e.kind, Kind::Open(flags) if flags.has(OpenFlags::WRITE)) {
+                    loading.remove(&e.pid);
+                }
+                continue;
+            }
+            let program = programs.get(&e.pid).copied().unwrap_or_default();
+            if e.kind == Kind::Object {
+                facts.libraries.insert((program, file_name(e.path)));
+            }
+            for (path, what) in said(&e, links) {
+                let fact = (program, path, what);
+                if loading.contains(&e.pid) {
+                    facts.loaders.insert(fact.clone());
+                }
+                facts.all.insert(fact);
+            }
+        }
+        facts.all.retain(|(_, path, _)| !LIBRARYS_OWN.iter().any(|own| path.starts_with(own)));
+        facts
+    }
+
+    /// Whether `fact` is said here, or follows from what is.
+    fn cover(&self, (program, path, what): &Fact<'t>) -> bool {
+        let has = |what| self.all.contains(&(*program, path.clone(), what));
+        let also: &[What] = match what {
+            What::Looked => &[What::Read, What::Listed, What::Made, What::Removed, What::Changed],
+            What::Read => &[What::Made],
+            What::Absent => &[What::Made],
+            What::Link => &[What::Removed, What::Made],
+            // Opened to be listed, and then not.
+            What::Listed => &[What::Looked],
+            _ => &[],
+        };
+        // After `chdir` the library looks at where it is.
+        let itself = path.strip_suffix(b"/.").map(<[u8]>::to_vec);
+        let moved = *what == What::Looked && itself.is_some_and(|dir| self.all.contains(&(*program, dir, What::Looked)));
+        has(*what) || also.iter().any(|what| has(*what)) || moved
+    }
+
+    fn is_loaders_or_libcs(&self, fact: &Fact<'t>, theirs: &Facts<'t>) -> bool {
+        let (program, path, what) = fact;
+        let within = |directory: &&str| {
+            path.strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        let libcs = LIBC_FILES.iter().any(|file| path == file.as_bytes()) || LIBC_DIRECTORIES.iter().any(within);
+        let looks = matches!(what, What::Read | What::Looked | What::Link | What::Absent | What::Listed);
+        let searched = matches!(what, What::Absent | What::Looked) && self.is_on_the_way(program, path, theirs);
+        looks && (libcs || searched || self.loaders.contains(fact))
+    }
+
+    /// A library that was loaded from elsewhere was looked for at `path`, or below it.
+    fn is_on_the_way(&self, program: &'t [u8], path: &[u8], theirs: &Facts<'t>) -> bool {
+        let library = |path: &[u8]| theirs.libraries.iter().any(|(p, name)| *p == program && *name == file_name(path));
+        let below = |other: &[u8]| other.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
+        let absent = self.all.iter().filter(|(p, _, what)| *p == program && *what == What::Absent);
+        library(path) || absent.into_iter().any(|(_, other, _)| below(other) && library(other))
+    }
+}
+
+/// What one event says.
+fn said<'t>(e: &Event<'t>, links: &Links<'t>) -> Vec<(Vec<u8>, What)> {
+    let one = |what| vec![(e.path.to_vec(), what)];
+    let looked = |what| match e.error {
+        0 => one(what),
+        libc::ENOENT => one(What::Absent),
+        error => one(What::Failed(error)),
+    };
+    match e.kind {
+        Kind::Open(flags) => opened(e, flags, looked),
+        Kind::Object => looked(What::Read),
+        Kind::Exec if e.identity.is_some() => one(What::Read),
+        Kind::ExecFailed => looked(What::Read),
+        Kind::Stat | Kind::Access => looked(What::Looked),
+        Kind::ReadLink if e.error == libc::EINVAL => one(What::Link),
+        Kind::Lstat | Kind::ReadLink => looked(What::Link),
+        Kind::RealPath => links.visited(e.path),
+        Kind::List if e.error == 0 => vec![(inode(e), What::Listed), (e.path.to_vec(), What::Looked)],
+        Kind::List => looked(What::Listed),
+        Kind::Unlink | Kind::RemoveDirectory => looked(What::Removed),
+        Kind::Rename(_) if e.error == 0 => vec![(e.path.to_vec(), What::Removed), (e.path2.to_vec(), What::Made)],
+        Kind::Symlink | Kind::Link if e.error == 0 => vec![(e.path2.to_vec(), What::Made)],
+        Kind::MakeDirectory | Kind::MakeNode => looked(What::Made),
+        Kind::Rename(_)
+        | Kind::Symlink
+        | Kind::Link
+        | Kind::ChangeMode
+        | Kind::Truncate
+        | Kind::SetTimes
+        | Kind::ChangeOwner
+        | Kind::SetAttribute => one(What::Changed),
+        Kind::Network | Kind::UnixSocket => one(What::Socket),
+        Kind::Identity | Kind::Umask => one(What::Asked),
+        // What a program keeps to itself, and what the two say in their own ways.
+        _ => Vec::new(),
+    }
+}
+
+fn opened<'t>(
+    e: &Event<'t>,
+    flags: OpenFlags,
+    looked: impl Fn(What) -> Vec<(Vec<u8>, What)>,
+) -> Vec<(Vec<u8>, What)> {
+    const DIRECTORY: u32 = 0o04;
+    let no_content = flags.has(OpenFlags::PATH_ONLY | OpenFlags::DIRECTORY) || e.mode >> 12 == DIRECTORY;
+    if flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
+        looked(What::Made)
+    } else {
+        looked(if no_content { What::Looked } else { What::Read })
+    }
+}
+
+/// A directory that is listed may be known by two paths.
+fn inode(e: &Event) -> Vec<u8> {
+    match e.identity {
+        Some(id) => format!("directory {}:{}", id.device, id.inode).into_bytes(),
+        None => e.path.to_vec(),
+    }
+}
+
+/// What the kernel saw links to be, so as to know what `realpath` looked at on its way.
+struct Links<'t> {
+    read: HashMap<&'t [u8], Result<&'t [u8], i32>>,
+    /// Paths that were looked at with a `/` at their end, and the errors: whether they are directories.
+    directories: HashMap<&'t [u8], i32>,
+}
+
+impl<'t> Links<'t> {
+    /// More links in a row than this are an error.
+    const MAX: usize = 40;
+
+    fn of(kernel: &'t Trace) -> Links<'t> {
+        let read = kernel.iter().filter(|e| e.kind == Kind::ReadLink);
+        let looks = kernel.iter().filter(|e| e.kind == Kind::Access);
+        Links {
+            read: read.map(|e| (e.path, if e.error == 0 { Ok(e.path2) } else { Err(e.error) })).collect(),
+            directories: looks.filter_map(|e| Some((e.path.strip_suffix(b"/")?, e.error))).collect(),
+        }
+    }
+
+    fn visited(&self, path: &[u8]) -> Vec<(Vec<u8>, What)> {
+        let parts = |path: &[u8]| -> Vec<Vec<u8>> { path.split(|&b| b == b'/').rev().map(<[u8]>::to_vec).collect() };
+        let (mut done, mut rest, mut facts, mut followed) = (Vec::new(), parts(path), Vec::new(), 0);
+        while let Some(part) = rest.pop() {
+            match &part[..] {
+                b"" | b"." => continue,
+                b".." => {
+                    let end = done.iter().rposition(|&b| b == b'/').unwrap_or(0);
+                    done.truncate(end);
+                    continue;
+                }
+                _ => {}
+            }
+            let next = [&done, &b"/"[..], &part].concat();
+            if let Some(error) = self.directories.get(&next[..]) {
+                let what = if *error == 0 { What::Looked } else { What::Failed(*error) };
+                facts.push(([&next[..], b"/"].concat(), what));
+            }
+            match self.read.get(&next[..]) {
+                Some(Ok(target)) if followed < Self::MAX => {
+                    followed += 1;
+                    facts.push((next, What::Link));
+                    if target.starts_with(b"/") {
+                        done.clear();
+                    }
+                    rest.extend(parts(target));
+                }
+                Some(Err(libc::ENOENT)) => {
+                    facts.push((next, What::Absent));
+                    break;
+                }
+                Some(_) => {
+                    facts.push((next.clone(), What::Link));
+                    done = next;
+                }
+                // The working directory, by which a path that is not absolute begins, has no links.
+                None => done = next,
+            }
+        }
+        facts
+    }
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}

@@ -1,0 +1,242 @@
+//! The system calls that are watched, as data: number, what it does, and which of its arguments say what.
+//!
+//! Unaware of: processes, what is made of a call.
+
+use libc::*;
+
+use crate::Kind;
+
+/// Where the arguments are that name a path: the descriptor of its directory, if any, and the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct At {
+    pub(super) dir: Option<u8>,
+    pub(super) path: u8,
+}
+
+/// A number after a name is which argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    /// Flags, mode.
+    Open(At, u8, u8),
+    /// Mode.
+    Create(At, u8),
+    /// `struct open_how`.
+    OpenHow(At, u8),
+    /// Flags, where it has some.
+    Stat(At, Option<u8>),
+    Lstat(At),
+    /// Mode, flags; without a mode whether it is there.
+    Access(At, Option<u8>, Option<u8>),
+    ReadLink(At),
+    ChangeDirectory(At),
+    /// Descriptor.
+    List(u8),
+    /// Descriptor.
+    Close(u8),
+    /// Flags, where it has some.
+    Unlink(At, Option<u8>),
+    RemoveDirectory(At),
+    /// Flags.
+    Rename(At, At, Option<u8>),
+    Link(At, At),
+    /// The text and the link.
+    Symlink(u8, At),
+    /// Mode.
+    MakeDirectory(At, u8),
+    /// Mode.
+    MakeNode(At, u8),
+    /// Which change; what of it goes into `extra`; flags.
+    Change(Kind, At, Option<u8>, Option<u8>),
+    /// The same of a descriptor.
+    ChangeOpen(Kind, u8, Option<u8>),
+    /// Flags.
+    Execute(At, Option<u8>),
+    /// The family is not a local one.
+    Socket,
+    /// `connect` or `bind`: address and its length.
+    Address,
+    Identity,
+    Umask,
+    /// Size, flags.
+    Random,
+    /// What `Kind::Clock` says of it.
+    Clock(u32),
+    /// `struct clone_args`.
+    CloneArguments,
+    /// After it, or by it, things happen that cannot be followed.
+    Unobservable(&'static str),
+}
+
+/// What must hold of an argument for the call to be watched; the kernel decides it without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    Always,
+    /// The descriptor could be one that was opened for writing: no standard one, and not one of the thousands that some
+    /// programs close to be sure.
+    Ordinary(u8),
+    IsNot(u8, u32),
+    IsOneOf(u8, &'static [u32]),
+    HasBits(u8, u32),
+}
+
+/// One row.
+pub(super) struct Row {
+    pub(super) number: i32,
+    pub(super) call: Call,
+    pub(super) when: When,
+}
+
+/// `clone` with any of these makes namespaces: paths mean something else in them.
+pub(super) const CLONE_NEW: u32 = 0x7e02_0000;
+/// `CLOCK_REALTIME`, `CLOCK_REALTIME_COARSE`, `CLOCK_TAI`: the others tell no date.
+const DATES: &[u32] = &[0, 5, 11];
+
+const fn path(path: u8) -> At {
+    At { dir: None, path }
+}
+
+const fn below(dir: u8, path: u8) -> At {
+    At { dir: Some(dir), path }
+}
+
+const fn row(number: c_long, call: Call) -> Row {
+    Row { number: number as i32, call, when: When::Always }
+}
+
+const fn some(number: c_long, call: Call, when: When) -> Row {
+    Row { number: number as i32, call, when }
+}
+
+const fn not(number: c_long, name: &'static str) -> Row {
+    row(number, Call::Unobservable(name))
+}
+
+/// Every row for this machine.
+pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
+    LEGACY.iter().chain(COMMON)
+}
+
+const COMMON: &[Row] = &[
+    row(SYS_openat, Call::Open(below(0, 1), 2, 3)),
+    row(SYS_openat2, Call::OpenHow(below(0, 1), 2)),
+    row(SYS_newfstatat, Call::Stat(below(0, 1), Some(3))),
+    row(SYS_statx, Call::Stat(below(0, 1), Some(2))),
+    row(SYS_statfs, Call::Access(path(0), None, None)),
+    row(SYS_faccessat, Call::Access(below(0, 1), Some(2), None)),
+    row(SYS_faccessat2, Call::Access(below(0, 1), Some(2), Some(3))),
+    row(SYS_readlinkat, Call::ReadLink(below(0, 1))),
+    row(SYS_getxattr, Call::Stat(path(0), None)),
+    row(SYS_lgetxattr, Call::Lstat(path(0))),
+    row(SYS_listxattr, Call::Stat(path(0), None)),
+    row(SYS_llistxattr, Call::Lstat(path(0))),
+    row(SYS_chdir, Call::ChangeDirectory(path(0))),
+    row(SYS_getdents64, Call::List(0)),
+    some(SYS_close, Call::Close(0), When::Ordinary(0)),
+    row(SYS_unlinkat, Call::Unlink(below(0, 1), Some(2))),
+    row(SYS_renameat, Call::Rename(below(0, 1), below(2, 3), None)),
+    row(SYS_renameat2, Call::Rename(below(0, 1), below(2, 3), Some(4))),
+    row(SYS_linkat, Call::Link(below(0, 1), below(2, 3))),
+    row(SYS_symlinkat, Call::Symlink(0, below(1, 2))),
+    row(SYS_mkdirat, Call::MakeDirectory(below(0, 1), 2)),
+    row(SYS_mknodat, Call::MakeNode(below(0, 1), 2)),
+    row(SYS_fchmod, Call::ChangeOpen(Kind::ChangeMode, 0, Some(1))),
+    row(SYS_fchmodat, Call::Change(Kind::ChangeMode, below(0, 1), Some(2), None)),
+    row(FCHMODAT2, Call::Change(Kind::ChangeMode, below(0, 1), Some(2), Some(3))),
+    row(SYS_fchown, Call::ChangeOpen(Kind::ChangeOwner, 0, None)),
+    row(SYS_fchownat, Call::Change(Kind::ChangeOwner, below(0, 1), None, Some(4))),
+    row(SYS_utimensat, Call::Change(Kind::SetTimes, below(0, 1), None, Some(3))),
+    row(SYS_truncate, Call::Change(Kind::Truncate, path(0), None, None)),
+    row(SYS_setxattr, Call::Change(Kind::SetAttribute, path(0), None, None)),
+    row(SYS_lsetxattr, Call::Change(Kind::SetAttribute, path(0), None, None)),
+    row(SYS_fsetxattr, Call::ChangeOpen(Kind::SetAttribute, 0, None)),
+    row(SYS_removexattr, Call::Change(Kind::SetAttribute, path(0), None, None)),
+    row(SYS_lremovexattr, Call::Change(Kind::SetAttribute, path(0), None, None)),
+    row(SYS_fremovexattr, Call::ChangeOpen(Kind::SetAttribute, 0, None)),
+    row(SYS_execve, Call::Execute(path(0), None)),
+    row(SYS_execveat, Call::Execute(below(0, 1), Some(4))),
+    some(SYS_socket, Call::Socket, When::IsNot(0, AF_UNIX as u32)),
+    row(SYS_connect, Call::Address),
+    row(SYS_bind, Call::Address),
+    row(SYS_uname, Call::Identity),
+    row(SYS_umask, Call::Umask),
+    row(SYS_gettimeofday, Call::Clock(2)),
+    some(SYS_clock_gettime, Call::Clock(3), When::IsOneOf(0, DATES)),
+    row(SYS_getrandom, Call::Random),
+    row(SYS_clone3, Call::CloneArguments),
+    some(SYS_clone, Call::Unobservable("clone"), When::HasBits(0, CLONE_NEW)),
+    not(SYS_mount, "mount"),
+    not(SYS_umount2, "umount"),
+    not(SYS_pivot_root, "pivot_root"),
+    not(SYS_chroot, "chroot"),
+    not(SYS_unshare, "unshare"),
+    not(SYS_setns, "setns"),
+    not(SYS_move_mount, "move_mount"),
+    not(SYS_open_tree, "open_tree"),
+    not(SYS_fsopen, "fsopen"),
+    not(SYS_fspick, "fspick"),
+    not(SYS_mount_setattr, "mount_setattr"),
+    not(SYS_io_uring_setup, "io_uring_setup"),
+    not(SYS_name_to_handle_at, "name_to_handle_at"),
+    not(SYS_open_by_handle_at, "open_by_handle_at"),
+    not(SYS_inotify_add_watch, "inotify_add_watch"),
+    not(SYS_fanotify_mark, "fanotify_mark"),
+    not(SYS_acct, "acct"),
+    not(SYS_swapon, "swapon"),
+    not(SYS_swapoff, "swapoff"),
+    not(SYS_quotactl, "quotactl"),
+    not(SYS_init_module, "init_module"),
+    not(SYS_finit_module, "finit_module"),
+    // Whoever it becomes may look at other things than we may.
+    not(SYS_setuid, "setuid"),
+    not(SYS_setgid, "setgid"),
+    not(SYS_setreuid, "setreuid"),
+    not(SYS_setregid, "setregid"),
+    not(SYS_setresuid, "setresuid"),
+    not(SYS_setresgid, "setresgid"),
+    not(SYS_setfsuid, "setfsuid"),
+    not(SYS_setfsgid, "setfsgid"),
+    not(SYS_setgroups, "setgroups"),
+    not(SYS_capset, "capset"),
+    // Linux 6.8 and later, the same numbers everywhere: a mount's or a file's attributes, extended ones by directory.
+    not(457, "statmount"),
+    not(458, "listmount"),
+    not(463, "setxattrat"),
+    not(464, "getxattrat"),
+    not(465, "listxattrat"),
+    not(466, "removexattrat"),
+    not(467, "open_tree_attr"),
+    not(468, "file_getattr"),
+    not(469, "file_setattr"),
+];
+
+/// Linux 6.6, the same number everywhere.
+const FCHMODAT2: c_long = 452;
+
+/// What newer machines do not have.
+#[cfg(target_arch = "x86_64")]
+const LEGACY: &[Row] = &[
+    row(SYS_open, Call::Open(path(0), 1, 2)),
+    row(SYS_creat, Call::Create(path(0), 1)),
+    row(SYS_stat, Call::Stat(path(0), None)),
+    row(SYS_lstat, Call::Lstat(path(0))),
+    row(SYS_access, Call::Access(path(0), Some(1), None)),
+    row(SYS_readlink, Call::ReadLink(path(0))),
+    row(SYS_getdents, Call::List(0)),
+    row(SYS_unlink, Call::Unlink(path(0), None)),
+    row(SYS_rmdir, Call::RemoveDirectory(path(0))),
+    row(SYS_rename, Call::Rename(path(0), path(1), None)),
+    row(SYS_link, Call::Link(path(0), path(1))),
+    row(SYS_symlink, Call::Symlink(0, path(1))),
+    row(SYS_mkdir, Call::MakeDirectory(path(0), 1)),
+    row(SYS_mknod, Call::MakeNode(path(0), 1)),
+    row(SYS_chmod, Call::Change(Kind::ChangeMode, path(0), Some(1), None)),
+    row(SYS_chown, Call::Change(Kind::ChangeOwner, path(0), None, None)),
+    row(SYS_lchown, Call::Change(Kind::ChangeOwner, path(0), None, None)),
+    row(SYS_utime, Call::Change(Kind::SetTimes, path(0), None, None)),
+    row(SYS_utimes, Call::Change(Kind::SetTimes, path(0), None, None)),
+    row(SYS_futimesat, Call::Change(Kind::SetTimes, below(0, 1), None, None)),
+    row(SYS_time, Call::Clock(1)),
+    not(SYS_uselib, "uselib"),
+];
+#[cfg(not(target_arch = "x86_64"))]
+const LEGACY: &[Row] = &[];

@@ -1,0 +1,171 @@
+//! Changing names and their attributes: what the kernel will say, and what must have come of it afterwards.
+
+use std::io;
+
+use larder_sys::{Kind as FileKind, Look, Notification};
+
+use super::calls::{At, Call};
+use super::open::{error_of_making, may_make_in};
+use super::process::{Caller, Trouble};
+use super::settle::{Expected, Pending};
+use super::watch::{DROP_UNSUPPORTED, Watch, bare, error_of};
+use crate::{Event, Kind, OpenFlags};
+
+const RENAME_NOREPLACE: u32 = 1;
+
+impl Watch {
+    pub(super) fn changing(&mut self, caller: Caller, call: &Notification, what: Call) -> Result<(), Trouble> {
+        let argument = |index: u8| call.arguments[usize::from(index)] as u32;
+        let flags = |index: Option<u8>| index.map_or(0, argument);
+        match what {
+            Call::Unlink(at, index) if flags(index) & libc::AT_REMOVEDIR as u32 != 0 => {
+                self.remove(caller, call, at, Kind::RemoveDirectory)?;
+            }
+            Call::Unlink(at, _) => self.remove(caller, call, at, Kind::Unlink)?,
+            Call::RemoveDirectory(at) => self.remove(caller, call, at, Kind::RemoveDirectory)?,
+            Call::Rename(from, to, index) => self.rename(caller, call, (from, to), flags(index))?,
+            Call::Link(from, to) => {
+                let (Some(path), Some(path2)) = (caller.path(call, from)?, caller.path(call, to)?) else {
+                    return Ok(());
+                };
+                let error = match error_of(&larder_sys::look(&path)) {
+                    0 => error_of_making(&path2),
+                    error => error,
+                };
+                self.changed(caller, Event { path, path2, error, ..bare(caller, Kind::Link) }, None);
+            }
+            Call::Symlink(text, at) => {
+                let path = caller.text(call.arguments[usize::from(text)])?;
+                let Some(path2) = caller.path(call, at)? else { return Ok(()) };
+                let error = error_of_making(&path2);
+                let there = Some((path2.clone(), Expected::There));
+                self.changed(caller, Event { path, path2, error, ..bare(caller, Kind::Symlink) }, there);
+            }
+            Call::MakeDirectory(at, mode) => self.make(caller, call, at, Kind::MakeDirectory, argument(mode))?,
+            Call::MakeNode(at, mode) => self.make(caller, call, at, Kind::MakeNode, argument(mode))?,
+            Call::Change(kind, at, extra, index) => {
+                let follow = flags(index) & libc::AT_SYMLINK_NOFOLLOW as u32 == 0;
+                // `utimensat` without a path, or with an empty one, is about the descriptor.
+                let of_descriptor = at.dir.filter(|_| call.arguments[usize::from(at.path)] == 0);
+                let path = match of_descriptor {
+                    Some(dir) => Some(caller.descriptor(argument(dir) as i32)?),
+                    None => caller.path(call, at)?,
+                };
+                let path = match (path, at.dir) {
+                    (None, Some(dir)) if flags(index) & libc::AT_EMPTY_PATH as u32 != 0 => {
+                        caller.descriptor(argument(dir) as i32)?
+                    }
+                    (None, _) => return Ok(()),
+                    (Some(path), _) => path,
+                };
+                self.change(caller, kind, path, flags(extra), follow);
+            }
+            Call::ChangeOpen(kind, fd, extra) => {
+                let path = caller.descriptor(argument(fd) as i32)?;
+                self.change(caller, kind, path, flags(extra), true);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn changed(&mut self, caller: Caller, event: Event, expected: Option<(Vec<u8>, Expected)>) {
+        if event.error == 0
+            && let Some((path, expected)) = expected
+        {
+            self.pending.push(Pending { caller, path, expected });
+        }
+        self.events.push(event);
+    }
+
+    fn remove(&mut self, caller: Caller, call: &Notification, at: At, kind: Kind) -> Result<(), Trouble> {
+        let Some(path) = caller.path(call, at)? else { return Ok(()) };
+        let error = error_of(&larder_sys::look(&path).and_then(|look| may_remove(&path, &look, kind)));
+        let gone = Some((path.clone(), Expected::Gone));
+        self.changed(caller, Event { path, error, ..bare(caller, kind) }, gone);
+        Ok(())
+    }
+
+    fn rename(&mut self, caller: Caller, call: &Notification, at: (At, At), flags: u32) -> Result<(), Trouble> {
+        let (Some(path), Some(path2)) = (caller.path(call, at.0)?, caller.path(call, at.1)?) else { return Ok(()) };
+        if flags & !RENAME_NOREPLACE != 0 {
+            self.drop_event(caller, DROP_UNSUPPORTED, b"renameat2");
+            return Ok(());
+        }
+        let fresh = error_of(&larder_sys::look(&path2)) == libc::ENOENT;
+        let error = match flags & RENAME_NOREPLACE != 0 && !fresh {
+            true => libc::EEXIST,
+            false => error_of(&may_rename(&path, &path2)),
+        };
+        let there = Some((path2.clone(), Expected::There));
+        let kind = Kind::Rename(OpenFlags(if fresh { OpenFlags::NEW } else { 0 }));
+        self.changed(caller, Event { path, path2, error, ..bare(caller, kind) }, there);
+        Ok(())
+    }
+
+    fn make(&mut self, caller: Caller, call: &Notification, at: At, kind: Kind, mode: u32) -> Result<(), Trouble> {
+        let Some(path) = caller.path(call, at)? else { return Ok(()) };
+        let error = error_of_making(&path);
+        let there = Some((path.clone(), Expected::There));
+        self.changed(caller, Event { path, error, extra: mode, ..bare(caller, kind) }, there);
+        Ok(())
+    }
+
+    fn change(&mut self, caller: Caller, kind: Kind, path: Vec<u8>, extra: u32, follow: bool) {
+        let here = caller.from_here(&path);
+        let found = if follow { larder_sys::look_through(&here) } else { larder_sys::look(&here) };
+        let error = error_of(&found.and_then(|look| may_change(&look)));
+        drop(here);
+        self.events.push(Event { path, error, extra, ..bare(caller, kind) });
+    }
+}
+
+fn refused(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+fn may_remove(path: &[u8], look: &Look, kind: Kind) -> io::Result<()> {
+    let directory = look.kind == FileKind::Directory;
+    match kind {
+        Kind::Unlink if directory => return Err(refused(libc::EISDIR)),
+        Kind::RemoveDirectory if !directory => return Err(refused(libc::ENOTDIR)),
+        Kind::RemoveDirectory if has_names(path) => return Err(refused(libc::ENOTEMPTY)),
+        _ => {}
+    }
+    may_make_in(path)
+}
+
+fn has_names(path: &[u8]) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    std::fs::read_dir(std::ffi::OsStr::from_bytes(path)).is_ok_and(|mut names| names.next().is_some())
+}
+
+fn may_rename(from: &[u8], to: &[u8]) -> io::Result<()> {
+    let look = larder_sys::look(from)?;
+    may_make_in(from)?;
+    may_make_in(to)?;
+    let directory = look.kind == FileKind::Directory;
+    match larder_sys::look(to) {
+        Ok(old) if old.device != look.device => Err(refused(libc::EXDEV)),
+        Ok(old) if old.kind == FileKind::Directory && !directory => Err(refused(libc::EISDIR)),
+        Ok(old) if old.kind != FileKind::Directory && directory => Err(refused(libc::ENOTDIR)),
+        Ok(_) if directory && has_names(to) => Err(refused(libc::ENOTEMPTY)),
+        Ok(_) => Ok(()),
+        Err(_) => match larder_sys::look_through(parent(to)) {
+            Ok(place) if place.device != look.device => Err(refused(libc::EXDEV)),
+            place => place.map(drop),
+        },
+    }
+}
+
+fn parent(path: &[u8]) -> &[u8] {
+    let slash = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
+    &path[..slash.max(1)]
+}
+
+/// Attributes are the owner's to change, or the superuser's. Where others may after all (the times of a file that they
+/// can write), saying that they may not refuses a record, and no more.
+fn may_change(look: &Look) -> io::Result<()> {
+    let user = larder_sys::effective_user();
+    if user == 0 || user == look.owner { Ok(()) } else { Err(refused(libc::EPERM)) }
+}

@@ -1,0 +1,151 @@
+//! The filter: from the table of calls to a program that the kernel runs before each system call.
+//!
+//! What is not in the table costs next to nothing: the kernel works out once which numbers are always allowed.
+
+use larder_sys::FilterStep;
+
+use super::calls::{Row, When, rows};
+
+/// The table of numbers that is meant (`AUDIT_ARCH_*`).
+#[cfg(target_arch = "x86_64")]
+pub(super) const ARCHITECTURE: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+pub(super) const ARCHITECTURE: u32 = 0xc000_00b7;
+
+/// On x86-64, numbers from here on are of another table (x32).
+pub(super) const NUMBERS_END: u32 = 0x4000_0000;
+/// No descriptor from here on is watched.
+const DESCRIPTORS_END: u32 = 1024;
+const STANDARD_DESCRIPTORS: u32 = 3;
+
+const LOAD_WORD: u16 = 0x20;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_AT_LEAST: u16 = 0x35;
+const JUMP_IF_ANY_BIT: u16 = 0x45;
+const RETURN: u16 = 0x06;
+
+const ALLOW: FilterStep = step(RETURN, libc::SECCOMP_RET_ALLOW);
+const ASK: FilterStep = step(RETURN, libc::SECCOMP_RET_USER_NOTIF);
+
+const fn step(code: u16, value: u32) -> FilterStep {
+    FilterStep { code, if_true: 0, if_false: 0, value }
+}
+
+/// Go on with the next step when the condition holds, else pass over `count` steps.
+const fn unless(code: u16, value: u32, count: u8) -> FilterStep {
+    FilterStep { code, if_true: 0, if_false: count, value }
+}
+
+/// Load `struct seccomp_data`'s number (0) or architecture (4).
+const fn load(offset: u32) -> FilterStep {
+    step(LOAD_WORD, offset)
+}
+
+/// The low half of an argument: all watched arguments are 32 bits wide.
+const fn load_argument(index: u8) -> FilterStep {
+    load(16 + 8 * index as u32)
+}
+
+/// The whole program.
+pub(super) fn program() -> Vec<FilterStep> {
+    let mut steps = vec![load(4), FilterStep { if_true: 1, ..step(JUMP_IF_EQUAL, ARCHITECTURE) }, ASK, load(0)];
+    steps.extend([unless(JUMP_IF_AT_LEAST, NUMBERS_END, 1), ASK]);
+    for row in rows() {
+        steps.extend(of_row(row));
+    }
+    steps.push(ALLOW);
+    steps
+}
+
+fn of_row(row: &Row) -> Vec<FilterStep> {
+    let condition = condition(row.when);
+    let mut steps = vec![unless(JUMP_IF_EQUAL, row.number as u32, condition.len() as u8)];
+    steps.extend(condition);
+    steps
+}
+
+/// What comes after the number is known; ends in an answer on every way.
+fn condition(when: When) -> Vec<FilterStep> {
+    match when {
+        When::Always => vec![ASK],
+        When::IsNot(index, value) => vec![load_argument(index), unless(JUMP_IF_EQUAL, value, 1), ALLOW, ASK],
+        When::HasBits(index, bits) => vec![load_argument(index), unless(JUMP_IF_ANY_BIT, bits, 1), ASK, ALLOW],
+        When::IsOneOf(index, values) => {
+            let mut steps = vec![load_argument(index)];
+            steps.extend(values.iter().flat_map(|value| [unless(JUMP_IF_EQUAL, *value, 1), ASK]));
+            steps.push(ALLOW);
+            steps
+        }
+        When::Ordinary(index) => vec![
+            load_argument(index),
+            unless(JUMP_IF_AT_LEAST, DESCRIPTORS_END, 1),
+            ALLOW,
+            unless(JUMP_IF_AT_LEAST, STANDARD_DESCRIPTORS, 1),
+            ASK,
+            ALLOW,
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the program answers, run as the kernel would.
+    fn answer(architecture: u32, number: i64, first: u32) -> u32 {
+        let program = program();
+        let word = |offset: u32| match offset {
+            0 => number as u32,
+            4 => architecture,
+            16 => first,
+            other => panic!("loads {other}"),
+        };
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let FilterStep { code, if_true, if_false, value: operand } = program[at];
+            let holds = match code {
+                RETURN => return operand,
+                LOAD_WORD => {
+                    value = word(operand);
+                    true
+                }
+                JUMP_IF_EQUAL => value == operand,
+                JUMP_IF_AT_LEAST => value >= operand,
+                JUMP_IF_ANY_BIT => value & operand != 0,
+                other => panic!("step {other}"),
+            };
+            at += 1 + usize::from(if holds { if_true } else { if_false });
+        }
+    }
+
+    #[test]
+    fn what_is_asked_about() {
+        let check = |number, first, asked: bool| {
+            let expect = if asked { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
+            assert_eq!(answer(ARCHITECTURE, number, first), expect, "{number} {first}");
+        };
+        check(libc::SYS_openat, 0, true);
+        check(libc::SYS_read, 0, false);
+        check(libc::SYS_close, 1, false);
+        check(libc::SYS_close, 3, true);
+        check(libc::SYS_close, 5000, false);
+        check(libc::SYS_socket, libc::AF_UNIX as u32, false);
+        check(libc::SYS_socket, libc::AF_INET as u32, true);
+        check(libc::SYS_clock_gettime, 1, false);
+        check(libc::SYS_clock_gettime, 11, true);
+        check(libc::SYS_clone, libc::SIGCHLD as u32, false);
+        check(libc::SYS_clone, libc::CLONE_NEWUSER as u32, true);
+        check(0x4000_0000, 0, true);
+        assert_eq!(answer(0x4000_0003, libc::SYS_read, 0), libc::SECCOMP_RET_USER_NOTIF);
+    }
+
+    #[test]
+    fn no_number_twice() {
+        let mut numbers: Vec<i32> = rows().map(|row| row.number).collect();
+        let count = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), count);
+        assert!(program().len() < 4096, "the kernel takes no longer one");
+    }
+}

@@ -1,0 +1,201 @@
+//! The kernel observer: the kernel asks us before each system call that names or changes a path (seccomp user
+//! notification), whatever the program is made of. For static programs, and the judge of the preloaded observer.
+//!
+//! Every call is let go on and runs as if nobody had asked. What it *will* find is looked up just before, by the same
+//! path, and written down. That races with whoever changes the file system in between, and with another thread of the
+//! tool that changes the path in memory. What covers it:
+//!
+//! | race | what covers it |
+//! |---|---|
+//! | a file is replaced or changed between our look and the call | its identity is in the event; the witness compares it with what is there at the end, and reading it twice with two identities refuses |
+//! | a name appears or goes between our look and the call | the witness looks for every recorded absence and kind again at the end |
+//! | the same, and undone again before the end | nothing; the preloaded observer's `stat` after its call has the same gap |
+//! | one of the tool's processes makes a file while another looks for it | nothing, but then the tool's own result depends on which of them is first |
+//! | a change that was foreseen does not happen | the thread's next call finds it so, and the trace is refused (`settle.rs`) |
+//! | a program that was foreseen does not begin | the same, by `/proc/PID/exe` |
+//! | a path is changed in memory while the call waits | nothing: a program that does so is hostile or broken, and gets what it asked for; it is only recorded wrongly |
+//! | a process dies while its memory is read | answering fails then, and what was read is forgotten |
+//!
+//! An error that has nothing to do with names (too many open files, no memory, a failing disk) is not seen: the tool
+//! makes of it what it makes, usually a message and a failure that the caller knows.
+//!
+//! Not seen either: the clock (it lies in the program's own memory, so every program is taken to have looked), and the
+//! environment (as the clock: whoever records must take it whole). Programs of another architecture, with special
+//! rights, in namespaces or roots of their own, io_uring and calls by file handle are a `Drop`.
+//!
+//! Without privileges the kernel demands the promise to gain none (`no_new_privs`): set-user-id programs that the tool
+//! starts then run without theirs.
+//!
+//! | file | is |
+//! |---|---|
+//! | `calls` | the watched calls as a table |
+//! | `filter` | the table as a program for the kernel |
+//! | `process` | memory, directory and descriptors of a process |
+//! | `watch` | a call → events; looking |
+//! | `open`, `change`, `start` | events of opening, of changing, of programs |
+//! | `settle` | whether what was foreseen happened |
+
+mod calls;
+mod change;
+mod filter;
+mod open;
+mod process;
+mod settle;
+mod start;
+mod watch;
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use larder_spawn::{Command, Destinations};
+use larder_sys::{Attendant, FilterStep, Listener};
+use rustc_hash::FxHashMap as HashMap;
+
+use self::process::Caller;
+use self::watch::{Watch, bare};
+use crate::{Event, Kind, Observed, Observer, Trace};
+
+/// More events are not kept of one command.
+const EVENTS_MAX: usize = 4 << 20;
+/// More processes are not followed at a time.
+const PROCESSES_MAX: usize = 512;
+
+/// Runs a tool with the kernel asking us.
+pub struct KernelObserver {
+    _made_by_new: (),
+}
+
+impl KernelObserver {
+    /// Where the kernel can ask, and can tell us of whom it speaks. Whether it will (only one may listen to a process)
+    /// shows when the tool is started.
+    pub fn new() -> io::Result<KernelObserver> {
+        let own_number = larder_sys::link_target(b"/proc/self")?;
+        let same_numbers = own_number == larder_sys::process_id().to_string().as_bytes();
+        if !same_numbers || !larder_sys::can_notify() {
+            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        }
+        Ok(KernelObserver { _made_by_new: () })
+    }
+
+    /// What sees while something else runs the tool; once that has ended, its trace is where the second part says.
+    pub(crate) fn supervisor(&self) -> (Supervisor, Rc<Cell<Option<Trace>>>) {
+        let trace = Rc::default();
+        let supervisor = Supervisor {
+            watch: Watch::new(),
+            listener: None,
+            processes: HashMap::default(),
+            given_up: false,
+            first: 0,
+            trace: Rc::clone(&trace),
+        };
+        (supervisor, trace)
+    }
+}
+
+impl Observer for KernelObserver {
+    fn name(&self) -> larder_model::Observer {
+        larder_model::Observer::Kernel
+    }
+
+    fn run(&self, command: &Command, to: &Destinations) -> io::Result<Observed> {
+        let (mut supervisor, trace) = self.supervisor();
+        let finished = larder_spawn::run_attended(command, to, &mut supervisor)?;
+        Ok(Observed { finished, trace: trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() }) })
+    }
+}
+
+/// Answers, and has the watch write down what was asked.
+pub(crate) struct Supervisor {
+    watch: Watch,
+    listener: Option<Listener>,
+    /// A handle on each process that called, to learn how it ended.
+    processes: HashMap<u32, Option<OwnedFd>>,
+    /// The run cannot be recorded: nothing more is looked at.
+    given_up: bool,
+    first: u32,
+    trace: Rc<Cell<Option<Trace>>>,
+}
+
+impl Supervisor {
+    /// Keep a handle on a process that calls for the first time.
+    fn follow(&mut self, process: u32) {
+        if self.processes.contains_key(&process) {
+            return;
+        }
+        if self.processes.len() >= PROCESSES_MAX {
+            self.note_deaths();
+        }
+        let room = self.processes.values().flatten().count() < PROCESSES_MAX;
+        let handle = if room { larder_sys::process_handle(process).ok() } else { None };
+        self.processes.insert(process, handle);
+    }
+
+    /// What a parent makes of a child's death by a signal may come out otherwise the next time. How the tool itself
+    /// ended its caller knows.
+    fn note_deaths(&mut self) {
+        let (first, watch) = (self.first, &mut self.watch);
+        self.processes.retain(|process, handle| {
+            if larder_sys::is_thread_of(*process, *process) {
+                return true;
+            }
+            let signal = handle.as_ref().and_then(larder_sys::signal_that_ended).filter(|_| *process != first);
+            if let Some(signal) = signal {
+                let caller = Caller { thread: *process, process: *process };
+                watch.events.push(Event { extra: signal as u32, ..bare(caller, Kind::ChildDied) });
+            }
+            false
+        });
+    }
+}
+
+impl Attendant for Supervisor {
+    fn filter(&self) -> Vec<FilterStep> {
+        filter::program()
+    }
+
+    fn attach(&mut self, listener: Listener, pid: u32) {
+        self.listener = Some(listener);
+        self.first = pid;
+        self.watch.not_begun = Some(pid);
+    }
+
+    fn listener(&self) -> Option<BorrowedFd<'_>> {
+        self.listener.as_ref().map(AsFd::as_fd)
+    }
+
+    fn serve(&mut self) {
+        let Some(listener) = &self.listener else { return };
+        let Some(call) = listener.receive() else { return };
+        if self.given_up || self.watch.events.len() >= EVENTS_MAX {
+            listener.let_go_on(&call);
+            return;
+        }
+        self.watch.settle(Some(call.thread));
+        let mark = self.watch.mark();
+        let caller = self.watch.caller(call.thread);
+        if caller.process != self.first && !self.processes.contains_key(&caller.process) {
+            self.watch.appears(caller);
+        }
+        self.watch.see(caller, &call);
+        if !listener.let_go_on(&call) {
+            return self.watch.take_back(&mark);
+        }
+        self.given_up = self.watch.dropped_since(&mark);
+        self.follow(caller.process);
+    }
+
+    fn release(&mut self, others_live: bool) {
+        if !others_live {
+            self.watch.settle(None);
+            self.note_deaths();
+        }
+        if let Some(listener) = self.listener.take() {
+            listener.release(others_live);
+        }
+        let events = std::mem::take(&mut self.watch.events);
+        let incomplete = others_live || events.len() >= EVENTS_MAX;
+        self.trace.set(Some(Trace { events, incomplete, ..Trace::default() }));
+    }
+}

@@ -1,0 +1,178 @@
+//! Opening: what the kernel will say to an `open`, worked out from what is there.
+
+use std::io;
+
+use larder_sys::{Kind as FileKind, Look, Notification};
+
+use super::calls::{At, Call};
+use super::process::{Caller, Trouble, identity_of};
+use super::settle::{Expected, Pending};
+use super::watch::{DROP_UNSUPPORTED, Watch, error_of, looked};
+use crate::{Event, Kind, OpenFlags};
+
+const EXECUTE: u8 = 1;
+const WRITE: u8 = 2;
+const READ: u8 = 4;
+/// In a `Kind::Clock`.
+const LOCAL_TIME: u32 = 4;
+
+/// What the flags of `open` say, as the trace has them.
+fn open_flags(flags: i32) -> OpenFlags {
+    let access = match flags & libc::O_ACCMODE {
+        _ if flags & libc::O_PATH != 0 => OpenFlags::PATH_ONLY,
+        libc::O_RDONLY => OpenFlags::READ,
+        libc::O_WRONLY => OpenFlags::WRITE,
+        _ => OpenFlags::READ | OpenFlags::WRITE,
+    };
+    let others = [
+        (libc::O_CREAT, OpenFlags::CREATE),
+        (libc::O_EXCL, OpenFlags::EXCLUSIVE),
+        (libc::O_TRUNC, OpenFlags::TRUNCATE),
+        (libc::O_APPEND, OpenFlags::APPEND),
+        (libc::O_DIRECTORY, OpenFlags::DIRECTORY),
+    ];
+    OpenFlags(others.iter().fold(access, |all, (flag, bit)| if flags & flag != 0 { all | bit } else { all }))
+}
+
+impl Watch {
+    pub(super) fn opening(&mut self, caller: Caller, call: &Notification, what: Call) -> Result<(), Trouble> {
+        let argument = |index: u8| call.arguments[usize::from(index)];
+        let (at, flags, mode) = match what {
+            Call::Open(at, flags, mode) => (at, argument(flags) as i32, argument(mode) as u32),
+            Call::Create(at, mode) => (at, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, argument(mode) as u32),
+            Call::OpenHow(at, how) => {
+                let [flags, mode, resolve] = caller.numbers(argument(how))?;
+                if resolve != 0 {
+                    self.drop_event(caller, DROP_UNSUPPORTED, b"openat2");
+                    return Ok(());
+                }
+                (at, flags as i32, mode as u32)
+            }
+            _ => return Ok(()),
+        };
+        let Some(path) = caller.path(call, at)? else { return Ok(()) };
+        if flags & O_TMPFILE == O_TMPFILE {
+            self.drop_event(caller, DROP_UNSUPPORTED, b"O_TMPFILE");
+            return Ok(());
+        }
+        let here = caller.from_here(&path).into_owned();
+        let found = found(&here, flags);
+        let makes = matches!(found, Ok(None));
+        let look = found.and_then(|look| look.ok_or_else(|| io::Error::from_raw_os_error(0)));
+        let kind = Kind::Open(OpenFlags(open_flags(flags).0 | if makes { OpenFlags::NEW } else { 0 }));
+        let creates = flags & libc::O_CREAT != 0;
+        let event = Event { extra: if creates { mode } else { 0 }, ..looked(caller, kind, &look) };
+        if makes {
+            let expected = Expected::Made { event: self.events.len() };
+            self.pending.push(Pending { caller, path: here, expected });
+        }
+        if let Ok(look) = &look {
+            self.note(look, flags, &path);
+        }
+        let zone = names_time_zone(&path);
+        self.events.push(Event { path, ..event });
+        if zone {
+            self.number_event(caller, Kind::Clock, LOCAL_TIME, b"");
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, look: &Look, flags: i32, path: &[u8]) {
+        let key = (look.device, look.inode);
+        if look.kind == FileKind::Directory {
+            self.directories.insert(key, path.to_vec());
+        } else if flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0 {
+            self.written.insert(key);
+        }
+    }
+
+    /// As the preloaded library says it: the directory is opened for no more than its path.
+    pub(super) fn change_directory(&mut self, caller: Caller, call: &Notification, at: At) -> Result<(), Trouble> {
+        let Some(path) = caller.path(call, at)? else { return Ok(()) };
+        let here = caller.from_here(&path);
+        let found = larder_sys::look_through(&here).and_then(|look| match look.kind {
+            FileKind::Directory => larder_sys::may_access(&here, EXECUTE, true).map(|()| look),
+            _ => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
+        });
+        let flags = OpenFlags(OpenFlags::PATH_ONLY | OpenFlags::DIRECTORY);
+        let event = looked(caller, Kind::Open(flags), &found);
+        drop(here);
+        self.events.push(Event { path, ..event });
+        Ok(())
+    }
+
+    /// The file that a call made is there: from now on it is known which one it is. It was empty when it was made.
+    pub(super) fn made(&mut self, event: usize, look: &Look) {
+        self.written.insert((look.device, look.inode));
+        if let Some(event) = self.events.get_mut(event) {
+            event.identity = Some(larder_model::Identity { size_bytes: 0, ..identity_of(look) });
+            event.mode = super::process::mode_of(look);
+        }
+    }
+}
+
+/// libc looks at the time zone when it makes a local time.
+fn names_time_zone(path: &[u8]) -> bool {
+    let zones = b"/zoneinfo/";
+    path == b"/etc/localtime" || path.windows(zones.len()).any(|w| w == zones)
+}
+
+/// What makes `O_TMPFILE`; it contains `O_DIRECTORY`.
+const O_TMPFILE: i32 = libc::O_TMPFILE;
+
+/// What will be opened, the error, or `None` where a file will be made.
+fn found(path: &[u8], flags: i32) -> io::Result<Option<Look>> {
+    let has = |flag: i32| flags & flag != 0;
+    let error = |number| Err(io::Error::from_raw_os_error(number));
+    let exclusive = has(libc::O_CREAT) && has(libc::O_EXCL);
+    let path_only = has(libc::O_PATH);
+    let looked =
+        if has(libc::O_NOFOLLOW) || exclusive { larder_sys::look(path) } else { larder_sys::look_through(path) };
+    let look = match looked {
+        Err(missing) if has(libc::O_CREAT) && !path_only && error_number(&missing) == libc::ENOENT => {
+            return may_make_in(path).map(|()| None);
+        }
+        other => other?,
+    };
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+    match look.kind {
+        _ if exclusive && !path_only => return error(libc::EEXIST),
+        FileKind::Link if !path_only && !has(libc::O_DIRECTORY) => return error(libc::ELOOP),
+        FileKind::Directory if !path_only && (writes || has(libc::O_CREAT)) => return error(libc::EISDIR),
+        FileKind::Directory => {}
+        _ if has(libc::O_DIRECTORY) => return error(libc::ENOTDIR),
+        _ => {}
+    }
+    if path_only {
+        return Ok(Some(look));
+    }
+    let reads = flags & libc::O_ACCMODE != libc::O_WRONLY;
+    // What everybody may read needs no further question.
+    if reads && look.mode & 0o444 != 0o444 {
+        larder_sys::may_access(path, READ, true)?;
+    }
+    if writes || has(libc::O_TRUNC) {
+        larder_sys::may_access(path, WRITE, true)?;
+    }
+    Ok(Some(look))
+}
+
+fn error_number(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// Whether a name can be made at, or removed from, `path`: its directory is there and may be written.
+pub(super) fn may_make_in(path: &[u8]) -> io::Result<()> {
+    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
+    let slash = path[..end].iter().rposition(|&b| b == b'/').unwrap_or(0);
+    larder_sys::may_access(&path[..slash.max(1)], WRITE | EXECUTE, true)
+}
+
+/// The error of a change for which the name must not be there yet.
+pub(super) fn error_of_making(path: &[u8]) -> i32 {
+    match larder_sys::look(path) {
+        Ok(_) => libc::EEXIST,
+        Err(missing) if error_number(&missing) == libc::ENOENT => error_of(&may_make_in(path)),
+        Err(other) => error_number(&other),
+    }
+}

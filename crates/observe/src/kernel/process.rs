@@ -1,0 +1,242 @@
+//! A process seen from outside: its memory, its directory, its descriptors.
+
+use std::borrow::Cow;
+use std::io;
+
+use larder_model::Identity;
+use larder_sys::{Kind, Look, Notification};
+
+use super::calls::At;
+
+/// The longest path that the kernel takes, with its end.
+const PATH_BYTES: usize = 4096;
+const PAGE_BYTES: u64 = 4096;
+/// Most paths are shorter, and reading less is faster.
+const FIRST_BYTES: u64 = 256;
+
+/// Why an argument could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// It is not there: the call will fail, whatever the file system holds.
+    Fault,
+    /// Its process cannot be looked into, or stands where no path leads.
+    Unreadable,
+}
+
+/// A thread that waits for an answer, and its process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub(super) thread: u32,
+    pub(super) process: u32,
+}
+
+/// What kind of thing a look found, as in `st_mode`.
+pub(super) fn mode_of(look: &Look) -> u32 {
+    let kind = match look.kind {
+        Kind::File => 0o10,
+        Kind::Directory => 0o04,
+        Kind::Link => 0o12,
+        Kind::Other(kind) => u32::from(kind),
+    };
+    kind << 12 | look.mode
+}
+
+pub(super) fn identity_of(look: &Look) -> Identity {
+    Identity {
+        device: look.device,
+        inode: look.inode,
+        size_bytes: look.size_bytes,
+        modified_ns: look.modified_ns,
+        changed_ns: look.changed_ns,
+    }
+}
+
+impl Caller {
+    /// A string of its memory.
+    pub(super) fn text(self, address: u64) -> Result<Vec<u8>, Trouble> {
+        if address == 0 {
+            return Err(Trouble::Fault);
+        }
+        let mut text = Vec::with_capacity(FIRST_BYTES as usize);
+        let mut step = FIRST_BYTES;
+        while text.len() < PATH_BYTES {
+            let at = address + text.len() as u64;
+            let count = step.min(PAGE_BYTES - at % PAGE_BYTES) as usize;
+            let before = text.len();
+            text.resize(before + count, 0);
+            let read = larder_sys::read_memory(self.thread, at, &mut text[before..]).map_err(trouble)?;
+            text.truncate(before + read);
+            if let Some(end) = text[before..].iter().position(|&b| b == 0) {
+                text.truncate(before + end);
+                return Ok(text);
+            }
+            if read < count {
+                return Err(Trouble::Fault);
+            }
+            step = PAGE_BYTES;
+        }
+        Err(Trouble::Fault)
+    }
+
+    /// Numbers of its memory.
+    pub(super) fn numbers<const N: usize>(self, address: u64) -> Result<[u64; N], Trouble> {
+        let mut bytes = vec![0; N * 8];
+        match larder_sys::read_memory(self.thread, address, &mut bytes) {
+            Ok(count) if count == bytes.len() => {}
+            Ok(_) => return Err(Trouble::Fault),
+            Err(error) => return Err(trouble(error)),
+        }
+        let mut numbers = [0; N];
+        for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+            *number = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        }
+        Ok(numbers)
+    }
+
+    /// Bytes of its memory.
+    pub(super) fn bytes(self, address: u64, count: usize) -> Result<Vec<u8>, Trouble> {
+        let mut bytes = vec![0; count];
+        let read = larder_sys::read_memory(self.thread, address, &mut bytes).map_err(trouble)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// The path that arguments name, absolute as the process uses it. `None` where the text is empty.
+    pub(super) fn path(self, call: &Notification, at: At) -> Result<Option<Vec<u8>>, Trouble> {
+        let text = self.text(call.arguments[usize::from(at.path)])?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if text[0] == b'/' {
+            return Ok(Some(text));
+        }
+        let directory = match at.dir.map(|dir| call.arguments[usize::from(dir)] as i32) {
+            None | Some(libc::AT_FDCWD) => self.directory()?,
+            Some(fd) => self.descriptor(fd)?,
+        };
+        Ok(Some(joined(directory, &text)))
+    }
+
+    /// A path of the process's, absolute.
+    pub(super) fn absolute(self, path: &[u8]) -> Result<Vec<u8>, Trouble> {
+        if path.starts_with(b"/") { Ok(path.to_vec()) } else { Ok(joined(self.directory()?, path)) }
+    }
+
+    fn directory(self) -> Result<Vec<u8>, Trouble> {
+        let path = larder_sys::link_target(format!("/proc/{}/cwd", self.thread).as_bytes());
+        existing(path.map_err(|_| Trouble::Unreadable)?)
+    }
+
+    /// The path behind a descriptor.
+    pub(super) fn descriptor(self, fd: i32) -> Result<Vec<u8>, Trouble> {
+        let path = larder_sys::link_target(&self.descriptor_link(fd)).map_err(|_| Trouble::Fault)?;
+        // A pipe, a socket: no path leads there, and none from there on.
+        if path.first() == Some(&b'/') { existing(path) } else { Err(Trouble::Fault) }
+    }
+
+    /// The link that stands for a descriptor.
+    pub(super) fn descriptor_link(self, fd: i32) -> Vec<u8> {
+        format!("/proc/{}/fd/{fd}", self.thread).into_bytes()
+    }
+
+    /// Whether a descriptor was opened for writing.
+    pub(super) fn writes(self, fd: i32) -> bool {
+        let text = std::fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.thread)).unwrap_or_default();
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        flags.and_then(|f| u32::from_str_radix(f.trim(), 8).ok()).is_some_and(|f| f & libc::O_ACCMODE as u32 != 0)
+    }
+
+    /// The program that it runs.
+    pub(super) fn image(self) -> io::Result<Look> {
+        larder_sys::look_through(format!("/proc/{}/exe", self.thread).as_bytes())
+    }
+
+    /// Who made it, or has adopted it.
+    pub(super) fn parent(self) -> Option<u32> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process)).ok()?;
+        // The name in parentheses may hold anything.
+        stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+    }
+
+    /// The path by which this process finds what the caller would find by `path`: `self` is not the same for both.
+    pub(super) fn from_here<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
+        if !path.starts_with(b"/proc/") && !path.starts_with(b"/dev/") {
+            return Cow::Borrowed(path);
+        }
+        let Caller { thread, process } = self;
+        let names = [
+            ("/proc/self", format!("/proc/{process}")),
+            ("/proc/thread-self", format!("/proc/{process}/task/{thread}")),
+            ("/dev/fd", format!("/proc/{process}/fd")),
+            ("/dev/stdin", format!("/proc/{process}/fd/0")),
+            ("/dev/stdout", format!("/proc/{process}/fd/1")),
+            ("/dev/stderr", format!("/proc/{process}/fd/2")),
+        ];
+        for (name, here) in names {
+            match path.strip_prefix(name.as_bytes()) {
+                Some(rest) if rest.is_empty() || rest[0] == b'/' => {
+                    return Cow::Owned([here.as_bytes(), rest].concat());
+                }
+                _ => {}
+            }
+        }
+        Cow::Borrowed(path)
+    }
+}
+
+fn joined(mut directory: Vec<u8>, path: &[u8]) -> Vec<u8> {
+    // `/` itself: only the slash that joins.
+    if directory == b"/" {
+        directory.clear();
+    }
+    directory.push(b'/');
+    directory.extend_from_slice(path);
+    directory
+}
+
+fn existing(path: Vec<u8>) -> Result<Vec<u8>, Trouble> {
+    if path.ends_with(b" (deleted)") { Err(Trouble::Unreadable) } else { Ok(path) }
+}
+
+fn trouble(error: io::Error) -> Trouble {
+    if error.raw_os_error() == Some(libc::EFAULT) { Trouble::Fault } else { Trouble::Unreadable }
+}
+
+/// The process of a thread that is not its first.
+pub(super) fn process_of(thread: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_that_mean_the_caller() {
+        let caller = Caller { thread: 8, process: 7 };
+        let check = |path: &str, expect: &str| {
+            assert_eq!(caller.from_here(path.as_bytes()), expect.as_bytes());
+        };
+        check("/proc/self/fd/3", "/proc/7/fd/3");
+        check("/proc/self", "/proc/7");
+        check("/proc/selfish", "/proc/selfish");
+        check("/proc/thread-self/comm", "/proc/7/task/8/comm");
+        check("/dev/fd/1", "/proc/7/fd/1");
+        check("/dev/stderr", "/proc/7/fd/2");
+        check("/usr/include/x.h", "/usr/include/x.h");
+    }
+
+    #[test]
+    fn strings_of_a_process() {
+        let own = Caller { thread: std::process::id(), process: std::process::id() };
+        for length in [0, 10, 300, 4000] {
+            let mut text = vec![b'x'; length];
+            text.push(0);
+            assert_eq!(own.text(text.as_ptr() as u64), Ok(text[..length].to_vec()));
+        }
+        let endless = vec![b'x'; 3 * PATH_BYTES];
+        assert_eq!(own.text(endless.as_ptr() as u64), Err(Trouble::Fault));
+        assert_eq!(own.text(16), Err(Trouble::Fault));
+    }
+}

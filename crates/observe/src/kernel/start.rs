@@ -1,0 +1,207 @@
+//! Programs that are about to be executed: what the kernel will start, judged as it does.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+
+use larder_sys::{Kind as FileKind, Look, Notification};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache, elf};
+
+use super::calls::At;
+use super::process::{Caller, Trouble};
+use super::settle::{Expected, Pending};
+use super::watch::{DROP_CLASS, DROP_UNREADABLE, Watch, bare, looked};
+use crate::{Event, Kind};
+
+const DROP_SUID: u32 = 2;
+const INTERPRETERS_MAX: usize = 5;
+/// The kernel looks at so much of a file to see what it is.
+const HEAD_BYTES: usize = 256;
+const EXECUTE: u8 = 1;
+/// More often than any program asks for the clock by habit (`LARDER_FEW`).
+const OFTEN: usize = 4;
+const SPECIAL_BITS: u32 = 0o6000;
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = elf::EM_X86_64;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = elf::EM_AARCH64;
+
+/// What comes of executing a file.
+#[derive(Debug)]
+enum Verdict {
+    /// This program begins, with this loader.
+    Begins { image: Vec<u8>, look: Look, loader: Option<Vec<u8>> },
+    /// It fails.
+    Fails(i32),
+    /// It begins, and cannot be followed for this reason (`LARDER_DROP_*`).
+    Drops(u32),
+}
+
+impl Watch {
+    pub(super) fn execute(&mut self, caller: Caller, call: &Notification, at: At, flags: i32) -> Result<(), Trouble> {
+        let path = match (caller.path(call, at)?, at.dir) {
+            (Some(path), _) => path,
+            (None, Some(dir)) if flags & libc::AT_EMPTY_PATH != 0 => {
+                caller.descriptor(call.arguments[usize::from(dir)] as i32)?
+            }
+            (None, _) => return Ok(()),
+        };
+        let mut interpreters = Vec::new();
+        let verdict = judge(caller, &path, &mut interpreters)?;
+        // Who started the tool itself does not need to be told that it did, nor that it could not.
+        let first = self.not_begun == Some(caller.process);
+        if !first {
+            self.announce(caller, &path, &interpreters, &verdict);
+        }
+        match verdict {
+            Verdict::Drops(reason) => self.drop_event(caller, reason, &path),
+            Verdict::Fails(error) if !first => self.fails(caller, path, error),
+            Verdict::Fails(_) => {}
+            Verdict::Begins { image, look, loader } => self.begins(caller, &image, look, loader),
+        }
+        Ok(())
+    }
+
+    fn announce(&mut self, caller: Caller, path: &[u8], interpreters: &[Vec<u8>], verdict: &Verdict) {
+        for interpreter in interpreters {
+            let found = larder_sys::look_through(&caller.from_here(interpreter));
+            self.events.push(Event { path: interpreter.clone(), ..looked(caller, Kind::Stat, &found) });
+        }
+        if !matches!(verdict, Verdict::Drops(_)) {
+            let found = larder_sys::look_through(&caller.from_here(path));
+            let path2 = interpreters.last().cloned().unwrap_or_default();
+            self.events.push(Event { path: path.to_vec(), path2, ..looked(caller, Kind::Exec, &found) });
+        }
+    }
+
+    fn fails(&mut self, caller: Caller, path: Vec<u8>, error: i32) {
+        // A file that is there may begin after all, in ways that the kernel was taught.
+        if error != libc::ENOENT
+            && let Ok(look) = caller.image()
+        {
+            self.expect_image(caller, &path, &look);
+        }
+        self.events.push(Event { path, error, ..bare(caller, Kind::ExecFailed) });
+    }
+
+    fn begins(&mut self, caller: Caller, image: &[u8], look: Look, loader: Option<Vec<u8>>) {
+        self.not_begun = self.not_begun.filter(|pid| *pid != caller.process);
+        self.expect_image(caller, image, &look);
+        let real = real_path(image).unwrap_or_else(|_| image.to_vec());
+        self.events.push(Event { path: real, ..looked(caller, Kind::Start, &Ok(look)) });
+        if let Some(loader) = loader {
+            let found = larder_sys::look_through(&loader);
+            self.events.push(Event { path: loader, ..looked(caller, Kind::Object, &found) });
+        }
+        // The clock is in the program's own memory: whether it is looked at cannot be seen.
+        const CLOCK_GETTIME: u32 = 3;
+        (0..OFTEN).for_each(|_| self.number_event(caller, Kind::Clock, CLOCK_GETTIME, b""));
+    }
+
+    /// A process calls for the first time: it was forked, and runs its parent's program, unless that has become another
+    /// meanwhile.
+    pub(super) fn appears(&mut self, caller: Caller) {
+        let Some(parent) = caller.parent() else { return };
+        let parents = Caller { thread: parent, process: parent }.image();
+        let same = |look: Look| parents.as_ref().is_ok_and(|p| (p.device, p.inode) == (look.device, look.inode));
+        if caller.image().is_ok_and(same) {
+            self.number_event(caller, Kind::Forked, parent, b"");
+        }
+    }
+
+    fn expect_image(&mut self, caller: Caller, path: &[u8], look: &Look) {
+        let expected = Expected::Runs { image: (look.device, look.inode) };
+        self.pending.push(Pending { caller, path: path.to_vec(), expected });
+    }
+}
+
+fn real_path(path: &[u8]) -> io::Result<Vec<u8>> {
+    larder_sys::real_path_of(&File::open(OsStr::from_bytes(path))?)
+}
+
+/// The paths of the interpreters of scripts on the way go into `interpreters`.
+fn judge(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Result<Verdict, Trouble> {
+    let mut path = caller.from_here(path).into_owned();
+    loop {
+        let look = match larder_sys::look_through(&path) {
+            Ok(look) => look,
+            Err(error) => return Ok(Verdict::Fails(error.raw_os_error().unwrap_or(libc::EIO))),
+        };
+        if look.kind != FileKind::File || larder_sys::may_access(&path, EXECUTE, true).is_err() {
+            return Ok(Verdict::Fails(libc::EACCES));
+        }
+        let Ok(mut file) = File::open(OsStr::from_bytes(&path)) else { return Ok(Verdict::Drops(DROP_UNREADABLE)) };
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        if (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).is_err() {
+            return Ok(Verdict::Drops(DROP_UNREADABLE));
+        }
+        let Some(line) = head.strip_prefix(b"#!") else { return Ok(judge_binary(&path, &file, &head, look)) };
+        let Some(interpreter) = interpreter_of(line) else { return Ok(Verdict::Fails(libc::ENOEXEC)) };
+        if interpreters.len() >= INTERPRETERS_MAX {
+            return Ok(Verdict::Fails(libc::ELOOP));
+        }
+        path = caller.absolute(interpreter)?;
+        interpreters.push(path.clone());
+    }
+}
+
+fn interpreter_of(line: &[u8]) -> Option<&[u8]> {
+    let line = line.split(|&b| b == b'\n').next()?;
+    line.split(|b| b" \t\0".contains(b)).find(|word| !word.is_empty())
+}
+
+fn judge_binary(path: &[u8], file: &File, head: &[u8], look: Look) -> Verdict {
+    if !head.starts_with(b"\x7fELF") {
+        return Verdict::Fails(libc::ENOEXEC);
+    }
+    if look.mode & SPECIAL_BITS != 0 {
+        return Verdict::Drops(DROP_SUID);
+    }
+    match loader_of(file) {
+        None => Verdict::Drops(DROP_CLASS),
+        Some(Some(loader)) if larder_sys::look_through(&loader).is_err() => Verdict::Fails(libc::ENOENT),
+        Some(loader) => Verdict::Begins { image: path.to_vec(), look, loader },
+    }
+}
+
+/// The loader of a program for this machine: `Some(None)` where it needs none.
+fn loader_of(file: &File) -> Option<Option<Vec<u8>>> {
+    let cache = ReadCache::new(file);
+    let header = elf::FileHeader64::<Endianness>::parse(&cache).ok()?;
+    let endian = header.endian().ok()?;
+    if header.e_machine(endian) != MACHINE {
+        return None;
+    }
+    let segments = header.program_headers(endian, &cache).ok()?;
+    let loader = segments.iter().find_map(|segment| segment.interpreter(endian, &cache).ok()?);
+    Some(loader.map(<[u8]>::to_vec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_scripts() {
+        let own = Caller { thread: std::process::id(), process: std::process::id() };
+        let judged = |path: &str| {
+            let mut interpreters = Vec::new();
+            let verdict = judge(own, path.as_bytes(), &mut interpreters).expect("this process can be looked into");
+            (verdict, interpreters)
+        };
+        assert!(matches!(judged("/nonexistent/x").0, Verdict::Fails(libc::ENOENT)));
+        assert!(matches!(judged("/etc/passwd").0, Verdict::Fails(libc::EACCES)));
+        assert!(matches!(judged("/").0, Verdict::Fails(libc::EACCES)));
+        assert!(matches!(judged("/bin/sh").0, Verdict::Begins { loader: Some(_), .. }));
+        let script = std::env::temp_dir().join(format!("larder-start-{}", std::process::id()));
+        std::fs::write(&script, "#! /bin/sh -e\n").expect("writes");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&script, mode).expect("sets");
+        let (verdict, interpreters) = judged(script.to_str().expect("is text"));
+        assert!(matches!(verdict, Verdict::Begins { .. }));
+        assert_eq!(interpreters, [b"/bin/sh"]);
+        std::fs::remove_file(script).expect("removes");
+    }
+}

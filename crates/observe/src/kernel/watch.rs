@@ -1,0 +1,265 @@
+//! From calls to events: what a call will find is looked up just before it is let go on.
+//!
+//! Unaware of: how notifications arrive and are answered.
+
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
+
+use larder_model::Identity;
+use larder_sys::{Look, Notification};
+
+use super::calls::{At, CLONE_NEW, Call, rows};
+use super::filter::ARCHITECTURE;
+use super::process::{Caller, Trouble, identity_of, mode_of, process_of};
+use super::settle::Pending;
+use crate::{Event, Kind};
+
+/// The reason in a `Kind::Drop` (`LARDER_DROP_*`, `preload/log.h`).
+pub(super) const DROP_CLASS: u32 = 3;
+pub(super) const DROP_UNREADABLE: u32 = 5;
+pub(super) const DROP_UNSUPPORTED: u32 = 8;
+
+/// All that was seen so far, and what is needed to understand what comes.
+#[derive(Default)]
+pub(super) struct Watch {
+    pub(super) events: Vec<Event>,
+    /// What calls that were let go on should have done; looked at when the next one comes.
+    pub(super) pending: Vec<Pending>,
+    /// Files that were opened for writing: device and inode.
+    pub(super) written: HashSet<(u64, u64)>,
+    /// The path by which each directory was opened last.
+    pub(super) directories: HashMap<(u64, u64), Vec<u8>>,
+    /// The tool's process, until it has begun.
+    pub(super) not_begun: Option<u32>,
+    calls: HashMap<i32, Call>,
+    /// The process of each thread that is not its first.
+    threads: HashMap<u32, u32>,
+}
+
+/// How far a watch had come, to take back what a call added.
+pub(super) struct Mark {
+    events: usize,
+    pending: usize,
+}
+
+impl Watch {
+    pub(super) fn new() -> Watch {
+        Watch { calls: rows().map(|row| (row.number, row.call)).collect(), ..Watch::default() }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark { events: self.events.len(), pending: self.pending.len() }
+    }
+
+    /// Forget what came since `mark`.
+    pub(super) fn take_back(&mut self, mark: &Mark) {
+        self.events.truncate(mark.events);
+        self.pending.truncate(mark.pending);
+    }
+
+    /// Whether something came since `mark` after which nothing can be recorded.
+    pub(super) fn dropped_since(&self, mark: &Mark) -> bool {
+        self.events.iter().skip(mark.events).any(|event| event.kind == Kind::Drop)
+    }
+
+    /// Who makes a call.
+    pub(super) fn caller(&mut self, thread: u32) -> Caller {
+        if larder_sys::is_thread_of(thread, thread) {
+            return Caller { thread, process: thread };
+        }
+        let known = self.threads.get(&thread).copied().filter(|process| larder_sys::is_thread_of(thread, *process));
+        let process = known.or_else(|| process_of(thread)).unwrap_or(thread);
+        self.threads.insert(thread, process);
+        Caller { thread, process }
+    }
+
+    /// Add what a call will do.
+    pub(super) fn see(&mut self, caller: Caller, call: &Notification) {
+        if call.architecture != ARCHITECTURE {
+            return self.drop_event(caller, DROP_CLASS, b"a call of another architecture");
+        }
+        // What the filter asks about and the table does not have is of another table with the same architecture.
+        let Some(what) = self.calls.get(&call.number).copied() else {
+            return self.drop_event(caller, DROP_CLASS, b"a call by another table");
+        };
+        match self.see_call(caller, call, what) {
+            Ok(()) | Err(Trouble::Fault) => {}
+            Err(Trouble::Unreadable) => {
+                self.drop_event(caller, DROP_UNREADABLE, b"a process that cannot be looked into")
+            }
+        }
+    }
+
+    fn see_call(&mut self, caller: Caller, call: &Notification, what: Call) -> Result<(), Trouble> {
+        let argument = |index: u8| call.arguments[usize::from(index)] as u32;
+        let flags = |index: Option<u8>| index.map_or(0, argument) as i32;
+        match what {
+            Call::Open(..) | Call::Create(..) | Call::OpenHow(..) => self.opening(caller, call, what)?,
+            Call::Stat(at, index) => {
+                let follow = flags(index) & libc::AT_SYMLINK_NOFOLLOW == 0;
+                self.looking(caller, call, at, if follow { Kind::Stat } else { Kind::Lstat })?;
+            }
+            Call::Lstat(at) => self.looking(caller, call, at, Kind::Lstat)?,
+            Call::Access(at, mode, index) => self.access(caller, call, at, flags(mode) as u32, flags(index))?,
+            Call::ReadLink(at) => self.read_link(caller, call, at)?,
+            Call::List(index) => self.list(caller, argument(index) as i32)?,
+            Call::Close(index) => self.close(caller, argument(index) as i32),
+            Call::ChangeDirectory(at) => self.change_directory(caller, call, at)?,
+            Call::Execute(at, index) => self.execute(caller, call, at, flags(index))?,
+            Call::Socket => self.number_event(caller, Kind::Network, argument(0), b"socket"),
+            Call::Address => self.address(caller, call)?,
+            Call::Identity => self.number_event(caller, Kind::Identity, 0, b"uname"),
+            Call::Umask => self.number_event(caller, Kind::Umask, argument(0) & 0o777, b""),
+            Call::Clock(which) => self.number_event(caller, Kind::Clock, which, b""),
+            Call::Random => {
+                // So libc asks for itself, for the names of temporary files and to guard its memory.
+                const LIBC_BYTES: u32 = 8;
+                if argument(1) != LIBC_BYTES || argument(2) != libc::GRND_NONBLOCK {
+                    self.number_event(caller, Kind::Random, 0, b"getrandom");
+                }
+            }
+            Call::CloneArguments => {
+                const CLONE_NEWTIME: u64 = 0x80;
+                let [how] = caller.numbers(call.arguments[0])?;
+                if how & (u64::from(CLONE_NEW) | CLONE_NEWTIME) != 0 {
+                    self.drop_event(caller, DROP_UNSUPPORTED, b"clone3");
+                }
+            }
+            Call::Unobservable(name) => self.drop_event(caller, DROP_UNSUPPORTED, name.as_bytes()),
+            Call::Unlink(..)
+            | Call::RemoveDirectory(..)
+            | Call::Rename(..)
+            | Call::Link(..)
+            | Call::Symlink(..)
+            | Call::MakeDirectory(..)
+            | Call::MakeNode(..)
+            | Call::Change(..)
+            | Call::ChangeOpen(..) => self.changing(caller, call, what)?,
+        }
+        Ok(())
+    }
+
+    // ------------------------------------------------------------ looking
+
+    fn looking(&mut self, caller: Caller, call: &Notification, at: At, kind: Kind) -> Result<(), Trouble> {
+        // Without a path it is about a descriptor.
+        let Some(path) = caller.path(call, at)? else { return Ok(()) };
+        let here = caller.from_here(&path);
+        let found = if kind == Kind::Stat { larder_sys::look_through(&here) } else { larder_sys::look(&here) };
+        let event = Event { ..looked(caller, kind, &found) };
+        drop(here);
+        self.events.push(Event { path, ..event });
+        Ok(())
+    }
+
+    fn access(&mut self, caller: Caller, call: &Notification, at: At, mode: u32, flags: i32) -> Result<(), Trouble> {
+        let Some(path) = caller.path(call, at)? else { return Ok(()) };
+        let here = caller.from_here(&path);
+        let found = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 {
+            larder_sys::look(&here).map(drop)
+        } else {
+            larder_sys::may_access(&here, mode as u8 & 7, flags & libc::AT_EACCESS != 0)
+        };
+        let error = error_of(&found);
+        drop(here);
+        self.events.push(Event { path, error, extra: mode, ..bare(caller, Kind::Access) });
+        Ok(())
+    }
+
+    fn read_link(&mut self, caller: Caller, call: &Notification, at: At) -> Result<(), Trouble> {
+        let Some(path) = caller.path(call, at)? else { return Ok(()) };
+        let found = larder_sys::link_target(&caller.from_here(&path));
+        let error = error_of(&found);
+        self.events.push(Event { path, error, path2: found.unwrap_or_default(), ..bare(caller, Kind::ReadLink) });
+        Ok(())
+    }
+
+    /// A directory is read: known by the path that it was opened by.
+    fn list(&mut self, caller: Caller, fd: i32) -> Result<(), Trouble> {
+        let Ok(look) = larder_sys::look_through(&caller.descriptor_link(fd)) else { return Ok(()) };
+        let identity = identity_of(&look);
+        let again = self.events.last().is_some_and(|last| {
+            last.kind == Kind::List && last.pid == caller.process && last.identity == Some(identity)
+        });
+        if again {
+            return Ok(());
+        }
+        let path = match self.directories.get(&(look.device, look.inode)) {
+            Some(path) => path.clone(),
+            None => caller.descriptor(fd)?,
+        };
+        self.events.push(Event { path, ..looked(caller, Kind::List, &Ok(look)) });
+        Ok(())
+    }
+
+    /// How a file is when a descriptor that wrote to it is closed.
+    fn close(&mut self, caller: Caller, fd: i32) {
+        if self.written.is_empty() {
+            return;
+        }
+        let Ok(look) = larder_sys::look_through(&caller.descriptor_link(fd)) else { return };
+        if self.written.contains(&(look.device, look.inode)) && caller.writes(fd) {
+            self.events.push(looked(caller, Kind::Closed, &Ok(look)));
+        }
+    }
+
+    fn address(&mut self, caller: Caller, call: &Notification) -> Result<(), Trouble> {
+        const ADDRESS_BYTES_MAX: usize = 110;
+        let bytes = caller.bytes(call.arguments[1], (call.arguments[2] as usize).min(ADDRESS_BYTES_MAX))?;
+        let Some((family, name)) = bytes.split_at_checked(2) else { return Ok(()) };
+        let family = u32::from(u16::from_ne_bytes([family[0], family[1]]));
+        if family != libc::AF_UNIX as u32 {
+            self.number_event(caller, Kind::Network, family, b"");
+            return Ok(());
+        }
+        let name = name.split(|&b| b == 0).next().unwrap_or_default();
+        let missing = if name.starts_with(b"/") { larder_sys::look_through(name) } else { Err(no_such_file()) };
+        // libc asks a name service's cache like that, and does without where there is none.
+        if call.number as libc::c_long == libc::SYS_connect
+            && name.starts_with(b"/")
+            && error_of(&missing) == libc::ENOENT
+        {
+            self.events.push(Event { path: name.to_vec(), ..looked(caller, Kind::Stat, &missing) });
+        } else {
+            self.events.push(Event { path: name.to_vec(), ..bare(caller, Kind::UnixSocket) });
+        }
+        Ok(())
+    }
+
+    pub(super) fn number_event(&mut self, caller: Caller, kind: Kind, extra: u32, name: &[u8]) {
+        self.events.push(Event { extra, path: name.to_vec(), ..bare(caller, kind) });
+    }
+
+    pub(super) fn drop_event(&mut self, caller: Caller, reason: u32, name: &[u8]) {
+        self.number_event(caller, Kind::Drop, reason, name);
+    }
+}
+
+fn no_such_file() -> std::io::Error {
+    std::io::Error::from_raw_os_error(libc::ENOENT)
+}
+
+/// The number of the error, or zero.
+pub(super) fn error_of<T>(found: &std::io::Result<T>) -> i32 {
+    found.as_ref().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// An event that says nothing but who and what.
+pub(super) fn bare(caller: Caller, kind: Kind) -> Event {
+    Event {
+        pid: caller.process,
+        error: 0,
+        kind,
+        path: Vec::new(),
+        path2: Vec::new(),
+        identity: None,
+        mode: 0,
+        extra: 0,
+    }
+}
+
+/// An event with what a look found, or its error.
+pub(super) fn looked(caller: Caller, kind: Kind, found: &std::io::Result<Look>) -> Event {
+    let identity: Option<Identity> = found.as_ref().ok().map(identity_of);
+    let mode = found.as_ref().map_or(0, mode_of);
+    Event { error: error_of(found), identity, mode, ..bare(caller, kind) }
+}

@@ -1,0 +1,376 @@
+//! The kernel observer with real tools, against what the preloaded observer sees of the same command.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use larder_model::Looked;
+use larder_observe::{
+    BothObservers, Event, Folded, KernelObserver, Observed, Observer, Kind, Policy, PreloadObserver, Sight, Verdict, What, fold,
+};
+use larder_spawn::{Command, Destinations};
+use larder_sys::ChildEnd;
+
+/// Signals and children are the whole process's: one command at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let root = std::env::temp_dir().join(format!("larder-kernel-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&root);
+        std::fs::create_dir_all(&root).expect("makes");
+        Place(root)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).expect("writes");
+        path
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("is text").to_owned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(words: &[&str]) -> Command {
+    let program = if words[0].contains('/') { words[0].to_owned() } else { format!("/usr/bin/{}", words[0]) };
+    Command {
+        program: program.into_bytes(),
+        argv: words.iter().map(|word| word.as_bytes().to_vec()).collect(),
+        environment: vec![b"PATH=/nonexistent:/usr/bin:/bin".to_vec(), b"LC_ALL=C".to_vec()],
+    }
+}
+
+fn run(observer: &dyn Observer, command: &Command) -> Observed {
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    observer.run(command, &Destinations::now()).expect("runs")
+}
+
+fn kernel() -> Option<KernelObserver> {
+    let observer = KernelObserver::new();
+    if let Err(error) = &observer {
+        println!("skipped: no kernel observer: {error}");
+    }
+    observer.ok()
+}
+
+fn there(tool: &str) -> bool {
+    let there = Path::new(tool).exists();
+    if !there {
+        println!("skipped: no {tool}");
+    }
+    there
+}
+
+fn show(event: &Event) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!(
+        "{} {:?} {} {} error {} inode {:?} extra {:#o}",
+        event.pid,
+        event.kind,
+        text(&event.path),
+        text(&event.path2),
+        event.error,
+        event.identity.map(|id| id.inode),
+        event.extra
+    )
+}
+
+fn folded(observed: &Observed) -> Folded {
+    let policy = Policy {
+        replaces_output: &|program| program == b"as" || program.ends_with(b"-as") || program.starts_with(b"clang"),
+        unlinks_output: &|program| program == b"as" || program.ends_with(b"-as"),
+        variable_is_covered: &|_| true,
+        variable: &|_| None,
+        is_compiler_part: &|_| true,
+        habit: &|program| larder_compiler::habit(program, false),
+        before: &|_, _| None,
+        may_write: &|_| true,
+        first_pid: Some(observed.finished.pid),
+    };
+    fold(&observed.trace, &policy)
+}
+
+type Looks = BTreeMap<String, Looked>;
+
+fn looks(folded: &Folded) -> Looks {
+    folded.seen.looked.iter().map(|(path, looked)| (text(path), looked.clone())).collect()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn changes(folded: &Folded) -> Vec<String> {
+    let mut changes: Vec<String> =
+        folded.seen.changed.iter().map(|(path, change)| format!("{} {change:?}", text(path))).collect();
+    changes.sort();
+    changes
+}
+
+/// What preload saw, the kernel must have seen; both must have seen the same changes.
+fn folds_alike(place: &Place, words: &[&str]) {
+    let (Some(kernel), Ok(preload)) = (kernel(), PreloadObserver::new()) else { return };
+    let command = command(words);
+    if !there(&text(&command.program)) {
+        return;
+    }
+    let outputs = |when| {
+        for name in ["x.o", "x", "x.a", "out"] {
+            if when {
+                let _ = std::fs::remove_file(place.path(name));
+            }
+        }
+    };
+    outputs(true);
+    let theirs = run(&preload, &command);
+    outputs(true);
+    let ours = run(&kernel, &command);
+    assert_eq!((ours.finished.end, &ours.finished.written), (theirs.finished.end, &theirs.finished.written));
+    assert!(!ours.finished.outlived);
+    for event in &ours.trace.events {
+        if std::env::var_os("SHOW").is_some() {
+            println!("{}", show(event));
+        }
+    }
+    let (ours, theirs) = (folded(&ours), folded(&theirs));
+    let refusals =
+        |f: &Folded| f.refusals.iter().map(|(why, path)| format!("{why:?} {}", text(path))).collect::<Vec<_>>();
+    println!("{words:?}: refusals {:?} {:?}", refusals(&ours), refusals(&theirs));
+    println!("   changes {:#?}", changes(&ours));
+    assert_eq!(changes(&ours), changes(&theirs), "{words:?}");
+    let (ours, theirs) = (looks(&ours), looks(&theirs));
+    println!("   {} looks, {} of preload", ours.len(), theirs.len());
+    let mut missing = Vec::new();
+    for (path, looked) in &theirs {
+        let same = ours.get(path).is_some_and(|l| {
+            (l.absent, l.content, l.executed) == (looked.absent, looked.content, looked.executed)
+                && l.listed >= looked.listed
+                && l.kind >= looked.kind
+                && l.failed == looked.failed
+                && l.prior == looked.prior
+        });
+        if !same {
+            missing.push((path, looked, ours.get(path)));
+        }
+    }
+    for (path, theirs, ours) in &missing {
+        println!("   - {path} {theirs:?}\n     {ours:?}");
+    }
+    for (path, looked) in &ours {
+        if !theirs.contains_key(path) {
+            println!(
+                "   + {path} {}",
+                if looked.absent {
+                    "absent"
+                } else if looked.content {
+                    "content"
+                } else if looked.listed {
+                    "listed"
+                } else if looked.link && !looked.kind {
+                    "link"
+                } else {
+                    "kind"
+                }
+            );
+        }
+    }
+}
+
+#[test]
+fn tools() {
+    let place = Place::new("tools");
+    let c = place.file("x.c", "#include <stdio.h>\nint main(void) { puts(\"x\"); return 0; }\n");
+    let cxx = place.file("x.cc", "#include <vector>\nint main() { std::vector<int> v(3); return v[0]; }\n");
+    let script = place
+        .file("x.sh", "cd /usr/share || exit 1\nfor f in /etc/host*; do :; done\ntest -f x || cat /etc/hostname\n");
+    let (object, program, archive) = (place.path("x.o"), place.path("x"), place.path("x.a"));
+    folds_alike(&place, &["gcc", "-c", &c, "-o", &object]);
+    folds_alike(&place, &["gcc", &c, "-o", &program]);
+    folds_alike(&place, &["g++", "-c", &cxx, "-o", &object]);
+    folds_alike(&place, &["clang", "-c", &c, "-o", &object]);
+    let kept = place.path("y.o");
+    assert!(std::process::Command::new("/usr/bin/gcc").args(["-c", &c, "-o", &kept]).status().is_ok());
+    folds_alike(&place, &["ar", "rcs", &archive, &kept]);
+    folds_alike(&place, &["sh", &script]);
+    folds_alike(&place, &["/usr/bin/python3", "-c", "import os; print(os.listdir('/etc/apt'))"]);
+}
+
+fn verdict(words: &[&str]) -> Option<Verdict> {
+    let both = match BothObservers::new() {
+        Ok(both) => both,
+        Err(error) => {
+            println!("skipped: not both observers: {error}");
+            return None;
+        }
+    };
+    let command = command(words);
+    if !there(&text(&command.program)) {
+        return None;
+    }
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let both = both.run(&command, &Destinations::now()).expect("runs");
+    if std::env::var_os("SHOW").is_some() {
+        both.kernel.events.iter().for_each(|event| println!("{}", show(event)));
+    }
+    Some(both.verdict())
+}
+
+fn told(sights: &[Sight]) -> Vec<String> {
+    sights.iter().map(|s| format!("{} {} {:?}", text(&s.program), text(&s.path), s.what)).collect()
+}
+
+fn judged_alike(words: &[&str]) {
+    let Some(verdict) = verdict(words) else { return };
+    let (missed, invented) = (told(&verdict.missed), told(&verdict.invented));
+    assert!(verdict.alike, "{words:?}: missed {missed:#?}, invented {invented:#?}, dropped {}", verdict.dropped);
+    assert!(verdict.unseen.iter().any(|sight| sight.path == b"/etc/ld.so.cache"), "{words:?}");
+}
+
+#[test]
+fn preload_is_judged() {
+    let place = Place::new("judged");
+    let c = place.file("x.c", "#include <stdio.h>\nint main(void) { puts(\"x\"); return 0; }\n");
+    let cxx = place.file("x.cc", "#include <vector>\nint main() { std::vector<int> v(3); return v[0]; }\n");
+    let assembly = place.file("x.s", ".globl x\nx: ret\n");
+    let script = place.file("x.sh", "cd /usr/share || exit 1\nfor f in /etc/host*; do :; done\ntest -f x || cat /etc/hostname | sed s/a/b/\n");
+    let (object, program, archive) = (place.path("x.o"), place.path("x"), place.path("x.a"));
+    judged_alike(&["gcc", "-c", &c, "-o", &object]);
+    judged_alike(&["gcc", &c, "-o", &program]);
+    judged_alike(&["g++", "-c", &cxx, "-o", &object]);
+    judged_alike(&["clang", "-c", &c, "-o", &object]);
+    judged_alike(&["as", &assembly, "-o", &object]);
+    judged_alike(&["ld", "-r", &object, "-o", &program]);
+    judged_alike(&["ar", "rcs", &archive, &object]);
+    judged_alike(&["sh", &script]);
+    judged_alike(&["/usr/bin/python3", "-c", "import os; print(os.listdir('/etc/apt'))"]);
+}
+
+/// Compile a program of our own; false where that cannot be done.
+fn compiled(source: &str, program: &str, flags: &[&str]) -> bool {
+    there("/usr/bin/gcc")
+        && std::process::Command::new("/usr/bin/gcc")
+            .args(flags)
+            .args([source, "-o", program])
+            .status()
+            .is_ok_and(|status| status.success())
+}
+
+/// `openat` by the program's own instructions.
+const RAW: &str = "
+static long call(long n, long a, long b, long c, long d) {
+    long r;
+#if defined(__x86_64__)
+    register long r10 __asm__(\"r10\") = d;
+    __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(n), \"D\"(a), \"S\"(b), \"d\"(c), \"r\"(r10) : \"rcx\", \"r11\", \"memory\");
+#else
+    register long x8 __asm__(\"x8\") = n; register long x0 __asm__(\"x0\") = a; register long x1 __asm__(\"x1\") = b;
+    register long x2 __asm__(\"x2\") = c; register long x3 __asm__(\"x3\") = d;
+    __asm__ volatile(\"svc 0\" : \"+r\"(x0) : \"r\"(x8), \"r\"(x1), \"r\"(x2), \"r\"(x3) : \"memory\");
+    r = x0;
+#endif
+    return r;
+}
+#include <sys/syscall.h>
+int main(void) {
+    char byte;
+    long fd = call(SYS_openat, -100, (long)\"/etc/hostname\", 0, 0);
+    return fd < 0 || call(SYS_read, fd, (long)&byte, 1, 0) != 1;
+}
+";
+
+#[test]
+fn raw_calls_are_found_out() {
+    let place = Place::new("raw");
+    let (source, program) = (place.file("raw.c", RAW), place.path("raw"));
+    if !compiled(&source, &program, &[]) {
+        return;
+    }
+    let Some(verdict) = verdict(&[&program]) else { return };
+    let expect = Sight { program: program.into_bytes(), path: b"/etc/hostname".to_vec(), what: What::Read };
+    assert!(!verdict.alike && !verdict.dropped);
+    assert_eq!(verdict.missed, [expect]);
+}
+
+#[test]
+fn a_static_program_is_seen() {
+    let place = Place::new("static");
+    let text = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { FILE *f = fopen(\"in\", \"r\"), *o; int c;\n\
+        if (!f || access(\"none\", F_OK) == 0 || !(o = fopen(\"out\", \"w\"))) return 1;\n\
+        while ((c = fgetc(f)) != EOF) fputc(c, o);\n fclose(o); return rename(\"out\", \"out2\"); }\n";
+    let (source, program) = (place.file("s.c", text), place.path("s"));
+    place.file("in", "some");
+    let Some(observer) = kernel() else { return };
+    if !compiled(&source, &program, &["-static"]) {
+        println!("skipped: no static libc");
+        return;
+    }
+    // Tests share one working directory; a shell's is its own.
+    let line = format!("cd {} && exec ./s", place.0.display());
+    let observed = run(&observer, &command(&["sh", "-c", &line]));
+    assert_eq!(observed.finished.end, ChildEnd::Exited(0));
+    let folded = folded(&observed);
+    let looks = looks(&folded);
+    assert!(looks[&place.path("./s")].executed && looks[&program].content);
+    assert!(looks[&place.path("in")].content);
+    assert!(looks[&place.path("none")].absent);
+    assert_eq!(folded.seen.changed.len(), 1);
+    assert_eq!(folded.seen.changed[0].0, place.path("out2").into_bytes());
+    let made = observed.trace.events.iter().find(|e| e.path == place.path("out").as_bytes()).expect("is seen");
+    let closed = observed.trace.events.iter().find(|e| e.kind == Kind::Closed).expect("is seen");
+    assert_eq!(made.identity.map(|id| id.inode), closed.identity.map(|id| id.inode));
+    assert_eq!(closed.identity.map(|id| id.size_bytes), Some(4));
+}
+
+#[test]
+fn what_cannot_be_started_is_an_error() {
+    let Some(observer) = kernel() else { return };
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let place = Place::new("error");
+    for (path, expect) in [(place.path("none"), 2), (place.file("text", "no program"), 13)] {
+        let error = observer.run(&command(&[&path]), &Destinations::now()).err().expect("cannot be started");
+        assert_eq!(error.raw_os_error(), Some(expect), "{path}");
+    }
+}
+
+/// What goes on after the tool has ended can still make system calls.
+#[test]
+fn a_process_that_outlives_the_tool_is_served() {
+    let Some(observer) = kernel() else { return };
+    let place = Place::new("outlives");
+    let line = format!(
+        "(sleep 0.3; cat /etc/hostname > {0}/copy; mv {0}/copy {0}/done) > {0}/log 2>&1 < /dev/null & exit 3",
+        place.0.display()
+    );
+    let observed = run(&observer, &command(&["sh", "-c", &line]));
+    assert_eq!(observed.finished.end, ChildEnd::Exited(3));
+    assert!(observed.finished.outlived && observed.trace.incomplete);
+    let done = place.path("done");
+    for _ in 0..100 {
+        if Path::new(&done).exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert_eq!(std::fs::read(&done).ok(), std::fs::read("/etc/hostname").ok());
+}
+
+#[test]
+fn a_child_that_died_is_noted() {
+    let Some(observer) = kernel() else { return };
+    let observed = run(&observer, &command(&["sh", "-c", "sh -c 'test -f /etc/hostname; kill -9 $$'; exit 0"]));
+    assert_eq!(observed.finished.end, ChildEnd::Exited(0));
+    let died = observed.trace.events.iter().any(|e| e.kind == Kind::ChildDied && e.extra == 9);
+    // Before Linux 6.15 nobody but the parent learns it.
+    println!("noted: {died}");
+}

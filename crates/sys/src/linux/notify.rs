@@ -1,0 +1,485 @@
+//! Being asked before system calls of another process: seccomp user notification, and starting a program under it.
+//!
+//! A filter that the program installs before it becomes the tool makes the kernel stop at the calls it names and tell
+//! whoever holds its listener. The only answer given here is to let the call go on: the tool's own call runs, by its
+//! own rights. Unaware of: which calls matter, and what is made of them.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::process::{CStrings, Child, c_string};
+
+/// One instruction of a filter (`struct sock_filter`): classic BPF over `struct seccomp_data`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterStep {
+    /// Operation.
+    pub code: u16,
+    /// How many steps are passed over when its condition holds.
+    pub if_true: u8,
+    /// And when it does not.
+    pub if_false: u8,
+    /// Operand.
+    pub value: u32,
+}
+
+/// A system call that waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notification {
+    id: u64,
+    /// The thread, by the numbers of this process's namespace; 0 when it is in none that can be seen from here.
+    pub thread: u32,
+    /// `AUDIT_ARCH_*`: which table the number is from.
+    pub architecture: u32,
+    /// Which call.
+    pub number: i32,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// Where the notifications of one filter arrive.
+pub struct Listener {
+    fd: OwnedFd,
+    guardian: Guardian,
+}
+
+/// Serves a listener while something else is waited for.
+pub trait Attendant {
+    /// The filter that the program gets.
+    fn filter(&self) -> Vec<FilterStep>;
+    /// The program is about to begin as process `pid`; this is its listener.
+    fn attach(&mut self, listener: Listener, pid: u32);
+    /// The listener, as long as notifications can come.
+    fn listener(&self) -> Option<BorrowedFd<'_>>;
+    /// A notification waits, or the last process that could send one is gone.
+    fn serve(&mut self);
+    /// The program has ended; `others_live` when processes that it started have not. Their calls must not wait for us.
+    fn release(&mut self, others_live: bool);
+}
+
+const IOCTL_RECEIVE: u64 = 0xc050_2100;
+const IOCTL_SEND: u64 = 0xc018_2101;
+/// Linux 6.6: wake the other side on the processor that we are on, since one of the two always waits.
+const IOCTL_SET_FLAGS: u64 = 0x4008_2104;
+const FLAG_SYNC_WAKE_UP: u64 = 1;
+const ANSWER_CONTINUE: u32 = 1;
+
+/// `struct seccomp_notif`, with room: the kernel's may be longer than the one known here.
+#[repr(C)]
+struct Received {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    number: i32,
+    architecture: u32,
+    instruction: u64,
+    arguments: [u64; 6],
+    room: [u64; 22],
+}
+
+#[repr(C)]
+struct Answer {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+/// Whether this kernel can do all that is needed here.
+pub fn can_notify() -> bool {
+    let action: u32 = libc::SECCOMP_RET_USER_NOTIF;
+    // SAFETY: reads one integer of ours.
+    unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0 }
+}
+
+impl Listener {
+    fn new(fd: OwnedFd) -> io::Result<Listener> {
+        // SAFETY: passes a number; kernels that do not know it say so, and are merely slower.
+        unsafe { libc::ioctl(fd.as_raw_fd(), IOCTL_SET_FLAGS as _, FLAG_SYNC_WAKE_UP) };
+        let guardian = Guardian::start(&fd)?;
+        Ok(Listener { fd, guardian })
+    }
+
+    /// The next notification. `None` when its sender is gone already.
+    pub fn receive(&self) -> Option<Notification> {
+        receive(self.fd.as_raw_fd())
+    }
+
+    /// Let the call go on. False when its thread is gone or was interrupted meanwhile: then it may also have been so
+    /// when its memory was read, and that tells nothing. True means that it waited all the time.
+    pub fn let_go_on(&self, call: &Notification) -> bool {
+        let_go_on(self.fd.as_raw_fd(), call)
+    }
+
+    /// Nobody asks any more (`others_live` is false), or from now on nobody looks at what they ask.
+    pub fn release(self, others_live: bool) {
+        self.guardian.release(others_live);
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn receive(fd: RawFd) -> Option<Notification> {
+    // SAFETY: plain integers, for which zeros are valid; the kernel wants to find zeros.
+    let mut received: Received = unsafe { zeroed() };
+    // SAFETY: the buffer is ours and longer than what the kernel writes.
+    if unsafe { libc::ioctl(fd, IOCTL_RECEIVE as _, &mut received) } != 0 {
+        return None;
+    }
+    let Received { id, pid, number, architecture, arguments, .. } = received;
+    Some(Notification { id, thread: pid, architecture, number, arguments })
+}
+
+fn let_go_on(fd: RawFd, call: &Notification) -> bool {
+    let mut answer = Answer { id: call.id, value: 0, error: 0, flags: ANSWER_CONTINUE };
+    loop {
+        // SAFETY: reads a structure of ours.
+        if unsafe { libc::ioctl(fd, IOCTL_SEND as _, &mut answer) } == 0 {
+            return true;
+        }
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return false;
+        }
+    }
+}
+
+/// Read memory of a process into `to`, as much of it as there is in one piece.
+pub fn read_memory(process: u32, address: u64, to: &mut [u8]) -> io::Result<usize> {
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let remote = libc::iovec { iov_base: address as *mut _, iov_len: to.len() };
+    // SAFETY: the kernel checks the other process's addresses and writes no more than `to` holds.
+    let count = unsafe { libc::process_vm_readv(process as libc::pid_t, &local, 1, &remote, 1, 0) };
+    if count < 0 { Err(io::Error::last_os_error()) } else { Ok(count as usize) }
+}
+
+/// Whether `thread` is a thread of `process`, one that has not ended.
+pub fn is_thread_of(thread: u32, process: u32) -> bool {
+    // SAFETY: signal 0 is not sent, only asked about.
+    let done = unsafe { libc::syscall(libc::SYS_tgkill, process as libc::pid_t, thread as libc::pid_t, 0) };
+    done == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+}
+
+/// Whether this process, by its effective ids or its real ones, may execute (1), write (2) or read (4) what `path`
+/// leads to.
+pub fn may_access(path: &[u8], rights: u8, effective: bool) -> io::Result<()> {
+    let wanted = rustix::fs::Access::from_bits_truncate(rights.into());
+    let flags = if effective { rustix::fs::AtFlags::EACCESS } else { rustix::fs::AtFlags::empty() };
+    Ok(rustix::fs::accessat(rustix::fs::CWD, path, wanted, flags)?)
+}
+
+/// The target of a symbolic link.
+pub fn link_target(path: &[u8]) -> io::Result<Vec<u8>> {
+    Ok(rustix::fs::readlink(path, Vec::new())?.into_bytes())
+}
+
+/// By which signal the process behind `process` ended, after it did: Linux 6.15; before that nobody but its parent
+/// learns it.
+pub fn signal_that_ended(process: impl AsFd) -> Option<i32> {
+    const PIDFD_GET_INFO: u64 = 0xc040_ff0b;
+    const INFO_EXIT: u64 = 1 << 3;
+    // The first version of `struct pidfd_info`: the mask is its first field, the exit status its last.
+    let mut info = [0u64; 8];
+    info[0] = INFO_EXIT;
+    // SAFETY: the number says that 64 bytes are there, and they are.
+    let done = unsafe { libc::ioctl(process.as_fd().as_raw_fd(), PIDFD_GET_INFO as _, &mut info) };
+    let status = (info[7] >> 32) as i32;
+    (done == 0 && info[0] & INFO_EXIT != 0 && status & 0x7f != 0).then_some(status & 0x7f)
+}
+
+/// A descriptor that stands for a process, whatever becomes of its number.
+pub fn process_handle(process: u32) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(process as i32).ok_or(Errno::SRCH)?;
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
+
+// ---------------------------------------------------------------- the guardian
+
+/// Once the last descriptor of a listener is closed, the calls that would notify it fail. So that neither our end nor
+/// our sudden death does that to what still runs, a process of a few pages holds it as well, and answers when we are
+/// gone, until nobody asks any more.
+struct Guardian {
+    pid: libc::pid_t,
+    /// Open as long as we are at work. One byte in it says that there is nothing left to guard.
+    ours: OwnedFd,
+}
+
+impl Guardian {
+    fn start(listener: &OwnedFd) -> io::Result<Guardian> {
+        let (theirs, ours) = super::pipe()?;
+        // No signal at its end, so that waiting for the tool's processes does not find it.
+        const NO_SIGNAL: libc::c_ulong = 0;
+        // SAFETY: like `fork`; the child makes system calls only, on its own stack, and never returns.
+        match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => guard(listener.as_raw_fd(), theirs.as_raw_fd()),
+            pid => Ok(Guardian { pid: pid as libc::pid_t, ours }),
+        }
+    }
+
+    fn release(self, others_live: bool) {
+        if others_live {
+            return;
+        }
+        let _ = rustix::io::write(&self.ours, &[0]);
+        // SAFETY: waits for our own child.
+        while unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WCLONE) } < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+}
+
+/// The guardian's life. It has no terminal, no directory and no descriptor of anybody's, and no signal but KILL ends it.
+fn guard(listener: RawFd, pipe: RawFd) -> ! {
+    const LISTENER: RawFd = 0;
+    const PIPE: RawFd = 1;
+    // SAFETY: this process's own descriptors and signals; nothing of it is used afterwards but the two.
+    unsafe {
+        libc::setsid();
+        let mut all = zeroed();
+        libc::sigfillset(&mut all);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+        // Neither may be overwritten before it was copied.
+        let (listener, pipe) = (libc::fcntl(listener, libc::F_DUPFD, 3), libc::fcntl(pipe, libc::F_DUPFD, 3));
+        libc::dup2(listener, LISTENER);
+        libc::dup2(pipe, PIPE);
+        if libc::syscall(libc::SYS_close_range, 2, u32::MAX, 0) != 0 {
+            (2..libc::sysconf(libc::_SC_OPEN_MAX) as RawFd).for_each(|fd| {
+                libc::close(fd);
+            });
+        }
+        libc::chdir(c"/".as_ptr());
+    }
+    let mut byte = [0u8];
+    // SAFETY: reads one byte into a buffer of one. Ends when we write it, or when we are gone.
+    if unsafe { libc::read(PIPE, byte.as_mut_ptr().cast(), 1) } == 0 {
+        answer_all(LISTENER);
+    }
+    super::end_process(0)
+}
+
+/// Let every call go on, until no process is left that could make one.
+fn answer_all(listener: RawFd) {
+    loop {
+        let mut set = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, ours.
+        let count = unsafe { libc::poll(&mut set, 1, -1) };
+        if count > 0 && set.revents & libc::POLLIN == 0 {
+            return;
+        }
+        if count > 0
+            && let Some(call) = receive(listener)
+        {
+            let_go_on(listener, &call);
+        }
+    }
+}
+
+// ---------------------------------------------------------------- starting
+
+/// Like `spawn`, under the attendant's filter. Of the descriptors none is left open here. An error means that the
+/// program did not begin, for lack of a listener or for a reason of its own.
+pub fn spawn_attended(
+    path: &[u8],
+    argv: &[Vec<u8>],
+    environment: &[Vec<u8>],
+    descriptors: Vec<(OwnedFd, RawFd)>,
+    mask: &crate::SignalForwarding,
+    attendant: &mut dyn Attendant,
+) -> io::Result<Child> {
+    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
+    let filter = attendant.filter();
+    let (ours, theirs) = socket_pair()?;
+    let start = Start { path, argv, environment, descriptors: &descriptors, mask: mask.original(), filter: &filter };
+    // Not vfork: its parent could not answer the child's execve.
+    // SAFETY: everything that the child needs was made before; it makes system calls only and never returns.
+    let child = match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        0 => start.become_program(theirs.as_raw_fd()),
+        pid => Child { pid },
+    };
+    drop(theirs);
+    // The guardian is not to hold them, not even for a moment: they tell whether some process outlives the tool.
+    drop(descriptors);
+    let began = receive_listener(&ours).and_then(|listener| {
+        attendant.attach(Listener::new(listener)?, child.pid as u32);
+        serve_until_begun(&ours, attendant)
+    });
+    if let Err(error) = began {
+        let _ = child.wait();
+        attendant.release(false);
+        return Err(error);
+    }
+    Ok(child)
+}
+
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut pair = [0; 2];
+    // SAFETY: fills our array; both are new and ours.
+    unsafe {
+        if libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, pair.as_mut_ptr()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((OwnedFd::from_raw_fd(pair[0]), OwnedFd::from_raw_fd(pair[1])))
+    }
+}
+
+/// The program's own file being executed is a call that waits for an answer, too. The socket closes with it.
+fn serve_until_begun(ours: &OwnedFd, attendant: &mut dyn Attendant) -> io::Result<()> {
+    loop {
+        let (begun, asked) = {
+            let mut set = vec![PollFd::new(ours, PollFlags::IN)];
+            set.extend(attendant.listener().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            match poll(&mut set, None) {
+                Err(Errno::INTR) => continue,
+                polled => polled?,
+            };
+            let ready = |at: usize| set.get(at).is_some_and(|fd| !fd.revents().is_empty());
+            (ready(0), ready(1))
+        };
+        if asked {
+            attendant.serve();
+        } else if begun {
+            let mut number = [0; 4];
+            return match rustix::io::read(ours, &mut number)? {
+                4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number))),
+                _ => Ok(()),
+            };
+        }
+    }
+}
+
+#[repr(C, align(8))]
+struct ControlRoom([u8; CONTROL_BYTES]);
+/// `CMSG_SPACE(sizeof(int))`, and some.
+const CONTROL_BYTES: usize = 64;
+
+/// The child's first message: the listener, or the number of the error for which there is none.
+fn receive_listener(from: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut number = [0u8; 4];
+    let mut room = ControlRoom([0; CONTROL_BYTES]);
+    // SAFETY: all buffers are ours and as long as said; a descriptor that came is new and ours.
+    unsafe {
+        let mut part = libc::iovec { iov_base: number.as_mut_ptr().cast(), iov_len: number.len() };
+        let mut message: libc::msghdr = zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = room.0.as_mut_ptr().cast();
+        message.msg_controllen = CONTROL_BYTES as _;
+        let count = loop {
+            let count = libc::recvmsg(from.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC);
+            if count >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                break count;
+            }
+        };
+        let control = libc::CMSG_FIRSTHDR(&message);
+        if count > 0 && !control.is_null() && (*control).cmsg_type == libc::SCM_RIGHTS {
+            return Ok(OwnedFd::from_raw_fd(libc::CMSG_DATA(control).cast::<RawFd>().read_unaligned()));
+        }
+        match count {
+            4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number))),
+            _ => Err(io::Error::other("the child ended before it began")),
+        }
+    }
+}
+
+/// What the child needs, made before it is there.
+struct Start<'a> {
+    path: CString,
+    argv: CStrings,
+    environment: CStrings,
+    descriptors: &'a [(OwnedFd, RawFd)],
+    mask: &'a libc::sigset_t,
+    filter: &'a [FilterStep],
+}
+
+impl Start<'_> {
+    /// In the child: what `posix_spawn` does for `spawn`, and the filter.
+    fn become_program(&self, socket: RawFd) -> ! {
+        // SAFETY: system calls on what was made before; none of it allocates.
+        let error = unsafe {
+            for (ours, its) in self.descriptors {
+                if libc::dup2(ours.as_raw_fd(), *its) < 0 {
+                    tell(socket, errno());
+                }
+            }
+            match install(self.filter) {
+                Err(error) => tell(socket, error),
+                Ok(listener) => send_listener(socket, listener),
+            }
+            libc::sigprocmask(libc::SIG_SETMASK, self.mask, std::ptr::null_mut());
+            libc::execve(self.path.as_ptr(), self.argv.pointers.as_ptr(), self.environment.pointers.as_ptr());
+            errno()
+        };
+        tell(socket, error)
+    }
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// In the child: say why it ends, and end.
+fn tell(socket: RawFd, error: i32) -> ! {
+    let number = error.to_ne_bytes();
+    // SAFETY: writes bytes of ours; nobody may be there to read them.
+    unsafe { libc::send(socket, number.as_ptr().cast(), number.len(), libc::MSG_NOSIGNAL) };
+    super::end_process(127)
+}
+
+/// In the child: from here on the calls that the filter names wait for the listener.
+fn install(filter: &[FilterStep]) -> Result<RawFd, i32> {
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut().cast() };
+    // A signal that is handled does not interrupt a call that waits (Linux 5.19); without it such a call is asked about
+    // again.
+    let mut flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let mut may_promise = true;
+    loop {
+        // SAFETY: the program's steps have the kernel's form and outlive the call.
+        let fd = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) };
+        match if fd < 0 { errno() } else { return Ok(fd as RawFd) } {
+            libc::EINVAL if flags & libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0 => {
+                flags &= !libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+            }
+            // Who is not privileged promises to gain no rights: set-user-id programs then start without theirs.
+            libc::EACCES if may_promise => {
+                may_promise = false;
+                // SAFETY: no pointers.
+                unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+            }
+            error => return Err(error),
+        }
+    }
+}
+
+/// In the child: hand the listener to the parent. Should that fail, nobody could answer, so it ends.
+fn send_listener(socket: RawFd, listener: RawFd) {
+    let mut byte = [0u8];
+    let mut room = ControlRoom([0; CONTROL_BYTES]);
+    // SAFETY: all buffers are ours, on this stack, and as long as said.
+    let sent = unsafe {
+        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+        let mut message: libc::msghdr = zeroed();
+        message.msg_iov = &mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = room.0.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
+        let control = libc::CMSG_FIRSTHDR(&message);
+        (*control).cmsg_level = libc::SOL_SOCKET;
+        (*control).cmsg_type = libc::SCM_RIGHTS;
+        (*control).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+        libc::CMSG_DATA(control).cast::<RawFd>().write_unaligned(listener);
+        libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL)
+    };
+    if sent != 1 {
+        super::end_process(127);
+    }
+}

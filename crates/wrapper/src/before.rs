@@ -1,0 +1,61 @@
+//! What was in the files that a command names, before it ran: archivers, `strip` and `sed -i` change what they read.
+//!
+//! Unaware of: whether the command will read or change them.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_compiler::Family;
+use larder_lookup::Request;
+use larder_model::{Digest, Identity, Prior};
+use larder_store::Stamps;
+use larder_sys::{Kind, Look};
+
+/// Beyond this much, nothing more is read for it.
+const READ_BYTES_MAX: u64 = 64 << 20;
+
+/// Files as they were.
+#[derive(Default)]
+pub(crate) struct Before {
+    files: Vec<(Look, Digest)>,
+}
+
+impl Before {
+    /// Note the files that `request` names. A compiler's sources are never changed, so nothing is noted for one.
+    pub(crate) fn note(request: &Request, stamps: &Stamps) -> Before {
+        let mut before = Before::default();
+        if !matches!(request.family, Family::Binutils | Family::Command) {
+            return before;
+        }
+        let mut left = READ_BYTES_MAX;
+        for argument in &request.action.argv[1..] {
+            let Ok(look) = larder_sys::look_through(argument) else { continue };
+            if look.kind != Kind::File || look.size_bytes > left {
+                continue;
+            }
+            let known = stamps.content(&look);
+            let read = || {
+                left -= look.size_bytes;
+                let mut file = File::open(Path::new(OsStr::from_bytes(argument))).ok()?;
+                let digest = stamps.hash(&mut file).ok()?;
+                larder_sys::file_look(&file).is_ok_and(|after| after == look).then_some(digest)
+            };
+            if let Some(digest) = known.or_else(read) {
+                before.files.push((look, digest));
+            }
+        }
+        before
+    }
+
+    /// What the file was that the command then had open, if it was noted and had not changed meanwhile.
+    pub(crate) fn of(&self, opened: &Identity) -> Option<Prior> {
+        let same = |look: &Look| {
+            (look.device, look.inode, look.size_bytes, look.modified_ns, look.changed_ns)
+                == (opened.device, opened.inode, opened.size_bytes, opened.modified_ns, opened.changed_ns)
+        };
+        let (look, digest) = self.files.iter().find(|(look, _)| same(look))?;
+        Some(Prior::File { digest: *digest, executable: look.mode & 0o111 != 0 })
+    }
+}

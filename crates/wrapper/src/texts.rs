@@ -1,0 +1,105 @@
+//! Whether the times of files, or the numbers of processes, could reach a result by way of a script or an archive.
+//!
+//! Unaware of: what becomes of the answer.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_compiler::{Family, PROCESS_WORDS, TIME_WORDS};
+use larder_lookup::Request;
+use larder_observe::{Kind, OpenFlags, Trace};
+
+/// A text longer than this is not searched, and counts as if it named times.
+const TEXT_BYTES_MAX: u64 = 4 << 20;
+/// Where texts lie that come with the system: an interpreter's own library would name everything.
+const SYSTEM: [&[u8]; 5] = [b"/usr/", b"/lib/", b"/lib64/", b"/bin/", b"/etc/"];
+
+/// What the texts of a command hold by way of words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Texts {
+    /// A word by which scripts get at times.
+    pub(crate) name_times: bool,
+    /// A word by which scripts get at their process id.
+    pub(crate) name_processes: bool,
+}
+
+impl Texts {
+    /// Of the arguments of a command that is no compiler, and of what it read.
+    pub(crate) fn of(request: &Request, trace: &Trace) -> Texts {
+        let mut found = Texts::default();
+        if matches!(request.family, Family::Command | Family::Generic) {
+            request.action.argv.iter().for_each(|argument| found.search(argument));
+            texts(trace).into_iter().for_each(|path| found.search_file(&path));
+        }
+        found
+    }
+
+    fn search(&mut self, text: &[u8]) {
+        let holds =
+            |words: &[&str]| words.iter().any(|word| text.windows(word.len()).any(|part| part == word.as_bytes()));
+        self.name_times = self.name_times || holds(TIME_WORDS);
+        self.name_processes = self.name_processes || holds(PROCESS_WORDS);
+    }
+
+    fn search_file(&mut self, path: &[u8]) {
+        let Ok(file) = File::open(Path::new(OsStr::from_bytes(path))) else { return };
+        let mut bytes = Vec::new();
+        match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
+            Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes),
+            _ => *self = Texts { name_times: true, name_processes: true },
+        }
+    }
+}
+
+/// Whether a text holds the number of one of the command's processes, by itself.
+pub(crate) fn holds_a_process(text: &[u8], trace: &Trace) -> bool {
+    let processes: HashSet<Vec<u8>> = trace.iter().map(|event| event.pid.to_string().into_bytes()).collect();
+    text.split(|byte| !byte.is_ascii_digit()).any(|number| processes.contains(number))
+}
+
+fn texts(trace: &Trace) -> HashSet<Vec<u8>> {
+    let read = trace.iter().filter(|event| {
+        let opened = matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ));
+        opened && event.error == 0 && event.mode >> 12 == 0o10
+    });
+    let outside = |path: &[u8]| !SYSTEM.iter().any(|system| path.starts_with(system));
+    read.filter(|event| outside(event.path)).map(|event| event.path.to_vec()).collect()
+}
+
+/// Whether the archive at `path` was written without times and owners: `ar`'s member headers are text, the time 12
+/// characters from the 16th on, then owner and group, 6 each (System V's `ar.h`).
+pub(crate) fn archive_has_none(path: &[u8]) -> bool {
+    members_have_none(path).unwrap_or(false)
+}
+
+fn members_have_none(path: &[u8]) -> io::Result<bool> {
+    const HEADER_BYTES: usize = 60;
+    let mut file = File::open(Path::new(OsStr::from_bytes(path)))?;
+    let mut magic = [0; 8];
+    file.read_exact(&mut magic)?;
+    let thin = &magic == b"!<thin>\n";
+    if &magic != b"!<arch>\n" && !thin {
+        return Ok(false);
+    }
+    let mut header = [0; HEADER_BYTES];
+    loop {
+        match file.read_exact(&mut header) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(true),
+            Err(error) => return Err(error),
+        }
+        let field = |from: usize, to: usize| std::str::from_utf8(&header[from..to]).unwrap_or("?").trim_end();
+        if ![field(16, 28), field(28, 34), field(34, 40)].iter().all(|number| matches!(*number, "" | "0")) {
+            return Ok(false);
+        }
+        let own_bytes = !thin || header[0] == b'/' && !header[1].is_ascii_digit();
+        let size = field(48, 58).parse::<i64>().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        if own_bytes {
+            file.seek(SeekFrom::Current(size + size % 2))?;
+        }
+    }
+}
