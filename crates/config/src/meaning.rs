@@ -71,6 +71,11 @@ pub(crate) fn size(given: Given) -> Result<u64, String> {
     parse_size(given.text().unwrap_or_default()).map_err(|why| why.to_string())
 }
 
+/// A whole number.
+pub(crate) fn number(given: Given) -> Result<u64, String> {
+    given.text().and_then(|text| text.parse().ok()).ok_or_else(|| "write a whole number".to_owned())
+}
+
 /// On or off.
 pub(crate) fn switch(given: Given) -> Result<bool, String> {
     match given.text().map(str::to_ascii_lowercase).as_deref() {

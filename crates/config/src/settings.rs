@@ -26,6 +26,8 @@ pub struct Settings {
     pub read_only: bool,
     /// Run the tool as if nothing were recorded, and record.
     pub recache: bool,
+    /// On one hit in so many the tool runs as well and is compared; 0 is never.
+    pub verify: u64,
 }
 
 impl Default for Settings {
@@ -38,6 +40,7 @@ impl Default for Settings {
             observer: None,
             read_only: false,
             recache: false,
+            verify: 0,
         }
     }
 }
@@ -49,6 +52,8 @@ pub enum Kind {
     Path,
     /// A number of bytes with a unit.
     Size,
+    /// A number.
+    Number,
     /// On or off.
     Switch,
     /// One of these words.
@@ -77,6 +82,7 @@ pub struct Setting {
 enum Field {
     Path(fn(&mut Settings) -> &mut Option<PathBuf>),
     Size(fn(&mut Settings) -> &mut u64),
+    Number(fn(&mut Settings) -> &mut u64),
     Switch(fn(&mut Settings) -> &mut bool),
     Observer(fn(&mut Settings) -> &mut Option<Observer>),
 }
@@ -139,6 +145,14 @@ pub const SETTINGS: &[Setting] = &[
         help: "Run every tool and record its result anew.",
         field: Field::Switch(|s| &mut s.recache),
     },
+    Setting {
+        key: "verify",
+        variable: "LARDER_VERIFY",
+        project_may_set: true,
+        default: "0",
+        help: "On one hit in so many run the tool as well, compare, and say what differs; 0 is never, 1 always.",
+        field: Field::Number(|s| &mut s.verify),
+    },
 ];
 
 /// Variables that matter here and are no setting, with what they do: for help and the manual.
@@ -160,6 +174,7 @@ impl Setting {
         match self.field {
             Field::Path(_) => Kind::Path,
             Field::Size(_) => Kind::Size,
+            Field::Number(_) => Kind::Number,
             Field::Switch(_) => Kind::Switch,
             Field::Observer(_) => Kind::Choice(meaning::OBSERVERS),
         }
@@ -171,6 +186,7 @@ impl Setting {
         match self.field {
             Field::Path(of) => of(settings).as_ref().map_or("none".to_owned(), |path| path.display().to_string()),
             Field::Size(of) => size::show_size(*of(settings)),
+            Field::Number(of) => of(settings).to_string(),
             Field::Switch(of) => of(settings).to_string(),
             Field::Observer(of) => of(settings).map_or("auto", Observer::name).to_owned(),
         }
@@ -181,6 +197,7 @@ impl Setting {
         match self.field {
             Field::Path(of) => *of(settings) = Some(meaning::path(given, base)?),
             Field::Size(of) => *of(settings) = meaning::size(given)?,
+            Field::Number(of) => *of(settings) = meaning::number(given)?,
             Field::Switch(of) => *of(settings) = meaning::switch(given)?,
             Field::Observer(of) => *of(settings) = meaning::observer(given)?,
         }

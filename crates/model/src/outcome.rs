@@ -92,6 +92,7 @@ reasons! {
         BlobMissing, "blob-missing", "an entry needs a blob that is gone";
         Materialise, "materialise", "an output could not be put in place";
         ObserverFailed, "observer-failed", "the observer could not be started";
+        Verify, "verify", "a recorded result was not what the tool gave when it ran again (LARDER_VERIFY)";
     }
 }
 

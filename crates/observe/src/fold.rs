@@ -251,18 +251,22 @@ impl<'t> Fold<'t> {
     // ------------------------------------------------------------ looking
 
     fn ignored(&self, path: &[u8]) -> bool {
-        const EXACT: [&[u8]; 9] = [
+        const EXACT: [&[u8]; 6] = [
             b"/dev/null",
             b"/dev/zero",
             b"/proc/self/exe",
             b"/proc/self/fd",
-            b"/proc/self/maps",
-            b"/proc/self/statm",
-            b"/proc/self/cgroup",
             b"/proc/sys/vm/overcommit_memory",
             b"/sys/kernel/mm/transparent_hugepage/enabled",
         ];
         path.is_empty() || EXACT.contains(&path)
+    }
+
+    /// What compilers tune their memory by; what others make of it is not known.
+    fn tunes_memory(&self, e: &Event, policy: &Policy) -> bool {
+        const EXACT: [&[u8]; 3] = [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup"];
+        let part = |program: &&[u8]| (policy.is_compiler_part)(file_name(program));
+        EXACT.contains(&e.path) && self.programs.get(&e.pid).is_some_and(part)
     }
 
     fn touch(&mut self, path: &'t [u8]) -> &mut Looked {
@@ -296,7 +300,7 @@ impl<'t> Fold<'t> {
 
     fn read(&mut self, e: &Event<'t>, executed: bool, policy: &Policy) {
         self.last_read.insert(e.pid, e.path);
-        if self.ignored(e.path) || self.is_made(e) || self.device(e.path) {
+        if self.ignored(e.path) || self.tunes_memory(e, policy) || self.is_made(e) || self.device(e.path) {
             return;
         }
         if !matches!(e.mode >> 12, 0 | 0o10) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use larder_model::Looked;
 use larder_observe::{
@@ -12,17 +12,19 @@ use larder_observe::{
 use larder_spawn::{Command, Destinations};
 use larder_sys::ChildEnd;
 
-/// Signals and children are the whole process's: one command at a time.
+/// Signals and children are the whole process's: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
-struct Place(PathBuf);
+/// A directory of one's own, and the turn.
+struct Place(PathBuf, #[expect(dead_code, reason = "held, not used")] MutexGuard<'static, ()>);
 
 impl Place {
     fn new(name: &str) -> Place {
+        let turn = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let root = std::env::temp_dir().join(format!("larder-kernel-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
         std::fs::create_dir_all(&root).expect("makes");
-        Place(root)
+        Place(root, turn)
     }
 
     fn file(&self, name: &str, text: &str) -> String {
@@ -52,7 +54,6 @@ fn command(words: &[&str]) -> Command {
 }
 
 fn run(observer: &dyn Observer, command: &Command) -> Observed {
-    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     observer.run(command, &Destinations::now()).expect("runs")
 }
 
@@ -94,7 +95,7 @@ fn folded(observed: &Observed) -> Folded {
         variable: &|_| None,
         is_compiler_part: &|_| true,
         habit: &|program| larder_compiler::habit(program, false),
-        before: &|_, _| None,
+        before: &|_| None,
         may_write: &|_| true,
         first_pid: Some(observed.finished.pid),
     };
@@ -218,7 +219,6 @@ fn verdict(words: &[&str]) -> Option<Verdict> {
     if !there(&text(&command.program)) {
         return None;
     }
-    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let both = both.run(&command, &Destinations::now()).expect("runs");
     if std::env::var_os("SHOW").is_some() {
         both.kernel.events.iter().for_each(|event| println!("{}", show(event)));
@@ -321,6 +321,7 @@ fn a_static_program_is_seen() {
     assert_eq!(observed.finished.end, ChildEnd::Exited(0));
     let folded = folded(&observed);
     let looks = looks(&folded);
+    observed.trace.events.iter().for_each(|e| println!("{}", show(e)));
     assert!(looks[&place.path("./s")].executed && looks[&program].content);
     assert!(looks[&place.path("in")].content);
     assert!(looks[&place.path("none")].absent);
@@ -335,7 +336,6 @@ fn a_static_program_is_seen() {
 #[test]
 fn what_cannot_be_started_is_an_error() {
     let Some(observer) = kernel() else { return };
-    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let place = Place::new("error");
     for (path, expect) in [(place.path("none"), 2), (place.file("text", "no program"), 13)] {
         let error = observer.run(&command(&[&path]), &Destinations::now()).err().expect("cannot be started");
@@ -368,6 +368,7 @@ fn a_process_that_outlives_the_tool_is_served() {
 #[test]
 fn a_child_that_died_is_noted() {
     let Some(observer) = kernel() else { return };
+    let _place = Place::new("died");
     let observed = run(&observer, &command(&["sh", "-c", "sh -c 'test -f /etc/hostname; kill -9 $$'; exit 0"]));
     assert_eq!(observed.finished.end, ChildEnd::Exited(0));
     let died = observed.trace.events.iter().any(|e| e.kind == Kind::ChildDied && e.extra == 9);

@@ -98,6 +98,28 @@ fn outputs_that_differ_from_run_to_run_are_the_first_ones() {
 }
 
 #[test]
+fn a_verified_hit_runs_the_tool_and_compares() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = place();
+    let verified = |argv: &[&str]| place.counted(place.larder(argv).env("LARDER_VERIFY", "1"));
+    for argv in [&["gcc", "-c", "x.c", "-Wall"][..], &["gcc", "-c", "bad.c"], &["gcc", "-E", "x.c"]] {
+        let (first, outcome) = verified(argv);
+        assert_eq!(outcome, "miss", "{argv:?}");
+        assert_eq!(verified(argv), (first, "hit".to_owned()), "{argv:?}");
+    }
+    // gcc stamps coverage notes anew each time.
+    let argv = ["gcc", "-c", "x.c", "--coverage"];
+    assert_eq!(verified(&argv).1, "miss");
+    let (ran, outcome) = verified(&argv);
+    assert_eq!((ran.code, outcome.as_str()), (Some(0), "fallback:verify"));
+    assert!(ran.stderr.contains("the record of x.c was wrong") && ran.stderr.contains("x.gcno differs"), "{ran:?}");
+    let notes = place.read("x.gcno");
+    place.remove(&["x.gcno"]);
+    assert_eq!(place.counted(place.larder(&argv)).1, "hit");
+    assert_eq!(place.read("x.gcno"), notes, "the newest record holds");
+}
+
+#[test]
 fn every_stage_is_cached() {
     check_rows(
         &["gcc", "clang"],

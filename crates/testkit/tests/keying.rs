@@ -312,6 +312,7 @@ fn what_varies_by_itself_is_not_recorded() {
     for (what, script, outcome) in [
         ("the clock", "date > x.o", "miss:clock"),
         ("a device", "head -c 4 /dev/full > x.o", "miss:device"),
+        ("its own memory", "cat /proc/self/maps > x.o", "miss:device"),
         ("a file elsewhere", "echo > \"$TMPDIR/elsewhere\"; echo > x.o", "miss:output-elsewhere"),
         ("a file that only begins like ours", "echo > ../tmp/elsewhere; echo > x.o", "miss:output-elsewhere"),
         ("a FIFO", "rm -f x.o; mkfifo x.o", "miss:output-special"),

@@ -8,8 +8,9 @@ use larder_store::{Effort, Stamps, Store};
 
 use crate::account::account;
 use crate::context::Context;
+use crate::miss::{self, Why};
 use crate::typed::{Typed, file_name, understand};
-use crate::{hit, miss, words};
+use crate::{hit, words};
 
 /// Exit code of a shell for a command that is not there, and for one that cannot be executed.
 const NOT_FOUND: i32 = 127;
@@ -62,13 +63,18 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
 /// A request that is ours: from the store if it can be, else from the tool.
 fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) -> i32 {
     let mut trouble = None;
-    if !context.loaded.settings.recache {
-        let file = store.read_manifest(&request.weak, !context.loaded.settings.read_only);
+    let settings = &context.loaded.settings;
+    if !settings.recache {
+        let file = store.read_manifest(&request.weak, !settings.read_only);
         match file.as_ref().map(|file| file.as_ref().map(|file| Manifest::decode(&file.bytes))) {
             Ok(None) => {}
             Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
                 let mut effort = Effort::default();
                 match larder_lookup::ask(&manifest, request, &context.place, stamps, &mut Vec::new(), &mut effort) {
+                    Answer::Hit { result, .. } if is_verified(settings.verify) && !settings.read_only => {
+                        let why = Why { verify: Some(result), ..Why::default() };
+                        return miss::run(context, store, stamps, request, why);
+                    }
                     Answer::Hit { result, .. } => match hit::replay(store, stamps, request, &result) {
                         Ok(code) => {
                             account(context, Some(store), Outcome::Hit, request.subject(), "");
@@ -84,7 +90,12 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
             Err(error) => trouble = Some(error.fallback()),
         }
     }
-    miss::run(context, store, stamps, request, trouble)
+    miss::run(context, store, stamps, request, Why { trouble, ..Why::default() })
+}
+
+/// Whether this is one of the hits that are compared with a run of the tool: one in `every`.
+fn is_verified(every: u64) -> bool {
+    every > 0 && larder_sys::random_u64() % every == 0
 }
 
 /// A fault of larder's own must not fail a build: until the tool has run, a panic starts it.

@@ -26,6 +26,8 @@ mod texts;
 #[cfg(target_os = "linux")]
 mod typed;
 #[cfg(target_os = "linux")]
+mod verify;
+#[cfg(target_os = "linux")]
 mod words;
 
 #[cfg(target_os = "linux")]

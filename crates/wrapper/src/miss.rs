@@ -24,13 +24,22 @@ use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::texts::{Texts, archive_has_none, holds_a_process};
 use crate::words;
 
-/// Run the tool and record its result where that can be done. `trouble` is why a record that was there did not serve.
+/// Why the tool runs.
+#[derive(Default)]
+pub(crate) struct Why<'m> {
+    /// A record that was there did not serve.
+    pub(crate) trouble: Option<Fallback>,
+    /// A record would have served, and is to be compared.
+    pub(crate) verify: Option<ActionResult<'m>>,
+}
+
+/// Run the tool and record its result where that can be done.
 pub(crate) fn run(
     context: &Context,
     store: &Store,
     stamps: &Stamps,
     request: &Request,
-    trouble: Option<Fallback>,
+    Why { trouble, verify }: Why,
 ) -> i32 {
     let source = request.subject();
     let settings = &context.loaded.settings;
@@ -60,18 +69,27 @@ pub(crate) fn run(
     end_as_the_tool_on_panic(observed.finished.end);
     let run_time_us = began.elapsed().as_micros() as u64;
     let run = Run { context, store, stamps, request, before, started_ns, run_time_us, observer: observer.name() };
-    let recorded = run.record(&observed);
+    let recorded = run.record(&observed, verify.as_ref());
     let outcome = match (&recorded, trouble) {
         (_, Some(cause)) => Outcome::Fallback(cause),
+        (Ok(Recorded { difference: Some(what), .. }), None) => {
+            eprintln!("larder: warning: the record of {} was wrong: {what}", String::from_utf8_lossy(source));
+            Outcome::Fallback(Fallback::Verify)
+        }
+        (Ok(_), None) if verify.is_some() => Outcome::Hit,
         (Ok(_), None) => Outcome::Miss(None),
         (Err(NotRecorded::Because(why, _)), None) => Outcome::Miss(Some(*why)),
         (Err(NotRecorded::Store(error)), None) => Outcome::Fallback(error.fallback()),
     };
     counters.count(outcome);
-    log(context, outcome, source, &recorded.as_ref().err().map(NotRecorded::detail).unwrap_or_default());
+    let detail = match &recorded {
+        Ok(recorded) => recorded.difference.clone().unwrap_or_default(),
+        Err(why) => why.detail(),
+    };
+    log(context, outcome, source, &detail);
     let _ = stamps.settle(store);
-    if let Ok(grown) = recorded {
-        keep_within_limit(context, &counters, grown);
+    if let Ok(recorded) = recorded {
+        keep_within_limit(context, &counters, recorded.grown);
     }
     leave(observed.finished)
 }
@@ -99,6 +117,14 @@ fn observer(choice: Choice) -> Result<Box<dyn Observer>, Outcome> {
         Choice::Preload => Box::new(PreloadObserver::new().map_err(|_| Outcome::Fallback(Fallback::ObserverFailed))?),
         Choice::Depfile(plan) => Box::new(DepfileObserver::new(*plan)),
     })
+}
+
+/// A run was recorded.
+struct Recorded {
+    /// By how many bytes the store grew.
+    grown: u64,
+    /// How the result differs from the record that it was compared with.
+    difference: Option<String>,
 }
 
 /// Why a run was not recorded.
@@ -135,8 +161,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Record it. Returns by how much the store grew.
-    fn record(&self, observed: &Observed) -> Result<u64, NotRecorded> {
+    /// Record it, after comparing it with what was recorded before.
+    fn record(&self, observed: &Observed, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
         let exit_code = self.must_be_ordinary(&observed.finished)?;
         let texts = Texts::of(self.request, &observed.trace);
         let mut folded = self.fold(observed, texts);
@@ -174,7 +200,9 @@ impl Run<'_> {
         if texts.name_processes && self.holds_a_process(&observed.trace, &outputs, &streams) {
             return Err(NotRecorded::Because(Unrecorded::Random, b"a process id".to_vec()));
         }
-        self.write(exit_code, &witnessed, &outputs, &streams, kept.grown)
+        let result = self.result(exit_code, &outputs, &streams);
+        let difference = before.and_then(|before| crate::verify::difference(before, &result, self.store, self.stamps));
+        Ok(Recorded { grown: kept.grown + self.write(&witnessed, &result)?, difference })
     }
 
     /// clang compares the times of headers with those that a precompiled header was made from.
@@ -183,32 +211,29 @@ impl Run<'_> {
         looked.content && precompiled && self.request.family != Family::Gcc
     }
 
-    fn write(
-        &self,
-        exit_code: u8,
-        witnessed: &Witnessed,
-        outputs: &[KeptOutput],
-        streams: &KeptStreams,
-        grown: u64,
-    ) -> Result<u64, NotRecorded> {
+    fn result<'k>(&self, exit_code: u8, outputs: &'k [KeptOutput], streams: &'k KeptStreams) -> ActionResult<'k> {
         let left = if self.request.input_bytes > 0 { larder_sys::standard_input_left().unwrap_or(0) } else { 0 };
-        let result = ActionResult {
+        ActionResult {
             exit_code,
             consumed_bytes: self.request.input_bytes.saturating_sub(left),
             streams: streams.borrowed(),
             outputs: outputs.iter().map(KeptOutput::borrowed).collect(),
-        };
+        }
+    }
+
+    /// Write the record. Returns by how much the store grew.
+    fn write(&self, witnessed: &Witnessed, result: &ActionResult) -> Result<u64, NotRecorded> {
         let request = self.request;
         let mut walk = ExplainWalk::default();
         request.action.walk(&request.roots, &mut walk);
         let mut body = Vec::new();
         let bound = Some(roots_digest(&request.roots));
         let set = witnessed.set();
-        if result_is_too_large(&result, self.context.loaded.settings.max_size_bytes) {
+        if result_is_too_large(result, self.context.loaded.settings.max_size_bytes) {
             return Err(NotRecorded::Because(Unrecorded::TooLarge, Vec::new()));
         }
-        let entry = Entry::new(&request.weak, self.observer, self.run_time_us, bound, &set, &result, &mut body);
-        let grown = grown + self.store.record(&request.weak, &walk, entry)?;
+        let entry = Entry::new(&request.weak, self.observer, self.run_time_us, bound, &set, result, &mut body);
+        let grown = self.store.record(&request.weak, &walk, entry)?;
         let _ = self.store.note_near(&subject(request), &request.weak);
         Ok(grown)
     }

@@ -112,7 +112,7 @@ impl Watch {
     }
 
     fn change(&mut self, caller: Caller, kind: Kind, path: Vec<u8>, extra: u32, follow: bool) {
-        let here = caller.from_here(&path);
+        let here = caller.seen_from_here(&path);
         let found = if follow { larder_sys::look_through(&here) } else { larder_sys::look(&here) };
         let error = error_of(&found.and_then(|look| may_change(&look)));
         drop(here);

@@ -87,6 +87,7 @@ impl KernelObserver {
             listener: None,
             processes: HashMap::default(),
             given_up: false,
+            deserted: false,
             first: 0,
             trace: Rc::clone(&trace),
         };
@@ -114,6 +115,8 @@ pub(crate) struct Supervisor {
     processes: HashMap<u32, Option<OwnedFd>>,
     /// The run cannot be recorded: nothing more is looked at.
     given_up: bool,
+    /// No process is left that could ask.
+    deserted: bool,
     first: u32,
     trace: Rc<Cell<Option<Trace>>>,
 }
@@ -162,12 +165,15 @@ impl Attendant for Supervisor {
     }
 
     fn listener(&self) -> Option<BorrowedFd<'_>> {
-        self.listener.as_ref().map(AsFd::as_fd)
+        self.listener.as_ref().filter(|_| !self.deserted).map(AsFd::as_fd)
     }
 
     fn serve(&mut self) {
         let Some(listener) = &self.listener else { return };
-        let Some(call) = listener.receive() else { return };
+        let Some(call) = listener.receive() else {
+            self.deserted = listener.is_deserted();
+            return;
+        };
         if self.given_up || self.watch.events.len() >= EVENTS_MAX {
             listener.let_go_on(&call);
             return;

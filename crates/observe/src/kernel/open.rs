@@ -55,7 +55,7 @@ impl Watch {
             self.drop_event(caller, DROP_UNSUPPORTED, b"O_TMPFILE");
             return Ok(());
         }
-        let here = caller.from_here(&path).into_owned();
+        let here = caller.seen_from_here(&path).into_owned();
         let found = found(&here, flags);
         let makes = matches!(found, Ok(None));
         let look = found.and_then(|look| look.ok_or_else(|| io::Error::from_raw_os_error(0)));
@@ -89,7 +89,7 @@ impl Watch {
     /// As the preloaded library says it: the directory is opened for no more than its path.
     pub(super) fn change_directory(&mut self, caller: Caller, call: &Notification, at: At) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
-        let here = caller.from_here(&path);
+        let here = caller.seen_from_here(&path);
         let found = larder_sys::look_through(&here).and_then(|look| match look.kind {
             FileKind::Directory => larder_sys::may_access(&here, EXECUTE, true).map(|()| look),
             _ => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),

@@ -159,7 +159,7 @@ impl Caller {
     }
 
     /// The path by which this process finds what the caller would find by `path`: `self` is not the same for both.
-    pub(super) fn from_here<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
+    pub(super) fn seen_from_here<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
         if !path.starts_with(b"/proc/") && !path.starts_with(b"/dev/") {
             return Cow::Borrowed(path);
         }
@@ -216,7 +216,7 @@ mod tests {
     fn paths_that_mean_the_caller() {
         let caller = Caller { thread: 8, process: 7 };
         let check = |path: &str, expect: &str| {
-            assert_eq!(caller.from_here(path.as_bytes()), expect.as_bytes());
+            assert_eq!(caller.seen_from_here(path.as_bytes()), expect.as_bytes());
         };
         check("/proc/self/fd/3", "/proc/7/fd/3");
         check("/proc/self", "/proc/7");

@@ -66,11 +66,11 @@ impl Watch {
 
     fn announce(&mut self, caller: Caller, path: &[u8], interpreters: &[Vec<u8>], verdict: &Verdict) {
         for interpreter in interpreters {
-            let found = larder_sys::look_through(&caller.from_here(interpreter));
+            let found = larder_sys::look_through(&caller.seen_from_here(interpreter));
             self.events.push(Event { path: interpreter.clone(), ..looked(caller, Kind::Stat, &found) });
         }
         if !matches!(verdict, Verdict::Drops(_)) {
-            let found = larder_sys::look_through(&caller.from_here(path));
+            let found = larder_sys::look_through(&caller.seen_from_here(path));
             let path2 = interpreters.last().cloned().unwrap_or_default();
             self.events.push(Event { path: path.to_vec(), path2, ..looked(caller, Kind::Exec, &found) });
         }
@@ -123,7 +123,7 @@ fn real_path(path: &[u8]) -> io::Result<Vec<u8>> {
 
 /// The paths of the interpreters of scripts on the way go into `interpreters`.
 fn judge(caller: Caller, path: &[u8], interpreters: &mut Vec<Vec<u8>>) -> Result<Verdict, Trouble> {
-    let mut path = caller.from_here(path).into_owned();
+    let mut path = caller.seen_from_here(path).into_owned();
     loop {
         let look = match larder_sys::look_through(&path) {
             Ok(look) => look,

@@ -143,7 +143,7 @@ impl Watch {
     fn looking(&mut self, caller: Caller, call: &Notification, at: At, kind: Kind) -> Result<(), Trouble> {
         // Without a path it is about a descriptor.
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
-        let here = caller.from_here(&path);
+        let here = caller.seen_from_here(&path);
         let found = if kind == Kind::Stat { larder_sys::look_through(&here) } else { larder_sys::look(&here) };
         let event = Event { ..looked(caller, kind, &found) };
         drop(here);
@@ -153,7 +153,7 @@ impl Watch {
 
     fn access(&mut self, caller: Caller, call: &Notification, at: At, mode: u32, flags: i32) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
-        let here = caller.from_here(&path);
+        let here = caller.seen_from_here(&path);
         let found = if flags & libc::AT_SYMLINK_NOFOLLOW != 0 {
             larder_sys::look(&here).map(drop)
         } else {
@@ -167,7 +167,7 @@ impl Watch {
 
     fn read_link(&mut self, caller: Caller, call: &Notification, at: At) -> Result<(), Trouble> {
         let Some(path) = caller.path(call, at)? else { return Ok(()) };
-        let found = larder_sys::link_target(&caller.from_here(&path));
+        let found = larder_sys::link_target(&caller.seen_from_here(&path));
         let error = error_of(&found);
         self.events.push(Event { path, error, path2: found.unwrap_or_default(), ..bare(caller, Kind::ReadLink) });
         Ok(())

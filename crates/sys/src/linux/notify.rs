@@ -116,6 +116,14 @@ impl Listener {
         let_go_on(self.fd.as_raw_fd(), call)
     }
 
+    /// Whether no process is left that could send a notification.
+    pub fn is_deserted(&self) -> bool {
+        let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut set = [PollFd::new(&self.fd, PollFlags::IN)];
+        poll(&mut set, Some(&at_once)).is_ok() && set[0].revents().difference(PollFlags::HUP).is_empty()
+            && set[0].revents().contains(PollFlags::HUP)
+    }
+
     /// Nobody asks any more (`others_live` is false), or from now on nobody looks at what they ask.
     pub fn release(self, others_live: bool) {
         self.guardian.release(others_live);
