@@ -1,4 +1,4 @@
-//! What a person or CI types: `cargo xtask setup | build | demo | test | bench`.
+//! What a person or CI types: `cargo xtask setup | build | demo | test | torture | fuzz | bench`.
 //!
 //! This file reads the command line and calls the module of the same name; it decides nothing else.
 
@@ -6,6 +6,7 @@ mod bench;
 mod binaries;
 mod demo;
 mod fetch;
+mod fuzz;
 mod launcher;
 mod place;
 mod progress;
@@ -14,6 +15,7 @@ mod run;
 mod setup;
 mod stages;
 mod table;
+mod torture;
 mod tree;
 mod workload;
 
@@ -36,8 +38,12 @@ enum Word {
     Build,
     /// Build real C and C++ projects plainly and through larder, and compare every file
     Demo(demo::Options),
-    /// Run every check and test: format, lints, tests, type checks for other systems
+    /// Run every check and test: format, lints, tests, the torture suite, type checks for other systems
     Test(stages::Options),
+    /// Run tools plainly and through larder (or another cache) in many odd situations, and compare all they leave
+    Torture(torture::Options),
+    /// Give the decoders bytes that nobody wrote, until one fails or the time is over
+    Fuzz(fuzz::Options),
     /// Measure larder against a plain compiler and other caches
     #[command(subcommand)]
     Bench(bench::Word),
@@ -62,6 +68,8 @@ fn act(word: Word) -> Result<bool> {
         Word::Build => binaries::build(&place).map(|()| true),
         Word::Demo(options) => demo::demo(&place, &options),
         Word::Test(options) => stages::test(&place, &options),
+        Word::Torture(options) => torture::torture(&place, &options),
+        Word::Fuzz(options) => fuzz::fuzz(&place, &options).map(|()| true),
         Word::Bench(word) => bench::bench(&place, &word).map(|()| true),
     }
 }

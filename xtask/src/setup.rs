@@ -31,6 +31,15 @@ const PACKAGES: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/include/string.h"]), "libc6-dev"),
 ];
 
+/// What only the torture suite needs; it skips, and says so, what it does not find.
+const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
+    (Sign::Program("bison"), "bison"),
+    (Sign::Program("flex"), "flex"),
+    (Sign::Program("protoc"), "protobuf-compiler"),
+    (Sign::Program("ld.lld"), "lld"),
+    (Sign::File(&["/usr/bin/python3"]), "python3"),
+];
+
 /// What only the benchmarks need.
 const PACKAGES_FOR_BENCH: &[(Sign, &str)] = &[(Sign::Program("valgrind"), "valgrind")];
 
@@ -47,6 +56,7 @@ pub(crate) const CHECKED_TARGETS: &[&str] =
 /// `cargo xtask setup`: all that any command needs.
 pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
+    for_torture()?;
     for_bench(place)
 }
 
@@ -61,6 +71,11 @@ pub(crate) fn for_tests(place: &Place) -> Result<()> {
     for_builds(place)?;
     components(place)?;
     targets(place, CHECKED_TARGETS)
+}
+
+/// The programs that the torture suite puts larder in front of, beside compilers.
+pub(crate) fn for_torture() -> Result<()> {
+    packages(PACKAGES_FOR_TORTURE)
 }
 
 /// The same as for builds, and the measuring tools.

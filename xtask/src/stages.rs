@@ -2,22 +2,25 @@
 
 use crate::binaries::{self, cargo};
 use crate::demo;
+use crate::fuzz;
 use crate::place::Place;
 use crate::run;
 use crate::setup::{self, CHECKED_TARGETS};
+use crate::torture;
 use anyhow::Result;
 use std::time::Instant;
 
 /// What `cargo xtask test` takes.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Also run the small demo: real projects, built plainly and through larder
+    /// Also run the slow torture cases, every fault and every damaged byte rather than a spread of them, and the small
+    /// demo: real projects, built plainly and through larder
     #[arg(long)]
     full: bool,
 }
 
 /// The packages that need not be type-correct on the systems in `CHECKED_TARGETS`: all others are, libraries and programs.
-const UNCHECKED_PACKAGES: &[&str] = &["xtask", "larder-testkit"];
+const UNCHECKED_PACKAGES: &[&str] = &["xtask", "larder-testkit", "larder-torture"];
 
 struct Stage<'a> {
     name: String,
@@ -54,11 +57,11 @@ fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
             let words = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
             run::shown_to_user(cargo(place).args(words))
         }),
-        stage("tests", || {
-            let words = ["test", "--locked", "--workspace", "--no-fail-fast"];
-            run::shown_to_user(cargo(place).args(words).env("LARDER_BIN", place.larder()))
-        }),
+        stage("fuzz targets, shortly", || fuzz::short(place)),
     ];
+    let full = options.full;
+    stages.insert(3, stage("tests", move || tests(place, full)));
+    stages.push(stage("torture", move || torture::stage(place, full)));
     for target in CHECKED_TARGETS {
         stages.push(stage(&format!("type check for {target}"), move || type_check(place, target)));
     }
@@ -73,6 +76,15 @@ fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
 
 fn stage<'a>(name: &str, work: impl Fn() -> Result<()> + 'a) -> Stage<'a> {
     Stage { name: name.to_owned(), work: Box::new(work) }
+}
+
+fn tests(place: &Place, full: bool) -> Result<()> {
+    let mut command = cargo(place);
+    command.args(["test", "--locked", "--workspace", "--no-fail-fast"]).env("LARDER_BIN", place.larder());
+    if full {
+        command.env("LARDER_TEST_FULL", "1");
+    }
+    run::shown_to_user(&mut command)
 }
 
 fn type_check(place: &Place, target: &str) -> Result<()> {

@@ -21,6 +21,15 @@ pub fn environment(family: Family, all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> 
     variables
 }
 
+/// The variables that loader and libc read unasked, but for `PATH`, sorted by name.
+pub fn environment_of_libc(all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
+    let read = all.iter().filter(|(name, _)| within(name, LIBC) && name != b"PATH");
+    let mut variables: Vec<_> =
+        read.map(|(name, value)| Variable { name: name.clone(), value: value.clone() }).collect();
+    variables.sort_by(|a, b| a.name.cmp(&b.name));
+    variables
+}
+
 /// Whether a variable that the tool was seen to ask for needs no observation: it is keyed, or cannot reach the result.
 pub fn getenv_is_covered(family: Family, name: &[u8]) -> bool {
     let reachless = match family.environment_rule() {

@@ -30,7 +30,7 @@ mod clang {
 mod tests;
 
 pub use binutils::archive;
-pub use environment::{environment, getenv_is_covered, matters_on_terminal_only};
+pub use environment::{environment, environment_of_libc, getenv_is_covered, matters_on_terminal_only};
 pub use names::{family_of, is_masquerade_name, replaces_output, unlinks_output};
 pub use parse::parse;
 pub use programs::{PROCESS_WORDS, TIME_WORDS, habit, is_compiler_part};

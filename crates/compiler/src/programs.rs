@@ -12,19 +12,25 @@ use crate::{Family, family_of};
 /// Of the program of this file name. `times_are_named` says that a text of the command holds one of [`TIME_WORDS`]: then
 /// interpreters are not trusted with times.
 pub fn habit(program: &[u8], times_are_named: bool) -> Habit {
-    let base = without_target(stem(program));
-    let is = |names: &[&str]| names.iter().any(|name| name.as_bytes() == base);
+    let is = |names: &[&str]| is_named(program, names);
     let strict = Habit {
         times: Times::Blind,
         clock_reads: 0,
         zone_reads: 0,
         random_reads: 0,
         sorts_names: false,
+        tunes_memory: is(TUNES_MEMORY),
         tries_terminal: false,
         names_at_random: false,
     };
     if is_compiler_part(program) {
-        return Habit { clock_reads: u32::MAX, random_reads: u32::MAX, sorts_names: true, ..strict };
+        return Habit {
+            clock_reads: u32::MAX,
+            random_reads: u32::MAX,
+            sorts_names: true,
+            tunes_memory: true,
+            ..strict
+        };
     }
     let interpreted = |times| if times_are_named { Times::Status } else { times };
     if is(BLIND) || is(COPIERS) && !times_are_named {
@@ -72,11 +78,17 @@ pub const PROCESS_WORDS: &[&str] = &["$$", "getpid", "getppid", "BASHPID", "PPID
 /// result depending on it, but for the dates that they make of it (gcc times its passes, and seeds names that it
 /// promises nothing about), and ask libc for the variables that they use.
 pub fn is_compiler_part(program: &[u8]) -> bool {
-    let base = without_target(stem(program));
-    let is = |names: &[&str]| names.iter().any(|name| name.as_bytes() == base);
+    let is = |names: &[&str]| is_named(program, names);
     let family = family_of(program);
     let binutils = family == Some(Family::Binutils) && !is(ARCHIVERS);
     replaces_output(program) || is(GCC_PARTS) || binutils || matches!(family, Some(Family::Gcc | Family::Clang))
+}
+
+/// By its own name, or without target and version: `lto1` and `m4` end in a digit that is none.
+fn is_named(program: &[u8], names: &[&str]) -> bool {
+    let base = without_target(stem(program));
+    let file = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
+    names.iter().any(|name| name.as_bytes() == base || name.as_bytes() == file)
 }
 
 const GCC_PARTS: &[&str] =
@@ -94,6 +106,8 @@ const BLIND: &[&str] = &[
     "pwd", "re2c", "readlink", "realpath", "rm", "rmdir", "sed", "seq", "sha1sum", "sha256sum", "sleep", "sort", "split",
     "tac", "tail", "tee", "tr", "true", "tsort", "tty", "uname", "unexpand", "uniq", "wc", "which", "xxd", "yacc", "yasm",
 ];
+/// Those with a handler for a full stack (libsigsegv), and those that size themselves by what there is.
+const TUNES_MEMORY: &[&str] = &["bison", "cargo", "diff", "flex", "gawk", "java", "m4", "node", "rustc"];
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 const AWK: &[&str] = &["awk", "gawk", "mawk", "nawk", "original-awk"];
 const PERL: &[&str] = &["perl"];
@@ -116,6 +130,8 @@ mod tests {
             assert_eq!(habit(name.as_bytes(), named).times, expect, "{name} {named}");
         };
         check("cc1plus", false, Times::Blind);
+        check("lto1", false, Times::Blind);
+        check("m4", false, Times::Blind);
         check("x86_64-linux-gnu-ld.bfd", true, Times::Blind);
         check("sed", true, Times::Blind);
         check("dash", false, Times::Blind);

@@ -2,18 +2,22 @@
 //! `larder explain` shows. Both use this one code, so that the explanation cannot differ from the act.
 //!
 //! Stages: `tool` finds the program that is meant, `request` makes the Action and its weak fingerprint, `answer` asks
-//! the manifest which recorded observations still hold, `observer` chooses who would observe the tool. No stage looks back, none changes anything but stamps.
+//! the manifest which recorded observations still hold, `observer` chooses who would observe the
+//! tool. No stage looks back, none changes anything but stamps. `bounds` says where a request may write, `secret` what
+//! of it is neither kept nor shown.
 //!
 //! Unaware of: how a tool is run, how a result is put in place or recorded.
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
 mod answer;
+mod bounds;
 mod observer;
 mod request;
+pub mod secret;
 mod tool;
 
 pub use answer::{Answer, Rejected, ask, roots_digest};
-pub use observer::{Choice, choose_observer};
+pub use observer::{Choice, choose_observer, program_key, tool_key};
 pub use request::{Place, Request, subject};
 pub use tool::{Ourselves, Tool, find};

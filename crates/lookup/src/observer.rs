@@ -1,15 +1,22 @@
-//! Who observes a tool: the cheapest observer that is complete for it, or the one that was asked for.
+//! Who observes a tool: the cheapest observer that is complete for it, or the one that was asked for; and what was
+//! judged of the programs that it starts.
 
-use larder_model::{Bypass, Observer};
-use larder_observe::{DepfilePlan, Program, judge};
+use larder_compiler::{environment_of_libc, is_compiler_part};
+use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
+use larder_observe::{DepfilePlan, KernelObserver, Program, judge};
+use larder_store::Store;
 
-use crate::request::FromDisk;
+use crate::request::{FromDisk, file_name};
 use crate::{Place, Request};
 
 /// The observer for a request.
 pub enum Choice {
     /// The preloaded library.
     Preload,
+    /// The kernel.
+    Kernel,
+    /// Both at once: the kernel judges what the library sees.
+    Both,
     /// The dependency file, by this plan.
     Depfile(Box<DepfilePlan>),
 }
@@ -18,22 +25,74 @@ impl Choice {
     /// Which observer it is.
     pub fn name(&self) -> Observer {
         match self {
-            Choice::Preload => Observer::Preload,
+            Choice::Preload | Choice::Both => Observer::Preload,
+            Choice::Kernel => Observer::Kernel,
             Choice::Depfile(_) => Observer::Depfile,
         }
     }
 }
 
 /// Choose for `request`; `forced` is what the settings ask for.
-pub fn choose_observer(request: &Request, place: &Place, forced: Option<Observer>) -> Result<Choice, Bypass> {
+pub fn choose_observer(
+    request: &Request,
+    place: &Place,
+    store: &Store,
+    forced: Option<Observer>,
+) -> Result<Choice, Bypass> {
     let dynamic = judge(&request.command.program).0 == Program::Dynamic;
+    // The log would be mapped into each process of the tool.
+    let limited = larder_sys::address_space_is_limited();
     match forced {
-        // The log would be mapped into each process of the tool.
-        None | Some(Observer::Preload) if larder_sys::address_space_is_limited() => Err(Bypass::Limited),
-        None | Some(Observer::Preload) if dynamic => Ok(Choice::Preload),
-        None | Some(Observer::Depfile) => depfile(request, place).ok_or(Bypass::CannotObserve),
-        Some(Observer::Preload | Observer::Kernel) => Err(Bypass::CannotObserve),
+        Some(Observer::Preload) if limited => Err(Bypass::Limited),
+        Some(Observer::Preload) if dynamic => Ok(Choice::Preload),
+        Some(Observer::Preload) => Err(Bypass::CannotObserve),
+        Some(Observer::Kernel) => KernelObserver::new().map(|_| Choice::Kernel).map_err(|_| Bypass::CannotObserve),
+        Some(Observer::Depfile) => depfile(request, place).ok_or(Bypass::CannotObserve),
+        None if dynamic && !limited => {
+            let known = store.judgement(&tool_key(request, place));
+            preloadable(request, known).or_else(|| without_preload(request, place)).ok_or(Bypass::CannotObserve)
+        }
+        None => without_preload(request, place).ok_or(if limited { Bypass::Limited } else { Bypass::CannotObserve }),
     }
+}
+
+/// A tool that can be preloaded into is so once the kernel saw the same. Where the kernel cannot be asked, known
+/// parts of compilers are believed by their names.
+fn preloadable(request: &Request, known: Option<Judgement>) -> Option<Choice> {
+    match known {
+        Some(Judgement::Believed(_)) => Some(Choice::Preload),
+        Some(Judgement::Disbelieved) => None,
+        Some(Judgement::Again) | None if KernelObserver::new().is_ok() => Some(Choice::Both),
+        _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),
+        _ => None,
+    }
+}
+
+/// The kernel's observer, else the depfile's.
+fn without_preload(request: &Request, place: &Place) -> Option<Choice> {
+    KernelObserver::new().map(|_| Choice::Kernel).ok().or_else(|| depfile(request, place))
+}
+
+/// Where the judgement of a tool, with the programs that it started when it was seen last, is kept.
+pub fn tool_key(request: &Request, place: &Place) -> Digest {
+    key(b'T', &request.action.tool, place)
+}
+
+/// Where the judgement of a program with this content is kept.
+pub fn program_key(content: &Digest, place: &Place) -> Digest {
+    key(b'P', content, place)
+}
+
+/// What loader and libc do unseen depends on the variables that they read.
+fn key(kind: u8, content: &Digest, place: &Place) -> Digest {
+    let mut w = Writer::default();
+    w.u8(kind);
+    w.digest(content);
+    for variable in environment_of_libc(&place.environment) {
+        w.bytes(&variable.name);
+        w.bytes(&variable.value);
+    }
+    Digest::of(&w.bytes)
 }
 
 fn depfile(request: &Request, place: &Place) -> Option<Choice> {

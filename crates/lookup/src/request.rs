@@ -216,50 +216,12 @@ impl Request {
         let source = &self.invocation.source;
         if source.is_empty() { &self.action.argv[0] } else { source }
     }
-
-    /// Where an output of this command may be: below the working directory, or beside an output that it names.
-    pub fn may_write(&self, path: &[u8]) -> bool {
-        let real = without_parents(path);
-        let path = real.as_deref().unwrap_or(path);
-        let below = |directory: &[u8]| path.strip_prefix(directory).is_some_and(|rest| rest.first() == Some(&b'/'));
-        let named = [self.invocation.output.as_deref(), self.invocation.depfile.as_deref()];
-        let beside = |output: &[u8]| {
-            let output = absolute(&self.action.cwd, output);
-            let slash = output.iter().rposition(|&b| b == b'/').unwrap_or(0);
-            // In the root directory only beside it, not everywhere below.
-            if slash == 0 { path.iter().rposition(|&b| b == b'/') == Some(0) } else { below(&output[..slash]) }
-        };
-        below(&self.action.cwd) || named.into_iter().flatten().any(beside) || self.is_named(path)
-    }
-
-    /// Whether an argument of a command that larder does not know names this path, or a directory above it, by its
-    /// absolute path: `--out=/b/gen`, `-o/b/x.c`.
-    fn is_named(&self, path: &[u8]) -> bool {
-        let starts = |argument: &[u8]| {
-            let slash = argument.iter().position(|&b| b == b'/')?;
-            let named = argument[slash..].strip_suffix(b"/").unwrap_or(&argument[slash..]);
-            let rest = path.strip_prefix(named)?;
-            Some(named.len() > 1 && (rest.is_empty() || rest.first() == Some(&b'/')))
-        };
-        let unknown = matches!(self.family, Family::Command | Family::Binutils);
-        unknown && self.action.argv[1..].iter().any(|argument| starts(argument) == Some(true))
-    }
 }
 
 /// Whether an argument names one of the descriptors that we keep a copy of, or standard input.
 fn names_a_descriptor(argument: &[u8]) -> bool {
     const NAMES: [&[u8]; 5] = [b"/dev/stdin", b"/dev/stdout", b"/dev/stderr", b"/dev/fd/", b"/proc/self/fd/"];
     NAMES.iter().any(|name| argument.windows(name.len()).any(|w| w == *name))
-}
-
-/// A path that goes up, with its directory as the file system has it; `None` where it does not, or is not there.
-fn without_parents(path: &[u8]) -> Option<Vec<u8>> {
-    if !path.windows(3).any(|w| w == b"/..") {
-        return None;
-    }
-    let path = Path::new(OsStr::from_bytes(path));
-    let real = std::fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?);
-    Some(real.as_os_str().as_bytes().to_vec())
 }
 
 fn keyed(family: Family, place: &Place) -> Vec<Variable> {
@@ -310,6 +272,6 @@ fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
     [cwd, b"/", path].concat()
 }
 
-fn file_name(path: &[u8]) -> &[u8] {
+pub(crate) fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }

@@ -8,6 +8,7 @@ mod action;
 mod digest;
 mod encoding;
 mod fingerprint;
+mod judgement;
 mod looked;
 mod manifest;
 mod observation;
@@ -19,6 +20,7 @@ pub use action::{Action, Terminal, Variable};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
+pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Manifest};
 pub use observation::{

@@ -88,6 +88,8 @@ pub struct Habit {
     pub random_reads: u32,
     /// The order in which a directory lists its names does not reach its result.
     pub sorts_names: bool,
+    /// It looks at its own memory to handle it, and at nothing of it for its result.
+    pub tunes_memory: bool,
     /// It tries to open the terminal that it runs on, and leaves it alone.
     pub tries_terminal: bool,
     /// It may ask for any number of random numbers, if it makes something new: they are in that one's name.

@@ -119,6 +119,7 @@ reasons! {
         OutputLost, "output-lost", "an output was gone or changed before it could be kept";
         Unprovable, "unprovable", "the dependency file alone does not prove what was looked at";
         ComparesTimes, "compares-times", "the tool compares or keeps the times of files that it changes";
+        Unjudged, "unjudged", "a program ran that is not known to be observed whole: the next run of this tool will tell";
     }
 }
 

@@ -7,7 +7,7 @@
 use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use larder_model::{
-    Change, Fact, FileMode, Habit, Identity, Looked, ModeRule, Placement, Prior, Seen, Times, Unrecorded,
+    Change, Digest, Fact, FileMode, Habit, Identity, Looked, ModeRule, Placement, Prior, Seen, Times, Unrecorded,
 };
 
 use crate::trace::{self, Kind, OpenFlags, Trace};
@@ -77,6 +77,8 @@ struct Fold<'t> {
     closed: HashMap<(u64, u64), Identity>,
     /// Temporary files whose times were set: no output can be given those.
     dated: HashSet<&'t [u8]>,
+    /// Names that were made up at random.
+    temporary_names: HashSet<&'t [u8]>,
     temporary_places: HashSet<&'t [u8]>,
     /// Looked at as a link and not there: LLVM does so before it removes a file.
     lstat_missing: HashSet<&'t [u8]>,
@@ -101,7 +103,7 @@ struct Fold<'t> {
 
 /// Fold `trace` by `policy`.
 pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
-    let tidied: Vec<_> = trace.iter().map(|event| tidy_paths(&event)).collect();
+    let names = crate::paths::names(trace);
     let mut fold = Fold::default();
     if let Some(pid) = policy.first_pid {
         fold.starts.insert(pid, -1);
@@ -109,7 +111,7 @@ pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
     if trace.incomplete {
         fold.refuse(Unrecorded::Incomplete, b"");
     }
-    for (mut event, (path, path2)) in trace.iter().zip(&tidied) {
+    for (mut event, (path, path2)) in trace.iter().zip(&names) {
         event.path = path.as_deref().unwrap_or(event.path);
         event.path2 = path2.as_deref().unwrap_or(event.path2);
         if SHORTAGES.contains(&event.error) {
@@ -118,31 +120,6 @@ pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
         fold.event(&event, policy);
     }
     fold.finish(policy)
-}
-
-/// The paths of an event without `.` components and repeated slashes, where they have such: one thing has one name
-/// then. What `..` means is the kernel's business.
-fn tidy_paths(event: &Event) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-    let first = !matches!(event.kind, Kind::GetEnvironment | Kind::Symlink);
-    let second = matches!(event.kind, Kind::Rename(_) | Kind::Link | Kind::Symlink);
-    let of = |is_path: bool, path| if is_path { tidy(path) } else { None };
-    (of(first, event.path), of(second, event.path2))
-}
-
-fn tidy(path: &[u8]) -> Option<Vec<u8>> {
-    if !path.starts_with(b"/") || !path.windows(2).any(|pair| pair == b"//" || pair == b"/.") {
-        return None;
-    }
-    let mut tidied = Vec::with_capacity(path.len());
-    let ends_in_directory = matches!(path.rsplit(|&b| b == b'/').next(), Some(b"" | b"."));
-    for part in path.split(|&b| b == b'/').filter(|part| !matches!(part, [] | [b'.'])) {
-        tidied.push(b'/');
-        tidied.extend_from_slice(part);
-    }
-    if ends_in_directory {
-        tidied.push(b'/');
-    }
-    (tidied != path).then_some(tidied)
 }
 
 impl<'t> Fold<'t> {
@@ -265,8 +242,7 @@ impl<'t> Fold<'t> {
     /// What compilers tune their memory by; what others make of it is not known.
     fn tunes_memory(&self, e: &Event, policy: &Policy) -> bool {
         const EXACT: [&[u8]; 3] = [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup"];
-        let part = |program: &&[u8]| (policy.is_compiler_part)(file_name(program));
-        EXACT.contains(&e.path) && self.programs.get(&e.pid).is_some_and(part)
+        EXACT.contains(&e.path) && self.habit(e.pid, policy).tunes_memory
     }
 
     fn touch(&mut self, path: &'t [u8]) -> &mut Looked {
@@ -278,7 +254,9 @@ impl<'t> Fold<'t> {
 
     fn is_made(&self, e: &Event<'t>) -> bool {
         let by_inode = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
-        by_inode || self.made.contains_key(e.path) || self.below_made(e.path)
+        let by_name = self.made.contains_key(e.path) || self.below_made(e.path);
+        // What a `..` leads to is found by inode or not at all.
+        by_inode || by_name && !has_parents(e.path)
     }
 
     /// Below a directory that the command made.
@@ -322,7 +300,14 @@ impl<'t> Fold<'t> {
     }
 
     fn look(&mut self, e: &Event<'t>, policy: &Policy) {
-        if self.ignored(e.path) || self.is_made(e) {
+        if self.ignored(e.path) {
+            return;
+        }
+        if self.is_made(e) {
+            let was_there = e.error == 0 && self.names.get(e.path) == Some(&true);
+            if was_there && self.habit(e.pid, policy).times == Times::Status {
+                self.refuse(Unrecorded::ComparesTimes, e.path);
+            }
             return;
         }
         if e.error != 0 {
@@ -406,7 +391,8 @@ impl<'t> Fold<'t> {
             return self.open_failed(e, flags, writes);
         }
         if flags.has(OpenFlags::PATH_ONLY) || flags.has(OpenFlags::DIRECTORY) || e.mode >> 12 == 0o04 {
-            return self.look(&Event { kind: Kind::Stat, ..e.clone() }, policy);
+            // Paths below it may be found by its real name from now on.
+            return self.look(&Event { kind: Kind::RealPath, ..e.clone() }, policy);
         }
         if !writes {
             return self.read(e, false, policy);
@@ -442,7 +428,13 @@ impl<'t> Fold<'t> {
         }
         let fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
         let empty = e.identity.is_some_and(|id| id.size_bytes == 0) && !flags.has(OpenFlags::APPEND);
-        if !fresh && !empty {
+        if !fresh && flags.has(OpenFlags::NEW) {
+            self.was_absent(e.path);
+        } else if !fresh && empty {
+            let looked = self.touch(e.path);
+            looked.content = true;
+            looked.identity = looked.identity.or(e.identity);
+        } else if !fresh {
             // What it becomes is recorded whole, so what it was must be known.
             if e.identity.as_ref().and_then(|opened| (policy.before)(opened)).is_none() {
                 return self.refuse(Unrecorded::UpdatesFile, e.path);
@@ -451,15 +443,16 @@ impl<'t> Fold<'t> {
             looked.content = true;
             looked.identity = looked.identity.or(e.identity);
         }
-        self.name(e.path, !flags.has(OpenFlags::NEW));
+        let new = flags.has(OpenFlags::NEW | OpenFlags::EXCLUSIVE);
+        if flags.has(OpenFlags::EXCLUSIVE) {
+            self.made_by_its_name(e, policy);
+        }
+        self.name(e.path, !new);
         let removed = matches!(self.made.get(e.path), Some(Made::Removed)) || self.unlinked.contains(e.path);
         let placement =
             if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };
         let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
-        if temporary {
-            self.named_at_random.remove(&e.pid);
-        }
         if temporary && let Some(directory) = parent(e.path) {
             self.temporary_places.insert(directory);
         }
@@ -470,6 +463,16 @@ impl<'t> Fold<'t> {
     }
 
     // ------------------------------------------------------------ changing
+
+    /// Made where nothing was, or not at all.
+    fn made_by_its_name(&mut self, e: &Event<'t>, policy: &Policy) {
+        let random = self.named_at_random.remove(&e.pid) || self.is_temporary_name(e, policy);
+        if random {
+            self.temporary_names.insert(e.path);
+        } else {
+            self.was_absent(e.path);
+        }
+    }
 
     /// A name comes or goes: only whether it was there before the first time counts.
     fn name(&mut self, path: &'t [u8], existed: bool) {
@@ -492,20 +495,22 @@ impl<'t> Fold<'t> {
         }
         match e.kind {
             Kind::Unlink | Kind::RemoveDirectory => {
+                self.unlink(e, policy);
                 self.name(e.path, true);
-                self.unlink(e);
             }
             Kind::Rename(flags) => {
+                self.rename(e, flags, policy);
                 self.name(e.path, true);
                 self.name(e.path2, !flags.has(OpenFlags::NEW));
-                self.rename(e);
             }
             Kind::Symlink => {
                 self.name(e.path2, false);
                 self.make(e.path2, Made::Link);
             }
             Kind::MakeDirectory => {
-                self.named_at_random.remove(&e.pid);
+                if !self.named_at_random.remove(&e.pid) && !self.is_temporary_name(e, policy) {
+                    self.was_absent(e.path);
+                }
                 self.name(e.path, false);
                 self.make(e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked }));
             }
@@ -537,7 +542,38 @@ impl<'t> Fold<'t> {
         matches!(self.made.get(path), Some(Made::File { temporary: true, .. }))
     }
 
-    fn unlink(&mut self, e: &Event<'t>) {
+    /// The command found nothing there.
+    fn was_absent(&mut self, path: &'t [u8]) {
+        if !self.names.contains_key(path) {
+            self.touch(path).absent = true;
+        }
+    }
+
+    /// Made up at random, so that it says nothing of the next run. Compilers' parts make all their temporary names so.
+    fn is_temporary_name(&self, e: &Event, policy: &Policy) -> bool {
+        const NAMED_BY_LIBC: u16 = OpenFlags::TEMPORARY;
+        let flags = if let Kind::Open(flags) = e.kind { flags } else { OpenFlags(0) };
+        flags.has(NAMED_BY_LIBC) || self.runs_a_compiler_part(e.pid, policy)
+    }
+
+    fn runs_a_compiler_part(&self, pid: u32, policy: &Policy) -> bool {
+        self.programs.get(&pid).is_some_and(|program| (policy.is_compiler_part)(file_name(program)))
+    }
+
+    /// A file that the command wrote goes away under this name. What was there before would have gone with it, and
+    /// other names of that would have been written to.
+    fn made_file_goes(&mut self, e: &Event<'t>, policy: &Policy) {
+        let Some(Made::File { writer, .. }) = self.made.get(e.path) else { return };
+        let replaces = self.programs.get(writer).is_some_and(|program| (policy.replaces_output)(file_name(program)));
+        match self.names.get(e.path) {
+            Some(false) if !self.temporary_names.contains(e.path) => self.touch(e.path).absent = true,
+            Some(true) if !replaces => self.refuse(Unrecorded::UpdatesFile, e.path),
+            _ => {}
+        }
+    }
+
+    fn unlink(&mut self, e: &Event<'t>, policy: &Policy) {
+        self.made_file_goes(e, policy);
         // What the command made itself is as if it had never been, unless something was there before.
         let before = self.looked.get(e.path).is_some_and(|l| l.absent) || self.is_temporary(e.path);
         match self.made.get(e.path) {
@@ -549,13 +585,26 @@ impl<'t> Fold<'t> {
             // A link to nothing: looking says that it is not there, and the next run would find it gone.
             None if before => self.refuse(Unrecorded::OutputSpecial, e.path),
             None => {
-                self.kinds.entry(e.path).or_insert(0o10);
+                let kind = if e.mode == 0 { 0o10 } else { (e.mode >> 12) as u8 };
+                self.kinds.entry(e.path).or_insert(kind);
+                if !self.runs_a_compiler_part(e.pid, policy) {
+                    self.touch(e.path).kind = true;
+                }
                 self.make(e.path, Made::Removed);
             }
         }
     }
 
-    fn rename(&mut self, e: &Event<'t>) {
+    fn rename(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
+        const NO_REPLACE: u16 = 1;
+        const EXCHANGE: u16 = 2;
+        if flags.has(EXCHANGE) {
+            return self.refuse(Unrecorded::UpdatesFile, e.path);
+        }
+        if flags.has(NO_REPLACE) {
+            self.was_absent(e.path2);
+        }
+        self.made_file_goes(e, policy);
         match self.made.remove(e.path) {
             Some(Made::File { mode, writer, .. }) => {
                 if self.dated.contains(e.path) {
@@ -572,6 +621,10 @@ impl<'t> Fold<'t> {
     fn change_mode(&mut self, e: &Event<'t>, policy: &Policy) {
         let linker = self.programs.get(&e.pid).is_some_and(|program| (policy.unlinks_output)(file_name(program)));
         let rule = if linker { ModeRule::Executable } else { ModeRule::Set };
+        if !linker && self.names.get(e.path) == Some(&true) {
+            // What it has now may come of what it had.
+            return self.refuse(Unrecorded::UpdatesFile, e.path);
+        }
         match self.made.get_mut(e.path) {
             Some(Made::File { mode, .. }) if linker => mode.rule = rule,
             Some(Made::File { mode, .. } | Made::Directory(mode)) => {
@@ -669,7 +722,8 @@ impl<'t> Fold<'t> {
                 return self.refuse(Unrecorded::UpdatesFile, path);
             }
             if looked.content {
-                let Some(prior) = looked.identity.as_ref().and_then(|opened| (policy.before)(opened)) else {
+                let known = |opened: &Identity| (policy.before)(opened).or_else(|| empty(opened));
+                let Some(prior) = looked.identity.as_ref().and_then(known) else {
                     return self.refuse(Unrecorded::UpdatesFile, path);
                 };
                 looked.prior = Some(prior);
@@ -697,6 +751,15 @@ impl<'t> Fold<'t> {
 
 /// No file at all: stands for an identity that is not known yet.
 const NOBODY: Identity = Identity { device: u64::MAX, inode: u64::MAX, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
+
+/// What a file without content was. Nobody executes such.
+fn empty(opened: &Identity) -> Option<Prior> {
+    (opened.size_bytes == 0).then(|| Prior::File { digest: Digest::of(b""), executable: false })
+}
+
+fn has_parents(path: &[u8]) -> bool {
+    path.windows(3).any(|part| part == b"/..") && path.split(|&b| b == b'/').any(|part| part == b"..")
+}
 
 fn parent(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|&b| b == b'/')?;
@@ -757,6 +820,7 @@ mod tests {
                     zone_reads: 0,
                     random_reads: 0,
                     sorts_names: part,
+                    tunes_memory: part,
                     tries_terminal: false,
                     names_at_random: false,
                 }
@@ -836,7 +900,9 @@ mod tests {
         check("absent", "/b/sh", looked_first(2), ("/w/x.o was absent", "/w/x.o", ""));
         check("there", "/b/sh", looked_first(0), ("/w/x.o was there", "/w/x.o", ""));
         check("a program that replaces it", "/b/as", looked_first(0), ("", "/w/x.o", ""));
-        let read_first = vec![open("/w/x.o", READ), open("/w/x.o", MAKE)];
+        let mut read = open("/w/x.o", READ);
+        read.identity = read.identity.map(|id| Identity { size_bytes: 5, ..id });
+        let read_first = vec![read, open("/w/x.o", MAKE)];
         check("read first", "/b/cc1", read_first, ("", "/w/x.o", "updates-file"));
     }
 

@@ -72,7 +72,7 @@ pub enum What {
     Changed,
     /// A socket.
     Socket,
-    /// Host name or umask.
+    /// Host name, umask or clock was asked for.
     Asked,
 }
 
@@ -135,11 +135,21 @@ impl BothObservers {
 }
 
 impl BothObserved {
+    /// As the kernel observer says it, without what only the library needs.
+    pub fn by_kernel(self) -> Observed {
+        let mut trace = self.kernel;
+        trace.events.retain(|event| !event.path.starts_with(&self.plumbing));
+        Observed { finished: self.observed.finished, trace }
+    }
+
     /// Judge the run.
     pub fn verdict(&self) -> Verdict {
         compare(&self.observed.trace, &self.kernel, &self.plumbing)
     }
 }
+
+/// In a `Kind::Clock`.
+const LOCAL_TIME: u32 = 4;
 
 type Event<'t> = trace::Event<&'t [u8]>;
 type Fact<'t> = (&'t [u8], Vec<u8>, What);
@@ -148,7 +158,7 @@ type Fact<'t> = (&'t [u8], Vec<u8>, What);
 pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[u8]) -> Verdict {
     let links = Links::of(kernel);
     let (theirs, ours) = (Facts::of(preload, &links, plumbing), Facts::of(kernel, &links, plumbing));
-    let dropped = preload.incomplete || kernel.incomplete || theirs.dropped || ours.dropped;
+    let dropped = preload.incomplete || kernel.incomplete || theirs.dropped || ours.dropped || ours.unloaded;
     let mut verdict = Verdict { dropped, ..Verdict::default() };
     for fact in ours.all.iter().filter(|fact| !theirs.cover(fact)) {
         let list = match ours.is_loaders_or_libcs(fact, &theirs) {
@@ -178,6 +188,8 @@ struct Facts<'t> {
     /// Names of the libraries that each program has.
     libraries: HashSet<(&'t [u8], &'t [u8])>,
     dropped: bool,
+    /// A program ran without the library.
+    unloaded: bool,
 }
 
 impl<'t> Facts<'t> {
@@ -189,7 +201,7 @@ impl<'t> Facts<'t> {
             match e.kind {
                 Kind::Start => {
                     programs.insert(e.pid, e.path);
-                    loading.insert(e.pid);
+                    facts.unloaded |= !loading.insert(e.pid);
                 }
                 Kind::Forked => {
                     if let Some(program) = programs.get(&e.extra).copied() {
@@ -210,7 +222,7 @@ impl<'t> Facts<'t> {
             if e.kind == Kind::Object {
                 facts.libraries.insert((program, file_name(e.path)));
             }
-            for (path, what) in said(&e, links) {
+            for (path, what) in said(&e, program, links) {
                 let fact = (program, path, what);
                 if loading.contains(&e.pid) {
                     facts.loaders.insert(fact.clone());
@@ -218,6 +230,7 @@ impl<'t> Facts<'t> {
                 facts.all.insert(fact);
             }
         }
+        facts.unloaded |= !loading.is_empty();
         facts.all.retain(|(_, path, _)| !LIBRARYS_OWN.iter().any(|own| path.starts_with(own)));
         facts
     }
@@ -236,7 +249,8 @@ impl<'t> Facts<'t> {
         };
         // After `chdir` the library looks at where it is.
         let itself = path.strip_suffix(b"/.").map(<[u8]>::to_vec);
-        let moved = *what == What::Looked && itself.is_some_and(|dir| self.all.contains(&(*program, dir, What::Looked)));
+        let moved =
+            *what == What::Looked && itself.is_some_and(|dir| self.all.contains(&(*program, dir, What::Looked)));
         has(*what) || also.iter().any(|what| has(*what)) || moved
     }
 
@@ -261,7 +275,7 @@ impl<'t> Facts<'t> {
 }
 
 /// What one event says.
-fn said<'t>(e: &Event<'t>, links: &Links<'t>) -> Vec<(Vec<u8>, What)> {
+fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, What)> {
     let one = |what| vec![(e.path.to_vec(), what)];
     let looked = |what| match e.error {
         0 => one(what),
@@ -276,7 +290,7 @@ fn said<'t>(e: &Event<'t>, links: &Links<'t>) -> Vec<(Vec<u8>, What)> {
         Kind::Stat | Kind::Access => looked(What::Looked),
         Kind::ReadLink if e.error == libc::EINVAL => one(What::Link),
         Kind::Lstat | Kind::ReadLink => looked(What::Link),
-        Kind::RealPath => links.visited(e.path),
+        Kind::RealPath => links.visited(program, e.path),
         Kind::List if e.error == 0 => vec![(inode(e), What::Listed), (e.path.to_vec(), What::Looked)],
         Kind::List => looked(What::Listed),
         Kind::Unlink | Kind::RemoveDirectory => looked(What::Removed),
@@ -293,16 +307,14 @@ fn said<'t>(e: &Event<'t>, links: &Links<'t>) -> Vec<(Vec<u8>, What)> {
         | Kind::SetAttribute => one(What::Changed),
         Kind::Network | Kind::UnixSocket => one(What::Socket),
         Kind::Identity | Kind::Umask => one(What::Asked),
+        // A local time is asked for by reading the time zone, which both see in their own ways.
+        Kind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), What::Asked)],
         // What a program keeps to itself, and what the two say in their own ways.
         _ => Vec::new(),
     }
 }
 
-fn opened<'t>(
-    e: &Event<'t>,
-    flags: OpenFlags,
-    looked: impl Fn(What) -> Vec<(Vec<u8>, What)>,
-) -> Vec<(Vec<u8>, What)> {
+fn opened<'t>(e: &Event<'t>, flags: OpenFlags, looked: impl Fn(What) -> Vec<(Vec<u8>, What)>) -> Vec<(Vec<u8>, What)> {
     const DIRECTORY: u32 = 0o04;
     let no_content = flags.has(OpenFlags::PATH_ONLY | OpenFlags::DIRECTORY) || e.mode >> 12 == DIRECTORY;
     if flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
@@ -322,9 +334,10 @@ fn inode(e: &Event) -> Vec<u8> {
 
 /// What the kernel saw links to be, so as to know what `realpath` looked at on its way.
 struct Links<'t> {
-    read: HashMap<&'t [u8], Result<&'t [u8], i32>>,
+    /// By program and path.
+    read: HashMap<&'t [u8], HashMap<&'t [u8], Result<&'t [u8], i32>>>,
     /// Paths that were looked at with a `/` at their end, and the errors: whether they are directories.
-    directories: HashMap<&'t [u8], i32>,
+    directories: HashMap<&'t [u8], HashMap<&'t [u8], i32>>,
 }
 
 impl<'t> Links<'t> {
@@ -332,15 +345,35 @@ impl<'t> Links<'t> {
     const MAX: usize = 40;
 
     fn of(kernel: &'t Trace) -> Links<'t> {
-        let read = kernel.iter().filter(|e| e.kind == Kind::ReadLink);
-        let looks = kernel.iter().filter(|e| e.kind == Kind::Access);
-        Links {
-            read: read.map(|e| (e.path, if e.error == 0 { Ok(e.path2) } else { Err(e.error) })).collect(),
-            directories: looks.filter_map(|e| Some((e.path.strip_suffix(b"/")?, e.error))).collect(),
+        let mut programs: HashMap<u32, &[u8]> = HashMap::default();
+        let mut links = Links { read: HashMap::default(), directories: HashMap::default() };
+        for e in kernel.iter() {
+            if e.kind == Kind::Start {
+                programs.insert(e.pid, e.path);
+            }
+            if e.kind == Kind::Forked
+                && let Some(program) = programs.get(&e.extra).copied()
+            {
+                programs.entry(e.pid).or_insert(program);
+            }
+            let program = programs.get(&e.pid).copied().unwrap_or_default();
+            match e.kind {
+                Kind::ReadLink => {
+                    let target = if e.error == 0 { Ok(e.path2) } else { Err(e.error) };
+                    links.read.entry(program).or_default().insert(e.path, target);
+                }
+                Kind::Access => {
+                    if let Some(directory) = e.path.strip_suffix(b"/") {
+                        links.directories.entry(program).or_default().insert(directory, e.error);
+                    }
+                }
+                _ => {}
+            }
         }
+        links
     }
 
-    fn visited(&self, path: &[u8]) -> Vec<(Vec<u8>, What)> {
+    fn visited(&self, program: &[u8], path: &[u8]) -> Vec<(Vec<u8>, What)> {
         let parts = |path: &[u8]| -> Vec<Vec<u8>> { path.split(|&b| b == b'/').rev().map(<[u8]>::to_vec).collect() };
         let (mut done, mut rest, mut facts, mut followed) = (Vec::new(), parts(path), Vec::new(), 0);
         while let Some(part) = rest.pop() {
@@ -354,11 +387,11 @@ impl<'t> Links<'t> {
                 _ => {}
             }
             let next = [&done, &b"/"[..], &part].concat();
-            if let Some(error) = self.directories.get(&next[..]) {
+            if let Some(error) = self.directories.get(program).and_then(|looks| looks.get(&next[..])) {
                 let what = if *error == 0 { What::Looked } else { What::Failed(*error) };
                 facts.push(([&next[..], b"/"].concat(), what));
             }
-            match self.read.get(&next[..]) {
+            match self.read.get(program).and_then(|read| read.get(&next[..])) {
                 Some(Ok(target)) if followed < Self::MAX => {
                     followed += 1;
                     facts.push((next, What::Link));
@@ -385,4 +418,68 @@ impl<'t> Links<'t> {
 
 fn file_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLUMBING: &[u8] = b"/proc/9/fd/";
+
+    fn event(kind: Kind, path: &str, error: i32) -> trace::Event {
+        let (path, path2) = (path.into(), Vec::new());
+        trace::Event { pid: 7, error, kind, path, path2, identity: None, mode: 0, extra: 0 }
+    }
+
+    fn judged(preload: &[trace::Event], kernel: &[trace::Event]) -> (bool, Vec<String>, Vec<String>) {
+        let trace = |events: &[trace::Event]| {
+            let start = event(Kind::Start, "/b/x", 0);
+            Trace { events: [&[start], events].concat(), ..Trace::default() }
+        };
+        let verdict = compare(&trace(preload), &trace(kernel), PLUMBING);
+        let paths = |sights: &[Sight]| sights.iter().map(|s| String::from_utf8_lossy(&s.path).into_owned()).collect();
+        (verdict.alike, paths(&verdict.unseen), paths(&verdict.missed))
+    }
+
+    /// The library opens its log.
+    fn begins() -> trace::Event {
+        event(Kind::Open(OpenFlags(OpenFlags::READ | OpenFlags::WRITE)), "/proc/9/fd/4", 0)
+    }
+
+    fn read(path: &str) -> trace::Event {
+        event(Kind::Open(OpenFlags(OpenFlags::READ)), path, 0)
+    }
+
+    #[test]
+    fn only_loader_and_libc_may_go_unseen() {
+        let missing = |path: &str| event(Kind::Open(OpenFlags(OpenFlags::READ)), path, libc::ENOENT);
+        let library = event(Kind::Object, "/lib/p.so", 0);
+        let check = |what: &str, preload: &[_], kernel: &[_], alike, unseen: &[&str], missed: &[&str]| {
+            let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
+            assert_eq!(judged(preload, kernel), (alike, owned(unseen), owned(missed)), "{what}");
+        };
+        let loads = [missing("/opt/p.so"), read("/lib/p.so"), begins()];
+        check("before it begins", &[library.clone()], &loads, true, &["/opt/p.so"], &[]);
+        let plugin = [begins(), missing("/opt/p.so"), read("/lib/p.so")];
+        check("for a plugin", &[library.clone()], &plugin, true, &["/opt/p.so"], &[]);
+        let locale = [begins(), read("/usr/share/locale/de/x.mo")];
+        check("a catalogue", &[], &locale, true, &["/usr/share/locale/de/x.mo"], &[]);
+        check("its own instructions", &[], &[begins(), read("/w/x")], false, &[], &["/w/x"]);
+        check("not what was loaded", &[], &[begins(), missing("/w/p.so")], false, &[], &["/w/p.so"]);
+        check("only the library", &[read("/w/x")], &[begins()], false, &[], &[]);
+        check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
+        check("without the library", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
+    }
+
+    #[test]
+    fn a_real_path_is_the_links_on_its_way() {
+        let link = |path: &str, target: &str| trace::Event { path2: target.into(), ..event(Kind::ReadLink, path, 0) };
+        let plain = |path: &str| event(Kind::ReadLink, path, libc::EINVAL);
+        let kernel =
+            [begins(), plain("/a"), link("/a/l", "../b"), plain("/b"), event(Kind::ReadLink, "/b/x", libc::ENOENT)];
+        let (alike, ..) = judged(&[event(Kind::RealPath, "/a/./l/../b/x", libc::ENOENT)], &kernel);
+        assert!(alike);
+        let (alike, _, missed) = judged(&[event(Kind::RealPath, "/a", 0)], &kernel);
+        assert_eq!((alike, missed.len()), (false, 3));
+    }
 }

@@ -16,6 +16,7 @@ pub mod fuzz;
 mod judge;
 mod kernel;
 mod loader;
+mod paths;
 mod preload;
 mod trace;
 

@@ -120,7 +120,11 @@ fn run(command: &Command, to: &Destinations, mut attendant: Option<&mut (dyn Att
     finish(child, plumbing, attendant)
 }
 
-fn finish(child: Child, mut plumbing: Plumbing, mut attendant: Option<&mut (dyn Attendant + '_)>) -> io::Result<Finished> {
+fn finish(
+    child: Child,
+    mut plumbing: Plumbing,
+    mut attendant: Option<&mut (dyn Attendant + '_)>,
+) -> io::Result<Finished> {
     let relayed = larder_sys::relay(&child, &mut plumbing.streams, attendant.as_deref_mut());
     let pid = child.pid as u32;
     let end = child.wait()?;

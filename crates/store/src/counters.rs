@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_model::{Bypass, Fallback, Outcome, Unrecorded};
 use larder_sys::Words;
 
+use crate::layout::open_plain;
 use crate::{Store, StoreError};
 
 const VERSION: u64 = 0x4c52_4443_0000_0002;
@@ -77,7 +78,7 @@ impl Counters {
 
     /// Read the counters of `store` without making anything.
     pub fn read(store: &Store) -> Totals {
-        let words = File::open(store.file("counters")).and_then(|file| Words::map(&file, WORDS, false));
+        let words = open_plain(&store.file("counters")).and_then(|(file, _)| Words::map(&file, WORDS, false));
         match words {
             Ok(words) if words.words()[0].load(Relaxed) == VERSION => Counters { words }.totals(),
             _ => Totals::default(),

@@ -33,7 +33,7 @@ pub enum StoreError {
     #[error("blob {0} is missing")]
     BlobMissing(Digest),
     /// The directory is not safe to use.
-    #[error("{}: {why}; use a directory of your own (LARDER_DIR), or repair it with chown and chmod", path.display())]
+    #[error("{}: {why}: {}", path.display(), mend(why, path))]
     Unsafe {
         /// Which.
         path: PathBuf,
@@ -63,5 +63,15 @@ impl StoreError {
             StoreError::BlobMissing(_) => Fallback::BlobMissing,
             StoreError::Unsafe { .. } => Fallback::StoreUnsafe,
         }
+    }
+}
+
+/// What to do about an unsafe directory.
+fn mend(why: &str, path: &Path) -> String {
+    match why {
+        "others than its owner can write to it" => {
+            format!("run `chmod go-w {}`, or set LARDER_DIR to a directory of your own", path.display())
+        }
+        _ => "set LARDER_DIR to a directory of your own, or remove this".to_owned(),
     }
 }

@@ -47,6 +47,7 @@ impl Store {
         if !self.base().exists() {
             return Ok(Eviction::default());
         }
+        self.inspect()?;
         let _lock = self.lock("evict")?;
         self.sweep_temporary();
         let mut records = self.records()?;
@@ -85,9 +86,10 @@ impl Store {
         if !self.base().exists() {
             return Ok(());
         }
+        self.inspect()?;
         let aside = self.file("tmp");
         make_directory(&aside)?;
-        for name in ["manifests", "blobs", "near", "notes", "stamps"] {
+        for name in ["manifests", "blobs", "near", "judged", "notes", "stamps"] {
             let path = self.file(name);
             // Moved away first: builds would go on putting files into a directory that is being emptied.
             let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
@@ -98,7 +100,7 @@ impl Store {
                 _ => {}
             }
         }
-        for path in entries(&aside)? {
+        for path in entries(&aside)?.into_iter().filter(|path| is_temporary(path)) {
             remove_whatever(&path).map_err(StoreError::writing(&path))?;
         }
         if let Ok(counters) = Counters::open(self) {
@@ -145,24 +147,37 @@ impl Store {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
             age.is_some_and(|age| age > GRACE)
         };
-        for path in entries(&self.file("tmp")).unwrap_or_default().iter().filter(|path| old(path)) {
+        for path in entries(&self.file("tmp")).unwrap_or_default().iter().filter(|path| is_temporary(path) && old(path))
+        {
             let _ = remove_whatever(path);
         }
         let long_ago = |path: &PathBuf| {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
             age.is_some_and(|age| age > NOTE_AGE_MAX)
         };
-        let near = self.list(Contents::Near).unwrap_or_default().into_iter().map(|(_, path)| path);
-        for path in near.chain(entries(&self.file("notes")).unwrap_or_default()).filter(long_ago) {
+        let old_kinds = [Contents::Near, Contents::Judgements].into_iter();
+        let indexed = old_kinds.flat_map(|kind| self.list(kind).unwrap_or_default()).map(|(_, path)| path);
+        for path in indexed.chain(entries(&self.file("notes")).unwrap_or_default()).filter(long_ago) {
             let _ = fs::remove_file(path);
         }
         let Ok(boot) = larder_sys::boot_id() else { return };
         for path in entries(&self.file("stamps")).unwrap_or_default() {
-            if path.file_name().is_some_and(|name| name != boot.as_str()) && old(&path) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if is_stamps(name) && name != boot && old(&path) {
                 let _ = fs::remove_file(path);
             }
         }
     }
+}
+
+/// Whether a file is named as `Store::temporary` and `clear` name theirs: what else lies there is not ours to remove.
+fn is_temporary(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.len() == 16 && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Whether a file is named after a run of the system, or a table that was not finished.
+fn is_stamps(name: &str) -> bool {
+    name.len() >= 16 && name.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b'-' | b'.'))
 }
 
 /// Remove a file, or a directory that was being cleared, unless somebody else has.

@@ -29,6 +29,7 @@ pub struct FsckReport {
 impl Store {
     /// Verify everything. With `repair`, damaged files are removed. `progress` is called with (done, all) files.
     pub fn fsck(&self, repair: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<FsckReport, StoreError> {
+        self.inspect()?;
         let mut report = FsckReport::default();
         let manifests = self.list(Contents::Manifests)?;
         let blobs = self.list(Contents::Blobs)?;

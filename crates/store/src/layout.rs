@@ -6,8 +6,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use larder_model::{Digest, FORMAT_VERSION};
+use larder_sys::{Kind, Look};
 
 use crate::StoreError;
 
@@ -27,6 +29,8 @@ pub enum Contents {
     Blobs,
     /// The index for `explain`.
     Near,
+    /// What is known of programs and their observation.
+    Judgements,
 }
 
 impl Contents {
@@ -35,6 +39,7 @@ impl Contents {
             Contents::Manifests => "manifests",
             Contents::Blobs => "blobs",
             Contents::Near => "near",
+            Contents::Judgements => "judged",
         }
     }
 }
@@ -45,18 +50,28 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
         let base = dir.join(format!("v{FORMAT_VERSION}"));
         for path in [dir, &base] {
-            match larder_sys::look_through(path.as_os_str().as_bytes()) {
+            match larder_sys::look(path.as_os_str().as_bytes()) {
+                Ok(look) if look.kind == Kind::Link => refuse_unsafe(path, &behind_link(path, &look)?)?,
                 Ok(look) => refuse_unsafe(path, &look)?,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    if larder_sys::look(path.as_os_str().as_bytes()).is_ok() {
-                        return Err(StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link to nothing" });
-                    }
-                    break;
-                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => break,
                 Err(error) => return Err(StoreError::reading(path)(error)),
             }
         }
         Ok(Store { top: dir.to_owned(), base })
+    }
+
+    /// Whether the directories inside are as safe as the store itself, which `open` does not look at: they can be somebody
+    /// else's where others once could write to the store, or links.
+    pub fn inspect(&self) -> Result<(), StoreError> {
+        for name in ["manifests", "blobs", "near", "judged", "stamps", "locks", "notes", "tmp"] {
+            let path = self.file(name);
+            match larder_sys::look(path.as_os_str().as_bytes()) {
+                Ok(look) => refuse_unsafe(&path, &look)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(StoreError::reading(&path)(error)),
+            }
+        }
+        Ok(())
     }
 
     /// The directory that the user named.
@@ -111,7 +126,7 @@ impl Store {
 
     /// Open a file that is made, and its directory before it where that is missing.
     pub(crate) fn open_or_make(&self, path: &Path, options: &mut OpenOptions) -> Result<File, StoreError> {
-        let options = options.mode(0o600);
+        let options = options.mode(0o600).custom_flags(NO_WAIT | NO_FOLLOW);
         let file = match options.open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_directory(path.parent().unwrap_or(&self.base))?;
@@ -137,21 +152,49 @@ impl Store {
     }
 }
 
-fn refuse_unsafe(path: &Path, look: &larder_sys::Look) -> Result<(), StoreError> {
+/// What a link leads to that somebody put where the store should be. One that another user can change leads wherever
+/// they like, tomorrow elsewhere.
+fn behind_link(path: &Path, link: &Look) -> Result<Look, StoreError> {
+    if ![own_user(), SUPERUSER].contains(&link.owner) {
+        return Err(StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link of another user" });
+    }
+    match larder_sys::look_through(path.as_os_str().as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(StoreError::Unsafe { path: path.to_owned(), why: "is a symbolic link to nothing" })
+        }
+        look => look.map_err(StoreError::reading(path)),
+    }
+}
+
+fn refuse_unsafe(path: &Path, look: &Look) -> Result<(), StoreError> {
     let why = match look {
-        look if look.kind != larder_sys::Kind::Directory => "is not a directory",
+        look if look.kind == Kind::Link => "is a symbolic link",
+        look if look.kind != Kind::Directory => "is not a directory",
+        look if look.owner != own_user() => "belongs to another user",
         look if look.mode & 0o022 != 0 => "others than its owner can write to it",
-        look if look.owner != larder_sys::effective_user() => "belongs to another user",
         _ => return Ok(()),
     };
     Err(StoreError::Unsafe { path: path.to_owned(), why })
+}
+
+/// Asked once: the user of a wrapper never changes.
+pub(crate) fn own_user() -> u32 {
+    static USER: OnceLock<u32> = OnceLock::new();
+    *USER.get_or_init(larder_sys::effective_user)
 }
 
 pub(crate) fn make_directory(path: &Path) -> Result<(), StoreError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(StoreError::writing(path))
 }
 
+/// What a directory of the store holds. One that is a link, or somebody else's, is refused: what is found here is
+/// removed, and it must be ours.
 pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    if let Ok(look) = larder_sys::look(dir.as_os_str().as_bytes())
+        && matches!(look.kind, Kind::Directory | Kind::Link)
+    {
+        refuse_unsafe(dir, &look)?;
+    }
     let list = match fs::read_dir(dir) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
@@ -163,15 +206,27 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 }
 
 /// Open a file of the store for reading, and look at it. What is no file is an error: a FIFO would be waited for, and a
-/// device may have no end.
-pub(crate) fn open_plain(path: &Path) -> io::Result<(File, larder_sys::Look)> {
-    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path)?;
+/// device may have no end. So is another user's file, which can be here if others once could write to the directory.
+pub(crate) fn open_plain(path: &Path) -> io::Result<(File, Look)> {
+    let file = OpenOptions::new().read(true).custom_flags(NO_WAIT | NO_FOLLOW).open(path)?;
     let look = larder_sys::file_look(&file)?;
-    if look.kind == larder_sys::Kind::File { Ok((file, look)) } else { Err(io::Error::other("is not a file")) }
+    match look {
+        look if look.kind != Kind::File => Err(io::Error::other("is not a file")),
+        look if look.owner != own_user() => Err(io::Error::other("belongs to another user")),
+        look => Ok((file, look)),
+    }
 }
 
-/// Do not wait for a FIFO's other end. Linux's number.
-const O_NONBLOCK: i32 = 0o4000;
+/// Do not wait for a FIFO's other end: Linux's `O_NONBLOCK`.
+pub(crate) const NO_WAIT: i32 = 0o4000;
+/// A link is an error: Linux's `O_NOFOLLOW`, which has another number on some machines.
+pub(crate) const NO_FOLLOW: i32 = if cfg!(any(target_arch = "aarch64", target_arch = "arm", target_arch = "powerpc64"))
+{
+    0o100_000
+} else {
+    0o400_000
+};
+const SUPERUSER: u32 = 0;
 
 /// The whole of a file of the store, unless it is larger than `limit_bytes`.
 pub(crate) fn read_plain(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {

@@ -6,6 +6,7 @@
 //!                      modification time is its last use, an hour coarse
 //!   blobs/ab/cd…       bytes whose digest is abcd…, uncompressed, mode 0600
 //!   near/ab/cd…        the weak fingerprint last recorded for one source file, for `explain`
+//!   judged/ab/cd…     how well a program is observed by the preloaded library (larder_model::Judgement)
 //!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps.rs draws it)
 //!   counters           outcomes and reasons (counters.rs draws it)
 //!   locks/ab           taken while a manifest ab… is replaced; locks/evict while something is evicted
@@ -27,6 +28,7 @@ mod counters;
 mod error;
 mod evict;
 mod fsck;
+mod judgements;
 mod layout;
 mod manifests;
 mod materialise;
@@ -41,6 +43,6 @@ pub use evict::{EVICT_TO_PERCENT, Eviction};
 pub use fsck::FsckReport;
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
-pub use materialise::MaterialiseError;
+pub use materialise::{Bounds, MaterialiseError, permitted};
 pub use stamps::{STAMP_AGE_MIN_NS, Stamps};
 pub use witness::{Refusal, Witness, Witnessed};

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use larder_model::{ActionResult, Content, FileMode, ModeRule, Output, OutputKind, Placement, Roots};
 use larder_sys::Kind;
 
+use crate::layout::{NO_FOLLOW, NO_WAIT};
 use crate::{Stamps, Store, StoreError};
 
 /// An output that could not be put in place.
@@ -30,11 +31,38 @@ pub enum MaterialiseError {
     /// The record names a root that this place does not have.
     #[error("a record names an unknown root")]
     Root,
+    /// No record of the command that asks would say so.
+    #[error("{}: {why}", path.display())]
+    Refused {
+        /// Where.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
 }
+
+/// How far the command reaches that asks for a result. A record is somebody's word only: what is outside is not touched.
+pub trait Bounds {
+    /// Whether an output may be at this absolute path.
+    fn may_write(&self, path: &[u8]) -> bool;
+
+    /// Whether the link at this path may be written through, wherever it leads.
+    fn may_write_through(&self, link: &[u8]) -> bool;
+}
+
+/// Set-user-id and set-group-id: whoever may write a record would act as whoever is handed it out.
+const RIGHTS: u32 = 0o6000;
 
 impl Store {
     /// Put every output of `result` in place.
-    pub fn materialise(&self, result: &ActionResult, roots: &Roots, stamps: &Stamps) -> Result<(), MaterialiseError> {
+    pub fn materialise(
+        &self,
+        result: &ActionResult,
+        roots: &Roots,
+        bounds: &dyn Bounds,
+        stamps: &Stamps,
+    ) -> Result<(), MaterialiseError> {
+        let paths = permitted(result, roots, bounds)?;
         // All blobs are opened, and so found sound, before anything is touched.
         let mut blobs = Vec::new();
         for output in &result.outputs {
@@ -44,9 +72,8 @@ impl Store {
             });
         }
         let mut plans = Vec::new();
-        for output in &result.outputs {
-            let path = local_path(output, roots).ok_or(MaterialiseError::Root)?;
-            match plan(&path, output) {
+        for (output, path) in result.outputs.iter().zip(paths) {
+            match plan(&path, output, bounds) {
                 Ok(before) => plans.push((path, before)),
                 Err(source) => return Err(MaterialiseError::Io { path, source }),
             }
@@ -73,9 +100,37 @@ impl Store {
     }
 }
 
-fn local_path(output: &Output, roots: &Roots) -> Option<PathBuf> {
-    let mut path = Vec::new();
-    roots.decode_path(output.path, &mut path).then(|| PathBuf::from(std::ffi::OsString::from_vec(path)))
+/// The path of each output, if all of them are within `bounds` and none gives rights away.
+pub fn permitted(
+    result: &ActionResult,
+    roots: &Roots,
+    bounds: &dyn Bounds,
+) -> Result<Vec<PathBuf>, MaterialiseError> {
+    let mut paths = Vec::with_capacity(result.outputs.len());
+    for output in &result.outputs {
+        let mut bytes = Vec::new();
+        if !roots.decode_path(output.path, &mut bytes) {
+            return Err(MaterialiseError::Root);
+        }
+        let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
+        let why = match output.kind {
+            _ if !bounds.may_write(path.as_os_str().as_bytes()) => "is no place for an output of this command",
+            OutputKind::File { mode, .. } if mode.bits & RIGHTS != 0 => "would be set-user-id or set-group-id",
+            _ => {
+                paths.push(path);
+                continue;
+            }
+        };
+        return Err(MaterialiseError::Refused { path, why });
+    }
+    // A link of the result is not there yet, so no look at the file system shows what would go through it.
+    let is_link = |at: &usize| matches!(result.outputs[*at].kind, OutputKind::Link(_));
+    for link in (0..paths.len()).filter(is_link) {
+        if let Some(through) = paths.iter().find(|path| **path != paths[link] && path.starts_with(&paths[link])) {
+            return Err(MaterialiseError::Refused { path: through.clone(), why: "leads through a link of the same run" });
+        }
+    }
+    Ok(paths)
 }
 
 /// What is to be done with what is there.
@@ -87,10 +142,12 @@ enum Before {
     Unlink,
     /// It is opened and truncated.
     Truncate,
+    /// The same, through a link.
+    Through,
 }
 
 /// Find out what is there, and whether the tool could do what it did. Nothing is touched.
-fn plan(path: &Path, output: &Output) -> io::Result<Before> {
+fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before> {
     let bytes = path.as_os_str().as_bytes();
     let there = match larder_sys::look(bytes) {
         Ok(there) => there,
@@ -99,7 +156,12 @@ fn plan(path: &Path, output: &Output) -> io::Result<Before> {
     };
     let refused = |kind| Err(io::Error::from(kind));
     match output.kind {
-        OutputKind::File { placement, .. } => before_file(bytes, there.kind, placement),
+        OutputKind::File { placement, .. } => match before_file(bytes, there.kind, placement)? {
+            Before::Truncate if there.kind != Kind::Link => Ok(Before::Truncate),
+            Before::Truncate if bounds.may_write_through(bytes) => Ok(Before::Through),
+            Before::Truncate => refused(io::ErrorKind::PermissionDenied),
+            other => Ok(other),
+        },
         OutputKind::Directory(_) if there.kind == Kind::Directory => Ok(Before::Truncate),
         OutputKind::Removed if matches!(there.kind, Kind::File | Kind::Link) => Ok(Before::Unlink),
         _ => refused(io::ErrorKind::AlreadyExists),
@@ -161,7 +223,7 @@ fn put(path: &Path, output: &Output, before: Before, blob: Option<(File, u64)>) 
 fn set_mode(file: &File, mode: FileMode, before: Before) -> io::Result<()> {
     match mode.rule {
         ModeRule::Masked => Ok(()),
-        ModeRule::Exact if before == Before::Truncate => Ok(()),
+        ModeRule::Exact if matches!(before, Before::Truncate | Before::Through) => Ok(()),
         ModeRule::Exact | ModeRule::Set => file.set_permissions(Permissions::from_mode(mode.bits)),
         ModeRule::Executable => {
             let now = file.metadata()?.permissions().mode() & 0o7777;
@@ -175,6 +237,8 @@ fn open(path: &Path, before: Before, mode: FileMode) -> io::Result<File> {
     options.write(true).mode(mode.bits);
     match before {
         Before::Nothing | Before::Unlink => options.create_new(true).open(path),
-        Before::Truncate => options.create(true).truncate(true).open(path),
+        // What was no link a moment ago is not followed, nor waited for, if it is one now.
+        Before::Truncate => options.truncate(true).custom_flags(NO_FOLLOW | NO_WAIT).open(path),
+        Before::Through => options.create(true).truncate(true).custom_flags(NO_WAIT).open(path),
     }
 }

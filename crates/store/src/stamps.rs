@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use larder_model::{Digest, DigestWriter};
 use larder_sys::{Look, Trust, Words};
 
-use crate::layout::make_directory;
+use crate::layout::{NO_FOLLOW, NO_WAIT, make_directory, own_user};
 use crate::{Store, StoreError};
 
 /// How long after the last change a stamp must be taken to be believed: two ticks of the slowest kernel clock (100 Hz).
@@ -281,7 +281,7 @@ fn slots(table: &Words) -> Option<&[AtomicU64]> {
 
 fn open_table(path: &PathBuf, writable: bool) -> io::Result<Words> {
     let mut options = OpenOptions::new();
-    options.read(true).write(writable);
+    options.read(true).write(writable).custom_flags(NO_WAIT | NO_FOLLOW);
     match options.open(path).and_then(|file| map_table(&file, writable)) {
         Err(_) if writable => {
             if let Some(dir) = path.parent() {
@@ -319,7 +319,12 @@ fn create_table(mut file: &File, count: usize) -> io::Result<Words> {
 }
 
 fn map_table(file: &File, writable: bool) -> io::Result<Words> {
-    let length = file.metadata()?.len() as usize;
+    let look = larder_sys::file_look(file)?;
+    // Another user's stamps could say anything.
+    if look.owner != own_user() {
+        return Err(io::Error::from(io::ErrorKind::PermissionDenied));
+    }
+    let length = look.size_bytes as usize;
     let words = Words::map(file, length / 8, writable)?;
     let count = (length / 8).saturating_sub(HEADER_WORDS) / SLOT_WORDS;
     let [version, slots] = [0, 1].map(|i| words.words().get(i).map_or(0, |word| word.load(Ordering::Relaxed)));

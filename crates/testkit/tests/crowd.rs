@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn duration() -> Duration {
 }
 
 /// Start a command with nothing on its standard input, as a build tool does.
-fn start(place: &Place, directory: &PathBuf, words: &[&str]) -> Child {
+fn start(place: &Place, directory: &Path, words: &[&str]) -> Child {
     let whole: Vec<&str> = [larder().to_str().expect("is text")].into_iter().chain(words.iter().copied()).collect();
     let mut command = place.run(&whole).cwd(directory).command;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -74,7 +74,7 @@ fn disturb(place: &Place, done: &AtomicBool) -> usize {
 
 /// Run `argv` again and again in each of `at`, all at once, while the store is disturbed. `right` says of each run
 /// whether it is the plain tool's, and takes its outputs away; `calm` is called when nobody runs.
-fn crowd(place: &Place, at: &[PathBuf], argv: &[&str], right: impl Fn(&PathBuf, &Ran) -> bool, calm: impl Fn()) {
+fn crowd(place: &Place, at: &[PathBuf], argv: &[&str], right: impl Fn(&Path, &Ran) -> bool, calm: impl Fn()) {
     let before = place.counters().total();
     let (done, runs) = (AtomicBool::new(false), AtomicUsize::new(0));
     let disturbed = std::thread::scope(|scope| {
@@ -111,7 +111,7 @@ fn crowd(place: &Place, at: &[PathBuf], argv: &[&str], right: impl Fn(&PathBuf, 
     assert_eq!(temporary, 0, "temporary files");
 }
 
-fn script_is_right(directory: &PathBuf, ran: &Ran) -> bool {
+fn script_is_right(directory: &Path, ran: &Ran) -> bool {
     let read = |name: &str| fs::read(directory.join(name)).unwrap_or_default();
     let outputs = read("x.o") == format!("{:06000}", 7).as_bytes() && read("x.d") == b"dep\n";
     for name in ["x.o", "x.d"] {

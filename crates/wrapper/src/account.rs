@@ -1,8 +1,10 @@
 //! What became of an invocation: counted in the store, and written to `LARDER_LOG` where that is set.
 
-use std::fs::OpenOptions;
-use std::io::Write;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use larder_model::Outcome;
 use larder_store::{Counters, Store};
@@ -32,15 +34,35 @@ pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &
     };
     let seconds = larder_sys::now_coarse_ns() as f64 / 1e9;
     let pid = larder_sys::process_id();
-    let subject = String::from_utf8_lossy(subject).replace(char::is_control, "?");
+    let subject = String::from_utf8_lossy(subject);
     let mut line = format!("{seconds:.3} {pid} {what}: {subject}");
     for part in [why, detail].into_iter().filter(|part| !part.is_empty()) {
         line.push_str(" · ");
         line.push_str(part);
     }
-    line.push('\n');
+    // A file's name can hold anything: it must not begin a line of its own.
+    let line = line.replace(char::is_control, "?") + "\n";
     // Trouble with the log is no trouble of the build's.
-    if let Ok(mut file) = OpenOptions::new().append(true).create(true).mode(0o600).open(path) {
-        let _ = file.write_all(line.as_bytes());
+    let _ = open_log(path).and_then(|mut file| file.write_all(line.as_bytes()));
+}
+
+/// Never waits: for a FIFO's reader, or for a terminal that was stopped. In a directory of everybody's somebody else may
+/// have put there a link to a file of ours, or a file of theirs.
+fn open_log(path: &Path) -> io::Result<File> {
+    const O_NONBLOCK: i32 = 0o4000;
+    const O_NOCTTY: i32 = 0o400;
+    const CHARACTER_DEVICE: larder_sys::Kind = larder_sys::Kind::Other(0o2);
+    let trusted = |look: larder_sys::Look| match look.owner {
+        0 => Ok(()),
+        owner if owner == larder_sys::effective_user() || look.kind == CHARACTER_DEVICE => Ok(()),
+        _ => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+    };
+    match larder_sys::look(path.as_os_str().as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        there => trusted(there?)?,
     }
+    let flags = O_NONBLOCK | O_NOCTTY;
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
+    trusted(larder_sys::file_look(&file)?)?;
+    Ok(file)
 }

@@ -1,6 +1,5 @@
 //! The flow of a request: all branching is here, on one screen. Helpers compute.
 
-use larder_config::problems_digest;
 use larder_lookup::{Answer, Ourselves, Request, Tool, find};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
 use larder_spawn::{Command, become_tool};
@@ -10,7 +9,7 @@ use crate::account::account;
 use crate::context::Context;
 use crate::miss::{self, Why};
 use crate::typed::{Typed, file_name, understand};
-use crate::{hit, words};
+use crate::{hit, warn, words};
 
 /// Exit code of a shell for a command that is not there, and for one that cannot be executed.
 const NOT_FOUND: i32 = 127;
@@ -44,10 +43,13 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
         None => return untouched(&context, None, tool, argv, Outcome::Fallback(Fallback::NoStore)),
         Some(dir) => match Store::open(dir) {
             Ok(store) => store,
-            Err(error) => return untouched(&context, None, tool, argv, Outcome::Fallback(error.fallback())),
+            Err(error) => {
+                warn::of_unsafe_store(&context, &error);
+                return untouched(&context, None, tool, argv, Outcome::Fallback(error.fallback()));
+            }
         },
     };
-    warn_once(&context, &store);
+    warn::of_settings(&context, &store);
     if !larder_sys::standard_descriptors_open() {
         return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::ClosedDescriptor));
     }
@@ -165,16 +167,5 @@ fn without_context(argv: Vec<Vec<u8>>) -> i32 {
             eprintln!("larder: {}: command not found", String::from_utf8_lossy(&name));
             NOT_FOUND
         }
-    }
-}
-
-/// Say what is wrong with the settings, once for each set of faults rather than once a compile.
-fn warn_once(context: &Context, store: &Store) {
-    let problems = &context.loaded.problems;
-    if problems.is_empty() || !store.first_time(&problems_digest(problems)) {
-        return;
-    }
-    for problem in problems {
-        eprintln!("larder: warning: {problem}");
     }
 }

@@ -6,6 +6,9 @@ use larder_lookup::Request;
 use larder_model::{ActionResult, Content, Fallback, Streams};
 use larder_store::{MaterialiseError, Stamps, Store};
 
+/// No recorded message is longer, and none is read into memory (`sys`, `relay.rs`).
+const MESSAGE_BYTES_MAX: u64 = 64 << 20;
+
 /// Do what the tool would have done, and return its exit code. On an error the tool must run: nothing was said yet.
 pub(crate) fn replay(
     store: &Store,
@@ -13,14 +16,22 @@ pub(crate) fn replay(
     request: &Request,
     result: &ActionResult,
 ) -> Result<i32, Fallback> {
-    let bytes = |content: &Content| store.content_bytes(content, stamps).map_err(|error| error.fallback());
+    let bytes = |content: &Content| match content.size_bytes() {
+        0..=MESSAGE_BYTES_MAX => store.content_bytes(content, stamps).map_err(|error| error.fallback()),
+        _ => Err(Fallback::Damaged),
+    };
+    if result.consumed_bytes > request.input_bytes {
+        return Err(Fallback::Damaged);
+    }
     let messages = match &result.streams {
         Streams::Apart { stdout, stderr } => [(1, bytes(stdout)?), (2, bytes(stderr)?)],
         Streams::Together(both) => [(1, bytes(both)?), (2, Vec::new())],
     };
-    store.materialise(result, &request.roots, stamps).map_err(|error| match error {
+    store.materialise(result, &request.roots, request, stamps).map_err(|error| match error {
         MaterialiseError::Store(error) => error.fallback(),
-        MaterialiseError::Io { .. } | MaterialiseError::Root => Fallback::Materialise,
+        MaterialiseError::Io { .. } | MaterialiseError::Root | MaterialiseError::Refused { .. } => {
+            Fallback::Materialise
+        }
     })?;
     if result.consumed_bytes > 0 {
         let _ = larder_sys::take_standard_input(result.consumed_bytes);

@@ -66,7 +66,8 @@ impl Kept<'_> {
             Change::File { placement, mode, closed_when_complete } => {
                 // Looked at before it is opened: opening a FIFO would wait.
                 let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
-                if look.kind != larder_sys::Kind::File {
+                // A record must not hand out the rights of whoever uses it.
+                if look.kind != larder_sys::Kind::File || (look.mode | mode.bits) & 0o6000 != 0 {
                     return Err(lost(Unrecorded::OutputSpecial));
                 }
                 let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;

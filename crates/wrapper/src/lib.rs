@@ -28,6 +28,10 @@ mod typed;
 #[cfg(target_os = "linux")]
 mod verify;
 #[cfg(target_os = "linux")]
+mod warn;
+#[cfg(target_os = "linux")]
+mod watch;
+#[cfg(target_os = "linux")]
 mod words;
 
 #[cfg(target_os = "linux")]

@@ -6,14 +6,14 @@ use std::time::Instant;
 use larder_compiler::{
     Family, getenv_is_covered, habit, is_compiler_part, matters_on_terminal_only, replaces_output, unlinks_output,
 };
-use larder_lookup::{Choice, Request, choose_observer, roots_digest, subject};
+use larder_lookup::{Request, choose_observer, roots_digest, secret, subject};
+use larder_model::Observer::Kernel;
 use larder_model::{
-    ActionResult, Change, Entry, ExplainWalk, Fallback, HOST, Habit, Looked, Outcome, Terminal, Times, UMASK,
-    Unrecorded,
+    ActionResult, Change, Entry, Fallback, HOST, Habit, Looked, Outcome, Terminal, Times, UMASK, Unrecorded,
 };
-use larder_observe::{DepfileObserver, Folded, Observed, Observer, Policy, PreloadObserver, Trace, fold, loader_looks};
+use larder_observe::{Folded, Observed, Policy, Trace, fold, loader_looks};
 use larder_spawn::{Command, Finished, Written};
-use larder_store::{Counters, Stamps, Store, StoreError, Witness, Witnessed};
+use larder_store::{Bounds, Counters, Stamps, Store, StoreError, Witness, Witnessed};
 use larder_sys::ChildEnd;
 
 use crate::account::{account, log};
@@ -22,6 +22,7 @@ use crate::context::Context;
 use crate::flow::start;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::texts::{Texts, archive_has_none, holds_a_process};
+use crate::watch::{Eyes, Programs, Watched};
 use crate::words;
 
 /// Why the tool runs.
@@ -54,22 +55,25 @@ pub(crate) fn run(
         Ok(counters) => counters,
         Err(error) => return untouched(Outcome::Fallback(error.fallback())),
     };
-    let choice = choose_observer(request, &context.place, settings.observer).map_err(Outcome::Bypass);
-    let observer = match choice.and_then(observer) {
-        Ok(observer) => observer,
+    let choice = choose_observer(request, &context.place, store, settings.observer).map_err(Outcome::Bypass);
+    let eyes = match choice.and_then(Eyes::of) {
+        Ok(eyes) => eyes,
         Err(outcome) => return untouched(outcome),
     };
     let before = Before::note(request, stamps);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
-    let observed = match observer.run(&request.command, &context.place.destinations) {
-        Ok(observed) => observed,
+    let watched = match eyes.run(&request.command, &context.place.destinations) {
+        Ok(watched) => watched,
         Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
     };
-    end_as_the_tool_on_panic(observed.finished.end);
+    end_as_the_tool_on_panic(watched.observed.finished.end);
     let run_time_us = began.elapsed().as_micros() as u64;
-    let run = Run { context, store, stamps, request, before, started_ns, run_time_us, observer: observer.name() };
-    let recorded = run.record(&observed, verify.as_ref());
+    let run = Run { context, store, stamps, request, before, started_ns, run_time_us, observer: watched.observer };
+    if let Some(odd) = run.programs().learn(&watched) {
+        log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), source, &odd);
+    }
+    let recorded = run.record(&watched, verify.as_ref());
     let outcome = match (&recorded, trouble) {
         (_, Some(cause)) => Outcome::Fallback(cause),
         (Ok(Recorded { difference: Some(what), .. }), None) => {
@@ -91,7 +95,7 @@ pub(crate) fn run(
     if let Ok(recorded) = recorded {
         keep_within_limit(context, &counters, recorded.grown);
     }
-    leave(observed.finished)
+    leave(watched.observed.finished)
 }
 
 /// A fault of larder's own must not fail a build: now that the tool has run, a panic ends as it did.
@@ -110,13 +114,6 @@ fn leave(finished: Finished) -> i32 {
         ChildEnd::Exited(code) => i32::from(code),
         ChildEnd::Signalled(signal) => larder_sys::die_by(signal),
     }
-}
-
-fn observer(choice: Choice) -> Result<Box<dyn Observer>, Outcome> {
-    Ok(match choice {
-        Choice::Preload => Box::new(PreloadObserver::new().map_err(|_| Outcome::Fallback(Fallback::ObserverFailed))?),
-        Choice::Depfile(plan) => Box::new(DepfileObserver::new(*plan)),
-    })
 }
 
 /// A run was recorded.
@@ -162,20 +159,27 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Record it, after comparing it with what was recorded before.
-    fn record(&self, observed: &Observed, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
+    fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
+        let observed = &watched.observed;
+        let programs = self.programs();
         let exit_code = self.must_be_ordinary(&observed.finished)?;
         let texts = Texts::of(self.request, &observed.trace);
         let mut folded = self.fold(observed, texts);
         if let Some((why, path)) = folded.refusals.into_iter().next() {
+            if why == Unrecorded::NotObserved {
+                programs.leave_to_the_kernel(watched);
+            }
             return Err(NotRecorded::Because(why, path));
         }
         if let Some(path) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
             return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path.0.clone()));
         }
+        let unseen = programs.unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
+        folded.seen.looked.extend(unseen);
         let place = &self.context.place;
         let whole = self.request.invocation.environment == larder_compiler::EnvironmentRule::Whole;
         let inherited = [
-            (folded.foreign_program.is_some() && !whole, &b""[..]),
+            (!whole && (folded.foreign_program.is_some() || self.observer == Kernel), &b""[..]),
             (folded.seen.umask, UMASK),
             (folded.seen.host, HOST),
         ];
@@ -205,6 +209,12 @@ impl Run<'_> {
         Ok(Recorded { grown: kept.grown + self.write(&witnessed, &result)?, difference })
     }
 
+    fn programs(&self) -> Programs<'_> {
+        let Run { context, store, stamps, request, .. } = *self;
+        let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
+        Programs { store, stamps, place: &context.place, request, preload_is_forced }
+    }
+
     /// clang compares the times of headers with those that a precompiled header was made from.
     fn checks_times_of(&self, path: &[u8], looked: &Looked) -> bool {
         let precompiled = [&b".pch"[..], b".gch", b".pcm"].iter().any(|suffix| path.ends_with(suffix));
@@ -224,8 +234,7 @@ impl Run<'_> {
     /// Write the record. Returns by how much the store grew.
     fn write(&self, witnessed: &Witnessed, result: &ActionResult) -> Result<u64, NotRecorded> {
         let request = self.request;
-        let mut walk = ExplainWalk::default();
-        request.action.walk(&request.roots, &mut walk);
+        let walk = secret::explained(request);
         let mut body = Vec::new();
         let bound = Some(roots_digest(&request.roots));
         let set = witnessed.set();

@@ -27,9 +27,10 @@ pub(crate) fn answer(words: Vec<Vec<u8>>) -> i32 {
     127
 }
 
-/// Where `larderd` may be: beside us, then along `PATH`.
+/// Where `larderd` may be: beside us, then along `PATH`; never in the working directory, which may be anybody's.
 pub(crate) fn candidates(own: &Path) -> Vec<PathBuf> {
     let beside = own.parent().map(Path::to_owned);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    beside.into_iter().chain(std::env::split_paths(&path)).map(|directory| directory.join("larderd")).collect()
+    let along = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
+    beside.into_iter().chain(along).map(|directory| directory.join("larderd")).collect()
 }

@@ -83,7 +83,9 @@ fn name(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
             b'\\' => {
                 let run = text[at..].iter().take_while(|&&b| b == b'\\').count();
                 match text.get(at + run) {
-                    Some(b'\n') => break,
+                    Some(b'\n') if run == 1 => break,
+                    // A name that ends in a backslash, or a line that goes on.
+                    Some(b'\n') => return None,
                     Some(&next @ (b' ' | b'#' | b'\t')) => {
                         // gcc doubles those before the one that escapes a blank; clang does not. One is no question.
                         if run > 1 {
@@ -131,5 +133,8 @@ mod tests {
         check("x.o x.c\n", None);
         check("x.o: a$(b).c\n", None);
         check("x.o: a\\\\ b.c\n", None);
+        check("x.o: a\\\\\n b.c\n", None);
+        check("x.o\\\\\n: b.c\n", None);
+        check("\\\\\n", None);
     }
 }

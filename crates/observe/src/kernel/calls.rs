@@ -52,6 +52,8 @@ pub(super) enum Call {
     ChangeOpen(Kind, u8, Option<u8>),
     /// Flags.
     Execute(At, Option<u8>),
+    /// Something that libc does before the program's own code runs.
+    Begin,
     /// The family is not a local one.
     Socket,
     /// `connect` or `bind`: address and its length.
@@ -64,6 +66,10 @@ pub(super) enum Call {
     Clock(u32),
     /// `struct clone_args`.
     CloneArguments,
+    /// How many users it names; all of them become the process's.
+    SetUser(u8),
+    /// The same of groups.
+    SetGroup(u8),
     /// After it, or by it, things happen that cannot be followed.
     Unobservable(&'static str),
 }
@@ -154,6 +160,7 @@ const COMMON: &[Row] = &[
     row(SYS_lremovexattr, Call::Change(Kind::SetAttribute, path(0), None, None)),
     row(SYS_fremovexattr, Call::ChangeOpen(Kind::SetAttribute, 0, None)),
     row(SYS_execve, Call::Execute(path(0), None)),
+    row(SYS_set_tid_address, Call::Begin),
     row(SYS_execveat, Call::Execute(below(0, 1), Some(4))),
     some(SYS_socket, Call::Socket, When::IsNot(0, AF_UNIX as u32)),
     row(SYS_connect, Call::Address),
@@ -187,15 +194,14 @@ const COMMON: &[Row] = &[
     not(SYS_quotactl, "quotactl"),
     not(SYS_init_module, "init_module"),
     not(SYS_finit_module, "finit_module"),
-    // Whoever it becomes may look at other things than we may.
-    not(SYS_setuid, "setuid"),
-    not(SYS_setgid, "setgid"),
-    not(SYS_setreuid, "setreuid"),
-    not(SYS_setregid, "setregid"),
-    not(SYS_setresuid, "setresuid"),
-    not(SYS_setresgid, "setresgid"),
-    not(SYS_setfsuid, "setfsuid"),
-    not(SYS_setfsgid, "setfsgid"),
+    row(SYS_setuid, Call::SetUser(1)),
+    row(SYS_setgid, Call::SetGroup(1)),
+    row(SYS_setreuid, Call::SetUser(2)),
+    row(SYS_setregid, Call::SetGroup(2)),
+    row(SYS_setresuid, Call::SetUser(3)),
+    row(SYS_setresgid, Call::SetGroup(3)),
+    row(SYS_setfsuid, Call::SetUser(1)),
+    row(SYS_setfsgid, Call::SetGroup(1)),
     not(SYS_setgroups, "setgroups"),
     not(SYS_capset, "capset"),
     // Linux 6.8 and later, the same numbers everywhere: a mount's or a file's attributes, extended ones by directory.
@@ -212,6 +218,10 @@ const COMMON: &[Row] = &[
 
 /// Linux 6.6, the same number everywhere.
 const FCHMODAT2: c_long = 452;
+
+/// `arch_prctl`: where the first thread's own variables are.
+#[cfg(target_arch = "x86_64")]
+const ARCH_SET_FS: u32 = 0x1002;
 
 /// What newer machines do not have.
 #[cfg(target_arch = "x86_64")]
@@ -237,6 +247,7 @@ const LEGACY: &[Row] = &[
     row(SYS_utimes, Call::Change(Kind::SetTimes, path(0), None, None)),
     row(SYS_futimesat, Call::Change(Kind::SetTimes, below(0, 1), None, None)),
     row(SYS_time, Call::Clock(1)),
+    some(SYS_arch_prctl, Call::Begin, When::IsOneOf(0, &[ARCH_SET_FS])),
     not(SYS_uselib, "uselib"),
 ];
 #[cfg(not(target_arch = "x86_64"))]

@@ -19,8 +19,8 @@
 //! An error that has nothing to do with names (too many open files, no memory, a failing disk) is not seen: the tool
 //! makes of it what it makes, usually a message and a failure that the caller knows.
 //!
-//! Not seen either: the clock (it lies in the program's own memory, so every program is taken to have looked), and the
-//! environment (as the clock: whoever records must take it whole). Programs of another architecture, with special
+//! Not seen either: the environment, so whoever records must take it whole. The clock is made visible (`clock.rs`);
+//! the processor's own counters are not. Programs of another architecture, with special
 //! rights, in namespaces or roots of their own, io_uring and calls by file handle are a `Drop`.
 //!
 //! Without privileges the kernel demands the promise to gain none (`no_new_privs`): set-user-id programs that the tool
@@ -33,10 +33,12 @@
 //! | `process` | memory, directory and descriptors of a process |
 //! | `watch` | a call → events; looking |
 //! | `open`, `change`, `start` | events of opening, of changing, of programs |
+//! | `clock` | making programs ask for the time |
 //! | `settle` | whether what was foreseen happened |
 
 mod calls;
 mod change;
+mod clock;
 mod filter;
 mod open;
 mod process;
@@ -178,9 +180,10 @@ impl Attendant for Supervisor {
             listener.let_go_on(&call);
             return;
         }
-        self.watch.settle(Some(call.thread));
-        let mark = self.watch.mark();
         let caller = self.watch.caller(call.thread);
+        self.watch.settle(Some(call.thread));
+        self.watch.show_clock(caller, &|| listener.still_waits(&call));
+        let mark = self.watch.mark();
         if caller.process != self.first && !self.processes.contains_key(&caller.process) {
             self.watch.appears(caller);
         }
@@ -195,6 +198,7 @@ impl Attendant for Supervisor {
     fn release(&mut self, others_live: bool) {
         if !others_live {
             self.watch.settle(None);
+            self.watch.hidden_clocks_are_gone();
             self.note_deaths();
         }
         if let Some(listener) = self.listener.take() {

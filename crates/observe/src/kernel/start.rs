@@ -20,8 +20,6 @@ const INTERPRETERS_MAX: usize = 5;
 /// The kernel looks at so much of a file to see what it is.
 const HEAD_BYTES: usize = 256;
 const EXECUTE: u8 = 1;
-/// More often than any program asks for the clock by habit (`LARDER_FEW`).
-const OFTEN: usize = 4;
 const SPECIAL_BITS: u32 = 0o6000;
 #[cfg(target_arch = "x86_64")]
 const MACHINE: u16 = elf::EM_X86_64;
@@ -48,6 +46,7 @@ impl Watch {
             }
             (None, _) => return Ok(()),
         };
+        self.hidden_clock_is_gone(caller.process);
         let mut interpreters = Vec::new();
         let verdict = judge(caller, &path, &mut interpreters)?;
         // Who started the tool itself does not need to be told that it did, nor that it could not.
@@ -95,9 +94,7 @@ impl Watch {
             let found = larder_sys::look_through(&loader);
             self.events.push(Event { path: loader, ..looked(caller, Kind::Object, &found) });
         }
-        // The clock is in the program's own memory: whether it is looked at cannot be seen.
-        const CLOCK_GETTIME: u32 = 3;
-        (0..OFTEN).for_each(|_| self.number_event(caller, Kind::Clock, CLOCK_GETTIME, b""));
+        self.clock_is_hidden(caller);
     }
 
     /// A process calls for the first time: it was forked, and runs its parent's program, unless that has become another

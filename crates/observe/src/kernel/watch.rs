@@ -8,6 +8,7 @@ use larder_model::Identity;
 use larder_sys::{Look, Notification};
 
 use super::calls::{At, CLONE_NEW, Call, rows};
+use super::clock::Patches;
 use super::filter::ARCHITECTURE;
 use super::process::{Caller, Trouble, identity_of, mode_of, process_of};
 use super::settle::Pending;
@@ -30,6 +31,10 @@ pub(super) struct Watch {
     pub(super) directories: HashMap<(u64, u64), Vec<u8>>,
     /// The tool's process, until it has begun.
     pub(super) not_begun: Option<u32>,
+    /// Processes whose new program has made no call yet.
+    pub(super) hidden_clocks: HashSet<u32>,
+    /// What makes clocks visible, once it was looked for.
+    pub(super) patches: Option<Option<Patches>>,
     calls: HashMap<i32, Call>,
     /// The process of each thread that is not its first.
     threads: HashMap<u32, u32>,
@@ -105,6 +110,7 @@ impl Watch {
             Call::Close(index) => self.close(caller, argument(index) as i32),
             Call::ChangeDirectory(at) => self.change_directory(caller, call, at)?,
             Call::Execute(at, index) => self.execute(caller, call, at, flags(index))?,
+            Call::Begin => {}
             Call::Socket => self.number_event(caller, Kind::Network, argument(0), b"socket"),
             Call::Address => self.address(caller, call)?,
             Call::Identity => self.number_event(caller, Kind::Identity, 0, b"uname"),
@@ -124,6 +130,12 @@ impl Watch {
                     self.drop_event(caller, DROP_UNSUPPORTED, b"clone3");
                 }
             }
+            Call::SetUser(count) => {
+                self.becomes(caller, call, count, larder_sys::effective_user(), b"another user");
+            }
+            Call::SetGroup(count) => {
+                self.becomes(caller, call, count, larder_sys::effective_group(), b"another group");
+            }
             Call::Unobservable(name) => self.drop_event(caller, DROP_UNSUPPORTED, name.as_bytes()),
             Call::Unlink(..)
             | Call::RemoveDirectory(..)
@@ -136,6 +148,15 @@ impl Watch {
             | Call::ChangeOpen(..) => self.changing(caller, call, what)?,
         }
         Ok(())
+    }
+
+    /// Whoever it becomes may look at other things than we may. Many become what they are.
+    fn becomes(&mut self, caller: Caller, call: &Notification, count: u8, who: u32, name: &[u8]) {
+        const SAME: u32 = u32::MAX;
+        let asked = call.arguments[..usize::from(count)].iter().map(|id| *id as u32);
+        if asked.into_iter().any(|id| id != SAME && id != who) {
+            self.drop_event(caller, DROP_UNSUPPORTED, name);
+        }
     }
 
     // ------------------------------------------------------------ looking

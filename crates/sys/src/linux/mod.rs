@@ -1,5 +1,6 @@
 //! Linux.
 
+mod attended;
 mod files;
 mod map;
 mod notify;
@@ -9,14 +10,15 @@ mod signals;
 mod stdin;
 mod terminal;
 
+pub use attended::spawn_attended;
 pub use files::{
     Dir, boot_id, copy_bytes, file_look, file_trust, look, look_through, may_write, memory_file, random_u64,
     real_path_of, volatile_path, write_lock,
 };
 pub use map::Words;
 pub use notify::{
-    Attendant, FilterStep, Listener, Notification, can_notify, is_thread_of, link_target, may_access, process_handle,
-    read_memory, signal_that_ended, spawn_attended,
+    Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target, may_access,
+    process_handle, read_memory, signal_that_ended,
 };
 pub use process::{
     Child, ChildEnd, address_space_is_limited, become_subreaper, children_left, die_by, effective_user, end_process,

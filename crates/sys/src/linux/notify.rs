@@ -1,18 +1,15 @@
-//! Being asked before system calls of another process: seccomp user notification, and starting a program under it.
+//! Being asked before system calls of another process: seccomp user notification.
 //!
-//! A filter that the program installs before it becomes the tool makes the kernel stop at the calls it names and tell
+//! A filter that a program installs before it becomes the tool makes the kernel stop at the calls it names and tell
 //! whoever holds its listener. The only answer given here is to let the call go on: the tool's own call runs, by its
 //! own rights. Unaware of: which calls matter, and what is made of them.
 
-use std::ffi::CString;
 use std::io;
-use std::mem::{size_of, zeroed};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::mem::zeroed;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-
-use super::process::{CStrings, Child, c_string};
 
 /// One instruction of a filter (`struct sock_filter`): classic BPF over `struct seccomp_data`.
 #[repr(C)]
@@ -64,6 +61,7 @@ pub trait Attendant {
 
 const IOCTL_RECEIVE: u64 = 0xc050_2100;
 const IOCTL_SEND: u64 = 0xc018_2101;
+const IOCTL_IS_VALID: u64 = 0x4008_2102;
 /// Linux 6.6: wake the other side on the processor that we are on, since one of the two always waits.
 const IOCTL_SET_FLAGS: u64 = 0x4008_2104;
 const FLAG_SYNC_WAKE_UP: u64 = 1;
@@ -98,7 +96,8 @@ pub fn can_notify() -> bool {
 }
 
 impl Listener {
-    fn new(fd: OwnedFd) -> io::Result<Listener> {
+    /// Take charge of a filter's listener.
+    pub(super) fn new(fd: OwnedFd) -> io::Result<Listener> {
         // SAFETY: passes a number; kernels that do not know it say so, and are merely slower.
         unsafe { libc::ioctl(fd.as_raw_fd(), IOCTL_SET_FLAGS as _, FLAG_SYNC_WAKE_UP) };
         let guardian = Guardian::start(&fd)?;
@@ -116,11 +115,18 @@ impl Listener {
         let_go_on(self.fd.as_raw_fd(), call)
     }
 
+    /// Whether the call still waits: then its process is the one that has its number, and was so all the time.
+    pub fn still_waits(&self, call: &Notification) -> bool {
+        // SAFETY: reads one number of ours.
+        unsafe { libc::ioctl(self.fd.as_raw_fd(), IOCTL_IS_VALID as _, &call.id) == 0 }
+    }
+
     /// Whether no process is left that could send a notification.
     pub fn is_deserted(&self) -> bool {
         let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut set = [PollFd::new(&self.fd, PollFlags::IN)];
-        poll(&mut set, Some(&at_once)).is_ok() && set[0].revents().difference(PollFlags::HUP).is_empty()
+        poll(&mut set, Some(&at_once)).is_ok()
+            && set[0].revents().difference(PollFlags::HUP).is_empty()
             && set[0].revents().contains(PollFlags::HUP)
     }
 
@@ -187,6 +193,11 @@ pub fn may_access(path: &[u8], rights: u8, effective: bool) -> io::Result<()> {
 /// The target of a symbolic link.
 pub fn link_target(path: &[u8]) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlink(path, Vec::new())?.into_bytes())
+}
+
+/// The effective group.
+pub fn effective_group() -> u32 {
+    rustix::process::getegid().as_raw()
 }
 
 /// By which signal the process behind `process` ended, after it did: Linux 6.15; before that nobody but its parent
@@ -288,206 +299,5 @@ fn answer_all(listener: RawFd) {
         {
             let_go_on(listener, &call);
         }
-    }
-}
-
-// ---------------------------------------------------------------- starting
-
-/// Like `spawn`, under the attendant's filter. Of the descriptors none is left open here. An error means that the
-/// program did not begin, for lack of a listener or for a reason of its own.
-pub fn spawn_attended(
-    path: &[u8],
-    argv: &[Vec<u8>],
-    environment: &[Vec<u8>],
-    descriptors: Vec<(OwnedFd, RawFd)>,
-    mask: &crate::SignalForwarding,
-    attendant: &mut dyn Attendant,
-) -> io::Result<Child> {
-    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    let filter = attendant.filter();
-    let (ours, theirs) = socket_pair()?;
-    let start = Start { path, argv, environment, descriptors: &descriptors, mask: mask.original(), filter: &filter };
-    // Not vfork: its parent could not answer the child's execve.
-    // SAFETY: everything that the child needs was made before; it makes system calls only and never returns.
-    let child = match unsafe { libc::fork() } {
-        -1 => return Err(io::Error::last_os_error()),
-        0 => start.become_program(theirs.as_raw_fd()),
-        pid => Child { pid },
-    };
-    drop(theirs);
-    // The guardian is not to hold them, not even for a moment: they tell whether some process outlives the tool.
-    drop(descriptors);
-    let began = receive_listener(&ours).and_then(|listener| {
-        attendant.attach(Listener::new(listener)?, child.pid as u32);
-        serve_until_begun(&ours, attendant)
-    });
-    if let Err(error) = began {
-        let _ = child.wait();
-        attendant.release(false);
-        return Err(error);
-    }
-    Ok(child)
-}
-
-fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut pair = [0; 2];
-    // SAFETY: fills our array; both are new and ours.
-    unsafe {
-        if libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0, pair.as_mut_ptr()) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok((OwnedFd::from_raw_fd(pair[0]), OwnedFd::from_raw_fd(pair[1])))
-    }
-}
-
-/// The program's own file being executed is a call that waits for an answer, too. The socket closes with it.
-fn serve_until_begun(ours: &OwnedFd, attendant: &mut dyn Attendant) -> io::Result<()> {
-    loop {
-        let (begun, asked) = {
-            let mut set = vec![PollFd::new(ours, PollFlags::IN)];
-            set.extend(attendant.listener().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            match poll(&mut set, None) {
-                Err(Errno::INTR) => continue,
-                polled => polled?,
-            };
-            let ready = |at: usize| set.get(at).is_some_and(|fd| !fd.revents().is_empty());
-            (ready(0), ready(1))
-        };
-        if asked {
-            attendant.serve();
-        } else if begun {
-            let mut number = [0; 4];
-            return match rustix::io::read(ours, &mut number)? {
-                4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number))),
-                _ => Ok(()),
-            };
-        }
-    }
-}
-
-#[repr(C, align(8))]
-struct ControlRoom([u8; CONTROL_BYTES]);
-/// `CMSG_SPACE(sizeof(int))`, and some.
-const CONTROL_BYTES: usize = 64;
-
-/// The child's first message: the listener, or the number of the error for which there is none.
-fn receive_listener(from: &OwnedFd) -> io::Result<OwnedFd> {
-    let mut number = [0u8; 4];
-    let mut room = ControlRoom([0; CONTROL_BYTES]);
-    // SAFETY: all buffers are ours and as long as said; a descriptor that came is new and ours.
-    unsafe {
-        let mut part = libc::iovec { iov_base: number.as_mut_ptr().cast(), iov_len: number.len() };
-        let mut message: libc::msghdr = zeroed();
-        message.msg_iov = &mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = room.0.as_mut_ptr().cast();
-        message.msg_controllen = CONTROL_BYTES as _;
-        let count = loop {
-            let count = libc::recvmsg(from.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC);
-            if count >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-                break count;
-            }
-        };
-        let control = libc::CMSG_FIRSTHDR(&message);
-        if count > 0 && !control.is_null() && (*control).cmsg_type == libc::SCM_RIGHTS {
-            return Ok(OwnedFd::from_raw_fd(libc::CMSG_DATA(control).cast::<RawFd>().read_unaligned()));
-        }
-        match count {
-            4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number))),
-            _ => Err(io::Error::other("the child ended before it began")),
-        }
-    }
-}
-
-/// What the child needs, made before it is there.
-struct Start<'a> {
-    path: CString,
-    argv: CStrings,
-    environment: CStrings,
-    descriptors: &'a [(OwnedFd, RawFd)],
-    mask: &'a libc::sigset_t,
-    filter: &'a [FilterStep],
-}
-
-impl Start<'_> {
-    /// In the child: what `posix_spawn` does for `spawn`, and the filter.
-    fn become_program(&self, socket: RawFd) -> ! {
-        // SAFETY: system calls on what was made before; none of it allocates.
-        let error = unsafe {
-            for (ours, its) in self.descriptors {
-                if libc::dup2(ours.as_raw_fd(), *its) < 0 {
-                    tell(socket, errno());
-                }
-            }
-            match install(self.filter) {
-                Err(error) => tell(socket, error),
-                Ok(listener) => send_listener(socket, listener),
-            }
-            libc::sigprocmask(libc::SIG_SETMASK, self.mask, std::ptr::null_mut());
-            libc::execve(self.path.as_ptr(), self.argv.pointers.as_ptr(), self.environment.pointers.as_ptr());
-            errno()
-        };
-        tell(socket, error)
-    }
-}
-
-fn errno() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
-}
-
-/// In the child: say why it ends, and end.
-fn tell(socket: RawFd, error: i32) -> ! {
-    let number = error.to_ne_bytes();
-    // SAFETY: writes bytes of ours; nobody may be there to read them.
-    unsafe { libc::send(socket, number.as_ptr().cast(), number.len(), libc::MSG_NOSIGNAL) };
-    super::end_process(127)
-}
-
-/// In the child: from here on the calls that the filter names wait for the listener.
-fn install(filter: &[FilterStep]) -> Result<RawFd, i32> {
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut().cast() };
-    // A signal that is handled does not interrupt a call that waits (Linux 5.19); without it such a call is asked about
-    // again.
-    let mut flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    let mut may_promise = true;
-    loop {
-        // SAFETY: the program's steps have the kernel's form and outlive the call.
-        let fd = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &program) };
-        match if fd < 0 { errno() } else { return Ok(fd as RawFd) } {
-            libc::EINVAL if flags & libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0 => {
-                flags &= !libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-            }
-            // Who is not privileged promises to gain no rights: set-user-id programs then start without theirs.
-            libc::EACCES if may_promise => {
-                may_promise = false;
-                // SAFETY: no pointers.
-                unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-            }
-            error => return Err(error),
-        }
-    }
-}
-
-/// In the child: hand the listener to the parent. Should that fail, nobody could answer, so it ends.
-fn send_listener(socket: RawFd, listener: RawFd) {
-    let mut byte = [0u8];
-    let mut room = ControlRoom([0; CONTROL_BYTES]);
-    // SAFETY: all buffers are ours, on this stack, and as long as said.
-    let sent = unsafe {
-        let mut part = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
-        let mut message: libc::msghdr = zeroed();
-        message.msg_iov = &mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = room.0.as_mut_ptr().cast();
-        message.msg_controllen = libc::CMSG_SPACE(size_of::<RawFd>() as u32) as _;
-        let control = libc::CMSG_FIRSTHDR(&message);
-        (*control).cmsg_level = libc::SOL_SOCKET;
-        (*control).cmsg_type = libc::SCM_RIGHTS;
-        (*control).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-        libc::CMSG_DATA(control).cast::<RawFd>().write_unaligned(listener);
-        libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL)
-    };
-    if sent != 1 {
-        super::end_process(127);
     }
 }

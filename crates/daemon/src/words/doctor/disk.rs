@@ -1,6 +1,7 @@
 //! The store's directory and its file system; whether stamps are believed there and here.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use larder_store::{Counters, Store, StoreError};
@@ -48,6 +49,7 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
         }
         Some(Ok(store)) => {
             checks.push(directory(around, store));
+            checks.extend(replaceable(store));
             checks.extend(file_system(store));
             checks.push(size(around, store));
             Some(existing(store.directory()))
@@ -80,6 +82,9 @@ fn directory(around: &Surroundings, store: &Store) -> Check {
             _ => problem("store", format!("{shown} cannot be made in {}: set LARDER_DIR", there.display())),
         };
     }
+    if let Err(error) = store.inspect() {
+        return problem("store", unusable(&error));
+    }
     if around.settings().read_only {
         return ok("store", format!("{shown}, only read (LARDER_READ_ONLY)"));
     }
@@ -87,6 +92,23 @@ fn directory(around: &Surroundings, store: &Store) -> Check {
         Ok(_) => ok("store", format!("{shown}: writable, and nobody else's")),
         Err(error) => problem("store", format!("{error}: make it writable, or set LARDER_DIR")),
     }
+}
+
+/// The directories above the store that another user could put another store's path into. What is then there is not
+/// ours and is refused, so that all that is lost is the cache.
+fn replaceable(store: &Store) -> Option<Check> {
+    const STICKY: u32 = 0o1000;
+    let real = existing(store.directory()).canonicalize().ok()?;
+    let open = |above: &&Path| {
+        above.metadata().is_ok_and(|meta| meta.mode() & 0o022 != 0 && meta.mode() & STICKY == 0 || ![0, own_user()].contains(&meta.uid()))
+    };
+    let above = real.ancestors().skip(1).find(open)?;
+    let found = format!("{}: others can rename what is in it, the store too: set LARDER_DIR elsewhere", above.display());
+    Some(note("store", found))
+}
+
+fn own_user() -> u32 {
+    larder_sys::effective_user()
 }
 
 fn file_system(store: &Store) -> Vec<Check> {

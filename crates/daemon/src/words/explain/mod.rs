@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStringExt;
 use anyhow::{Result, bail};
 use larder_compiler::is_masquerade_name;
 use larder_lookup::{Answer, Place, Request, Tool, ask, choose_observer, find, subject};
-use larder_model::{ActionResult, Bypass, ExplainWalk, Fallback, Manifest, Output};
+use larder_model::{ActionResult, Bypass, Fallback, Manifest, Output};
 use larder_spawn::Destinations;
 use larder_store::{Effort, Stamps, Store};
 
@@ -146,7 +146,7 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     if settings.read_only {
         notes.push("LARDER_READ_ONLY is set: nothing is recorded");
     }
-    let observer = choose_observer(&request, &place, settings.observer).ok().map(|choice| choice.name().name());
+    let observer = choose_observer(&request, &place, &store, settings.observer).ok().map(|choice| choice.name().name());
     let verdict = match verdict(&store, &stamps, &request, &place, options.verbose) {
         Verdict::Miss(miss) => Verdict::Miss(Miss { observer, ..miss }),
         other => other,
@@ -225,6 +225,9 @@ fn verdict(store: &Store, stamps: &Stamps, request: &Request, place: &Place, ver
     if let Some(blob) = result.blobs().find(|blob| !store.has_blob(blob)) {
         return Verdict::Fallback(Fallback::BlobMissing, format!("blob {}", blob.digest));
     }
+    if let Err(error) = larder_store::permitted(&result, &request.roots, request) {
+        return Verdict::Fallback(Fallback::Materialise, error.to_string());
+    }
     let entry = &manifest.entries[at];
     Verdict::Hit(Hit {
         record: at + 1,
@@ -275,8 +278,7 @@ fn unrecorded(store: &Store, request: &Request) -> Verdict {
 }
 
 fn compare(near: &Manifest, request: &Request) -> Nearest {
-    let mut walk = ExplainWalk::default();
-    request.action.walk(&request.roots, &mut walk);
+    let walk = larder_lookup::secret::explained(request);
     let now: Vec<(&[u8], &[u8])> = walk.fields.iter().map(|f| (f.name.as_bytes(), f.value.as_slice())).collect();
     Nearest::Differs(fields::differences(&near.fields, &now))
 }

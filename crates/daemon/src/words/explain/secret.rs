@@ -1,26 +1,22 @@
-//! What looks secret is shown as a short digest: two values can still be told apart, none can be read.
+//! Values as they may be shown: what looks secret (`larder_lookup::secret` says what does) as a short digest, so that two
+//! values can still be told apart and none can be read.
 
+use larder_lookup::secret::{self, Piece};
 use larder_model::Digest;
 
 use crate::say;
 
-/// Parts of names whose values are nobody's business.
-const SECRET_NAMES: &[&str] = &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "KEY", "CREDENTIAL"];
 /// Digits that are shown of a digest.
 const DIGEST_DIGITS: usize = 8;
 
 /// A variable's value, as it may be shown.
 pub(super) fn variable(name: &str, value: &[u8]) -> String {
-    if is_secret(name.as_bytes()) { hidden(value) } else { quoted(&without_password(value)) }
+    shown(&secret::variable(name.strip_prefix("environment ").unwrap_or(name).as_bytes(), value))
 }
 
 /// An argument, as it may be shown: `-DAPI_TOKEN=…` is as secret as a variable of that name.
 pub(super) fn argument(value: &[u8]) -> String {
-    let value = without_password(value);
-    match value.iter().position(|&b| b == b'=') {
-        Some(at) if is_secret(&value[..at]) => format!("`{}=`{}", say::clean(&value[..at]), hidden(&value[at + 1..])),
-        _ => quoted(&value),
-    }
+    shown(&secret::argument(b"", value))
 }
 
 /// The first digits of a digest.
@@ -28,35 +24,16 @@ pub(super) fn short(digest: &Digest) -> String {
     digest.hex()[..DIGEST_DIGITS].to_owned()
 }
 
-pub(super) fn quoted(value: &[u8]) -> String {
-    format!("`{}`", say::clean(value))
-}
-
-fn hidden(value: &[u8]) -> String {
-    format!("(not shown, digest {})", short(&Digest::of(value)))
-}
-
-fn is_secret(name: &[u8]) -> bool {
-    let name = String::from_utf8_lossy(name).to_ascii_uppercase();
-    SECRET_NAMES.iter().any(|part| name.contains(part))
-}
-
-/// `scheme://user:password@host` without the password.
-fn without_password(value: &[u8]) -> Vec<u8> {
-    let mut shown = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let Some(at) = rest.windows(3).position(|w| w == b"://") {
-        let (before, after) = rest.split_at(at + 3);
-        shown.extend_from_slice(before);
-        let end = after.iter().position(|b| b"/ ?#".contains(b)).unwrap_or(after.len());
-        let user = after[..end].iter().rposition(|&b| b == b'@');
-        if user.is_some() {
-            shown.extend_from_slice("…".as_bytes());
-        }
-        rest = &after[user.unwrap_or(0)..];
+fn shown(value: &[u8]) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Plain(text) => say::clean(text),
+        Piece::Hidden(digits) => format!("(not shown, digest {})", say::clean(digits)),
+    };
+    let pieces = secret::pieces(value);
+    match &pieces[..] {
+        [hidden @ Piece::Hidden(_)] => piece(hidden),
+        _ => format!("`{}`", pieces.iter().map(piece).collect::<String>()),
     }
-    shown.extend_from_slice(rest);
-    shown
 }
 
 #[cfg(test)]
@@ -65,13 +42,16 @@ mod tests {
 
     #[test]
     fn secrets_are_told_apart_and_not_told() {
-        assert_eq!(variable("LANG", b"C"), "`C`");
-        assert_eq!(variable("PIP_INDEX_URL", b"https://me:pw@host/x http://host2"), "`https://…@host/x http://host2`");
-        for name in ["GITHUB_TOKEN", "aws_secret_access", "DB_PASSWORD", "API_KEY", "Credential"] {
+        assert_eq!(variable("environment LANG", b"C"), "`C`");
+        assert_eq!(variable("environment LANG", b""), "``");
+        let hosts = variable("environment PIP_INDEX_URL", b"https://me:pw@host/x http://host2");
+        assert!(hosts.starts_with("`https://(not shown, digest ") && hosts.ends_with(")@host/x http://host2`"), "{hosts}");
+        for name in ["environment GITHUB_TOKEN", "environment DB_PASSWORD"] {
             let (a, b) = (variable(name, b"hunter2"), variable(name, b"hunter3"));
-            assert!(!a.contains("hunter") && a != b, "{name}: {a}");
+            assert!(a.starts_with("(not shown") && a != b, "{name}: {a}");
         }
         assert_eq!(argument(b"-DX=1"), "`-DX=1`");
+        assert_eq!(argument(b"-I\0\x01/inc"), "`-I<root>/inc`");
         assert!(!argument(b"-DTOKEN=abc").contains("abc"));
     }
 }

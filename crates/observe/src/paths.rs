@@ -1,0 +1,160 @@
+//! The name by which the path of each event is known: one thing has one name, whatever the command called it.
+//!
+//! Left out are `.` components and repeated slashes; `..` behind a directory that the command made itself; and links
+//! that the command made itself, which stand for what they lead to. All of that is true for the next run as well, which
+//! makes them again. What any other `..` or link means is the kernel's business and stays as it was used.
+//!
+//! Unaware of: what becomes of an event.
+
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
+
+use crate::trace::{Event, Kind, OpenFlags, Trace};
+
+/// Links followed in one path.
+const LINKS_MAX: usize = 40;
+
+/// The first and the second path of an event, where they are known by another name.
+pub(crate) type Names = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// The names of all events, in their order.
+pub(crate) fn names(trace: &Trace) -> Vec<Names> {
+    let mut made = Made::default();
+    trace.iter().map(|event| made.names_of(&event)).collect()
+}
+
+/// What the command has made so far.
+#[derive(Default)]
+struct Made {
+    directories: HashSet<Vec<u8>>,
+    links: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Made {
+    fn names_of(&mut self, event: &Event<&[u8]>) -> Names {
+        let (first, second) = (self.first(event), self.second(event));
+        if event.error == 0 {
+            let path = first.as_deref().unwrap_or(event.path);
+            let path2 = second.as_deref().unwrap_or(event.path2);
+            self.note(event.kind, path, path2);
+        }
+        (first, second)
+    }
+
+    fn first(&self, event: &Event<&[u8]>) -> Option<Vec<u8>> {
+        match event.kind {
+            // A variable's name, a link's text.
+            Kind::GetEnvironment | Kind::Symlink => None,
+            Kind::Lstat
+            | Kind::ReadLink
+            | Kind::Unlink
+            | Kind::RemoveDirectory
+            | Kind::Rename(_)
+            | Kind::Link
+            | Kind::MakeDirectory => self.name(event.path, false),
+            Kind::Open(flags) if flags.has(OpenFlags::EXCLUSIVE) => self.name(event.path, false),
+            _ => self.name(event.path, true),
+        }
+    }
+
+    fn second(&self, event: &Event<&[u8]>) -> Option<Vec<u8>> {
+        let is_path = matches!(event.kind, Kind::Rename(_) | Kind::Link | Kind::Symlink);
+        if is_path { self.name(event.path2, false) } else { None }
+    }
+
+    fn note(&mut self, kind: Kind, path: &[u8], path2: &[u8]) {
+        match kind {
+            Kind::MakeDirectory => drop(self.directories.insert(path.to_vec())),
+            Kind::Symlink => drop(self.links.insert(path2.to_vec(), path.to_vec())),
+            Kind::Unlink => drop(self.links.remove(path)),
+            Kind::RemoveDirectory => drop(self.directories.remove(path)),
+            Kind::Rename(_) => {
+                self.links.remove(path2);
+                if let Some(target) = self.links.remove(path) {
+                    self.links.insert(path2.to_vec(), target);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Another name of `path`, if it has one. With `follow`, a link at its end stands for what it leads to.
+    fn name(&self, path: &[u8], follow: bool) -> Option<Vec<u8>> {
+        let odd = path.windows(2).any(|pair| pair == b"//" || pair == b"/.");
+        if !path.starts_with(b"/") || !odd && self.links.is_empty() {
+            return None;
+        }
+        let mut named = path.to_vec();
+        for _ in 0..LINKS_MAX {
+            named = self.tidied(&named);
+            match self.through_a_link(&named, follow) {
+                Some(through) => named = through,
+                None => break,
+            }
+        }
+        (named != path).then_some(named)
+    }
+
+    fn tidied(&self, path: &[u8]) -> Vec<u8> {
+        let mut tidied: Vec<u8> = Vec::with_capacity(path.len());
+        for part in path.split(|&b| b == b'/').filter(|part| !matches!(part, [] | [b'.'])) {
+            if part == b".." && self.directories.contains(&tidied) {
+                tidied.truncate(tidied.iter().rposition(|&b| b == b'/').unwrap_or(0));
+                continue;
+            }
+            tidied.push(b'/');
+            tidied.extend_from_slice(part);
+        }
+        if tidied.is_empty() || matches!(path.rsplit(|&b| b == b'/').next(), Some(b"" | b".")) {
+            tidied.push(b'/');
+        }
+        tidied
+    }
+
+    /// With the first link in it exchanged for what it leads to.
+    fn through_a_link(&self, path: &[u8], follow: bool) -> Option<Vec<u8>> {
+        let mut ends = path.iter().enumerate().filter(|(at, b)| *at > 0 && **b == b'/').map(|(at, _)| at);
+        let end = ends.find(|end| self.links.contains_key(&path[..*end]));
+        let end = end.or_else(|| (follow && self.links.contains_key(path)).then_some(path.len()))?;
+        let target = self.links.get(&path[..end])?;
+        let slash = path[..end].iter().rposition(|&b| b == b'/').unwrap_or(0);
+        let from = if target.starts_with(b"/") { &b""[..] } else { &path[..=slash] };
+        Some([from, target, &path[end..]].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: Kind, path: &str, path2: &str) -> Event {
+        let (path, path2) = (path.into(), path2.into());
+        Event { pid: 1, error: 0, kind, path, path2, identity: None, mode: 0, extra: 0 }
+    }
+
+    #[test]
+    fn one_thing_has_one_name() {
+        let read = Kind::Open(OpenFlags(OpenFlags::READ));
+        let check = |before: &[Event], kind: Kind, path: &str, expect: &str| {
+            let events = before.iter().cloned().chain([event(kind, path, "")]).collect();
+            let names = names(&Trace { events, ..Trace::default() });
+            let found = names.last().and_then(|(first, _)| first.clone()).unwrap_or(path.into());
+            assert_eq!(String::from_utf8_lossy(&found), expect, "{path}");
+        };
+        check(&[], read, "/w/./a//b", "/w/a/b");
+        check(&[], read, "/w/a/", "/w/a/");
+        check(&[], read, "/w/a//", "/w/a/");
+        check(&[], read, "/w/a/../b", "/w/a/../b");
+        check(&[], read, "/", "/");
+        let directory = [event(Kind::MakeDirectory, "/w/b", "")];
+        check(&directory, read, "/w/b/../in", "/w/in");
+        check(&directory, read, "/w/c/../in", "/w/c/../in");
+        let link = [event(Kind::Symlink, "in", "/w/l")];
+        check(&link, read, "/w/l", "/w/in");
+        check(&link, Kind::Lstat, "/w/l", "/w/l");
+        check(&link, Kind::Stat, "/w/l/x", "/w/in/x");
+        check(&[event(Kind::Symlink, "/abs", "/w/l")], read, "/w/l/x", "/abs/x");
+        check(&[event(Kind::Symlink, "l", "/w/l")], Kind::Lstat, "/w/l", "/w/l");
+        let gone = [event(Kind::Symlink, "in", "/w/l"), event(Kind::Unlink, "/w/l", "")];
+        check(&gone, read, "/w/l", "/w/l");
+    }
+}

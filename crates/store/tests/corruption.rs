@@ -1,0 +1,162 @@
+//! Each bit of each byte of each file of a store, in turn: what is damaged is not believed. Without programs, so that all
+//! of it is quick; `crates/testkit/tests/corruption.rs` has whole runs.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use larder_model::{
+    ActionResult, Blob, Content, Digest, Entry, ExplainWalk, FORMAT_VERSION, Manifest, ObservationSet, Observer,
+    Outcome, Streams, Walk,
+};
+use larder_store::{Counters, Stamps, Store, StoreError};
+use larder_sys::{Kind, Look, Trust};
+use larder_testkit::is_full;
+use tempfile::TempDir;
+
+struct Place {
+    _dir: TempDir,
+    base: PathBuf,
+    store: Store,
+}
+
+fn place() -> Place {
+    // In memory where that can be: some disks are waited for with each file that is written anew.
+    let memory = Path::new("/dev/shm");
+    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let dir = dir.expect("a directory");
+    let store = Store::open(dir.path()).expect("opens");
+    Place { base: dir.path().join(format!("v{FORMAT_VERSION}")), _dir: dir, store }
+}
+
+/// Every damage of one byte, and every cut, of `path`; then it is as it was.
+fn each_damage(path: &PathBuf, mut look: impl FnMut(&str, usize)) {
+    let bytes = fs::read(path).expect("reads");
+    for at in 0..bytes.len() {
+        for mask in (0..8).map(|bit| 1u8 << bit).chain([0xff]) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= mask;
+            fs::write(path, damaged).expect("writes");
+            look("changed", at);
+        }
+        fs::write(path, &bytes[..at]).expect("writes");
+        look("cut", at);
+    }
+    fs::write(path, [&bytes[..], &[0]].concat()).expect("writes");
+    look("longer", bytes.len());
+    fs::write(path, bytes).expect("writes");
+}
+
+#[test]
+fn a_manifest() {
+    let place = place();
+    let weak = Digest([0xab; 32]);
+    let mut walk = ExplainWalk::default();
+    walk.field("argument", b"-c");
+    let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::Inline(b"warning") };
+    let result = ActionResult { exit_code: 0, consumed_bytes: 0, streams, outputs: Vec::new() };
+    for run_time_us in [1, 2] {
+        let (set, mut body) = (ObservationSet::default(), Vec::new());
+        let bound = Some(Digest([run_time_us as u8; 32]));
+        let entry = Entry::new(&weak, Observer::Preload, run_time_us, bound, &set, &result, &mut body);
+        place.store.record(&weak, &walk, entry).expect("records");
+    }
+    let read = || place.store.read_manifest(&weak, true).expect("reads").expect("is there");
+    assert_eq!(Manifest::decode(&read().bytes).expect("is sound").entries.len(), 2);
+    let path = place.base.join("manifests/ab").join("ab".repeat(31));
+    each_damage(&path, |how, at| assert!(Manifest::decode(&read().bytes).is_err(), "{how} at {at}"));
+}
+
+#[test]
+fn a_blob() {
+    let place = place();
+    let size = if is_full() { 5000 } else { 300u32 };
+    let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+    let blob = place.store.put_blob(&mut &bytes[..]).expect("writes");
+    let hex = blob.digest.hex();
+    let path = place.base.join("blobs").join(&hex[..2]).join(&hex[2..]);
+    // Each damage is one that a reader sees who may write nothing.
+    let stamps = Stamps::open(&place.store, false);
+    each_damage(&path, |how, at| {
+        let opened = place.store.open_blob(&blob, &stamps).map(|_| ());
+        assert!(matches!(opened, Err(StoreError::BlobDamaged(_))), "{how} at {at}: {opened:?}");
+    });
+    assert!(place.store.open_blob(&blob, &stamps).is_ok());
+    let other = Blob { size_bytes: blob.size_bytes + 1, ..blob };
+    assert!(place.store.open_blob(&other, &stamps).is_err(), "of another size than the record says");
+}
+
+fn look(inode: u64) -> Look {
+    Look {
+        kind: Kind::Directory,
+        mode: 0o755,
+        volume: 9,
+        device: 9,
+        inode,
+        size_bytes: 0,
+        modified_ns: 1,
+        changed_ns: 2,
+        links: 2,
+        owner: 0,
+        group: 0,
+    }
+}
+
+/// The head, the slots in use and some empty ones; with `LARDER_TEST_FULL=1` the whole table.
+#[test]
+fn stamps() {
+    const SLOT: usize = 80;
+    let place = place();
+    let stamps = Stamps::open(&place.store, true);
+    let names = Digest([9; 32]);
+    let trust = Trust { files: true, directories: true, exact: false };
+    (0..3).for_each(|inode| stamps.keep_absent(&look(inode), 1 << 62, &names, || trust));
+    let path = place.base.join("stamps").join(larder_sys::boot_id().expect("is known"));
+    let whole = fs::read(&path).expect("reads");
+    let told = |at: usize| at < SLOT || whole[at / SLOT * SLOT..][..SLOT].iter().any(|&byte| byte != 0);
+    let mut believed = 0;
+    for at in (0..whole.len()).filter(|&at| is_full() || told(at) || at % 997 == 0) {
+        for mask in [1 << (at % 8), 0xff] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= mask;
+            fs::write(&path, damaged).expect("writes");
+            let stamps = Stamps::open(&place.store, false);
+            for inode in 0..3 {
+                believed += usize::from(stamps.names_absent(&look(inode), &names));
+                assert!(!stamps.names_absent(&look(inode), &Digest([8; 32])), "byte {at}");
+                assert!(!stamps.names_absent(&look(inode + 10), &names), "byte {at}");
+                assert_eq!(stamps.content(&look(inode)), None, "byte {at}");
+            }
+        }
+        if told(at) {
+            fs::write(&path, &whole[..at]).expect("writes");
+            assert!(!Stamps::open(&place.store, false).names_absent(&look(0), &names), "cut at {at}");
+        }
+    }
+    assert!(believed > 0, "what is not damaged");
+}
+
+#[test]
+fn counters() {
+    let place = place();
+    Counters::open(&place.store).expect("opens").count(Outcome::Hit);
+    let path = place.base.join("counters");
+    each_damage(&path, |how, at| {
+        // Counts may be wrong; they are read, and counted on.
+        let before = Counters::read(&place.store).miss;
+        Counters::open(&place.store).expect("opens").count(Outcome::Miss(None));
+        let after = Counters::read(&place.store).miss;
+        assert!(after == before + 1 || after == 1, "{how} at {at}");
+    });
+}
+
+#[test]
+fn the_nearest_record() {
+    let place = place();
+    let (subject, weak) = (Digest([0xcd; 32]), Digest([0xab; 32]));
+    place.store.note_near(&subject, &weak).expect("writes");
+    let path = place.base.join("near/cd").join("cd".repeat(31));
+    // Only `explain` asks; another fingerprint has no manifest, or is another one's.
+    each_damage(&path, |how, at| assert!(how != "cut" || place.store.near(&subject).is_none(), "{how} at {at}"));
+    assert_eq!(place.store.near(&subject), Some(weak));
+}

@@ -1,0 +1,204 @@
+//! The run of a tool under the eyes that were chosen for it, and what is learned of the programs that it starts.
+//!
+//! A program's observations by the preloaded library are believed once the kernel saw a run of it as well and both saw
+//! the same; what loader and libc did unseen in that run is then added to each of its runs.
+//!
+//! Unaware of: what the run is recorded for, and whether it will be.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_compiler::is_compiler_part;
+use larder_lookup::{Choice, Place, Request, program_key, tool_key};
+use larder_model::{Digest, Fallback, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
+use larder_observe::{
+    BothObservers, DepfileObserver, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sight, Trace, Verdict,
+    What,
+};
+use larder_spawn::{Command, Destinations};
+use larder_store::{Stamps, Store};
+
+use crate::typed::file_name;
+
+/// Looks of loader and libc kept of one program: more means that they are none.
+const UNSEEN_MAX: usize = 4096;
+
+/// Who watches.
+pub(crate) enum Eyes {
+    One(Box<dyn Observer>),
+    Both(BothObservers),
+}
+
+/// A run that was watched.
+pub(crate) struct Watched {
+    pub(crate) observed: Observed,
+    /// Whose trace it is.
+    pub(crate) observer: larder_model::Observer,
+    /// What the kernel said of the preloaded library, where both watched.
+    verdict: Option<Verdict>,
+}
+
+impl Eyes {
+    /// Those of `choice`.
+    pub(crate) fn of(choice: Choice) -> Result<Eyes, Outcome> {
+        let failed = |_| Outcome::Fallback(Fallback::ObserverFailed);
+        Ok(match choice {
+            Choice::Preload => Eyes::One(Box::new(PreloadObserver::new().map_err(failed)?)),
+            Choice::Kernel => Eyes::One(Box::new(KernelObserver::new().map_err(failed)?)),
+            Choice::Depfile(plan) => Eyes::One(Box::new(DepfileObserver::new(*plan))),
+            Choice::Both => Eyes::Both(BothObservers::new().map_err(failed)?),
+        })
+    }
+
+    /// Run the tool. An error means that it was not started and still can be.
+    pub(crate) fn run(&self, command: &Command, to: &Destinations) -> io::Result<Watched> {
+        let both = match self {
+            Eyes::One(observer) => {
+                let observed = observer.run(command, to)?;
+                return Ok(Watched { observed, observer: observer.name(), verdict: None });
+            }
+            // Somebody else may be listening already: then the library watches alone.
+            Eyes::Both(both) => match both.run(command, to) {
+                Ok(both) => both,
+                Err(_) => return Eyes::of(Choice::Preload).map_err(|_| io::ErrorKind::Unsupported)?.run(command, to),
+            },
+        };
+        let verdict = Some(both.verdict());
+        let alike = verdict.as_ref().is_some_and(|verdict| verdict.alike);
+        let (observed, observer) = match alike {
+            true => (both.observed, larder_model::Observer::Preload),
+            false => (both.by_kernel(), larder_model::Observer::Kernel),
+        };
+        Ok(Watched { observed, observer, verdict })
+    }
+}
+
+/// What is known of programs in a place.
+pub(crate) struct Programs<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) stamps: &'a Stamps,
+    pub(crate) place: &'a Place,
+    pub(crate) request: &'a Request,
+    /// The settings ask for the library alone, so it is believed as it stands.
+    pub(crate) preload_is_forced: bool,
+}
+
+impl Programs<'_> {
+    /// Keep what the kernel said of the programs of a run, and what is to be done with the tool the next time.
+    /// Trouble in keeping it only means that it is asked again. Returns the first thing that only one of the two saw.
+    pub(crate) fn learn(&self, watched: &Watched) -> Option<String> {
+        let verdict = watched.verdict.as_ref()?;
+        let mut faulty = false;
+        for (path, content) in self.of(&watched.observed.trace) {
+            let missed = verdict.missed.iter().chain(&verdict.invented).any(|sight| sight.program == path);
+            faulty |= missed;
+            let judgement =
+                if missed { Judgement::Disbelieved } else { self.believed(&content, &path, &verdict.unseen) };
+            let _ = self.store.keep_judgement(&program_key(&content, self.place), &judgement);
+        }
+        let tool = if faulty || verdict.dropped { Judgement::Disbelieved } else { Judgement::Believed(Vec::new()) };
+        let _ = self.store.keep_judgement(&tool_key(self.request, self.place), &tool);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let odd = verdict.missed.iter().chain(&verdict.invented).next()?;
+        Some(format!("preload is not believed of {}: {} ({:?})", text(&odd.program), text(&odd.path), odd.what))
+    }
+
+    /// The tool starts what the library cannot be loaded into: the next run is the kernel's.
+    pub(crate) fn leave_to_the_kernel(&self, watched: &Watched) {
+        if watched.observer == larder_model::Observer::Preload && !self.preload_is_forced {
+            let _ = self.store.keep_judgement(&tool_key(self.request, self.place), &Judgement::Disbelieved);
+        }
+    }
+
+    /// With what was unseen in runs before.
+    fn believed(&self, content: &Digest, path: &[u8], unseen: &[Sight]) -> Judgement {
+        let before = self.store.judgement(&program_key(content, self.place));
+        let mut all = match before {
+            Some(Judgement::Believed(before)) => before,
+            _ => Vec::new(),
+        };
+        all.extend(unseen.iter().filter(|sight| sight.program == path).filter_map(unseen_look));
+        all.sort();
+        all.dedup();
+        if all.len() > UNSEEN_MAX { Judgement::Disbelieved } else { Judgement::Believed(all) }
+    }
+
+    /// What loader and libc look at unseen in a run that the library saw alone or with the kernel; or why the run is not
+    /// believed.
+    pub(crate) fn unseen(&self, watched: &Watched) -> Result<Vec<(Vec<u8>, Looked)>, (Unrecorded, Vec<u8>)> {
+        if watched.observer != larder_model::Observer::Preload {
+            return Ok(Vec::new());
+        }
+        let mut looks = BTreeMap::new();
+        for (path, content) in self.of(&watched.observed.trace) {
+            match self.store.judgement(&program_key(&content, self.place)) {
+                Some(Judgement::Believed(unseen)) => {
+                    unseen.into_iter().for_each(|look| merge(looks.entry(look.path.clone()).or_default(), &look));
+                }
+                _ if self.preload_is_forced => {}
+                None if self.is_believed_by_name(&path) => {}
+                Some(Judgement::Disbelieved) => return Err(self.doubt(Judgement::Disbelieved, path)),
+                _ => return Err(self.doubt(Judgement::Again, path)),
+            }
+        }
+        Ok(looks.into_iter().collect())
+    }
+
+    /// Where the kernel cannot be asked.
+    fn is_believed_by_name(&self, program: &[u8]) -> bool {
+        is_compiler_part(file_name(program)) && KernelObserver::new().is_err()
+    }
+
+    fn doubt(&self, next: Judgement, program: Vec<u8>) -> (Unrecorded, Vec<u8>) {
+        let _ = self.store.keep_judgement(&tool_key(self.request, self.place), &next);
+        (Unrecorded::Unjudged, program)
+    }
+
+    /// The programs that began, with their content.
+    fn of(&self, trace: &Trace) -> BTreeMap<Vec<u8>, Digest> {
+        let mut programs = BTreeMap::new();
+        for event in trace.iter().filter(|event| event.kind == Kind::Start && event.error == 0) {
+            if !programs.contains_key(event.path)
+                && let Some(content) = self.content(event.path)
+            {
+                programs.insert(event.path.to_vec(), content);
+            }
+        }
+        programs
+    }
+
+    fn content(&self, path: &[u8]) -> Option<Digest> {
+        let look = larder_sys::look_through(path).ok()?;
+        self.stamps.content(&look).or_else(|| {
+            let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+            self.stamps.hash(&mut file).ok()
+        })
+    }
+}
+
+fn unseen_look(sight: &Sight) -> Option<Unseen> {
+    let way = match sight.what {
+        What::Read => Way::Content,
+        What::Looked => Way::Kind,
+        What::Link => Way::Link,
+        What::Listed => Way::Listing,
+        What::Absent => Way::Absence,
+        What::Failed(errno) => Way::Error(errno as u32),
+        What::Made | What::Removed | What::Changed | What::Socket | What::Asked => return None,
+    };
+    Some(Unseen { path: sight.path.clone(), way })
+}
+
+fn merge(looked: &mut Looked, look: &Unseen) {
+    let more = look.looked();
+    looked.content |= more.content;
+    looked.kind |= more.kind;
+    looked.link |= more.link;
+    looked.listed |= more.listed;
+    looked.absent |= more.absent;
+    looked.failed = looked.failed.or(more.failed);
+}

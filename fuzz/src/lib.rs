@@ -1,0 +1,58 @@
+//! One target for each decoder of bytes that larder did not write this instant. Each holds for all bytes: no panic, no
+//! more memory than a multiple of what came in, and what decodes encodes to itself.
+//!
+//! | where | what |
+//! |---|---|
+//! | `cargo xtask test` | the seeds, and some thousand mutations of them, the same ones each time (`tests/short.rs`) |
+//! | `cargo xtask fuzz [TARGET] [--seconds N]` | with cargo-fuzz, guided by coverage; without it the same mutations, on and on |
+//!
+//! Seeds are in `corpus/TARGET`; for binary formats they are the golden bytes of the crates. What fails becomes a test
+//! beside the decoder that it is about.
+
+mod mutate;
+mod seeds;
+mod store;
+mod targets;
+
+pub use mutate::Mutations;
+pub use seeds::seeds;
+
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static MEMORY: PeakAlloc = PeakAlloc;
+
+/// Takes any bytes.
+pub type Target = fn(&[u8]);
+
+/// All targets by name, and how many bytes of memory each may need: at once, and for each byte that comes in.
+pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
+    ("argv", targets::argv, (64 << 10, 100)),
+    ("config", targets::config, (256 << 10, 2000)),
+    ("counters", store::counters, (64 << 10, 10)),
+    ("depfile", targets::depfile, (64 << 10, 100)),
+    ("digest", targets::digest, (64 << 10, 10)),
+    ("fsck", store::fsck, (1 << 20, 400)),
+    ("judgement", targets::judgement, (64 << 10, 400)),
+    ("log", targets::log, (64 << 10, 20)),
+    ("manifest", targets::manifest, (4 << 20, 400)),
+    ("near", store::near, (64 << 10, 10)),
+    ("observations", targets::observations, (4 << 20, 400)),
+    ("response", targets::response, (64 << 10, 400)),
+    ("result", targets::result, (64 << 10, 400)),
+    ("roots", targets::roots, (64 << 10, 100)),
+    ("scan", targets::scan, (64 << 10, 100)),
+    ("size", targets::size, (64 << 10, 10)),
+    ("stamps", store::stamps, (1 << 20, 10)),
+];
+
+/// Give `data` to the target of that name, and see to its memory. Only while no other thread is at work.
+pub fn run(name: &str, data: &[u8]) {
+    let (_, target, (fixed, each)) = TARGETS.iter().find(|(known, ..)| *known == name).expect("is a target");
+    MEMORY.reset_peak_usage();
+    let before = MEMORY.current_usage();
+    target(data);
+    let used = MEMORY.peak_usage().saturating_sub(before);
+    let limit = fixed + each * data.len();
+    assert!(used <= limit, "{name}: {used} bytes of memory for {} bytes, the limit is {limit}", data.len());
+}

@@ -1,0 +1,33 @@
+//! What mutations begin with: the files of `corpus/TARGET`, and the golden bytes of the formats.
+
+use std::fs;
+use std::path::Path;
+
+/// The golden files that a target begins with.
+const GOLDEN: &[(&str, &[&str])] = &[
+    ("counters", &["store/tests/golden/counters.hex"]),
+    ("fsck", &["model/tests/golden/manifest.hex"]),
+    ("log", &["observe/tests/golden/log.hex"]),
+    ("manifest", &["model/tests/golden/manifest.hex"]),
+    ("observations", &["model/tests/golden/observations.hex"]),
+    ("result", &["model/tests/golden/result_apart.hex", "model/tests/golden/result_together.hex"]),
+    ("stamps", &["store/tests/golden/stamps.hex"]),
+];
+
+/// The seeds of a target, never none.
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut found = vec![Vec::new()];
+    let mut corpus: Vec<_> = fs::read_dir(here.join("corpus").join(target))
+        .map(|list| list.flatten().map(|entry| entry.path()).collect())
+        .unwrap_or_default();
+    corpus.sort();
+    found.extend(corpus.iter().filter_map(|path| fs::read(path).ok()));
+    for name in GOLDEN.iter().filter(|(known, _)| *known == target).flat_map(|(_, names)| *names) {
+        let text = fs::read_to_string(here.join("../crates").join(name)).expect("is there");
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let digits: Vec<u32> = lines.flat_map(|line| line.chars().filter_map(|c| c.to_digit(16))).collect();
+        found.push(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect());
+    }
+    found
+}

@@ -1,0 +1,141 @@
+//! Decoders that take files: each run has a store in memory, where there is such a place.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use larder_model::{Blob, Digest, FORMAT_VERSION, Outcome, Writer};
+use larder_store::{Counters, Stamps, Store};
+use larder_sys::{Kind, Look, Trust};
+use tempfile::TempDir;
+
+struct Place {
+    _dir: TempDir,
+    base: PathBuf,
+    store: Store,
+}
+
+impl Place {
+    fn new() -> Place {
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let dir = dir.expect("can be made");
+        let base = dir.path().join(format!("v{FORMAT_VERSION}"));
+        fs::create_dir(&base).expect("can be made");
+        let store = Store::open(dir.path()).expect("opens");
+        Place { _dir: dir, base, store }
+    }
+
+    fn put(&self, name: impl AsRef<Path>, bytes: &[u8]) -> PathBuf {
+        let path = self.base.join(name);
+        // Names that exclude each other are left out.
+        let _ = fs::create_dir_all(path.parent().expect("has one"));
+        let _ = fs::write(&path, bytes);
+        path
+    }
+}
+
+pub(crate) fn counters(data: &[u8]) {
+    let place = Place::new();
+    place.put("counters", data);
+    let before = Counters::read(&place.store);
+    let counters = Counters::open(&place.store).expect("opens");
+    counters.count(Outcome::Hit);
+    let after = Counters::read(&place.store);
+    assert!(after.hit == before.hit.wrapping_add(1) || after.hit == 1);
+    counters.grew(u64::MAX);
+    counters.zero();
+    assert_eq!(Counters::read(&place.store).hit, 0);
+}
+
+fn look(inode: u64) -> Look {
+    Look {
+        kind: Kind::Directory,
+        mode: 0o755,
+        volume: 0x0801 << 32 | 2,
+        device: 0x0801 << 32 | 2,
+        inode,
+        size_bytes: 4096,
+        modified_ns: 1_700_000_000_123_456_789,
+        changed_ns: 1_700_000_001_000_000_000,
+        links: 2,
+        owner: 0,
+        group: 0,
+    }
+}
+
+/// A table of at most 256 slots, which are `data` again and again; one byte says whether its head is as it ought to be.
+pub(crate) fn stamps(data: &[u8]) {
+    const HEAD: usize = 80;
+    const VERSION: [u8; 8] = 0x4c52_4453_0000_0001u64.to_ne_bytes();
+    let place = Place::new();
+    let (told, rest) = data.split_first().unwrap_or((&0, &[]));
+    let mut bytes = rest.to_vec();
+    if told & 1 == 1 {
+        let count = 1usize << (told >> 1 & 7);
+        bytes.resize(HEAD.max(bytes.len()), 0);
+        bytes[..8].copy_from_slice(&VERSION);
+        bytes[8..16].copy_from_slice(&(count as u64).to_ne_bytes());
+        let slots = bytes.split_off(HEAD);
+        let slots = if slots.is_empty() { vec![0] } else { slots };
+        bytes.extend(slots.iter().copied().cycle().take(count * 80));
+    }
+    place.put(Path::new("stamps").join(larder_sys::boot_id().expect("is known")), &bytes);
+    let names = Digest([9; 32]);
+    let known = Stamps::open(&place.store, false);
+    known.names_absent(&look(1234), &names);
+    assert_eq!(known.content(&look(1)), None, "of a file that nobody looked at");
+    let stamps = Stamps::open(&place.store, true);
+    let trust = Trust { files: true, directories: true, exact: false };
+    for inode in 0..40 {
+        stamps.keep_absent(&look(inode), 1 << 62, &names, || trust);
+        assert!(stamps.names_absent(&look(inode), &names), "what was kept last");
+    }
+    stamps.settle(&place.store).expect("is written");
+}
+
+pub(crate) fn near(data: &[u8]) {
+    let place = Place::new();
+    let subject = Digest([0xab; 32]);
+    place.store.note_near(&subject, &subject).expect("writes");
+    assert_eq!(place.store.near(&subject), Some(subject));
+    place.put(format!("near/ab/{}", "ab".repeat(31)), data);
+    if let Some(found) = place.store.near(&subject) {
+        assert_eq!(found.hex().as_bytes(), data.to_ascii_lowercase());
+    }
+}
+
+/// Pieces of `data` under names that belong there and names that do not.
+pub(crate) fn fsck(data: &[u8]) {
+    let place = Place::new();
+    let pieces: Vec<&[u8]> = data.split(|&byte| byte == b'\xfe').take(8).collect();
+    for (at, piece) in pieces.iter().enumerate() {
+        let mut sealed = Writer::default();
+        sealed.bytes.extend_from_slice(piece);
+        let sealed = sealed.seal();
+        let bytes = if at % 2 == 0 { piece } else { &sealed[..] };
+        let named = Digest::of(bytes).hex();
+        let told = piece.get(1..33).map_or(named.clone(), |weak| {
+            let mut digest = [0; 32];
+            digest.copy_from_slice(weak);
+            Digest(digest).hex()
+        });
+        place.put(format!("blobs/{}/{}", &named[..2], &named[2..]), if at % 3 == 0 { piece } else { bytes });
+        place.put(format!("manifests/{}/{}", &told[..2], &told[2..]), bytes);
+        place.put(format!("manifests/{}/{at}", &named[..2]), bytes);
+        place.put(format!("blobs/{at}"), bytes);
+        place.put(format!("tmp/{at}"), bytes);
+    }
+    let store = &place.store;
+    store.fsck(false, &mut |_, _| {}).expect("reads");
+    let repaired = store.fsck(true, &mut |done, all| assert!(done <= all)).expect("reads");
+    let again = store.fsck(true, &mut |_, _| {}).expect("reads");
+    let last = store.fsck(false, &mut |_, _| {}).expect("reads");
+    // What needs a blob that was just removed goes in the second round.
+    assert!(last.problems.is_empty(), "{repaired:?} {again:?} {last:?}");
+    store.evict(100).expect("evicts");
+    let blob = Blob { digest: Digest::of(data), size_bytes: data.len() as u64 };
+    assert!(store.put_blob(&mut &data[..]).expect("writes") == blob);
+    assert!(store.open_blob(&blob, &Stamps::none()).is_ok());
+    store.clear().expect("clears");
+    assert_eq!(store.fsck(false, &mut |_, _| {}).expect("reads"), Default::default());
+}

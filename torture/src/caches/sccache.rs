@@ -1,0 +1,114 @@
+//! sccache with its defaults, and a server of its own on a socket beside its store.
+
+use super::{Cache, Counts};
+use crate::run;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// So long a server may take to listen.
+const START: Duration = Duration::from_secs(5);
+
+pub(crate) struct Sccache {
+    program: PathBuf,
+    dir: PathBuf,
+    store: PathBuf,
+    basic: Vec<(OsString, OsString)>,
+    server: Option<Child>,
+}
+
+impl Sccache {
+    pub(crate) fn new(program: PathBuf, dir: &Path, basic: &[(OsString, OsString)]) -> Self {
+        Self { program, dir: dir.to_owned(), store: dir.join("store"), basic: basic.to_vec(), server: None }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.join("s")
+    }
+
+    fn call(&self, words: &[&str]) -> Result<Vec<u8>> {
+        let mut argv: Vec<OsString> = vec![self.program.clone().into()];
+        argv.extend(words.iter().map(OsString::from));
+        run::output(&argv, &[self.basic.clone(), self.env()].concat(), &self.dir)
+    }
+}
+
+impl Cache for Sccache {
+    fn before_tool(&self) -> Vec<OsString> {
+        vec![self.program.clone().into()]
+    }
+
+    fn before_any(&self) -> Vec<OsString> {
+        self.before_tool()
+    }
+
+    fn env(&self) -> Vec<(OsString, OsString)> {
+        vec![
+            ("SCCACHE_SERVER_UDS".into(), self.socket().into()),
+            ("SCCACHE_DIR".into(), self.store.clone().into()),
+            ("SCCACHE_CONF".into(), "/dev/null".into()),
+            // A server that a client starts in place of a killed one ends by itself.
+            ("SCCACHE_IDLE_TIMEOUT".into(), "60".into()),
+            ("SCCACHE_STARTUP_TIMEOUT".into(), "5".into()),
+        ]
+    }
+
+    fn store(&self) -> &Path {
+        &self.store
+    }
+
+    fn program(&self) -> Option<&Path> {
+        Some(&self.program)
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let temporary = self.dir.join("server-tmp");
+        fs::create_dir_all(&temporary)?;
+        let mut command = Command::new(&self.program);
+        command.env_clear().envs(self.basic.iter().cloned()).envs(self.env()).env("TMPDIR", temporary);
+        command.env("SCCACHE_START_SERVER", "1").env("SCCACHE_NO_DAEMON", "1").env("SCCACHE_IDLE_TIMEOUT", "0");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).current_dir(&self.dir);
+        let mut server = command.spawn().context("sccache's server does not start")?;
+        let until = Instant::now() + START;
+        while !self.socket().exists() && server.try_wait()?.is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.server = Some(server);
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        // Also one that a client started; there may be none.
+        let _ = self.call(&["--stop-server"]);
+        self.kill_server();
+    }
+
+    fn kill_server(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            // It may have ended by itself.
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.server.iter().map(Child::id).collect()
+    }
+
+    fn counts(&self) -> Option<Counts> {
+        let text = self.call(&["--show-stats", "--stats-format", "json"]).ok()?;
+        let json: Value = serde_json::from_slice(&text).ok()?;
+        let stats = &json["stats"];
+        let sum = |name: &str| -> u64 {
+            let counts = stats[name]["counts"].as_object();
+            counts.into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
+        };
+        let (hit, miss) = (sum("cache_hits"), sum("cache_misses"));
+        let all = stats["compile_requests"].as_u64()?;
+        Some(Counts { hit, miss, bypass: all.saturating_sub(hit + miss), fallback: 0 })
+    }
+}

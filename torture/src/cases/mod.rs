@@ -1,0 +1,68 @@
+//! The cases, a file a subject. To add one, write another `case(…)` into the list where its kin stand.
+
+mod callers;
+mod commands;
+mod configure;
+mod identity;
+mod inputs;
+mod outputs;
+mod places;
+mod trouble;
+
+use crate::case::Case;
+
+/// Every case, once for each of its compilers.
+pub fn all() -> Vec<Case> {
+    told().iter().flat_map(Case::expanded).collect()
+}
+
+/// Every case, once: with the compilers by turns.
+pub fn one_compiler_each() -> Vec<Case> {
+    let of_turn = |(at, case): (usize, &Case)| {
+        let mut expanded = case.expanded();
+        expanded.swap_remove(at % expanded.len())
+    };
+    told().iter().enumerate().map(of_turn).collect()
+}
+
+fn told() -> Vec<Case> {
+    let files = [
+        inputs::cases,
+        places::cases,
+        outputs::cases,
+        callers::cases,
+        trouble::cases,
+        configure::cases,
+        commands::cases,
+        identity::cases,
+    ];
+    files.iter().flat_map(|cases| cases()).collect()
+}
+
+/// A unit that returns what its header says.
+pub(crate) const X_C: &str = "#include \"h.h\"\nint f(void){return H;}\n";
+/// The same, looked for along the path only.
+pub(crate) const ANGLE_C: &str = "#include <h.h>\nint f(void){return H;}\n";
+pub(crate) const H1: &str = "#define H 1\n";
+pub(crate) const H2: &str = "#define H 2\n";
+pub(crate) const H3: &str = "#define H 3\n";
+/// A unit that warns with `-Wall`.
+pub(crate) const WARNS_C: &str = "#include \"h.h\"\nint f(void){int unused; return H;}\n";
+/// A whole program.
+pub(crate) const MAIN_C: &str = "int main(void){return 0;}\n";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_of_a_class() {
+        let mut seen = BTreeSet::new();
+        for case in super::all() {
+            let class = case.class().to_owned();
+            assert!(crate::table::CLASSES.iter().any(|(letter, _)| *letter == class), "{}", case.name);
+            assert!(!case.steps.is_empty(), "{} does nothing", case.name);
+            assert!(seen.insert(case.name.clone()), "{} is there twice", case.name);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What a command left behind when its caller had its answer: processes at work, temporary files.
+
+use regex::bytes::Regex;
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A process that is on its way out has this long for it.
+const GRACE: Duration = Duration::from_millis(600);
+/// So long a killed process may take to vanish.
+const VANISH: Duration = Duration::from_secs(5);
+
+/// Names of processes whose working directory is below `root`, a moment after the command's end. They are killed.
+pub(crate) fn processes(root: &Path, known: &[u32]) -> Vec<String> {
+    let until = Instant::now() + GRACE;
+    while !at_work(root, known).is_empty() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let left = at_work(root, known);
+    for pid in left.keys() {
+        if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
+            // It may have ended meanwhile.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+    let until = Instant::now() + VANISH;
+    while !left.is_empty() && !at_work(root, known).is_empty() && Instant::now() < until {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let names: BTreeSet<String> = left.into_values().collect();
+    names.into_iter().map(|name| format!("running {name}")).collect()
+}
+
+fn at_work(root: &Path, known: &[u32]) -> BTreeMap<u32, String> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // Processes come and go while they are listed.
+        let Ok(cwd) = fs::read_link(entry.path().join("cwd")) else { continue };
+        if cwd.starts_with(root) && !known.contains(&pid) {
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            found.insert(pid, name.trim().to_owned());
+        }
+    }
+    found
+}
+
+/// Names in the directory for temporary files, with what is random in them masked. They are removed.
+pub(crate) fn temporary_files(dir: &Path) -> Vec<String> {
+    static RANDOM: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"^cc[A-Za-z0-9]{6}|-[0-9a-f]{6}\b").expect("is a pattern"));
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        use std::os::unix::ffi::OsStrExt;
+        let name = RANDOM.replace_all(entry.file_name().as_bytes(), &b"XXXXXX"[..]).into_owned();
+        names.push(format!("temporary file {}", String::from_utf8_lossy(&name)));
+        // What cannot be removed is found again, and again reported.
+        let _ = crate::change::remove(&entry.path());
+    }
+    names.sort();
+    names
+}

@@ -1,0 +1,197 @@
+//! One command from its start to its end: what it said, how it ended, how long that took.
+
+use crate::step::Whom;
+use crate::terminal::Terminal;
+use anyhow::{Context, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A command that has not ended by then is killed, and counts as hanging.
+const LIMIT: Duration = Duration::from_secs(60);
+/// How often a step that is to be interrupted looks whether it is time.
+const GLANCE: Duration = Duration::from_millis(5);
+/// From the sign that a command is at work to the signal.
+const INTO_WORK: Duration = Duration::from_millis(50);
+
+/// Everything that is given to a command.
+pub struct Order {
+    /// Program and arguments.
+    pub argv: Vec<OsString>,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// All of its environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// What it can read; without it `/dev/null`.
+    pub stdin: Option<Vec<u8>>,
+    /// A terminal for all three streams.
+    pub tty: Option<(u16, u16)>,
+    /// A signal for when the file exists.
+    pub kill: Option<(Signal, Whom, PathBuf)>,
+}
+
+/// What a command showed its caller.
+pub struct Ran {
+    /// How it ended, in words.
+    pub end: String,
+    /// Standard output; on a terminal everything.
+    pub out: Vec<u8>,
+    /// Standard error.
+    pub err: Vec<u8>,
+    /// When it was started.
+    pub started: SystemTime,
+    /// When it had ended.
+    pub ended: SystemTime,
+}
+
+/// Runs it to its end.
+pub fn run(order: &Order) -> Result<Ran> {
+    let started = SystemTime::now();
+    let mut command = Command::new(&order.argv[0]);
+    command.args(&order.argv[1..]).current_dir(&order.cwd).env_clear().process_group(0);
+    command.envs(order.env.iter().map(|(name, value)| (name, value)));
+    let (end, streams) = match order.tty {
+        Some(size) => on_terminal(order, command, size)?,
+        None => on_pipes(order, command)?,
+    };
+    let [out, err] = streams;
+    Ok(Ran { end, out, err, started, ended: SystemTime::now() })
+}
+
+fn on_pipes(order: &Order, mut command: Command) -> Result<(String, [Vec<u8>; 2])> {
+    let stdin = if order.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot start {:?}", order.argv))?;
+    if let (Some(text), Some(mut pipe)) = (&order.stdin, child.stdin.take()) {
+        // Less than a pipe holds, so that nobody waits; what is not read may be lost.
+        let _ = pipe.write_all(text);
+    }
+    let out = child.stdout.take().context("standard output is piped")?;
+    let err = child.stderr.take().context("standard error is piped")?;
+    listen(order, child, [Some(out.into()), Some(err.into())])
+}
+
+fn on_terminal(order: &Order, mut command: Command, size: (u16, u16)) -> Result<(String, [Vec<u8>; 2])> {
+    let terminal = Terminal::open(size)?;
+    let theirs = || -> Result<Stdio> { Ok(terminal.theirs.try_clone()?.into()) };
+    command.stdin(theirs()?).stdout(theirs()?).stderr(theirs()?);
+    let child = command.spawn().with_context(|| format!("cannot start {:?}", order.argv))?;
+    // The command holds copies; only without ours does reading end.
+    drop((command, terminal.theirs));
+    listen(order, child, [Some(terminal.ours), None])
+}
+
+/// Reads both streams until everybody has closed them and the command has ended.
+fn listen(order: &Order, mut child: Child, mut streams: [Option<OwnedFd>; 2]) -> Result<(String, [Vec<u8>; 2])> {
+    let pid = Pid::from_child(&child);
+    let life = pidfd_open(pid, PidfdFlags::empty()).context("cannot watch a process")?;
+    let mut heard = [Vec::new(), Vec::new()];
+    let mut trigger = Trigger::new(order, pid);
+    let limit = Instant::now() + LIMIT;
+    let mut status = None::<ExitStatus>;
+    for stream in streams.iter().flatten() {
+        fcntl_setfl(stream, OFlags::NONBLOCK)?;
+    }
+    while status.is_none() || streams.iter().any(Option::is_some) {
+        if Instant::now() > limit {
+            // The group is gone where only somebody who left it holds a stream.
+            let _ = kill_process_group(pid, Signal::KILL);
+            child.wait()?;
+            return Ok(("hangs".to_owned(), heard));
+        }
+        let pause = if trigger.is_armed() { GLANCE } else { Duration::from_secs(1) };
+        wait(streams.iter().flatten(), status.is_none().then_some(&life), pause);
+        for (stream, heard) in streams.iter_mut().zip(&mut heard) {
+            if stream.as_ref().is_some_and(|fd| drain(fd, heard)) {
+                *stream = None;
+            }
+        }
+        if status.is_none() {
+            status = child.try_wait()?;
+            trigger.pull();
+        }
+    }
+    let status = status.context("the loop ends with it")?;
+    Ok((words_of(status), heard))
+}
+
+fn wait<'a>(streams: impl Iterator<Item = &'a OwnedFd>, life: Option<&'a OwnedFd>, pause: Duration) {
+    let mut fds: Vec<PollFd<'_>> = streams.chain(life).map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+    // An interrupted wait is a short one.
+    let _ = poll(&mut fds, Some(&pause));
+}
+
+/// Takes what is there; `true` at the end, which a terminal says by an error.
+fn drain(fd: &OwnedFd, heard: &mut Vec<u8>) -> bool {
+    let mut buffer = [0; 65536];
+    loop {
+        match rustix::io::read(fd.as_fd(), &mut buffer) {
+            Ok(0) => return true,
+            Ok(count) => heard.extend_from_slice(&buffer[..count]),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return false,
+            Err(_) => return true,
+        }
+    }
+}
+
+fn words_of(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (_, Some(signal)) => format!("signal {signal}"),
+        _ => status.to_string(),
+    }
+}
+
+/// Sends the signal of a step once its time has come.
+struct Trigger<'a> {
+    kill: Option<&'a (Signal, Whom, PathBuf)>,
+    pid: Pid,
+    seen: Option<Instant>,
+}
+
+impl<'a> Trigger<'a> {
+    fn new(order: &'a Order, pid: Pid) -> Self {
+        Self { kill: order.kill.as_ref(), pid, seen: None }
+    }
+
+    fn is_armed(&self) -> bool {
+        self.kill.is_some()
+    }
+
+    fn pull(&mut self) {
+        let Some((signal, whom, marker)) = self.kill else { return };
+        if self.seen.is_none() && marker.exists() {
+            self.seen = Some(Instant::now());
+        }
+        if self.seen.is_some_and(|seen| seen.elapsed() >= INTO_WORK) {
+            // It may just have ended by itself.
+            let _ = match whom {
+                Whom::Group => kill_process_group(self.pid, *signal),
+                Whom::Leader => kill_process(self.pid, *signal),
+            };
+            self.kill = None;
+        }
+    }
+}
+
+/// The standard output of a short command that must succeed, for what a case is not about.
+pub fn output(argv: &[OsString], env: &[(OsString, OsString)], cwd: &Path) -> Result<Vec<u8>> {
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).current_dir(cwd).env_clear().envs(env.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().with_context(|| format!("cannot start {argv:?}"))?;
+    let mut text = Vec::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        pipe.read_to_end(&mut text)?;
+    }
+    anyhow::ensure!(child.wait()?.success(), "{argv:?} failed");
+    Ok(text)
+}

@@ -1,0 +1,88 @@
+//! `cargo xtask fuzz`: the targets of `fuzz/`, guided by coverage where cargo-fuzz is installed, else with the mutations
+//! that the tests have, on and on.
+
+use crate::binaries::cargo;
+use crate::place::{Place, on_path};
+use crate::run;
+use anyhow::{Context, Result, bail};
+use std::fs;
+
+/// What `cargo xtask fuzz` takes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The decoder; without one all of them, one after the other
+    target: Option<String>,
+    /// How long each of them
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+}
+
+/// Inputs are not larger than this many bytes.
+const INPUT_BYTES_MAX: usize = 16 << 10;
+
+/// Runs one target or all; an error for the first that fails.
+pub(crate) fn fuzz(place: &Place, options: &Options) -> Result<()> {
+    let all = targets(place)?;
+    let chosen = match &options.target {
+        None => all,
+        Some(name) if all.contains(name) => vec![name.clone()],
+        Some(name) => bail!("{name} is no target; there are {}", all.join(", ")),
+    };
+    let guided = on_path("cargo-fuzz").is_some();
+    if !guided {
+        println!(
+            "cargo-fuzz is not installed (cargo install cargo-fuzz --locked): inputs are mutated without guidance"
+        );
+    }
+    for target in chosen {
+        println!("── {target}");
+        if guided { guide(place, &target, options.seconds)? } else { mutate(place, &target, options.seconds)? }
+    }
+    Ok(())
+}
+
+/// The stage of `cargo xtask test`: each target with its seeds and some thousand mutations.
+pub(crate) fn short(place: &Place) -> Result<()> {
+    let words = ["test", "--release", "--locked", "--no-default-features", "--manifest-path", "fuzz/Cargo.toml"];
+    run::shown_to_user(own_target(place)?.args(words))
+}
+
+/// The targets are the files of `fuzz/fuzz_targets`.
+fn targets(place: &Place) -> Result<Vec<String>> {
+    let dir = place.repo.join("fuzz/fuzz_targets");
+    let list = fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))?;
+    let name = |entry: fs::DirEntry| Some(entry.path().file_stem()?.to_str()?.to_owned());
+    let mut names: Vec<String> = list.flatten().filter_map(name).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// What is found goes to the target directory, not among the seeds.
+fn guide(place: &Place, target: &str, seconds: u64) -> Result<()> {
+    let found = place.own("fuzz")?.join(target);
+    fs::create_dir_all(&found).with_context(|| format!("cannot make {}", found.display()))?;
+    mutate_with(place, &[target, "seeds", &found.to_string_lossy()])?;
+    let limits =
+        [format!("-max_total_time={seconds}"), format!("-max_len={INPUT_BYTES_MAX}"), "-timeout=10".to_owned()];
+    let mut command = own_target(place)?;
+    // The pinned toolchain has no sanitizers; there is no unsafe code that they could watch.
+    command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(found).arg("--").args(limits);
+    run::shown_to_user(&mut command)
+}
+
+fn mutate(place: &Place, target: &str, seconds: u64) -> Result<()> {
+    mutate_with(place, &[target, "run", &seconds.to_string()])
+}
+
+fn mutate_with(place: &Place, words: &[&str]) -> Result<()> {
+    let mut command = own_target(place)?;
+    command.args(["run", "--quiet", "--release", "--locked", "--no-default-features", "--manifest-path"]);
+    run::shown_to_user(command.args(["fuzz/Cargo.toml", "--example", "on_and_on", "--"]).args(words))
+}
+
+/// Cargo with a target directory apart: other flags, other dependencies.
+fn own_target(place: &Place) -> Result<std::process::Command> {
+    let mut command = cargo(place);
+    command.env("CARGO_TARGET_DIR", place.own("fuzz-target")?);
+    Ok(command)
+}

@@ -1,0 +1,79 @@
+//! `cargo xtask torture`: the torture suite, with larder built and the suite's options passed on.
+//!
+//! The suite is a program of its own, which uses larder as a program as well; its `--help` says what it takes.
+
+use crate::binaries::{self, cargo};
+use crate::place::Place;
+use crate::run;
+use crate::setup;
+use anyhow::{Context, Result};
+
+/// What `cargo xtask torture` takes.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Options {
+    /// Options of the suite; `--help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Options that name another program than the larder of this workspace, or run nothing.
+const WITHOUT_LARDER: &[&str] = &["--bin", "--list", "--table", "--help", "-h"];
+
+/// `false` where a result is wrong, or a hit was missed that the suite does not know of.
+pub(crate) fn torture(place: &Place, options: &Options) -> Result<bool> {
+    let mut words = options.words.clone();
+    if wants_larder(&words) {
+        binaries::build(place)?;
+        words.splice(0..0, larder_words(place)?);
+    }
+    suite(place, &words)
+}
+
+/// The stage of `cargo xtask test`, with the larder that an earlier stage built.
+pub(crate) fn stage(place: &Place, full: bool) -> Result<()> {
+    let mut words = larder_words(place)?;
+    words.push(if full { "--full" } else { "--quick" }.to_owned());
+    anyhow::ensure!(suite(place, &words)?, "the torture suite found what does not hold; it is listed above");
+    Ok(())
+}
+
+fn larder_words(place: &Place) -> Result<Vec<String>> {
+    let larder = place.larder();
+    let larder = larder.to_str().with_context(|| format!("{} is no text", larder.display()))?;
+    Ok(vec!["--bin".to_owned(), larder.to_owned()])
+}
+
+/// Builds the suite, then starts it by itself: cargo's variables are none of its business.
+fn suite(place: &Place, words: &[String]) -> Result<bool> {
+    if let Err(error) = setup::for_torture() {
+        eprintln!("{error:#}; cases that need what is missing are skipped");
+    }
+    let build = ["build", "--quiet", "--locked", "--package", "larder-torture"];
+    run::shown_to_user(cargo(place).args(build)).context("the suite does not build")?;
+    let program = place.target.join("debug/larder-torture");
+    let (status, _) = run::measured(std::process::Command::new(program).args(words))?;
+    Ok(status.success())
+}
+
+fn wants_larder(words: &[String]) -> bool {
+    let is = |word: &String, option: &&str| word == option || word.starts_with(&format!("{option}="));
+    if words.iter().any(|word| WITHOUT_LARDER.iter().any(|option| is(word, option))) {
+        return false;
+    }
+    let after = words.iter().position(|word| word == "--cache").and_then(|at| words.get(at + 1));
+    let joined = words.iter().find_map(|word| word.strip_prefix("--cache="));
+    after.map(String::as_str).or(joined).is_none_or(|cache| cache == "larder")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larder_is_built_only_where_it_is_used() {
+        let wants = |line: &str| wants_larder(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert!(wants("") && wants("--cache larder -v") && wants("--cache=larder"));
+        assert!(!wants("--cache ccache") && !wants("--cache=none") && !wants("--bin /x/larder") && !wants("--list"));
+    }
+}
