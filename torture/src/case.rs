@@ -11,25 +11,12 @@
 //! ```
 
 use crate::change::{Change, all, dir, nothing, put};
+pub use crate::compilers::{CLANG, Compilers, GCC};
 use crate::machine::Need;
 use crate::step::{Expect, How, Line, Prepare, Spoil, Step, Whom, words};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-/// A pair of compilers that a case is run with.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Compilers {
-    /// For C.
-    pub cc: &'static str,
-    /// For C++.
-    pub cxx: &'static str,
-}
-
-/// GNU's.
-pub const GCC: Compilers = Compilers { cc: "gcc", cxx: "g++" };
-/// LLVM's.
-pub const CLANG: Compilers = Compilers { cc: "clang", cxx: "clang++" };
 
 /// A small tree of files and what is done with it.
 #[derive(Clone)]

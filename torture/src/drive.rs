@@ -35,6 +35,8 @@ pub struct StepResult {
     pub wrong: Vec<String>,
     /// What the cache counted; `None` where it does not count.
     pub counted: Option<Counts>,
+    /// What the cache says of it, as far as it keeps a log.
+    pub said: String,
     /// Equal for steps whose plain runs gave the same.
     pub plain: Option<u64>,
 }
@@ -132,7 +134,7 @@ impl<'a> Driver<'a> {
         };
         let plain_mark = plain.as_ref().map(|plain| plain.mark(&inputs));
         let (label, expect, counted) = (step.label.clone(), step.expect, self.count());
-        let mut result = StepResult { label, expect, wrong, counted, plain: plain_mark };
+        let mut result = StepResult { label, expect, wrong, counted, said: self.cache.said(), plain: plain_mark };
         if step.expect == Expect::Fresh && result.counted.is_some_and(|counts| counts.hit > 0) {
             result.wrong.push("hit where none may be".to_owned());
         }

@@ -3,7 +3,7 @@
 //!
 //! | module | is | unaware of |
 //! |---|---|---|
-//! | `case`, `step`, `change` | what a case says: files, changes, commands, what is expected | how anything is run |
+//! | `case`, `compilers`, `step`, `change` | what a case says: files, changes, commands, what is expected | how anything is run |
 //! | `tree` | the files below a directory: read, put back | why |
 //! | `machine` | what this machine has and allows | cases |
 //! | `run`, `terminal`, `left` | one command, what it printed, what it left at work | caches |
@@ -22,6 +22,7 @@ pub mod case;
 pub mod cases;
 pub mod change;
 pub mod compare;
+pub mod compilers;
 pub mod drive;
 pub mod known;
 mod left;

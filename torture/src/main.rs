@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// Set for the copy of this program that has a mount namespace of its own.
+/// Set for the copy of this program that works: whether it has a mount namespace of its own.
 const INSIDE: &str = "LARDER_TORTURE_INSIDE";
 
 #[derive(Parser)]
@@ -130,20 +130,26 @@ fn patterns(texts: &[String]) -> Result<Vec<(String, Regex)>> {
     texts.iter().map(compiled).collect()
 }
 
-/// Starts this program once more in a mount namespace of its own, where that is possible. Gives whether it is in one.
+/// Closes whatever descriptors were inherited beside the standard three: a cache may ask what they are for.
+const CLOSE_OTHERS: &str =
+    r#"for d in /proc/$$/fd/*; do d=${d##*/}; [ "$d" -gt 2 ] && eval "exec $d>&-"; done; exec "$@""#;
+
+/// Starts this program once more without descriptors that are none of its business, and, where that is possible, in a
+/// mount namespace of its own. Gives whether it is in one.
 fn enter_namespace() -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
+    if let Some(inside) = std::env::var_os(INSIDE) {
+        return inside == "mounts";
     }
-    let may = Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
-    if !is_root() || !may {
-        return false;
-    }
+    let may = || Command::new("unshare").args(["-m", "true"]).status().is_ok_and(|status| status.success());
+    let mounts = is_root() && may();
     let Ok(this) = std::env::current_exe() else { return false };
-    let mut command = Command::new("unshare");
-    command.args(["-m", "--propagation", "private"]).arg(this).args(std::env::args_os().skip(1)).env(INSIDE, "1");
+    let bash = ["bash", "-c", CLOSE_OTHERS, "bash"];
+    let unshare = ["unshare", "-m", "--propagation", "private"];
+    let before: Vec<&str> = unshare.into_iter().filter(|_| mounts).chain(bash).collect();
+    let mut command = Command::new(before[0]);
+    command.args(&before[1..]).arg(this).args(std::env::args_os().skip(1));
     // It returns only where it could not be done.
-    let error = command.exec();
+    let error = command.env(INSIDE, if mounts { "mounts" } else { "no" }).exec();
     eprintln!("no mounts of one's own: {error}");
     false
 }

@@ -118,7 +118,8 @@ impl Hits {
                     }
                     (false, None) => {
                         hits.unknown += 1;
-                        format!("MISSED  {} · {} ({})", case.name, step.label, counts_in_words(step.counted))
+                        let counted = counts_in_words(step.counted);
+                        format!("MISSED  {} · {} ({counted}): {}", case.name, step.label, step.said)
                     }
                 };
                 hits.lines.push(line);
@@ -147,6 +148,7 @@ pub fn as_json(results: &[CaseResult], cache: &Chosen, seconds: f64) -> Value {
             "expected": case.counts_as_hit(step, cache.observer),
             "fresh": step.expect == Expect::Fresh,
             "got": step.is_hit(),
+            "said": step.said,
             "counted": {"hit": counts.hit, "miss": counts.miss, "bypass": counts.bypass, "fallback": counts.fallback},
         })
     };

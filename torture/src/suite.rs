@@ -84,5 +84,12 @@ fn one(case: &Case, cache: &Chosen, machine: &Machine, dir: &Path) -> CaseResult
 /// The suite's own trouble is seen, and does not stop the rest.
 fn own_trouble(error: &anyhow::Error) -> StepResult {
     let wrong = vec![format!("the suite itself: {error:#}")];
-    StepResult { label: "suite".to_owned(), expect: Expect::Any, wrong, counted: None, plain: None }
+    StepResult {
+        label: "suite".to_owned(),
+        expect: Expect::Any,
+        wrong,
+        counted: None,
+        said: String::new(),
+        plain: None,
+    }
 }

@@ -4,23 +4,22 @@
 //!
 //! Unaware of: what an option does.
 
-use crate::{EnvironmentRule, Family, Invocation, StandardInput};
+use larder_model::Bypass;
 
-/// Options of `as` and `ld` whose value is the next word, and would be taken for the first file.
+use crate::names::{stem, without_target};
+use crate::parse::asks_for_statistics;
+use crate::{EnvironmentRule, Family, Invocation, Stage, StandardInput};
+
+/// Options whose value is the next word, and would be taken for the first file.
 const WITH_VALUE: &[&[u8]] = &[
-    b"-A",
-    b"-G",
+    b"--MD",
+    b"--debug-prefix-map",
+    b"--defsym",
+    b"--output",
     b"-I",
     b"-L",
     b"-T",
-    b"-a",
-    b"-b",
-    b"-c",
     b"-dynamic-linker",
-    b"-e",
-    b"-f",
-    b"-h",
-    b"-l",
     b"-m",
     b"-o",
     b"-plugin",
@@ -28,56 +27,75 @@ const WITH_VALUE: &[&[u8]] = &[
     b"-rpath",
     b"-rpath-link",
     b"-soname",
-    b"-u",
-    b"-y",
     b"-z",
-    b"--MD",
-    b"--debug-prefix-map",
-    b"--defsym",
-    b"--output",
-    b"--soname",
-    b"--version-script",
 ];
+/// Options of the assembler that have no value, so that a file may follow.
+const WITHOUT_VALUE: &[&[u8]] =
+    &[b"--32", b"--64", b"--fatal-warnings", b"--noexecstack", b"-32", b"-64", b"-W", b"-g", b"--gdwarf-5"];
+/// They read standard input where no file is named.
+const READ_INPUT: &[&[u8]] = &[b"as", b"gas", b"llvm-as", b"strings"];
 
 /// Reads the arguments, `argv[0]` not among them. An archiver's operation stands first, with or without a dash, so the
 /// first file may be an operation: it is for messages only.
-pub(crate) fn parse(arguments: &[Vec<u8>]) -> Invocation {
-    let (mut output, mut source, mut named_input) = (None, Vec::new(), false);
+pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
+    if arguments.iter().any(|word| asks_for_statistics(word)) {
+        return Err(Bypass::TooHard);
+    }
+    let (mut output, mut source) = (None, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let value = word.strip_prefix(b"-o").or(word.strip_prefix(b"--output="));
         if word == b"-o" || word == b"--output" {
             output = words.next().cloned();
-        } else if let (Some(value), b"-") = (value, &word[..1.min(word.len())]) {
+        } else if let Some(value) = word.strip_prefix(b"-o").or(word.strip_prefix(b"--output=")) {
             output = Some(value.to_vec());
         } else if WITH_VALUE.contains(&word.as_slice()) {
             words.next();
-        } else if !word.starts_with(b"-") && !word.starts_with(b"@") {
-            named_input = true;
-            if source.is_empty() {
-                source = word.clone();
-            }
+        } else if !word.starts_with(b"-") && !word.starts_with(b"@") && source.is_empty() {
+            source = word.clone();
         }
     }
-    Invocation {
+    Ok(Invocation {
         family: Family::Binutils,
+        stage: Stage::End,
         source,
         output,
         depfile: None,
         depfile_has_system_headers: false,
         asks_processor: false,
-        standard_input: standard_input(arguments, named_input),
+        standard_input: StandardInput::Unread,
         environment: EnvironmentRule::Listed,
-    }
+    })
 }
 
-/// `as` without a file reads its source there; a dash stands for it, as does `ar -M`. A response file may hold either.
-fn standard_input(arguments: &[Vec<u8>], named_input: bool) -> StandardInput {
+/// Whether the program of this file name reads standard input: the assembler and `strings` without a file, an archiver
+/// by `M`. In doubt nobody knows: behind an option that is not known stands its value, for all that is known.
+pub fn binutils_input(program: &[u8], arguments: &[Vec<u8>]) -> StandardInput {
+    let base = without_target(stem(program));
     let is = |name: &[u8]| arguments.iter().any(|word| word == name);
-    if is(b"-") || is(b"-M") || is(b"--") || arguments.iter().any(|word| word.starts_with(b"@")) {
+    let from_file = arguments.iter().any(|word| word.starts_with(b"@"));
+    if base.ends_with(b"ar") && (is(b"M") || is(b"-M") || from_file) {
         return StandardInput::Unknown;
     }
-    if named_input { StandardInput::Unread } else { StandardInput::Unknown }
+    let named = READ_INPUT.contains(&base) && !is(b"-") && !is(b"--") && names_a_file(arguments);
+    if named || !READ_INPUT.contains(&base) { StandardInput::Unread } else { StandardInput::Unknown }
+}
+
+fn names_a_file(arguments: &[Vec<u8>]) -> bool {
+    let mut words = arguments.iter().map(Vec::as_slice);
+    let mut after_option = false;
+    while let Some(word) = words.next() {
+        if WITH_VALUE.contains(&word) {
+            words.next();
+            after_option = false;
+        } else if word.starts_with(b"-") {
+            after_option = !WITHOUT_VALUE.contains(&word) && !word.contains(&b'=') && !word.starts_with(b"-o");
+        } else if !after_option && !word.starts_with(b"@") {
+            return true;
+        } else {
+            after_option = false;
+        }
+    }
+    false
 }
 
 /// The archive that `ar ARGUMENT…` works on: the first word after its operation that is neither option nor the value of
@@ -104,22 +122,47 @@ mod tests {
     }
 
     #[test]
-    fn files_and_standard_input() {
-        let check = |line: &str, source: &str, output: &str, stdin| {
-            let invocation = parse(&words(line));
+    fn files() {
+        let check = |line: &str, source: &str, output: &str| {
+            let invocation = parse(&words(line)).expect("ours");
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let got = (text(&invocation.source), text(&invocation.output.unwrap_or_default()));
             assert_eq!(got, (source.to_owned(), output.to_owned()), "{line}");
-            assert_eq!(invocation.standard_input, stdin, "{line}");
         };
-        check("-o x.o x.s", "x.s", "x.o", StandardInput::Unread);
-        check("-ox.o --64 x.s", "x.s", "x.o", StandardInput::Unread);
-        check("--64 -o x.o", "", "x.o", StandardInput::Unknown);
-        check("-o x -dynamic-linker /lib/ld.so a.o -lc", "a.o", "x", StandardInput::Unread);
-        check("--output=x a.o", "a.o", "x", StandardInput::Unread);
-        check("-M", "", "", StandardInput::Unknown);
-        check("@all", "", "", StandardInput::Unknown);
-        check("x.s -", "x.s", "", StandardInput::Unknown);
+        check("-o x.o x.s", "x.s", "x.o");
+        check("-ox.o --64 x.s", "x.s", "x.o");
+        check("-o x -dynamic-linker /lib/ld.so a.o -lc", "a.o", "x");
+        check("--output=x a.o", "a.o", "x");
+        assert_eq!(parse(&words("a.o --stats")), Err(Bypass::TooHard));
+    }
+
+    #[test]
+    fn standard_input() {
+        let check = |line: &str, expect| {
+            let mut words = words(line);
+            let program = words.remove(0);
+            assert_eq!(binutils_input(&program, &words), expect, "{line}");
+        };
+        for line in
+            ["as -o x.o x.s", "as --64 x.s", "x86_64-linux-gnu-as x.s", "ld a.o", "ar rcs lib.a x.o", "strings x"]
+        {
+            check(line, StandardInput::Unread);
+        }
+        for line in [
+            "as -o x.o",
+            "as --64 -o x.o",
+            "as --listing-lhs-width 4 -o x.o",
+            "as --elf-stt-common no",
+            "as x.s -",
+            "as @all",
+            "strings -n 5",
+            "strings",
+            "ar M",
+            "ar -M",
+            "ar @all",
+        ] {
+            check(line, StandardInput::Unknown);
+        }
     }
 
     #[test]

@@ -21,6 +21,11 @@ pub fn environment(family: Family, all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> 
     variables
 }
 
+/// Whether the variable of this name is left out of an unknown tool's key.
+pub fn is_left_out(name: &[u8]) -> bool {
+    within(name, LEFT_OUT) && name != b"_"
+}
+
 /// The variables that loader and libc read unasked, but for `PATH`, sorted by name.
 pub fn environment_of_libc(all: &[(Vec<u8>, Vec<u8>)]) -> Vec<Variable> {
     let read = all.iter().filter(|(name, _)| within(name, LIBC) && name != b"PATH");

@@ -29,11 +29,11 @@ mod clang {
 #[cfg(test)]
 mod tests;
 
-pub use binutils::archive;
-pub use environment::{environment, environment_of_libc, getenv_is_covered, matters_on_terminal_only};
+pub use binutils::{archive, binutils_input};
+pub use environment::{environment, environment_of_libc, getenv_is_covered, is_left_out, matters_on_terminal_only};
 pub use names::{family_of, is_masquerade_name, replaces_output, unlinks_output};
 pub use parse::parse;
-pub use programs::{PROCESS_WORDS, TIME_WORDS, habit, is_compiler_part};
+pub use programs::{CLOCK_WORDS, LISTS_VARIABLES, PROCESS_WORDS, SERVED, TIME_WORDS, Told, habit, is_compiler_part};
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;
 
@@ -87,6 +87,8 @@ pub enum EnvironmentRule {
 pub struct Invocation {
     /// Whose rules it was read by.
     pub family: Family,
+    /// How far it goes.
+    pub stage: Stage,
     /// The first source, or else the first file, as named on the command line; empty where none is named.
     pub source: Vec<u8>,
     /// The output, where the command line names one or one source makes one of a known name.
@@ -103,6 +105,17 @@ pub struct Invocation {
     pub environment: EnvironmentRule,
 }
 
+/// How far a command goes, and so which programs it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Not to an object file.
+    Early,
+    /// To object files.
+    Object,
+    /// To the end: a compiler links, another command does what it does.
+    End,
+}
+
 /// What a command does with its standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandardInput {
@@ -110,6 +123,8 @@ pub enum StandardInput {
     Unread,
     /// It reads all of it, unless it fails before.
     Read,
+    /// Nobody knows, and it is left alone where nothing stands there that could be looked at.
+    Perhaps,
     /// Nobody knows.
     Unknown,
 }

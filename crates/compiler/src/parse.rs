@@ -6,14 +6,14 @@
 use crate::language::{self, Kind};
 use crate::response::{self, ResponseFiles};
 use crate::table::{self, Meaning, Value};
-use crate::{Family, Invocation, StandardInput, binutils, depfile};
+use crate::{Family, Invocation, Stage, StandardInput, binutils, depfile};
 use larder_model::Bypass;
 
 /// Reads the arguments, `argv[0]` not among them.
 pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Result<Invocation, Bypass> {
     match family {
         Family::Command => return Ok(any_command(arguments)),
-        Family::Binutils => return Ok(binutils::parse(arguments)),
+        Family::Binutils => return binutils::parse(arguments),
         Family::Gcc | Family::Clang | Family::Generic => {}
     }
     let arguments = response::expand(arguments, files)?;
@@ -31,8 +31,14 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
             typed.flag(found.meaning, value);
         }
     }
+    typed.too_hard |= arguments.iter().any(|word| asks_for_statistics(word));
     typed.asks_processor |= family == Family::Generic || arguments.iter().any(|word| names_native(word));
     typed.mean()
+}
+
+/// Whether the word has a program say how long it took: `-Wl,--stats`, `-Wa,--statistics`.
+pub(crate) fn asks_for_statistics(word: &[u8]) -> bool {
+    word.split(|&b| b == b',').any(|part| matches!(part, b"--stats" | b"--statistics" | b"-stats"))
 }
 
 /// A command of which nothing is known: everything it does is observed, and what cannot be is in its key.
@@ -40,6 +46,7 @@ fn any_command(arguments: &[Vec<u8>]) -> Invocation {
     let file = arguments.iter().find(|word| !word.starts_with(b"-"));
     Invocation {
         family: Family::Command,
+        stage: Stage::End,
         source: file.cloned().unwrap_or_default(),
         output: None,
         depfile: None,
@@ -173,12 +180,21 @@ impl<'a> Typed<'a> {
         let source = self.sources.first().map(|(path, _)| *path).or(self.linked.first().copied()).unwrap_or_default();
         Ok(Invocation {
             family: self.family,
+            stage: match (self.stops_early, self.compiles) {
+                (true, _) => Stage::Early,
+                (false, true) => Stage::Object,
+                (false, false) => Stage::End,
+            },
             source: source.to_vec(),
             output: self.named_output(source),
             depfile: self.named_depfile(source),
             depfile_has_system_headers: self.dependencies == Some(true),
             asks_processor: self.asks_processor,
-            standard_input: if self.standard_input { StandardInput::Read } else { StandardInput::Unread },
+            standard_input: match self.family {
+                _ if self.standard_input => StandardInput::Read,
+                Family::Generic => StandardInput::Perhaps,
+                _ => StandardInput::Unread,
+            },
             environment: self.family.environment_rule(),
         })
     }

@@ -9,9 +9,21 @@ use larder_model::{Habit, Times};
 use crate::names::{replaces_output, stem, without_target};
 use crate::{Family, family_of};
 
+/// What a command says of itself, beyond its programs' names.
+#[derive(Clone, Copy)]
+pub struct Told<'a> {
+    /// A text of it holds one of [`TIME_WORDS`].
+    pub times_are_named: bool,
+    /// A text of it holds one of [`CLOCK_WORDS`].
+    pub clocks_are_named: bool,
+    /// Whether a variable is set, and not to `random`.
+    pub is_set: &'a dyn Fn(&[u8]) -> bool,
+}
+
 /// Of the program of this file name. `times_are_named` says that a text of the command holds one of [`TIME_WORDS`]: then
 /// interpreters are not trusted with times.
-pub fn habit(program: &[u8], times_are_named: bool) -> Habit {
+pub fn habit(program: &[u8], told: Told) -> Habit {
+    let Told { times_are_named, clocks_are_named, is_set } = told;
     let is = |names: &[&str]| is_named(program, names);
     let strict = Habit {
         times: Times::Blind,
@@ -33,7 +45,9 @@ pub fn habit(program: &[u8], times_are_named: bool) -> Habit {
         };
     }
     let interpreted = |times| if times_are_named { Times::Status } else { times };
-    if is(BLIND) || is(COPIERS) && !times_are_named {
+    if is(COPIERS) && !times_are_named {
+        Habit { times: Times::Mode, ..strict }
+    } else if is(BLIND) {
         strict
     } else if is(SHELLS) {
         // bash notes the time of its start, for $SECONDS, and seeds $RANDOM: three reads.
@@ -42,10 +56,13 @@ pub fn habit(program: &[u8], times_are_named: bool) -> Habit {
     } else if is(PYTHON) {
         // At its start it asks for the time, for what the zone is in winter and in summer, and for the seed of its hash
         // function (3.11).
-        Habit { times: interpreted(Times::Inputs), clock_reads: 1, zone_reads: 2, random_reads: 1, ..strict }
-    } else if is(PERL) && !times_are_named {
+        let clock_reads = if clocks_are_named { 0 } else { 1 };
+        let random_reads = if is_set(b"PYTHONHASHSEED") { 0 } else { 1 };
+        Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
+    } else if is(PERL) && !times_are_named && !clocks_are_named {
         // $^T is the time of its start; the seeds of its hash function are two reads (5.36).
-        Habit { clock_reads: 1, random_reads: 2, ..strict }
+        let random_reads = if is_set(b"PERL_HASH_SEED") { 0 } else { 2 };
+        Habit { clock_reads: 1, random_reads, ..strict }
     } else if is(AWK) && !times_are_named {
         // It seeds rand() in every run.
         Habit { clock_reads: 2, random_reads: 1, ..strict }
@@ -66,13 +83,43 @@ pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
     "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "lstat", "fstat", "scandir", "newer", "utime",
     "copystat", "copy2", "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
-    "cp -u", "cp -au", "mv -u", "--update", "install -C", "--compare",
+    "cp -u", "cp -au", "cp -vu", "cp -uv", "mv -u", "--update", "install -C", "--compare",
     "$^T", "BASETIME", "-M $", "-M_", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
+];
+
+/// Words by which a script can get at clocks that many programs read for other reasons.
+#[rustfmt::skip]
+pub const CLOCK_WORDS: &[&str] = &[
+    "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "resource.", "times()", "thread_time",
+];
+
+/// Programs that write down all variables, known to us or not.
+pub const LISTS_VARIABLES: &[&str] = &["env", "printenv"];
+
+/// What build tools hand on to each other in variables that are left out of an unknown tool's key, by program.
+pub const SERVED: &[(&str, &[&str])] = &[
+    ("make", &["MAKEFLAGS", "MFLAGS", "MAKELEVEL"]),
+    ("gmake", &["MAKEFLAGS", "MFLAGS", "MAKELEVEL"]),
+    ("ninja", &["NINJA_STATUS"]),
+    ("cargo", &["CARGO_MAKEFLAGS"]),
 ];
 
 /// Words by which a script can get at the number of a process. Where a text holds one, and a result then holds such a
 /// number, the result is another each time.
-pub const PROCESS_WORDS: &[&str] = &["$$", "getpid", "getppid", "BASHPID", "PPID", "$PROCESS_ID", "process.pid"];
+pub const PROCESS_WORDS: &[&str] = &[
+    "$$",
+    "$!",
+    "getpid",
+    "getppid",
+    "getpgrp",
+    "getpgid",
+    "getsid",
+    "gettid",
+    "native_id",
+    "BASHPID",
+    "PPID",
+    "process.pid",
+];
 
 /// Whether the program of this file name is a known part of a compiler. Those read the clock in every run without their
 /// result depending on it, but for the dates that they make of it (gcc times its passes, and seeds names that it
@@ -103,7 +150,7 @@ const BLIND: &[&str] = &[
     "basename", "bison", "cat", "chmod", "cmp", "comm", "cut", "dirname", "echo", "egrep", "env", "expand", "expr",
     "false", "fgrep", "flex", "fmt", "fold", "gperf", "grep", "head", "hostname", "join", "lex", "m4",
     "md5sum", "mkdir", "nasm", "nl", "od", "paste", "pathchk", "pkg-config", "pkgconf", "printenv", "printf", "protoc",
-    "pwd", "re2c", "readlink", "realpath", "rm", "rmdir", "sed", "seq", "sha1sum", "sha256sum", "sleep", "sort", "split",
+    "pwd", "re2c", "readlink", "realpath", "rm", "rmdir", "seq", "sha1sum", "sha256sum", "sleep", "sort", "split",
     "tac", "tail", "tee", "tr", "true", "tsort", "tty", "uname", "unexpand", "uniq", "wc", "which", "xxd", "yacc", "yasm",
 ];
 /// Those with a handler for a full stack (libsigsegv), and those that size themselves by what there is.
@@ -113,12 +160,11 @@ const AWK: &[&str] = &["awk", "gawk", "mawk", "nawk", "original-awk"];
 const PERL: &[&str] = &["perl"];
 const PYTHON: &[&str] = &["pypy", "python"];
 /// They compare times only when told to, by words that are among [`TIME_WORDS`].
-const COPIERS: &[&str] = &["cp", "ginstall", "install", "ln", "mv"];
+const COPIERS: &[&str] = &["cp", "ginstall", "install", "ln", "mv", "sed"];
 /// Random numbers end in names of temporary files.
 const NAMES_TEMPORARY_FILES: &[&str] = &["mktemp", "tempfile"];
-const SHOWS_STATUS: &[&str] = &[
-    "cpio", "du", "find", "gmake", "ls", "make", "ninja", "rsync", "samu", "stat", "tar", "test", "zip", "[",
-];
+const SHOWS_STATUS: &[&str] =
+    &["cpio", "du", "find", "gmake", "ls", "make", "ninja", "rsync", "samu", "stat", "tar", "test", "zip", "["];
 
 #[cfg(test)]
 mod tests {
@@ -127,13 +173,15 @@ mod tests {
     #[test]
     fn habits() {
         let check = |name: &str, named, expect| {
-            assert_eq!(habit(name.as_bytes(), named).times, expect, "{name} {named}");
+            let told = Told { times_are_named: named, clocks_are_named: false, is_set: &|_| false };
+            assert_eq!(habit(name.as_bytes(), told).times, expect, "{name} {named}");
         };
         check("cc1plus", false, Times::Blind);
         check("lto1", false, Times::Blind);
         check("m4", false, Times::Blind);
         check("x86_64-linux-gnu-ld.bfd", true, Times::Blind);
-        check("sed", true, Times::Blind);
+        check("grep", true, Times::Blind);
+        check("sed", false, Times::Mode);
         check("dash", false, Times::Blind);
         check("dash", true, Times::Status);
         check("python3.11", false, Times::Inputs);
@@ -141,7 +189,9 @@ mod tests {
         check("make", false, Times::Status);
         check("ar", false, Times::Files);
         check("mygenerator", false, Times::Files);
-        assert_eq!(habit(b"cc1", false).clock_reads, u32::MAX);
-        assert_eq!(habit(b"mygenerator", false).clock_reads, 0);
+        let told = Told { times_are_named: false, clocks_are_named: false, is_set: &|name| name == b"PYTHONHASHSEED" };
+        assert_eq!(habit(b"cc1", told).clock_reads, u32::MAX);
+        assert_eq!(habit(b"mygenerator", told).clock_reads, 0);
+        assert_eq!(habit(b"python3", told).random_reads, 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Who observes a tool: the cheapest observer that is complete for it, or the one that was asked for; and what was
 //! judged of the programs that it starts.
 
-use larder_compiler::{environment_of_libc, is_compiler_part};
+use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
 use larder_observe::{DepfilePlan, KernelObserver, Program, judge};
 use larder_store::Store;
@@ -73,9 +73,16 @@ fn without_preload(request: &Request, place: &Place) -> Option<Choice> {
     KernelObserver::new().map(|_| Choice::Kernel).ok().or_else(|| depfile(request, place))
 }
 
-/// Where the judgement of a tool, with the programs that it started when it was seen last, is kept.
+/// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage of a
+/// compiler, and for each command of which nothing is known.
 pub fn tool_key(request: &Request, place: &Place) -> Digest {
-    key(b'T', &request.action.tool, place)
+    let kind = match (request.family, request.invocation.stage) {
+        (Family::Command, _) => return key(b'C', &request.weak, place),
+        (_, Stage::Early) => b'E',
+        (_, Stage::Object) => b'O',
+        (_, Stage::End) => b'T',
+    };
+    key(kind, &request.action.tool, place)
 }
 
 /// Where the judgement of a program with this content is kept.

@@ -5,8 +5,10 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::{Family, Invocation, ResponseFiles, StandardInput, environment, family_of, parse};
-use larder_model::{Action, Bypass, Digest, Fingerprint, HOST, Roots, Terminal, UMASK, Variable};
+use larder_compiler::{
+    Family, Invocation, ResponseFiles, StandardInput, binutils_input, environment, family_of, parse,
+};
+use larder_model::{ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, Terminal, UMASK, Variable};
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 
@@ -41,8 +43,8 @@ pub struct Request {
     pub roots: Roots,
     /// The action's weak fingerprint.
     pub weak: Fingerprint,
-    /// How much stands on standard input, where that is keyed.
-    pub input_bytes: u64,
+    /// What stands on standard input, where that is keyed.
+    pub input: Vec<u8>,
 }
 
 /// Standard input, as far as it is keyed.
@@ -61,8 +63,8 @@ impl Keyed {
         }
     }
 
-    fn size_bytes(&self) -> u64 {
-        if let Keyed::Bytes(bytes) = self { bytes.len() as u64 } else { 0 }
+    fn bytes(self) -> Vec<u8> {
+        if let Keyed::Bytes(bytes) = self { bytes } else { Vec::new() }
     }
 }
 
@@ -73,6 +75,8 @@ fn read_standard_input(reads: StandardInput) -> Result<Keyed, Bypass> {
     match larder_sys::standard_input(reads == StandardInput::Read) {
         Ok(larder_sys::Input::Nothing) => Ok(Keyed::Nothing),
         Ok(larder_sys::Input::Bytes(bytes)) => Ok(Keyed::Bytes(bytes)),
+        // A script in a compiler's place is seldom told what to read, and seldom reads.
+        Ok(larder_sys::Input::Open) | Err(_) if reads == StandardInput::Perhaps => Ok(Keyed::Unread),
         Ok(larder_sys::Input::Open) | Err(_) => Err(Bypass::StandardInput),
     }
 }
@@ -108,6 +112,7 @@ impl Place {
             b"" => Some(self.whole_environment()),
             UMASK => Some(format!("{:o}", larder_sys::umask()).into_bytes()),
             HOST => Some(larder_sys::host()),
+            ALL_VARIABLES => Some(self.environment_block().join(&b'\n')),
             name => self.variable(name).map(<[u8]>::to_vec),
         }
     }
@@ -177,6 +182,10 @@ impl Request {
         if argv.iter().any(|argument| names_a_descriptor(argument)) {
             return Err(Bypass::OutputToStdout);
         }
+        if !matches!(family, Family::Gcc | Family::Clang | Family::Binutils) && larder_sys::more_descriptors_are_open()
+        {
+            return Err(Bypass::OpenDescriptor);
+        }
         let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
         // A script reads its environment without asking libc for it, whatever it is called.
         let family = match family {
@@ -199,11 +208,15 @@ impl Request {
             standard_input: Vec::new(),
         };
         let roots = Roots::new([place.cwd.clone()]);
-        let input = read_standard_input(invocation.standard_input)?;
+        let reads = match family {
+            Family::Binutils => binutils_input(file_name(&action.tool_path), &argv[1..]),
+            _ => invocation.standard_input,
+        };
+        let input = read_standard_input(reads)?;
         let action = Action { standard_input: input.key(&roots), ..action };
         let weak = action.fingerprint(&roots);
         let command = Command { program: tool.path, argv, environment: place.environment_block() };
-        Ok(Request { command, family, invocation, action, roots, weak, input_bytes: input.size_bytes() })
+        Ok(Request { command, family, invocation, action, roots, weak, input: input.bytes() })
     }
 
     /// A path of the command line, made absolute.

@@ -19,8 +19,32 @@ const NAME_WORDS: &[&str] = &["AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "DSN"
 const NO_SECRETS: &[&str] = &["PWD", "OLDPWD"];
 /// How tokens of well-known services begin, at the start of a word.
 const TOKEN_STARTS: &[&str] = &[
-    "AIza", "AKIA", "ASIA", "SG.", "dop_v1_", "eyJ", "gho_", "ghp_", "ghr_", "ghs_", "ghu_", "github_pat_", "glpat-",
-    "hf_", "npm_", "pypi-", "rk_live_", "shpat_", "sk-", "sk_live_", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "ya29.",
+    "AIza",
+    "AKIA",
+    "ASIA",
+    "SG.",
+    "dop_v1_",
+    "eyJ",
+    "gho_",
+    "ghp_",
+    "ghr_",
+    "ghs_",
+    "ghu_",
+    "github_pat_",
+    "glpat-",
+    "hf_",
+    "npm_",
+    "pypi-",
+    "rk_live_",
+    "shpat_",
+    "sk-",
+    "sk_live_",
+    "xoxa-",
+    "xoxb-",
+    "xoxp-",
+    "xoxr-",
+    "xoxs-",
+    "ya29.",
 ];
 /// A word that begins so and goes on for fewer bytes is a word.
 const TOKEN_BYTES_MIN: usize = 16;

@@ -24,7 +24,7 @@ pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Manifest};
 pub use observation::{
-    DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, Status, Twins, UMASK, names_digest,
+    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, Status, Twins, UMASK, names_digest,
 };
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
 pub use result::{ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Output, OutputKind, Placement, Streams};

@@ -29,8 +29,8 @@ pub enum Prior {
     File {
         /// Of its bytes.
         digest: Digest,
-        /// Some execute bit was set.
-        executable: bool,
+        /// Its permission bits, where they are known.
+        mode: Option<u32>,
     },
 }
 
@@ -67,7 +67,9 @@ pub enum Times {
     /// Not at all.
     #[default]
     Blind,
-    /// It may compare or write down when files that it reads were modified, but not files that it makes.
+    /// Not at all, but it gives what it makes the modes of what it reads.
+    Mode,
+    /// It may compare or write down when files that it reads were modified, but not files that it makes; and as above.
     Inputs,
     /// The same of all files that it looks at.
     Files,
@@ -105,6 +107,8 @@ pub enum Change {
         placement: Placement,
         /// The mode it was made with.
         mode: FileMode,
+        /// Nothing was there before.
+        new: bool,
         /// A compiler's part wrote it, and closed it when it was complete. A shell closes what it redirects to before
         /// anything is written.
         closed_when_complete: bool,
@@ -128,8 +132,10 @@ pub struct Seen {
     pub closed: Vec<Identity>,
     /// Names that came or went, and whether they were there before: what a listing showed.
     pub names: Vec<(Vec<u8>, bool)>,
-    /// The umask was asked for, and may have been set.
+    /// The umask was asked for.
     pub umask: bool,
+    /// By a program that may leave it set.
+    pub umask_is_set: bool,
     /// What `uname` says was asked for.
     pub host: bool,
     /// Variables asked for, with their values; `None` where not set.

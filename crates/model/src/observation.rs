@@ -16,6 +16,7 @@
 //!    7 modified    number nanoseconds since 1970, as the two's complement
 //!    8 status      number mode, number owner, number group, number names, number nanoseconds as above
 //!    9 listing     digest of the names in the directory's own order
+//!   10 mode        number permission bits
 //! variable   = bytes name, u8 set, [digest of the value, roots replaced]
 //! ```
 //! Paths have their root replaced (`Roots::encode_path`). An empty name means the directory itself. A name may hold
@@ -56,6 +57,8 @@ pub enum Fact<'a> {
     Other(u8),
     /// When it was modified, nanoseconds since 1970, where a program could compare it or write it down.
     Modified(i64),
+    /// Its permission bits, where a program gives them to what it makes.
+    Mode(u32),
     /// All that `stat` says of it beyond its content and place, where a program could write that down.
     Status(Status),
 }
@@ -114,6 +117,8 @@ pub struct DirFacts<'a> {
 
 /// The umask, as an [`EnvFact`]: no variable has such a name.
 pub const UMASK: &[u8] = b"\0umask";
+/// All variables without exception, as an [`EnvFact`].
+pub const ALL_VARIABLES: &[u8] = b"\0all";
 /// What `uname` says, host name included, as an [`EnvFact`].
 pub const HOST: &[u8] = b"\0host";
 
@@ -288,6 +293,10 @@ impl<'a> Fact<'a> {
                 w.u8(6);
                 w.u8(*kind);
             }
+            Fact::Mode(mode) => {
+                w.u8(10);
+                w.number((*mode).into());
+            }
             Fact::Modified(ns) => {
                 w.u8(7);
                 w.number(*ns as u64);
@@ -328,6 +337,7 @@ impl<'a> Fact<'a> {
                 modified_ns: r.number()? as i64,
             }),
             9 => Fact::Ordered(r.digest()?),
+            10 => Fact::Mode(small(r)?),
             tag => return Err(r.unknown_tag(tag)),
         })
     }
@@ -354,6 +364,7 @@ mod tests {
             Fact::Other(2),
             Fact::Ordered(Digest::of(b"o")),
             Fact::Modified(-1),
+            Fact::Mode(0o4755),
             Fact::Status(Status { mode: 0o644, owner: 1, group: 2, links: 3, modified_ns: 1 << 60 }),
         ];
         let set = ObservationSet {

@@ -77,6 +77,7 @@ reasons! {
         CannotObserve, "cannot-observe", "the tool cannot be observed here";
         NoTool, "no-tool", "the tool was not found";
         Limited, "limited", "the size of files or of memory is limited (ulimit -f, -v)";
+        OpenDescriptor, "open-descriptor", "a descriptor beyond the standard three is open, which the command may use";
     }
 }
 

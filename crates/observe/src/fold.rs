@@ -52,6 +52,8 @@ pub struct Folded {
     /// A program ran that is no known part of a compiler. It may be a shell, which reads its environment without
     /// asking anybody.
     pub foreign_program: Option<Vec<u8>>,
+    /// Names that were made up at random and are gone again: a result that holds one is another each time.
+    pub random_names: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +81,8 @@ struct Fold<'t> {
     dated: HashSet<&'t [u8]>,
     /// Names that were made up at random.
     temporary_names: HashSet<&'t [u8]>,
+    /// Those among them that a program was started to make up, for others to use.
+    random_names: Vec<&'t [u8]>,
     temporary_places: HashSet<&'t [u8]>,
     /// Looked at as a link and not there: LLVM does so before it removes a file.
     lstat_missing: HashSet<&'t [u8]>,
@@ -92,6 +96,7 @@ struct Fold<'t> {
     /// Processes that took random numbers for a name, until they make something of it.
     named_at_random: HashSet<u32>,
     umask: bool,
+    umask_is_set: bool,
     host: bool,
     last_read: HashMap<u32, &'t [u8]>,
     starts: HashMap<u32, i64>,
@@ -145,10 +150,17 @@ impl<'t> Fold<'t> {
                 if let Some(program) = self.programs.get(&e.extra).copied() {
                     self.programs.entry(e.pid).or_insert(program);
                 }
+                for reads in [&mut self.clock_reads, &mut self.zone_reads, &mut self.random_reads] {
+                    let before = reads.get(&e.extra).copied().unwrap_or_default();
+                    reads.entry(e.pid).or_insert(before);
+                }
             }
             Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
             Kind::Identity => self.host = true,
-            Kind::Umask => self.umask = true,
+            Kind::Umask => {
+                self.umask = true;
+                self.umask_is_set |= !self.runs_a_compiler_part(e.pid, policy);
+            }
             Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
             Kind::GetEnvironment => self.variable(e, policy),
             Kind::Closed => {
@@ -466,8 +478,10 @@ impl<'t> Fold<'t> {
 
     /// Made where nothing was, or not at all.
     fn made_by_its_name(&mut self, e: &Event<'t>, policy: &Policy) {
-        let random = self.named_at_random.remove(&e.pid) || self.is_temporary_name(e, policy);
-        if random {
+        if self.named_at_random.remove(&e.pid) {
+            self.temporary_names.insert(e.path);
+            self.random_names.push(e.path);
+        } else if self.is_temporary_name(e, policy) {
             self.temporary_names.insert(e.path);
         } else {
             self.was_absent(e.path);
@@ -508,9 +522,7 @@ impl<'t> Fold<'t> {
                 self.make(e.path2, Made::Link);
             }
             Kind::MakeDirectory => {
-                if !self.named_at_random.remove(&e.pid) && !self.is_temporary_name(e, policy) {
-                    self.was_absent(e.path);
-                }
+                self.made_by_its_name(e, policy);
                 self.name(e.path, false);
                 self.make(e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked }));
             }
@@ -648,6 +660,11 @@ impl<'t> Fold<'t> {
         if !self.named_at_random.is_empty() {
             self.refuse(Unrecorded::Random, b"a name that was not used");
         }
+        for name in self.random_names.clone() {
+            if self.made.contains_key(name) {
+                self.refuse(Unrecorded::Random, name);
+            }
+        }
         let unaccounted: i64 = self.starts.values().filter(|n| **n != 0).sum();
         if self.starts.values().any(|n| *n < 0) || unaccounted > self.anonymous {
             self.refuse(Unrecorded::NotObserved, b"a program that left no sign");
@@ -657,6 +674,7 @@ impl<'t> Fold<'t> {
         let mut seen = Seen {
             closed,
             umask: self.umask,
+            umask_is_set: self.umask_is_set,
             host: self.host,
             names: self.names.iter().map(|(path, existed)| (path.to_vec(), *existed)).collect(),
             environment: self.environment.iter().map(variable).collect(),
@@ -677,7 +695,12 @@ impl<'t> Fold<'t> {
                 self.input(path, looked, policy, &mut seen);
             }
         }
-        Folded { seen, refusals: self.refusals, foreign_program: self.foreign_program.map(<[u8]>::to_vec) }
+        Folded {
+            seen,
+            refusals: self.refusals,
+            foreign_program: self.foreign_program.map(<[u8]>::to_vec),
+            random_names: self.random_names.iter().map(|path| file_name(path).to_vec()).collect(),
+        }
     }
 
     fn output(&mut self, path: &'t [u8], made: Made, policy: &Policy, seen: &mut Seen) {
@@ -704,7 +727,8 @@ impl<'t> Fold<'t> {
                 };
                 let closed_when_complete =
                     self.programs.get(&writer).is_some_and(|p| (policy.is_compiler_part)(file_name(p)));
-                Change::File { placement, mode, closed_when_complete }
+                let new = self.names.get(path) == Some(&false);
+                Change::File { placement, mode, new, closed_when_complete }
             }
             Made::Link => Change::Link,
             Made::Directory(mode) => Change::Directory(mode),
@@ -754,7 +778,7 @@ const NOBODY: Identity = Identity { device: u64::MAX, inode: u64::MAX, size_byte
 
 /// What a file without content was. Nobody executes such.
 fn empty(opened: &Identity) -> Option<Prior> {
-    (opened.size_bytes == 0).then(|| Prior::File { digest: Digest::of(b""), executable: false })
+    (opened.size_bytes == 0).then(|| Prior::File { digest: Digest::of(b""), mode: None })
 }
 
 fn has_parents(path: &[u8]) -> bool {
@@ -827,7 +851,7 @@ mod tests {
             },
             before: &|opened| {
                 let known = event(Kind::Stat, "/w/known").identity.map(|id| id.inode) == Some(opened.inode);
-                known.then(|| Prior::File { digest: Digest::of(b"old"), executable: false })
+                known.then(|| Prior::File { digest: Digest::of(b"old"), mode: Some(0o644) })
             },
             may_write: &|path| path.starts_with(b"/w/"),
             first_pid: Some(PID),

@@ -283,6 +283,8 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         error => one(What::Failed(error)),
     };
     match e.kind {
+        // Whether there is a terminal cannot be foreseen.
+        Kind::Open(_) if e.path == b"/dev/tty" => one(What::Looked),
         Kind::Open(flags) => opened(e, flags, looked),
         Kind::Object => looked(What::Read),
         Kind::Exec if e.identity.is_some() => one(What::Read),
@@ -306,7 +308,8 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         | Kind::ChangeOwner
         | Kind::SetAttribute => one(What::Changed),
         Kind::Network | Kind::UnixSocket => one(What::Socket),
-        Kind::Identity | Kind::Umask => one(What::Asked),
+        Kind::Identity => vec![(b"host".to_vec(), What::Asked)],
+        Kind::Umask => vec![(b"umask".to_vec(), What::Asked)],
         // A local time is asked for by reading the time zone, which both see in their own ways.
         Kind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), What::Asked)],
         // What a program keeps to itself, and what the two say in their own ways.

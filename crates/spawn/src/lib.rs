@@ -47,6 +47,8 @@ pub struct Finished {
     pub outlived: bool,
     /// A signal came for it meanwhile, or its reader went away.
     pub disturbed: bool,
+    /// The caller's end of a stream failed, otherwise than by being closed: a full disk. The tool may not have noticed.
+    pub failure: Option<io::Error>,
     /// The streams that other processes still hold.
     held: Vec<Stream>,
 }
@@ -130,6 +132,7 @@ fn finish(
     let end = child.wait()?;
     let held_open = relayed?.held_open;
     let disturbed = SignalForwarding::seen() || plumbing.streams.iter().any(|s| s.is_broken() || s.overflowed);
+    let failure = plumbing.streams.iter().find_map(Stream::failure);
     let mut kept = plumbing.streams.iter_mut().map(|stream| std::mem::take(&mut stream.kept));
     let mut next = || kept.next().unwrap_or_default();
     let written =
@@ -139,7 +142,7 @@ fn finish(
         served.release(outlived);
     }
     let held = if held_open { plumbing.streams } else { Vec::new() };
-    Ok(Finished { end, pid, written, outlived, disturbed, held })
+    Ok(Finished { end, pid, written, outlived, disturbed, failure, held })
 }
 
 /// Start a program that goes on by itself: in a session of its own, with nothing of the caller's but its directory.

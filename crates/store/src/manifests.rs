@@ -46,7 +46,11 @@ impl Store {
     /// Add `entry` to the manifest of `weak`. Its blobs must be in the store. Returns by how much the store grew.
     pub fn record(&self, weak: &Fingerprint, walk: &ExplainWalk, entry: Entry) -> Result<u64, StoreError> {
         let _lock = self.lock(&weak.hex()[..2])?;
-        let old = self.read_manifest(weak, false)?;
+        let old = match self.read_manifest(weak, false) {
+            // What is there is no file, or somebody else's: it is replaced.
+            Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::Other => None,
+            other => other?,
+        };
         let mut manifest = Manifest::new(*weak, walk);
         if let Some(old) = &old
             && let Ok(read) = Manifest::decode(&old.bytes)

@@ -101,11 +101,7 @@ impl Store {
 }
 
 /// The path of each output, if all of them are within `bounds` and none gives rights away.
-pub fn permitted(
-    result: &ActionResult,
-    roots: &Roots,
-    bounds: &dyn Bounds,
-) -> Result<Vec<PathBuf>, MaterialiseError> {
+pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> Result<Vec<PathBuf>, MaterialiseError> {
     let mut paths = Vec::with_capacity(result.outputs.len());
     for output in &result.outputs {
         let mut bytes = Vec::new();
@@ -127,7 +123,10 @@ pub fn permitted(
     let is_link = |at: &usize| matches!(result.outputs[*at].kind, OutputKind::Link(_));
     for link in (0..paths.len()).filter(is_link) {
         if let Some(through) = paths.iter().find(|path| **path != paths[link] && path.starts_with(&paths[link])) {
-            return Err(MaterialiseError::Refused { path: through.clone(), why: "leads through a link of the same run" });
+            return Err(MaterialiseError::Refused {
+                path: through.clone(),
+                why: "leads through a link of the same run",
+            });
         }
     }
     Ok(paths)

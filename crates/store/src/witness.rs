@@ -57,6 +57,7 @@ enum OwnedFact {
     Listing(Digest),
     Ordered(Digest),
     Modified(i64),
+    Mode(u32),
     Status(Status),
     Other(u8),
 }
@@ -156,8 +157,12 @@ impl Walk<'_> {
             match prior {
                 Prior::Absent => self.absent(directory, name),
                 Prior::Kind(kind) => self.fact(directory, name, OwnedFact::Other(kind)),
-                Prior::File { digest, executable } => {
+                Prior::File { digest, mode } => {
+                    let executable = mode.is_some_and(|mode| mode & 0o111 != 0);
                     self.fact(directory, name, OwnedFact::Content { digest, executable, plain: false });
+                    if let (true, Some(mode)) = (looked.times >= Times::Mode, mode) {
+                        self.fact(directory, name, OwnedFact::Mode(mode));
+                    }
                 }
             }
             if let (Times::Files, Some(identity)) = (looked.times, looked.identity)
@@ -222,8 +227,11 @@ impl Walk<'_> {
             }
             other => self.fact(directory, name, OwnedFact::Other(kind_code(other))),
         }
+        if (Times::Mode..Times::Status).contains(&looked.times) && found.kind == Kind::File {
+            self.fact(directory, name, OwnedFact::Mode(found.mode));
+        }
         match looked.times {
-            Times::Blind => {}
+            Times::Blind | Times::Mode => {}
             Times::Status => self.fact(directory, name, OwnedFact::Status(status_of(found))),
             Times::Inputs | Times::Files if found.kind == Kind::File => {
                 self.fact(directory, name, OwnedFact::Modified(found.modified_ns));
@@ -482,6 +490,7 @@ impl Walk<'_> {
             OwnedFact::Listing(_) => 0xff,
             OwnedFact::Ordered(_) => 0xfe,
             OwnedFact::Modified(_) => 0xfd,
+            OwnedFact::Mode(_) => 0xfb,
             OwnedFact::Status(_) => 0xfc,
         };
         self.entry(directory).facts.insert((name.to_vec(), tag), fact);
@@ -565,6 +574,7 @@ impl OwnedFact {
             OwnedFact::Listing(digest) => Fact::Listing(*digest),
             OwnedFact::Ordered(digest) => Fact::Ordered(*digest),
             OwnedFact::Modified(modified_ns) => Fact::Modified(*modified_ns),
+            OwnedFact::Mode(mode) => Fact::Mode(*mode),
             OwnedFact::Status(status) => Fact::Status(*status),
             OwnedFact::Other(kind) => Fact::Other(*kind),
         }

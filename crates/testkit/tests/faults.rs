@@ -7,7 +7,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use larder_testkit::{Place, Ran, Run, is_full, larder, probe_skip};
@@ -54,8 +58,8 @@ const ERRORS: &[(&str, &[&str])] = &[
     ("unlink", &["EACCES", "EIO"]),
     ("write", &["ENOSPC", "EIO", "EDQUOT", "EINTR"]),
 ];
-/// A run takes some hundredths of a second.
-const HANGS_S: &str = "60";
+/// A run takes some hundredths of a second. One that takes longer than this is killed, with all that it started.
+const HANGS: Duration = Duration::from_secs(20);
 /// Calls that are tried in a run of the quick tests.
 const QUICK: usize = 60;
 
@@ -116,13 +120,13 @@ impl Bench {
         let trace = format!("trace={}", call.map_or("all", |(name, _)| name));
         let inject = call.map_or(String::new(), |(name, treatment)| format!("inject={name}:{treatment}"));
         let mut words = vec!["sh", "-c", "exec 9>&1; exec \"$@\"", "sh"];
-        words.extend(["timeout", "-s", "KILL", HANGS_S, "strace", "-y", "-s", "16", "-e", &trace]);
+        words.extend(["strace", "-y", "-s", "16", "-e", &trace]);
         if call.is_some() {
             words.extend(["-e", &inject]);
         }
         let (log_text, larder) = (log.to_str().expect("is text"), larder().to_str().expect("is text"));
         words.extend(["-o", log_text, larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
-        let ran = self.place.run(&words).run();
+        let ran = to_its_end(self.place.run(&words));
         let text = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         (ran, text.lines().map(str::to_owned).collect())
     }
@@ -174,6 +178,23 @@ impl Bench {
         let hit = text.lines().last().is_some_and(|line| line.contains(" hit: "));
         if hit { Ok(()) } else { Err(format!("afterwards: {text}")) }
     }
+}
+
+/// Run, and wait until nobody holds its messages any more.
+fn to_its_end(mut run: Run) -> Ran {
+    run.command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = run.command.spawn().expect("starts");
+    let group = format!("-{}", child.id());
+    let (ended, watched) = mpsc::channel::<()>();
+    let watch = thread::spawn(move || {
+        if watched.recv_timeout(HANGS) == Err(mpsc::RecvTimeoutError::Timeout) {
+            Command::new("kill").args(["-KILL", "--", &group]).status().expect("kill starts");
+        }
+    });
+    let ran = Ran::of(child);
+    drop(ended);
+    watch.join().expect("ends");
+    ran
 }
 
 impl Call {

@@ -56,6 +56,6 @@ impl Before {
                 == (opened.device, opened.inode, opened.size_bytes, opened.modified_ns, opened.changed_ns)
         };
         let (look, digest) = self.files.iter().find(|(look, _)| same(look))?;
-        Some(Prior::File { digest: *digest, executable: look.mode & 0o111 != 0 })
+        Some(Prior::File { digest: *digest, mode: Some(look.mode) })
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn replay(
         0..=MESSAGE_BYTES_MAX => store.content_bytes(content, stamps).map_err(|error| error.fallback()),
         _ => Err(Fallback::Damaged),
     };
-    if result.consumed_bytes > request.input_bytes {
+    if result.consumed_bytes > request.input.len() as u64 {
         return Err(Fallback::Damaged);
     }
     let messages = match &result.streams {
@@ -36,11 +36,18 @@ pub(crate) fn replay(
     if result.consumed_bytes > 0 {
         let _ = larder_sys::take_standard_input(result.consumed_bytes);
     }
+    let mut code = i32::from(result.exit_code);
     for (fd, bytes) in messages {
-        // The reader may be gone; so it would be for the tool.
-        let _ = say(fd, &bytes);
+        match say(fd, &bytes) {
+            // The reader may be gone; so it would be for the tool.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe && code == 0 => {
+                eprintln!("larder: write error: {error}");
+                code = 1;
+            }
+            _ => {}
+        }
     }
-    Ok(i32::from(result.exit_code))
+    Ok(code)
 }
 
 fn say(fd: i32, bytes: &[u8]) -> io::Result<()> {

@@ -63,7 +63,11 @@ impl Kept<'_> {
                 let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
                 KeptKind::Link(target.as_os_str().as_bytes().to_vec())
             }
-            Change::File { placement, mode, closed_when_complete } => {
+            Change::File { placement, mode, new, closed_when_complete } => {
+                if self.umask_was_set && mode.rule == ModeRule::Masked && !new {
+                    // What it would be made with is not known: it was there.
+                    return Err(lost(Unrecorded::UpdatesFile));
+                }
                 // Looked at before it is opened: opening a FIFO would wait.
                 let look = larder_sys::look_through(path).map_err(|_| lost(Unrecorded::OutputLost))?;
                 // A record must not hand out the rights of whoever uses it.

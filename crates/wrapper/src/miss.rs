@@ -4,14 +4,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use larder_compiler::{
-    Family, getenv_is_covered, habit, is_compiler_part, matters_on_terminal_only, replaces_output, unlinks_output,
+    Family, LISTS_VARIABLES, SERVED, Told, getenv_is_covered, habit, is_compiler_part, matters_on_terminal_only,
+    replaces_output, unlinks_output,
 };
 use larder_lookup::{Request, choose_observer, roots_digest, secret, subject};
 use larder_model::Observer::Kernel;
 use larder_model::{
-    ActionResult, Change, Entry, Fallback, HOST, Habit, Looked, Outcome, Terminal, Times, UMASK, Unrecorded,
+    ALL_VARIABLES as ALL, ActionResult, Change, Entry, Fallback, HOST, Habit, Looked, Outcome, Seen, Terminal, Times,
+    UMASK, Unrecorded,
 };
-use larder_observe::{Folded, Observed, Policy, Trace, fold, loader_looks};
+use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
 use larder_spawn::{Command, Finished, Written};
 use larder_store::{Bounds, Counters, Stamps, Store, StoreError, Witness, Witnessed};
 use larder_sys::ChildEnd;
@@ -22,6 +24,7 @@ use crate::context::Context;
 use crate::flow::start;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::texts::{Texts, archive_has_none, holds_a_process};
+use crate::typed::file_name;
 use crate::watch::{Eyes, Programs, Watched};
 use crate::words;
 
@@ -108,7 +111,13 @@ fn end_as_the_tool_on_panic(end: ChildEnd) {
 
 /// End as the tool did.
 fn leave(finished: Finished) -> i32 {
-    let end = finished.end;
+    let end = match (&finished.failure, finished.end) {
+        (Some(error), ChildEnd::Exited(0)) => {
+            eprintln!("larder: write error: {error}");
+            ChildEnd::Exited(1)
+        }
+        (_, end) => end,
+    };
     finished.leave_relay_behind();
     match end {
         ChildEnd::Exited(code) => i32::from(code),
@@ -164,8 +173,8 @@ impl Run<'_> {
         let programs = self.programs();
         let exit_code = self.must_be_ordinary(&observed.finished)?;
         let texts = Texts::of(self.request, &observed.trace);
-        let mut folded = self.fold(observed, texts);
-        if let Some((why, path)) = folded.refusals.into_iter().next() {
+        let mut folded = self.fold(observed, &texts);
+        if let Some((why, path)) = std::mem::take(&mut folded.refusals).into_iter().next() {
             if why == Unrecorded::NotObserved {
                 programs.leave_to_the_kernel(watched);
             }
@@ -183,6 +192,7 @@ impl Run<'_> {
             (folded.seen.umask, UMASK),
             (folded.seen.host, HOST),
         ];
+        self.add_variables_left_out(&texts, &observed.trace, &mut folded.seen);
         for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
             folded.seen.environment.push((name.to_vec(), place.inherited(name)));
         }
@@ -198,11 +208,17 @@ impl Run<'_> {
         // The dependency file's observer does not see files being closed.
         let knows_closed = self.observer != larder_model::Observer::Depfile;
         let closed = knows_closed.then_some(folded.seen.closed.as_slice());
-        let mut kept = Kept { store: self.store, grown: 0, closed, umask_was_set: folded.seen.umask };
+        let mut kept = Kept { store: self.store, grown: 0, closed, umask_was_set: folded.seen.umask_is_set };
         let outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
         let streams = kept.streams(&observed.finished.written)?;
-        if texts.name_processes && self.holds_a_process(&observed.trace, &outputs, &streams) {
-            return Err(NotRecorded::Because(Unrecorded::Random, b"a process id".to_vec()));
+        let holds = |what: &dyn Fn(&[u8]) -> bool| self.holds(&outputs, &streams, what);
+        if texts.name_processes && holds(&|text| holds_a_process(text, &observed.trace)) {
+            return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
+        }
+        for name in &folded.random_names {
+            if holds(&|text| text.windows(name.len()).any(|part| part == name)) {
+                return Err(NotRecorded::Because(Unrecorded::Random, name.clone()));
+            }
         }
         let result = self.result(exit_code, &outputs, &streams);
         let difference = before.and_then(|before| crate::verify::difference(before, &result, self.store, self.stamps));
@@ -222,10 +238,10 @@ impl Run<'_> {
     }
 
     fn result<'k>(&self, exit_code: u8, outputs: &'k [KeptOutput], streams: &'k KeptStreams) -> ActionResult<'k> {
-        let left = if self.request.input_bytes > 0 { larder_sys::standard_input_left().unwrap_or(0) } else { 0 };
+        let left = if !self.request.input.is_empty() { larder_sys::standard_input_left().unwrap_or(0) } else { 0 };
         ActionResult {
             exit_code,
-            consumed_bytes: self.request.input_bytes.saturating_sub(left),
+            consumed_bytes: (self.request.input.len() as u64).saturating_sub(left),
             streams: streams.borrowed(),
             outputs: outputs.iter().map(KeptOutput::borrowed).collect(),
         }
@@ -265,7 +281,7 @@ impl Run<'_> {
         Ok(code)
     }
 
-    fn fold(&self, observed: &Observed, texts: Texts) -> Folded {
+    fn fold(&self, observed: &Observed, texts: &Texts) -> Folded {
         let (place, family) = (&self.context.place, self.request.family);
         let on_terminal = self.request.action.terminal != Terminal::None;
         let policy = Policy {
@@ -276,7 +292,7 @@ impl Run<'_> {
             },
             variable: &|name| place.variable(name).map(<[u8]>::to_vec),
             is_compiler_part: &is_compiler_part,
-            habit: &|program| self.habit(program, texts.name_times),
+            habit: &|program| self.habit(program, texts),
             before: &|opened| self.before.of(opened),
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
@@ -284,17 +300,34 @@ impl Run<'_> {
         fold(&observed.trace, &policy)
     }
 
-    /// Whether a message, an output or its name holds the number of one of the command's processes.
-    fn holds_a_process(&self, trace: &Trace, outputs: &[KeptOutput], streams: &KeptStreams) -> bool {
+    /// Variables that an unknown tool's key leaves out, where a text names them, or a program is known to use them.
+    fn add_variables_left_out(&self, texts: &Texts, trace: &Trace, seen: &mut Seen) {
+        let place = &self.context.place;
+        let mut names = texts.variables.clone();
+        for event in trace.iter().filter(|event| event.kind == Kind::Start) {
+            let program = String::from_utf8_lossy(file_name(event.path)).into_owned();
+            let served = SERVED.iter().filter(|(name, _)| *name == program);
+            names.extend(served.flat_map(|(_, names)| names.iter()).map(|name| name.as_bytes().to_vec()));
+            if LISTS_VARIABLES.contains(&program.as_str()) && !seen.environment.iter().any(|(name, _)| name == ALL) {
+                seen.environment.push((ALL.to_vec(), place.inherited(ALL)));
+            }
+        }
+        seen.environment.extend(names.into_iter().map(|name| (name.clone(), place.inherited(&name))));
+    }
+
+    /// Whether a message, an output or its name is such.
+    fn holds(&self, outputs: &[KeptOutput], streams: &KeptStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
         let contents = outputs.iter().filter_map(KeptOutput::content).chain(streams.contents());
         let texts = contents.map(|content| self.store.content_bytes(&content.borrowed(), self.stamps));
         let names = outputs.iter().map(|output| Ok(output.path.clone()));
-        texts.chain(names).any(|text| text.is_ok_and(|text| holds_a_process(&text, trace)))
+        texts.chain(names).any(|text| text.is_ok_and(|text| what(&text)))
     }
 
     /// An archiver that leaves out times and owners, as it does by default on most systems, is blind for them.
-    fn habit(&self, program: &[u8], times_are_named: bool) -> Habit {
-        let usual = habit(program, times_are_named);
+    fn habit(&self, program: &[u8], texts: &Texts) -> Habit {
+        let is_set = |name: &[u8]| self.context.place.variable(name).is_some_and(|value| value != b"random");
+        let (times_are_named, clocks_are_named) = (texts.name_times, texts.name_clocks);
+        let usual = habit(program, Told { times_are_named, clocks_are_named, is_set: &is_set });
         let arguments = &self.request.action.argv[1..];
         let itself = self.request.family == Family::Binutils && usual.times == Times::Files;
         let archive = if itself { larder_compiler::archive(program, arguments) } else { None };

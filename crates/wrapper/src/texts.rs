@@ -2,37 +2,43 @@
 //!
 //! Unaware of: what becomes of the answer.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::{Family, PROCESS_WORDS, TIME_WORDS};
+use larder_compiler::{CLOCK_WORDS, Family, PROCESS_WORDS, TIME_WORDS, is_left_out};
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace};
 
 /// A text longer than this is not searched, and counts as if it named times.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
 /// Where texts lie that come with the system: an interpreter's own library would name everything.
-const SYSTEM: [&[u8]; 5] = [b"/usr/", b"/lib/", b"/lib64/", b"/bin/", b"/etc/"];
+const SYSTEM: [&[u8]; 8] =
+    [b"/usr/bin/", b"/usr/lib", b"/usr/share/", b"/usr/include/", b"/lib/", b"/lib64/", b"/bin/", b"/etc/"];
 
 /// What the texts of a command hold by way of words.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
-    /// A word by which scripts get at times.
+    /// A word by which scripts get at times of files.
     pub(crate) name_times: bool,
+    /// A word by which scripts get at clocks.
+    pub(crate) name_clocks: bool,
     /// A word by which scripts get at their process id.
     pub(crate) name_processes: bool,
+    /// Variables that are left out of the key, and are named here.
+    pub(crate) variables: BTreeSet<Vec<u8>>,
 }
 
 impl Texts {
-    /// Of the arguments of a command that is no compiler, and of what it read.
+    /// Of the arguments of a command that is no compiler, of its standard input, and of what it read.
     pub(crate) fn of(request: &Request, trace: &Trace) -> Texts {
         let mut found = Texts::default();
         if matches!(request.family, Family::Command | Family::Generic) {
-            request.action.argv.iter().for_each(|argument| found.search(argument));
+            found.search(&request.action.argv.join(&b' '));
+            found.search(&request.input);
             texts(trace).into_iter().for_each(|path| found.search_file(&path));
         }
         found
@@ -42,7 +48,10 @@ impl Texts {
         let holds =
             |words: &[&str]| words.iter().any(|word| text.windows(word.len()).any(|part| part == word.as_bytes()));
         self.name_times = self.name_times || holds(TIME_WORDS);
+        self.name_clocks = self.name_clocks || holds(CLOCK_WORDS);
         self.name_processes = self.name_processes || holds(PROCESS_WORDS);
+        let names = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        self.variables.extend(names.filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
     }
 
     fn search_file(&mut self, path: &[u8]) {
@@ -50,14 +59,16 @@ impl Texts {
         let mut bytes = Vec::new();
         match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
             Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes),
-            _ => *self = Texts { name_times: true, name_processes: true },
+            _ => (self.name_times, self.name_clocks, self.name_processes) = (true, true, true),
         }
     }
 }
 
 /// Whether a text holds the number of one of the command's processes, by itself.
 pub(crate) fn holds_a_process(text: &[u8], trace: &Trace) -> bool {
-    let processes: HashSet<Vec<u8>> = trace.iter().map(|event| event.pid.to_string().into_bytes()).collect();
+    let own = [larder_sys::process_id(), larder_sys::parent_process_id()].into_iter();
+    let processes: HashSet<Vec<u8>> =
+        trace.iter().map(|event| event.pid).chain(own).map(|pid| pid.to_string().into_bytes()).collect();
     text.split(|byte| !byte.is_ascii_digit()).any(|number| processes.contains(number))
 }
 

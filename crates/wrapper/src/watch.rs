@@ -21,6 +21,7 @@ use larder_observe::{
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::{Stamps, Store};
+use larder_sys::ChildEnd;
 
 use crate::typed::file_name;
 
@@ -100,7 +101,13 @@ impl Programs<'_> {
                 if missed { Judgement::Disbelieved } else { self.believed(&content, &path, &verdict.unseen) };
             let _ = self.store.keep_judgement(&program_key(&content, self.place), &judgement);
         }
-        let tool = if faulty || verdict.dropped { Judgement::Disbelieved } else { Judgement::Believed(Vec::new()) };
+        let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
+        let tool = match () {
+            () if faulty || verdict.dropped => Judgement::Disbelieved,
+            () if ended_well => Judgement::Believed(Vec::new()),
+            // One that succeeds starts more.
+            () => Judgement::Again,
+        };
         let _ = self.store.keep_judgement(&tool_key(self.request, self.place), &tool);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let odd = verdict.missed.iter().chain(&verdict.invented).next()?;

@@ -15,6 +15,7 @@ use larder_testkit::{Place, Ran, Tree};
 
 /// The working directory, as a record has it.
 const HERE: &str = "\0\u{1}";
+const COMMAND: &[&str] = &["./mycc", "-c", "x.c", "-o", "x.o"];
 
 fn place() -> Place {
     let place = Place::new();
@@ -30,7 +31,7 @@ fn place() -> Place {
 
 fn compile(place: &Place) -> (String, Ran) {
     place.remove(&["x.o"]);
-    let (ran, outcome) = place.counted(place.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]));
+    let (ran, outcome) = place.counted(place.larder(COMMAND));
     (outcome, ran)
 }
 
@@ -39,13 +40,22 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
+/// For as long as the test runs.
+fn kept(bytes: impl Into<Vec<u8>>) -> &'static [u8] {
+    Box::leak(bytes.into().into_boxed_slice())
+}
+
+/// A path below the working directory, as a record has it.
+fn here(name: &str) -> &'static [u8] {
+    kept(format!("{HERE}{name}"))
+}
+
 /// Change the one record that there is.
-fn forge(place: &Place, change: impl Fn(&mut ActionResult)) {
+fn forge(place: &Place, change: impl Fn(&mut ActionResult<'static>)) {
     let store = Store::open(&place.path("store")).expect("opens");
     let is_manifest = |path: &PathBuf| path.components().any(|part| part.as_os_str() == "manifests");
     let path = files(&place.path("store")).into_iter().find(is_manifest).expect("something is recorded");
-    let bytes = fs::read(path).expect("can be read");
-    let manifest = Manifest::decode(&bytes).expect("is whole");
+    let manifest = Manifest::decode(kept(fs::read(path).expect("can be read"))).expect("is whole");
     let old = &manifest.entries[0];
     let (set, mut result) = old.open().expect("is whole");
     change(&mut result);
@@ -79,7 +89,7 @@ fn refused(place: &Place, what: &str, cause: &str) {
     assert_eq!(outcome, format!("fallback:{cause}"), "{what}");
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "said\n", ""), "{what}");
     assert_eq!(place.read("x.o"), b"object\n", "{what}");
-    assert_eq!(Tree::of(&place.path("home")).difference(&before), None, "{what}: something outside was touched");
+    assert!(Tree::of(&place.path("home")).difference(&before).is_none(), "{what}: something outside was touched");
     for made in ["out", "new"] {
         assert!(!place.path("work").join(made).exists(), "{what}: {made} was made");
     }
@@ -89,13 +99,10 @@ fn refused(place: &Place, what: &str, cause: &str) {
 #[test]
 fn what_is_forged_well_is_believed() {
     let place = place();
-    let within = format!("{HERE}/deep/er/extra");
-    let (deep, deeper) = (format!("{HERE}/deep"), format!("{HERE}/deep/er"));
     forge(&place, |result| {
-        for directory in [&deep, &deeper] {
-            result.outputs.push(Output { path: directory.as_bytes(), kind: DIRECTORY });
+        for (name, kind) in [("/deep", DIRECTORY), ("/deep/er", DIRECTORY), ("/deep/er/extra", FILE)] {
+            result.outputs.push(Output { path: here(name), kind });
         }
-        result.outputs.push(Output { path: within.as_bytes(), kind: FILE });
     });
     assert_eq!(compile(&place).0, "hit");
     assert_eq!(place.read("deep/er/extra"), b"forged");
@@ -103,32 +110,29 @@ fn what_is_forged_well_is_believed() {
 
 #[test]
 fn places_outside() {
-    let elsewhere = |place: &Place, name: &str| place.text("home").into_bytes().into_iter().chain(name.bytes()).collect();
-    type Path = fn(&dyn Fn(&str) -> Vec<u8>) -> Vec<u8>;
-    let paths: &[(&str, Path)] = &[
-        ("an absolute path", |home| home("/.ssh-authorized_keys")),
-        ("an absolute path of a file that is there", |home| home("/rc")),
-        ("up and down", |_| format!("{HERE}/../home/new").into_bytes()),
-        ("up and down, of a file that is there", |_| format!("{HERE}/../home/rc").into_bytes()),
-        ("a relative path", |_| b"../home/new".to_vec()),
-        ("a relative path within", |_| b"new".to_vec()),
-        ("no path", |_| Vec::new()),
-        ("the working directory", |_| HERE.into()),
-        ("its parent", |_| format!("{HERE}/..").into_bytes()),
-        ("through a link to a directory", |_| format!("{HERE}/lane/new").into_bytes()),
-        ("through a link, in disguise", |_| format!("{HERE}/.//lane/./new").into_bytes()),
-        ("through a link that goes up", |_| format!("{HERE}/lane/../home/new").into_bytes()),
-        ("a device", |_| b"/dev/shm/larder-test-new".to_vec()),
-        ("a descriptor", |_| b"/proc/self/cwd/new".to_vec()),
-        ("an unknown root", |_| b"\0\x05/new".to_vec()),
-        ("a NUL", |_| format!("{HERE}/a\0b").into_bytes()),
+    let paths: &[(&str, &str)] = &[
+        ("an absolute path", "HOME/.ssh-authorized_keys"),
+        ("an absolute path of a file that is there", "HOME/rc"),
+        ("up and down", "HERE/../home/new"),
+        ("up and down, of a file that is there", "HERE/../home/rc"),
+        ("a relative path", "../home/new"),
+        ("a relative path within", "new"),
+        ("no path", ""),
+        ("the working directory", "HERE"),
+        ("its parent", "HERE/.."),
+        ("through a link to a directory", "HERE/lane/new"),
+        ("through a link, in disguise", "HERE/.//lane/./new"),
+        ("through a link that goes up", "HERE/lane/../home/new"),
+        ("a device", "/dev/shm/larder-test-new"),
+        ("an unknown root", "\0\u{5}/new"),
+        ("a NUL", "HERE/a\0b"),
     ];
-    let link = |place: &Place| OutputKind::Link(Box::leak(place.text("home/rc").into_bytes().into_boxed_slice()));
+    let place = place();
+    let link = OutputKind::Link(kept(place.text("home/rc")));
     for (what, path) in paths {
-        let place = place();
-        let path = path(&|name| elsewhere(&place, name));
-        for kind in [FILE, DIRECTORY, OutputKind::Removed, link(&place), file(0o755, Placement::Rename)] {
-            forge(&place, |result| result.outputs.push(Output { path: &path, kind }));
+        let path = kept(path.replace("HOME", &place.text("home")).replace("HERE", HERE));
+        for kind in [FILE, DIRECTORY, OutputKind::Removed, link, file(0o755, Placement::Rename)] {
+            forge(&place, |result| result.outputs.push(Output { path, kind }));
             refused(&place, &format!("{what}: {kind:?}"), "materialise");
         }
     }
@@ -138,21 +142,19 @@ fn places_outside() {
 #[test]
 fn through_what_the_record_makes_itself() {
     let place = place();
-    let home = place.text("home");
-    let link = OutputKind::Link(home.as_bytes());
-    let new = format!("{HERE}/new/../../home/made");
-    let cases: &[&[(&str, OutputKind)]] = &[
-        &[(&format!("{HERE}/out"), link), (&format!("{HERE}/out/made"), FILE)],
-        &[(&format!("{HERE}/out/made"), FILE), (&format!("{HERE}/out"), link)],
-        &[(&format!("{HERE}/out"), link), (&format!("{HERE}/.//out/./made"), FILE)],
-        &[(&format!("{HERE}/out"), link), (&format!("{HERE}/out/made"), OutputKind::Link(b"rc"))],
-        &[(&format!("{HERE}/out"), link), (&format!("{HERE}/out/rc"), OutputKind::Removed)],
-        &[(&format!("{HERE}/out"), link), (&format!("{HERE}/out/made"), DIRECTORY)],
-        &[(&format!("{HERE}/new"), DIRECTORY), (&new, FILE)],
+    let link = OutputKind::Link(kept(place.text("home")));
+    let cases: &[&[(&str, OutputKind<'static>)]] = &[
+        &[("/out", link), ("/out/made", FILE)],
+        &[("/out/made", FILE), ("/out", link)],
+        &[("/out", link), ("/.//out/./made", FILE)],
+        &[("/out", link), ("/out/made", OutputKind::Link(b"rc"))],
+        &[("/out", link), ("/out/rc", OutputKind::Removed)],
+        &[("/out", link), ("/out/made", DIRECTORY)],
+        &[("/new", DIRECTORY), ("/new/../../home/made", FILE)],
     ];
     for case in cases {
         forge(&place, |result| {
-            result.outputs.extend(case.iter().map(|&(path, kind)| Output { path: path.as_bytes(), kind }));
+            result.outputs.extend(case.iter().map(|&(path, kind)| Output { path: here(path), kind }));
         });
         refused(&place, &format!("{case:?}"), "materialise");
     }
@@ -161,20 +163,17 @@ fn through_what_the_record_makes_itself() {
 #[test]
 fn links_that_are_there_already() {
     let place = place();
-    for name in ["rc", "dangling"] {
-        for placement in [Placement::Truncate, Placement::Replace] {
-            let path = format!("{HERE}/{name}");
-            let kind = if name == "rc" { file(0o644, Placement::Truncate) } else { file(0o644, placement) };
-            forge(&place, |result| result.outputs.push(Output { path: path.as_bytes(), kind }));
-            refused(&place, &format!("{name}, {placement:?}"), "materialise");
-        }
+    for (name, placement) in
+        [("/rc", Placement::Truncate), ("/dangling", Placement::Truncate), ("/dangling", Placement::Replace)]
+    {
+        forge(&place, |result| result.outputs.push(Output { path: here(name), kind: file(0o644, placement) }));
+        refused(&place, &format!("{name}, {placement:?}"), "materialise");
     }
     // What the command names is written through, as the tool would.
-    fs::write(place.path("work/real"), "").expect("writes");
     forge(&place, |result| result.outputs.iter_mut().for_each(|output| output.kind = FILE));
     place.remove(&["x.o"]);
     symlink("../home/rc", place.path("work/x.o")).expect("links");
-    let (_, outcome) = place.counted(place.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]));
+    let (_, outcome) = place.counted(place.larder(COMMAND));
     assert_eq!(outcome, "hit");
     assert_eq!(fs::read(place.path("home/rc")).expect("is there"), b"forged");
 }
@@ -182,11 +181,10 @@ fn links_that_are_there_already() {
 #[test]
 fn rights_sizes_and_standard_input() {
     let place = place();
-    let path = format!("{HERE}/x.o");
     for bits in [0o4755, 0o2755, 0o6711] {
         for placement in [Placement::Truncate, Placement::Replace, Placement::Rename, Placement::Unlink] {
             let kind = file(bits, placement);
-            forge(&place, |result| result.outputs = vec![Output { path: path.as_bytes(), kind }]);
+            forge(&place, |result| result.outputs = vec![Output { path: here("/x.o"), kind }]);
             refused(&place, &format!("{bits:o} {placement:?}"), "materialise");
         }
     }

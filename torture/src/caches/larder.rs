@@ -12,6 +12,8 @@ pub(crate) struct Larder {
     store: PathBuf,
     basic: Vec<(OsString, OsString)>,
     observer: Option<Observer>,
+    log: PathBuf,
+    read_bytes: usize,
 }
 
 impl Larder {
@@ -21,7 +23,8 @@ impl Larder {
         basic: &[(OsString, OsString)],
         observer: Option<Observer>,
     ) -> Self {
-        Self { program, dir: dir.to_owned(), store: dir.join("store"), basic: basic.to_vec(), observer }
+        let (store, log) = (dir.join("store"), dir.join("log"));
+        Self { program, dir: dir.to_owned(), store, basic: basic.to_vec(), observer, log, read_bytes: 0 }
     }
 }
 
@@ -35,7 +38,8 @@ impl Cache for Larder {
     }
 
     fn env(&self) -> Vec<(OsString, OsString)> {
-        let mut env = vec![("LARDER_DIR".into(), self.store.clone().into())];
+        let store = ("LARDER_DIR".into(), self.store.clone().into());
+        let mut env = vec![store, ("LARDER_LOG".into(), self.log.clone().into())];
         let name = match self.observer {
             None => return env,
             Some(Observer::Preload) => "preload",
@@ -57,6 +61,15 @@ impl Cache for Larder {
     /// Whether a tool is seen whole by the observer at hand is learnt, once for a store, from its first run.
     fn learns(&self) -> bool {
         true
+    }
+
+    fn said(&mut self) -> String {
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        let new = String::from_utf8_lossy(text.get(self.read_bytes..).unwrap_or_default()).into_owned();
+        self.read_bytes = text.len();
+        // Without time and process.
+        let lines = new.lines().map(|line| line.splitn(3, ' ').last().unwrap_or(line));
+        lines.collect::<Vec<_>>().join(" | ")
     }
 
     fn counts(&self) -> Option<Counts> {

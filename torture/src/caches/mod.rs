@@ -38,6 +38,10 @@ pub trait Cache: Send {
     fn learns(&self) -> bool {
         false
     }
+    /// What it wrote into its log since it was last asked, in a line.
+    fn said(&mut self) -> String {
+        String::new()
+    }
     /// What it counted so far; `None` where nothing counts, or it does not answer.
     fn counts(&self) -> Option<Counts>;
 }

@@ -75,7 +75,7 @@ pub(crate) const FLAGS: &[Flag] = &[
     ("-MMD", Alone, DepfileUser),
     ("-MQ", Either, PassOn),
     ("-MT", Either, PassOn),
-    ("-Q", Alone, PassOn),
+    ("-Q", Alone, TooHard),
     ("-R", Separate, PassOn),
     ("-S", Alone, StopsEarly),
     ("-T", Either, PassOn),

@@ -217,6 +217,11 @@ pub fn environment_oddities() -> Vec<Vec<u8>> {
     odd
 }
 
+/// The id of the process that started this one.
+pub fn parent_process_id() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
 /// This process's id.
 pub fn process_id() -> u32 {
     std::process::id()
@@ -271,6 +276,23 @@ pub fn file_size_is_limited() -> bool {
 /// them fail.
 pub fn address_space_is_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_some()
+}
+
+/// Whether this process was given descriptors beyond the standard three that what it executes inherits. The pipes of
+/// a job server, which `MAKEFLAGS` names, do not count: what they say decides when something runs.
+pub fn more_descriptors_are_open() -> bool {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return true };
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let flags = std::env::var("MAKEFLAGS").unwrap_or_default();
+    let served = |fd: i32| {
+        let auth = flags.split(' ').filter_map(|word| word.split_once("-auth=").or(word.split_once("-fds=")));
+        auth.flat_map(|(_, fds)| fds.split(',')).any(|number| number.parse() == Ok(fd))
+    };
+    numbers.filter(|fd| *fd > 2 && !served(*fd)).any(|fd| {
+        // SAFETY: asks for flags only; the directory's own descriptor is closed on execution.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+        flags >= 0 && flags & libc::FD_CLOEXEC == 0
+    })
 }
 
 /// Whether standard input, output and error are all open.

@@ -21,6 +21,8 @@ pub struct Stream {
     /// More came than is kept.
     pub overflowed: bool,
     broken: bool,
+    /// The error of the caller's end, where it was another than that nobody reads.
+    failed: Option<Errno>,
 }
 
 /// More output than this is passed on but not kept.
@@ -40,7 +42,7 @@ pub struct RelayEnd {
 impl Stream {
     /// A stream at its start.
     pub fn new(from: OwnedFd, to: RawFd) -> Stream {
-        Stream { from: Some(from), to, kept: Vec::new(), overflowed: false, broken: false }
+        Stream { from: Some(from), to, kept: Vec::new(), overflowed: false, broken: false, failed: None }
     }
 
     /// Read once; false at the end.
@@ -80,12 +82,20 @@ impl Stream {
                 Ok(count) => rest = &rest[count..],
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => wait_for_room(to, attendant),
-                Err(_) => self.broken = true,
+                Err(error) => {
+                    self.broken = true;
+                    self.failed = (error != Errno::PIPE).then_some(error);
+                }
             }
         }
         if self.broken {
             self.from = None;
         }
+    }
+
+    /// Why the caller's end could not take everything, where somebody would read it.
+    pub fn failure(&self) -> Option<io::Error> {
+        self.failed.map(io::Error::from)
     }
 
     /// Whether the caller's end could not take everything.

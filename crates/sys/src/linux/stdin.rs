@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{FileType, SeekFrom, fstat, seek};
+use rustix::fs::{FileType, OFlags, SeekFrom, fcntl_getfl, fstat, seek};
 use rustix::io::{ioctl_fionread, pread, read};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, tee};
 use rustix::stdio::stdin;
@@ -31,7 +31,11 @@ pub enum Input {
 /// Look at all of standard input. With `wait`, a pipe is waited for until its writers are gone or it is full.
 pub fn standard_input(wait: bool) -> io::Result<Input> {
     let stat = fstat(stdin())?;
-    Ok(match FileType::from_raw_mode(stat.st_mode) {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    // Who may write there may do more than read.
+    let only_read = fcntl_getfl(stdin())? & OFlags::RWMODE == OFlags::RDONLY;
+    Ok(match kind {
+        FileType::RegularFile | FileType::Fifo if !only_read => Input::Open,
         FileType::RegularFile => file(stat.st_size as u64)?,
         FileType::Fifo => piped(wait)?,
         FileType::CharacterDevice if (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == (1, 3) => {

@@ -12,50 +12,77 @@ pub(super) fn cases() -> Vec<Case> {
     let changed = || sh("echo 'int a=5;' > a.c; gcc -c a.c; rm a.c");
     let existing = || sh("rm -f x.a; ar rcsD x.a a.o c.o; touch -d '1 hour ago' x.a");
     let mut cases = vec![
-        objects("ar-new").cmd("ar rcs x.a a.o b.o").twice().changes("member edited", changed()).then("member touched", touch("a.o", -50)),
-        objects("ar-new-D").cmd("ar rcsD x.a a.o b.o").twice().changes("member edited", changed()).back("another touched", all([touch("b.o", -50)])).may_miss(),
-        objects("ar-new-U").cmd("ar rcsU x.a a.o b.o").cold().then("again", nothing()).then("member touched", touch("a.o", -50)).then("mode", chmod("a.o", 0o600)),
-        objects("ar-quick").cmd("ar qcD x.a a.o b.o").cold().then("again", nothing()).over().may_miss().over().may_miss(),
+        objects("ar-new").cmd("ar rcs x.a a.o b.o").twice().changes("member edited", changed())
+            .then("member touched", touch("a.o", -50)),
+        objects("ar-new-D").cmd("ar rcsD x.a a.o b.o").twice().changes("member edited", changed())
+            .back("another touched", all([touch("b.o", -50)])).may_miss(),
+        objects("ar-new-U").cmd("ar rcSU x.a a.o b.o").cold().then("again", nothing())
+            .then("member touched", touch("a.o", -50)).then("mode", chmod("a.o", 0o600)),
+        objects("ar-quick").cmd("ar qcD x.a a.o b.o").cold().then("again", nothing()).over().may_miss().over()
+            .may_miss(),
         objects("ar-order").cmd("ar rcsD x.a a.o b.o").twice().cmd("ar rcsD x.a b.o a.o").changes("turned", nothing()),
-        objects("ar-replace").setup(existing()).cmd("ar rcsD x.a a.o b.o").cold().then("again", nothing()).then("member edited", changed()).over().may_miss(),
-        objects("ar-replace-other-archive").setup(existing()).cmd("ar rcsD x.a b.o").cold().then("another archive is there", sh("rm x.a; ar rcsD x.a c.o")).then("none is there", rm("x.a")),
-        objects("ar-update").setup(existing()).cmd("ar ruU x.a a.o").cold().then("older member", all([changed(), touch("a.o", -100_000)])).then("newer member", touch("a.o", 0)),
-        objects("ar-update-D").setup(existing()).cmd("ar ruD x.a a.o").any_stderr_ever().cold().then("newer member", touch("a.o", 0)),
+        objects("ar-replace").setup(existing()).cmd("ar rcsD x.a a.o b.o").cold().then("again", nothing())
+            .then("member edited", changed()).over().may_miss(),
+        objects("ar-replace-other-archive").setup(existing()).cmd("ar rcsD x.a b.o").cold()
+            .then("another archive is there", sh("rm x.a; ar rcsD x.a c.o")).then("none is there", rm("x.a")),
+        objects("ar-update").setup(existing()).cmd("ar ruSU x.a a.o").cold()
+            .then("older member", all([changed(), touch("a.o", -100_000)])).then("newer member", touch("a.o", 0)),
+        objects("ar-update-D").setup(existing()).cmd("ar ruD x.a a.o").any_stderr_ever().cold()
+            .then("newer member", touch("a.o", 0)),
         objects("ar-delete").setup(existing()).cmd("ar dD x.a a.o").cold().then("again", nothing()).over().may_miss(),
         objects("ar-move").setup(existing()).cmd("ar mD x.a a.o").cold().then("again", nothing()),
         objects("ar-list").setup(existing()).cmd("ar t x.a").twice().changes("another", sh("rm x.a; ar rcsD x.a b.o")),
-        objects("ar-list-verbose").setup(sh("ar rcsU x.a a.o")).cmd("ar tv x.a").cold().then("another time", all([touch("a.o", -100_000), sh("ar rcsU x.a a.o")])),
+        objects("ar-list-verbose").setup(sh("ar rcsU x.a a.o")).cmd("ar tv x.a").cold()
+            .then("another time", all([touch("a.o", -100_000), sh("ar rcsU x.a a.o")])),
         objects("ar-print").setup(existing()).cmd("ar p x.a a.o").twice(),
-        objects("ar-extract").setup(existing()).setup(rm("a.o")).cmd("ar x x.a").cold().then("again", nothing()).over().may_miss(),
-        objects("ar-extract-times").setup(sh("touch -d @1000000 a.o; ar rcsU x.a a.o; rm a.o")).cmd("ar xo x.a").cold().then("again", nothing()),
+        objects("ar-extract").setup(existing()).setup(rm("a.o")).cmd("ar x x.a").cold().then("again", nothing()).over()
+            .may_miss(),
+        objects("ar-extract-times").setup(sh("touch -d @1000000 a.o; ar rcsU x.a a.o; rm a.o")).cmd("ar xo x.a").cold()
+            .then("again", nothing()),
         objects("ar-thin").cmd("ar rcsDT x.a a.o b.o").cold().then("again", nothing()).then("member edited", changed()),
-        objects("ar-thin-used").setup(sh("ar rcsDT x.a a.o b.o; echo 'extern int a;int main(void){return a;}' > m.c; gcc -c m.c")).cmd("cc m.o x.a -o x").twice().changes("member edited", changed()),
-        objects("ar-script").cmd("ar -M").stdin("CREATE x.a\nADDMOD a.o\nSAVE\nEND\n").cold().stdin("CREATE x.a\nADDMOD b.o\nSAVE\nEND\n").then("another", nothing()),
+        objects("ar-thin-used")
+            .setup(sh("ar rcsDT x.a a.o b.o; echo 'extern int a;int main(void){return a;}' > m.c; gcc -c m.c"))
+            .cmd("cc m.o x.a -o x").twice().changes("member edited", changed()),
+        objects("ar-script").cmd("ar -M").stdin("CREATE x.a\nADDMOD a.o\nSAVE\nEND\n").cold()
+            .stdin("CREATE x.a\nADDMOD b.o\nSAVE\nEND\n").then("another", nothing()),
         objects("ar-verbose").cmd("ar rcvsD x.a a.o").twice(),
         objects("ar-rsp").file("r", "a.o b.o").cmd("ar rcsD x.a @r").twice().changes("fewer", put("r", "a.o")),
         objects("ar-missing-member").cmd("ar rcsD x.a a.o none.o").cold().then("again", nothing()),
         objects("ar-not-an-archive").file("x.a", "text").cmd("ar rcsD x.a a.o").cold().then("again", nothing()),
-        objects("ar-read-only").setup(existing()).setup(chmod("x.a", 0o444)).cmd("ar rcsD x.a b.o").cold().then("again", nothing()),
-        objects("ar-through-link").setup(sh("ar rcsD real.a a.o")).setup(symlink("real.a", "x.a")).cmd("ar rcsD x.a b.o").cold().then("again", nothing()),
-        objects("ar-hard-link").setup(existing()).setup(link("x.a", "y.a")).cmd("ar rcsD x.a b.o").cold().then("again", nothing()),
+        objects("ar-read-only").setup(existing()).setup(chmod("x.a", 0o444)).cmd("ar rcsD x.a b.o").cold()
+            .then("again", nothing()),
+        objects("ar-through-link").setup(sh("ar rcsD real.a a.o")).setup(symlink("real.a", "x.a"))
+            .cmd("ar rcsD x.a b.o").cold().then("again", nothing()),
+        objects("ar-hard-link").setup(existing()).setup(link("x.a", "y.a")).cmd("ar rcsD x.a b.o").cold()
+            .then("again", nothing()),
         objects("ar-nothing-to-do").setup(existing()).cmd("ar rcsD x.a a.o").over().may_miss().then("again", nothing()),
-        objects("ranlib").setup(sh("ar qcSD x.a a.o b.o")).cmd("ranlib -D x.a").cold().then("again", nothing()).over().may_miss(),
-        objects("ranlib-times").setup(sh("ar qcSU x.a a.o b.o")).cmd("ranlib -U x.a").loose("x.a", "the time of the index").cold().then("again", nothing()),
+        objects("ranlib").setup(sh("ar qcSD x.a a.o b.o")).cmd("ranlib -D x.a").cold().then("again", nothing()).over()
+            .may_miss(),
+        objects("ranlib-times").setup(sh("ar qcSU x.a a.o b.o")).cmd("ranlib -U x.a")
+            .loose("x.a", "the time of the index").cold().then("again", nothing()),
         objects("ar-s").setup(sh("ar qcSD x.a a.o b.o")).cmd("ar sD x.a").cold().then("again", nothing()),
         objects("gcc-ar").program("gcc-ar").cmd("gcc-ar rcsD x.a a.o b.o").cold().then("again", nothing()),
         objects("llvm-ar").program("llvm-ar").cmd("llvm-ar rcsD x.a a.o b.o").cold().then("again", nothing()),
-        objects("ar-then-rm-then-ar").sh("rm -f x.a; $WRAP ar rcsD x.a a.o b.o").cold().then("again", nothing()).hits().over().then("member edited", changed()),
+        objects("ar-then-rm-then-ar").sh("rm -f x.a; $WRAP ar rcsD x.a a.o b.o").cold().then("again", nothing()).hits()
+            .over().then("member edited", changed()),
     ];
     for (name, line) in [
-        ("strip", "strip -g a.o"), ("strip-o", "strip -g -o s.o a.o"), ("strip-p", "strip -p -g a.o"), ("objcopy-in-place", "objcopy --add-section n=b.o a.o"),
-        ("objcopy", "objcopy --only-keep-debug a.o a.debug"), ("objcopy-debuglink", "objcopy --add-gnu-debuglink=b.o a.o d.o"), ("objdump", "objdump -d a.o"), ("nm", "nm a.o b.o"),
-        ("size", "size a.o"), ("readelf", "readelf -a a.o"), ("strings", "strings a.o"), ("c++filt", "c++filt _Z1fv"), ("addr2line", "addr2line -e a.o 0"),
-        ("dwp", "dwp -o x.dwp a.o"), ("elfedit", "elfedit --output-osabi=FreeBSD a.o"), ("as", "as -o z.o none.s"), ("gcov", "gcov none.gcda"),
+        ("strip", "strip -g a.o"), ("strip-o", "strip -g -o s.o a.o"), ("strip-p", "strip -p -g a.o"),
+        ("objcopy-in-place", "objcopy --add-section n=b.o a.o"),
+        ("objcopy", "objcopy --only-keep-debug a.o a.debug"),
+        ("objcopy-debuglink", "objcopy --add-gnu-debuglink=b.o a.o d.o"), ("objdump", "objdump -d a.o"),
+        ("nm", "nm a.o b.o"),
+        ("size", "size a.o"), ("readelf", "readelf -a a.o"), ("strings", "strings a.o"), ("c++filt", "c++filt _Z1fv"),
+        ("addr2line", "addr2line -e a.o 0"),
+        ("dwp", "dwp -o x.dwp a.o"), ("elfedit", "elfedit --output-osabi=FreeBSD a.o"), ("as", "as -o z.o none.s"),
+        ("gcov", "gcov none.gcda"),
     ] {
-        cases.push(objects(&format!("binutils-{name}")).mask(r"st[0-9A-Za-z]{6}\b", "objcopy's temporary name").cmd(line).cold().then("again", nothing()).then("edited", changed()).over().may_miss());
+        cases.push(objects(&format!("binutils-{name}")).mask(r"st[0-9A-Za-z]{6}\b", "objcopy's temporary name")
+            .cmd(line).cold().then("again", nothing()).then("edited", changed()).over().may_miss());
         let any = objects(&format!("binutils-run-{name}")).any(line).cold().then("again", nothing());
         let reads_only = !["strip", "strip-p", "objcopy-in-place", "elfedit", "dwp", "as", "gcov"].contains(&name);
-        cases.push(if reads_only { any.hits().changes("edited", changed()).may_miss() } else { any.then("edited", changed()) });
+        cases.push(if reads_only { any.hits().changes("edited", changed())
+            .may_miss() } else { any.then("edited", changed()) });
     }
     cases
 }

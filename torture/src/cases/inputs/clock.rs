@@ -36,13 +36,17 @@ pub(super) fn cases() -> Vec<Case> {
         now("TIME-of-S", "cc -S x.c -o x.s", &[("x.c", &text("__TIME__"))]),
         now("TIME-of-link", "cc -Wl,--build-id=none x.c -o x", &[("x.c", "const char *p = __TIME__;int main(void){return 0;}\n")]),
         now("TIME-c++", "c++ -c x.cc -o x.o", &[("x.cc", "extern const char *const p = __TIME__;\n")]),
-        case("A/time-TIME-of-number").both().file("x.c", "int v = __TIME__[7];\n").cmd(obj).cold().fresh().then("again", nothing()).fresh()
+        case("A/time-TIME-of-number").both().file("x.c", "int v = __TIME__[7];\n").cmd(obj).cold().fresh()
+            .then("again", nothing()).fresh()
             .loose("x.o", AND_WHY),
-        case("A/time-DATE").both().file("x.c", text("__DATE__")).cmd(obj).cold().fresh().then("again", nothing()).fresh(),
-        case("A/time-DATE-only-named").both().provable().file("x.c", "#ifdef NO\nconst char *p = __DATE__;\n#endif\nint a;\n").cmd(obj)
+        case("A/time-DATE").both().file("x.c", text("__DATE__")).cmd(obj).cold().fresh().then("again", nothing())
+            .fresh(),
+        case("A/time-DATE-only-named").both().provable()
+            .file("x.c", "#ifdef NO\nconst char *p = __DATE__;\n#endif\nint a;\n").cmd(obj)
             .cold().then("again", nothing()),
         case("A/time-defined-only").both().file("x.c", "#ifdef __TIME__\nint a;\n#endif\n").cmd(obj).twice(),
-        case("A/time-undefined").both().file("x.c", text("__DATE__")).cmd("cc -Wno-builtin-macro-redefined -D__DATE__=\"x\" -c x.c -o x.o").cold()
+        case("A/time-undefined").both().file("x.c", text("__DATE__"))
+            .cmd("cc -Wno-builtin-macro-redefined -D__DATE__=\"x\" -c x.c -o x.o").cold()
             .then("again", nothing()),
     ];
     for (name, files) in [
@@ -51,7 +55,8 @@ pub(super) fn cases() -> Vec<Case> {
         ("inside-header", [("x.c", "#include \"h.h\"\n"), ("h.h", "const char *p = __TIMESTAMP__;\n")]),
         ("pasted", [("x.c", "#define P(a,b) a##b\nconst char *p = P(__TIME,STAMP__);\n"), ("h.h", "")]),
     ] {
-        cases.push(case(format!("A/time-TIMESTAMP-{name}")).both().files(&files).cmd(obj).cold().then("again", nothing())
+        cases.push(case(format!("A/time-TIMESTAMP-{name}")).both().files(&files).cmd(obj).cold()
+            .then("again", nothing())
             .then("source touched", touch("x.c", -2 * AGE_S)).then("header touched", touch("h.h", -3 * AGE_S))
             .then("both touched", all([touch("x.c", -4 * AGE_S), touch("h.h", -4 * AGE_S)])));
     }

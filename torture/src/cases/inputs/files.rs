@@ -27,35 +27,51 @@ pub(super) fn cases() -> Vec<Case> {
         named("rsp-quotes", "cc @args -c x.c -o x.o", "args", "'-DK=1 + 1'\n", "\"-DK=2 \\\n+ 1\"\n").both(),
         named("specs", "cc -specs=s.specs -c x.c -o x.o", "s.specs", "*cc1_options:\n+ -DK=5\n", "*cc1_options:\n+ -DK=6\n"),
         named("clang-config", "cc --config ./k.cfg -c x.c -o x.o", "k.cfg", "-DK=1\n", "-DK=2\n").clang(),
-        case("A/file-wrapper").file("x.c", KEY_C).setup(script("w", "exec \"$@\"\n")).cmd("cc -wrapper ./w -c x.c -o x.o").twice()
-            .changes("edited", script("w", "case $1 in *cc1) exec \"$@\" -DK=3;; esac\nexec \"$@\"\n")).then("gone", rm("w"))
+        case("A/file-wrapper").file("x.c", KEY_C).setup(script("w", "exec \"$@\"\n"))
+            .cmd("cc -wrapper ./w -c x.c -o x.o").twice()
+            .changes("edited", script("w", "case $1 in *cc1) exec \"$@\" -DK=3;; esac\nexec \"$@\"\n"))
+            .then("gone", rm("w"))
             .back("back", script("w", "exec \"$@\"\n")),
-        case("A/file-rsp-nested").both().file("x.c", KEY_C).file("a1", "@a2").file("a2", "-DK=1").cmd("cc @a1 -c x.c -o x.o").twice()
+        case("A/file-rsp-nested").both().file("x.c", KEY_C).file("a1", "@a2").file("a2", "-DK=1")
+            .cmd("cc @a1 -c x.c -o x.o").twice()
             .changes("edited", put("a2", "-DK=2")).then("gone", rm("a2")).back("back", put("a2", "-DK=1")),
-        case("A/file-rsp-appears").both().file("x.c", KEY_C).cmd("cc @args -c x.c -o x.o").cold().then("appears", put("args", "-DK=1")),
-        case("A/file-rsp-same-text-other-words").both().file("x.c", KEY_C).file("args", "-DK=1 -DL=2").cmd("cc @args -c x.c -o x.o").twice()
+        case("A/file-rsp-appears").both().file("x.c", KEY_C).cmd("cc @args -c x.c -o x.o").cold()
+            .then("appears", put("args", "-DK=1")),
+        case("A/file-rsp-same-text-other-words").both().file("x.c", KEY_C).file("args", "-DK=1 -DL=2")
+            .cmd("cc @args -c x.c -o x.o").twice()
             .then("one word", put("args", "'-DK=1 -DL=2'")),
         case("A/file-ignorelist").clang().file("x.c", "int g[4]; int f(int i){return g[i];}\n").file("ig", "fun:nope\n")
-            .cmd("cc -fsanitize=address -fsanitize-ignorelist=ig -c x.c -o x.o").twice().changes("edited", put("ig", "fun:f\nglobal:g\n"))
+            .cmd("cc -fsanitize=address -fsanitize-ignorelist=ig -c x.c -o x.o").twice()
+            .changes("edited", put("ig", "fun:f\nglobal:g\n"))
             .then("gone", rm("ig")).back("back", put("ig", "fun:nope\n")),
-        case("A/file-sanitize-coverage-list").clang().file("x.c", "int f(int i){return i?1:2;}\n").file("al", "src:*\nfun:*\n")
+        case("A/file-sanitize-coverage-list").clang().file("x.c", "int f(int i){return i?1:2;}\n")
+            .file("al", "src:*\nfun:*\n")
             .cmd("cc -fsanitize-coverage=trace-pc-guard -fsanitize-coverage-allowlist=al -c x.c -o x.o").twice()
             .changes("edited", put("al", "src:no\n")),
         case("A/file-xray-list").clang().file("x.c", "int f(int i){return i?1:2;}\n").file("al", "[always]\nfun:f\n")
-            .cmd("cc -fxray-instrument -fxray-attr-list=al -c x.c -o x.o").twice().changes("edited", put("al", "[never]\nfun:f\n")),
-        case("A/file-vfs-overlay").clang().file("x.c", X_C).file("one.h", H1).file("two.h", H2).file("o.yaml", overlay("one"))
-            .cmd("cc -ivfsoverlay o.yaml -I{root}/v -c x.c -o x.o").twice().changes("edited", put("o.yaml", overlay("two")))
+            .cmd("cc -fxray-instrument -fxray-attr-list=al -c x.c -o x.o").twice()
+            .changes("edited", put("al", "[never]\nfun:f\n")),
+        case("A/file-vfs-overlay").clang().file("x.c", X_C).file("one.h", H1).file("two.h", H2)
+            .file("o.yaml", overlay("one"))
+            .cmd("cc -ivfsoverlay o.yaml -I{root}/v -c x.c -o x.o").twice()
+            .changes("edited", put("o.yaml", overlay("two")))
             .then("what it leads to", put("two.h", "#define H 5\n")),
-        case("A/file-profile-list").clang().file("x.c", "int f(int i){return i?1:2;}\nint g(void){return 1;}\n").file("l", "fun:f\n")
-            .cmd("cc -fprofile-instr-generate -fprofile-list=l -c x.c -o x.o").twice().changes("edited", put("l", "fun:g\n")),
-        case("A/pragma-dependency-times").file("x.c", "#pragma GCC dependency \"g.y\"\nint a;\n").file("g.y", "").cmd("cc -c x.c -o x.o")
-            .twice().then("newer than the source", put("g.y", "")).then("older again", crate::change::touch("g.y", -9 * AGE_S))
+        case("A/file-profile-list").clang().file("x.c", "int f(int i){return i?1:2;}\nint g(void){return 1;}\n")
+            .file("l", "fun:f\n")
+            .cmd("cc -fprofile-instr-generate -fprofile-list=l -c x.c -o x.o").twice()
+            .changes("edited", put("l", "fun:g\n")),
+        case("A/pragma-dependency-times").file("x.c", "#pragma GCC dependency \"g.y\"\nint a;\n").file("g.y", "")
+            .cmd("cc -c x.c -o x.o")
+            .twice().then("newer than the source", put("g.y", ""))
+            .then("older again", crate::change::touch("g.y", -9 * AGE_S))
             .then("source older still", crate::change::touch("x.c", -20 * AGE_S)),
-        case("A/pragma-dependency-times-clang").clang().file("x.c", "#pragma GCC dependency \"g.y\"\nint a;\n").file("g.y", "")
+        case("A/pragma-dependency-times-clang").clang().file("x.c", "#pragma GCC dependency \"g.y\"\nint a;\n")
+            .file("g.y", "")
             .cmd("cc -c x.c -o x.o").twice().then("newer than the source", put("g.y", ""))
             .then("older again", crate::change::touch("g.y", -9 * AGE_S)),
         case("A/include-in-working-directory").clang().file("w/x.c", X_C).file("w/h.h", H1).file("h.h", H2)
-            .cmd("cc -working-directory {root}/w -c x.c -o x.o").twice().changes("edited", put("w/h.h", "#define H 3\n"))
+            .cmd("cc -working-directory {root}/w -c x.c -o x.o").twice()
+            .changes("edited", put("w/h.h", "#define H 3\n"))
             .back("the other edited", all([put_old("w/h.h", H1), put("h.h", "#define H 4\n")])),
     ];
     cases.extend(modules());
@@ -73,17 +89,20 @@ fn overlay(which: &str) -> String {
 
 #[rustfmt::skip]
 fn modules() -> Vec<Case> {
-    let unit = |name: &str| case(name).clang().file("x.c", "#include \"m.h\"\nint f(void){return H;}\n").file("m.h", H1).file("n.h", H2)
+    let unit = |name: &str| case(name).clang().file("x.c", "#include \"m.h\"\nint f(void){return H;}\n").file("m.h", H1)
+        .file("n.h", H2)
         .loose("mc*", "names and content of a module cache hold hashes and times");
     vec![
         unit("A/module-map").file("m.map", "module M { header \"m.h\" export * }\n")
-            .cmd("cc -fmodules -fmodule-map-file=m.map -fmodules-cache-path=mc -c x.c -o x.o").cold().then("again", rm("none")).over().may_miss()
+            .cmd("cc -fmodules -fmodule-map-file=m.map -fmodules-cache-path=mc -c x.c -o x.o").cold()
+            .then("again", rm("none")).over().may_miss()
             .then("map edited", put("m.map", "module M { header \"n.h\" header \"m.h\" export * }\n"))
             .then("header edited", put("m.h", "#define H 3\n")),
         unit("A/module-map-implicit").cmd("cc -fmodules -fmodules-cache-path=mc -I. -c x.c -o x.o").cold()
             .then("a map appears", put("module.modulemap", "module M { header \"m.h\" export * }\n"))
             .then("header edited", put("m.h", "#define H 3\n")).then("the map goes", rm("module.modulemap")),
-        unit("A/module-off").file("m.map", "module M { header \"m.h\" export * }\n").cmd("cc -fno-cxx-modules -c x.c -o x.o").twice()
+        unit("A/module-off").file("m.map", "module M { header \"m.h\" export * }\n")
+            .cmd("cc -fno-cxx-modules -c x.c -o x.o").twice()
             .changes("header edited", put("m.h", "#define H 3\n")),
     ]
 }
@@ -98,10 +117,13 @@ fn plugins() -> Vec<Case> {
     let probe = Need::Works("echo 'int plugin_is_GPL_compatible;int plugin_init(void*a,void*b){return 0;}'>p.c; gcc -shared -fPIC p.c -o p.so; \
         gcc -fplugin=./p.so -x c -c /dev/null", "plugins in gcc");
     vec![
-        case("A/plugin").needs(probe).file("x.c", X_C).file("h.h", H1).setup(plugin("one")).cmd("cc -fplugin=./p.so -c x.c -o x.o").twice()
+        case("A/plugin").needs(probe).file("x.c", X_C).file("h.h", H1).setup(plugin("one"))
+            .cmd("cc -fplugin=./p.so -c x.c -o x.o").twice()
             .changes("another plugin", plugin("two")).then("gone", rm("p.so")).back("back", plugin("one")).may_miss(),
-        case("A/plugin-reads-a-file").needs(probe).file("x.c", X_C).file("h.h", H1).file("p.c", reads).setup(sh("gcc -shared -fPIC p.c -o p.so"))
-            .cmd("cc -fplugin=./p.so -c x.c -o x.o").twice().changes("the file appears", put("data", "one\n")).changes("edited", put("data", "two\n"))
+        case("A/plugin-reads-a-file").needs(probe).file("x.c", X_C).file("h.h", H1).file("p.c", reads)
+            .setup(sh("gcc -shared -fPIC p.c -o p.so"))
+            .cmd("cc -fplugin=./p.so -c x.c -o x.o").twice().changes("the file appears", put("data", "one\n"))
+            .changes("edited", put("data", "two\n"))
             .back("goes", rm("data")),
         case("A/plugin-linked-library").needs(probe).file("x.c", X_C).file("h.h", H1)
             .file("p.c", "int plugin_is_GPL_compatible;void say(void);int plugin_init(void*a,void*b){say();return 0;}\n")
@@ -133,12 +155,15 @@ fn profiles() -> Vec<Case> {
         case("A/profile-use-dir").file("x.c", PROFILED_C).setup(gcda("")).setup(sh("mkdir d; mv x.gcda d/x.gcda"))
             .cmd("cc -frandom-seed=1 -O2 -fprofile-use=d/x.gcda -Wno-missing-profile -c x.c -o x.o").twice()
             .then("gone", rm("d/x.gcda")).again(),
-        case("A/profile-use-appears").file("x.c", PROFILED_C).cmd("cc -frandom-seed=1 -O2 -fprofile-use -Wno-missing-profile -c x.c -o x.o")
+        case("A/profile-use-appears").file("x.c", PROFILED_C)
+            .cmd("cc -frandom-seed=1 -O2 -fprofile-use -Wno-missing-profile -c x.c -o x.o")
             .twice().then("appears", gcda("1")).again(),
         case("A/profile-auto").clang().file("x.c", PROFILED_C).file("s.prof", sample)
-            .cmd("cc -O2 -g -fprofile-sample-use=s.prof -c x.c -o x.o").twice().changes("edited", put("s.prof", "f:900:1\n 1: 1\ng:9:9\n 1: 9\n"))
+            .cmd("cc -O2 -g -fprofile-sample-use=s.prof -c x.c -o x.o").twice()
+            .changes("edited", put("s.prof", "f:900:1\n 1: 1\ng:9:9\n 1: 9\n"))
             .then("gone", rm("s.prof")),
-        case("A/profile-instr-use").clang().needs(Need::Works("ls /usr/bin/llvm-profdata*; echo 'int main(){}'>x.c; clang -fprofile-instr-generate x.c",
+        case("A/profile-instr-use").clang()
+            .needs(Need::Works("ls /usr/bin/llvm-profdata*; echo 'int main(){}'>x.c; clang -fprofile-instr-generate x.c",
                 "clang's profile run time")).file("x.c", PROFILED_C).setup(raw(""))
             .cmd("cc -O2 -fprofile-instr-use=p.data -c x.c -o x.o").twice().changes("another profile", raw("1 2 3 4")),
     ]

@@ -53,31 +53,44 @@ pub(super) fn cases() -> Vec<Case> {
         appears(angle("A/shadow-CPATH").env("CPATH", "a:b"), "cc -c x.c -o x.o", "a/h.h"),
         appears(angle("A/shadow-CPATH-empty-part").env("CPATH", ":b"), "cc -c x.c -o x.o", "h.h"),
         appears(angle("A/shadow-C_INCLUDE_PATH").env("C_INCLUDE_PATH", "a:b"), "cc -c x.c -o x.o", "a/h.h"),
-        appears(case("A/shadow-CPLUS_INCLUDE_PATH").file("x.cc", ANGLE_C).file("b/h.h", H1).env("CPLUS_INCLUDE_PATH", "a:b"),
+        appears(case("A/shadow-CPLUS_INCLUDE_PATH").file("x.cc", ANGLE_C).file("b/h.h", H1)
+            .env("CPLUS_INCLUDE_PATH", "a:b"),
             "c++ -c x.cc -o x.o", "a/h.h"),
-        appears(case("A/shadow-sub").file("x.c", SUB_C).file("b/s/h.h", H1).dir("a/s"), "cc -Ia -Ib -c x.c -o x.o", "a/s/h.h"),
-        appears(case("A/shadow-new-sub").file("x.c", SUB_C).file("b/s/h.h", H1).dir("a"), "cc -Ia -Ib -c x.c -o x.o", "a/s/h.h"),
-        appears(case("A/shadow-quote-beside-source").file("s/x.c", BESIDE_C).file("b/h.h", H1), "cc -Ib -c s/x.c -o x.o", "s/h.h"),
+        appears(case("A/shadow-sub").file("x.c", SUB_C).file("b/s/h.h", H1)
+            .dir("a/s"), "cc -Ia -Ib -c x.c -o x.o", "a/s/h.h"),
+        appears(case("A/shadow-new-sub").file("x.c", SUB_C).file("b/s/h.h", H1)
+            .dir("a"), "cc -Ia -Ib -c x.c -o x.o", "a/s/h.h"),
+        appears(case("A/shadow-quote-beside-source").file("s/x.c", BESIDE_C)
+            .file("b/h.h", H1), "cc -Ib -c s/x.c -o x.o", "s/h.h"),
         appears(case("A/shadow-quote-beside-header").file("x.c", "#include \"i/o.h\"\nint f(void){return H;}\n")
             .file("i/o.h", "#include \"h.h\"\n").file("b/h.h", H1), "cc -Ib -c x.c -o x.o", "i/h.h"),
-        appears(case("A/shadow-quote-in-cwd-is-none").file("s/x.c", BESIDE_C).file("b/h.h", H1), "cc -Ib -c s/x.c -o x.o", "h.h"),
-        appears(case("A/shadow-iquote").file("x.c", BESIDE_C).file("b/h.h", H1), "cc -iquote a -iquote b -c x.c -o x.o", "a/h.h"),
-        appears(case("A/shadow-iquote-before-I").file("x.c", BESIDE_C).file("b/h.h", H1), "cc -Ib -iquote a -c x.c -o x.o", "a/h.h"),
+        appears(case("A/shadow-quote-in-cwd-is-none").file("s/x.c", BESIDE_C)
+            .file("b/h.h", H1), "cc -Ib -c s/x.c -o x.o", "h.h"),
+        appears(case("A/shadow-iquote").file("x.c", BESIDE_C)
+            .file("b/h.h", H1), "cc -iquote a -iquote b -c x.c -o x.o", "a/h.h"),
+        appears(case("A/shadow-iquote-before-I").file("x.c", BESIDE_C)
+            .file("b/h.h", H1), "cc -Ib -iquote a -c x.c -o x.o", "a/h.h"),
         appears(case("A/shadow-system").file("x.c", STDIO_C), "cc -Ia -c x.c -o x.o", "a/stdio.h"),
         appears(case("A/shadow-system-by-isystem").file("x.c", STDIO_C), "cc -isystem a -c x.c -o x.o", "a/stdio.h"),
         appears(case("A/shadow-include-next").file("x.c", ANGLE_C).file("a/h.h", NEXT_C).file("c/h.h", H1).dir("b"),
             "cc -Ia -Ib -Ic -c x.c -o x.o", "b/h.h"),
         appears(case("A/shadow-computed").file("x.c", "#include WHICH\nint f(void){return H;}\n").file("b/h.h", H1),
             "cc -DWHICH=<h.h> -Ia -Ib -c x.c -o x.o", "a/h.h"),
-        appears(case("A/shadow-forced").file("x.c", "int f(void){return H;}\n").file("b/h.h", H1), "cc -include h.h -Ib -c x.c -o x.o", "h.h"),
-        appears(case("A/shadow-imacros").file("x.c", "int f(void){return H;}\n").file("b/h.h", H1), "cc -imacros h.h -Ib -c x.c -o x.o", "h.h"),
-        appears(case("A/shadow-asm").file("x.S", "#include <h.h>\n.data\n.long H\n").file("b/h.h", H1), "cc -Ia -Ib -c x.S -o x.o", "a/h.h"),
+        appears(case("A/shadow-forced").file("x.c", "int f(void){return H;}\n")
+            .file("b/h.h", H1), "cc -include h.h -Ib -c x.c -o x.o", "h.h"),
+        appears(case("A/shadow-imacros").file("x.c", "int f(void){return H;}\n")
+            .file("b/h.h", H1), "cc -imacros h.h -Ib -c x.c -o x.o", "h.h"),
+        appears(case("A/shadow-asm").file("x.S", "#include <h.h>\n.data\n.long H\n")
+            .file("b/h.h", H1), "cc -Ia -Ib -c x.S -o x.o", "a/h.h"),
         appears(case("A/has-include").file("x.c", HAS_C), "cc -c x.c -o x.o", "o.h"),
         appears(case("A/has-include-only-asks").file("x.c", ASKS_C).dir("i"), "cc -Ii -c x.c -o x.o", "i/q/o.h"),
-        appears(case("A/has-include-next").file("x.c", ANGLE_C).file("a/h.h", HAS_NEXT), "cc -Ia -Ib -c x.c -o x.o", "b/h.h"),
+        appears(case("A/has-include-next").file("x.c", ANGLE_C)
+            .file("a/h.h", HAS_NEXT), "cc -Ia -Ib -c x.c -o x.o", "b/h.h"),
         appears(case("A/has-include-c++").file("x.cc", HAS_C), "c++ -c x.cc -o x.o", "o.h"),
-        appears(case("A/gch-beside-header").file("x.c", X_C).file("h.h", H1), "cc -c x.c -o x.o", "h.h.gch").never_hits(),
-        appears(case("A/missing-include-dirs").file("x.c", X_C).file("h.h", H1), "cc -Ino -Wmissing-include-dirs -c x.c -o x.o", "no/h.h"),
+        appears(case("A/gch-beside-header").file("x.c", X_C).file("h.h", H1), "cc -c x.c -o x.o", "h.h.gch")
+            .never_hits(),
+        appears(case("A/missing-include-dirs").file("x.c", X_C)
+            .file("h.h", H1), "cc -Ino -Wmissing-include-dirs -c x.c -o x.o", "no/h.h"),
     ];
     cases.extend(odd_shadows());
     cases.extend(moves());
@@ -116,16 +129,19 @@ fn moves() -> Vec<Case> {
         two("A/vanish-and-return").cmd("cc -Ia -Ib -c x.c -o x.o").twice()
             .changes("the directory goes", mv("a", "a.old")).back("it returns", mv("a.old", "a"))
             .then("the file goes", rm("a/h.h")).back("it returns", put("a/h.h", H1)),
-        two("A/order-of-I").cmd("cc -Ia -Ib -c x.c -o x.o").twice().cmd("cc -Ib -Ia -c x.c -o x.o").changes("turned", nothing())
+        two("A/order-of-I").cmd("cc -Ia -Ib -c x.c -o x.o").twice().cmd("cc -Ib -Ia -c x.c -o x.o")
+            .changes("turned", nothing())
             .cmd("cc -Ia -Ib -c x.c -o x.o").back("back", nothing()),
         two("A/link-retargeted").setup(symlink("a", "inc")).cmd("cc -Iinc -MD -c x.c -o x.o").twice()
             .changes("to the other", symlink("b", "inc")).back("back", symlink("a", "inc")),
-        two("A/link-chain-retargeted").setup(symlink("a", "v")).setup(symlink("v", "inc")).cmd("cc -Iinc -c x.c -o x.o").twice()
+        two("A/link-chain-retargeted").setup(symlink("a", "v")).setup(symlink("v", "inc")).cmd("cc -Iinc -c x.c -o x.o")
+            .twice()
             .changes("to the other", symlink("b", "v")).back("back", symlink("a", "v")),
         two("A/header-link-retargeted").setup(symlink("a/h.h", "h.h")).cmd("cc -I. -c x.c -o x.o").twice()
             .changes("to the other", symlink("b/h.h", "h.h")).back("back", symlink("a/h.h", "h.h")),
         case("A/dot-dot-after-link").both().provable().file("x.c", "#include \"l/../h.h\"\nint f(void){return H;}\n")
-            .file("p/q/k", "").file("p/h.h", H1).file("h.h", H2).setup(symlink("p/q", "l")).cmd("cc -c x.c -o x.o").twice()
+            .file("p/q/k", "").file("p/h.h", H1).file("h.h", H2).setup(symlink("p/q", "l")).cmd("cc -c x.c -o x.o")
+            .twice()
             .changes("the link leads elsewhere", all([dir("r"), symlink("r", "l")])).back("back", symlink("p/q", "l")),
         case("A/no-longer-included").both().provable().file("x.c", "#include \"a.h\"\nint f(void){return 1;}\n")
             .file("a.h", "#include \"b.h\"\n").file("b.h", "\n").cmd("cc -MD -MF x.d -c x.c -o x.o").twice()
@@ -134,16 +150,20 @@ fn moves() -> Vec<Case> {
         case("A/include-not-reached").both().provable().file("x.c", "#ifdef NO\n#include \"n.h\"\n#endif\nint a;\n")
             .cmd("cc -c x.c -o x.o").twice().back("appears", put("n.h", "#error x\n")),
         case("A/absolute-include").both().provable().file("x.c", "#include \"@ROOT@/i/h.h\"\nint f(void){return H;}\n")
-            .file("i/h.h", H1).cmd("cc -c x.c -o x.o").twice().changes("edited", put("i/h.h", H2)).back("back", put_old("i/h.h", H1)),
-        case("A/odd-names").both().file("x.c", "#include \"a b.h\"\n#include \"ü.h\"\n#include \"$x.h\"\nint f(void){return H;}\n")
+            .file("i/h.h", H1).cmd("cc -c x.c -o x.o").twice().changes("edited", put("i/h.h", H2))
+            .back("back", put_old("i/h.h", H1)),
+        case("A/odd-names").both()
+            .file("x.c", "#include \"a b.h\"\n#include \"ü.h\"\n#include \"$x.h\"\nint f(void){return H;}\n")
             .file("a b.h", "").file("ü.h", H1).file("$x.h", "").cmd("cc -MD -c x.c -o x.o").twice()
             .changes("edited", put("ü.h", H2)).back("back", put("ü.h", H1)),
         case("A/deep-chain").both().provable().setup(crate::change::sh(
                 "for i in $(seq 60); do echo \"#include \\\"h$((i+1)).h\\\"\" > h$i.h; done; echo '#define H 1' > h61.h"))
             .file("x.c", "#include \"h1.h\"\nint f(void){return H;}\n").cmd("cc -MD -c x.c -o x.o").twice()
             .changes("the last is edited", put("h61.h", H2)).back("back", put("h61.h", H1)),
-        case("A/pch-beside-forced").clang().file("x.c", "int f(void){return H;}\n").file("h.h", H1).cmd("cc -include h.h -c x.c -o x.o").twice()
-            .then("a compiled header appears", put("h.h.pch", "no such thing")).then("and another", put("h.h.gch", "no such thing"))
+        case("A/pch-beside-forced").clang().file("x.c", "int f(void){return H;}\n").file("h.h", H1)
+            .cmd("cc -include h.h -c x.c -o x.o").twice()
+            .then("a compiled header appears", put("h.h.pch", "no such thing"))
+            .then("and another", put("h.h.gch", "no such thing"))
             .back("both go", all([rm("h.h.pch"), rm("h.h.gch")])),
     ]
 }

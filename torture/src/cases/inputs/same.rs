@@ -1,4 +1,5 @@
-//! Whether two files are one: `#pragma once`, `#import`, directories that are the same; and inputs that are no plain files.
+//! Whether two files are one: `#pragma once`, `#import`, directories that are the same; and inputs that are no plain
+//! files.
 //!
 //! gcc takes two headers for one where size, time and content are equal; clang where the inode is.
 
@@ -17,19 +18,24 @@ const IMPORT_C: &str = "#define P(a,b) a##b\n#define Q(a,b) P(a,b)\n#define N in
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (name, source, header) in [("pragma-once", TWICE_C, ONCE_H), ("import", IMPORT_C, "N\n")] {
-        let both = |what: &str| case(format!("A/{name}-{what}")).both().file("x.c", source).file("a/h.h", header).file("b/h.h", header)
+        let both = |what: &str| case(format!("A/{name}-{what}")).both().file("x.c", source).file("a/h.h", header)
+            .file("b/h.h", header)
             .cmd("cc -Wno-deprecated -MD -c x.c -o x.o");
         cases.extend([
             both("times").twice().then("times differ", touch("b/h.h", -9 * AGE_S)).again()
                 .then("times are equal again", copy_time()).again(),
-            both("times-first-differ").then("cold", touch("b/h.h", -9 * AGE_S)).then("times are equal", copy_time()).again(),
+            both("times-first-differ").then("cold", touch("b/h.h", -9 * AGE_S)).then("times are equal", copy_time())
+                .again(),
             both("both-touched").twice().then("both", all([touch("a/h.h", -50), copy_time()])),
-            both("hard-link").twice().then("one file", link("a/h.h", "b/h.h")).again().then("two again", copy("b/h.h", "c")).keep()
+            both("hard-link").twice().then("one file", link("a/h.h", "b/h.h")).again()
+                .then("two again", copy("b/h.h", "c")).keep()
                 .then("copied over", all([rm("b/h.h"), copy("a/h.h", "b/h.h")])).again(),
             both("link").twice().then("a link", symlink("../a/h.h", "b/h.h")).again(),
             both("dir-link").twice().then("one directory", all([rm("b"), symlink("a", "b")])).again(),
-            both("content").twice().then("content differs", all([put("b/h.h", format!("{header}/**/")), copy_time()])).again(),
-            both("edited").twice().changes("edited", all([put("a/h.h", format!("{header}int more;\n")), put("b/h.h", format!("{header}int more;\n"))])),
+            both("content").twice().then("content differs", all([put("b/h.h", format!("{header}/**/")), copy_time()]))
+                .again(),
+            both("edited").twice()
+                .changes("edited", all([put("a/h.h", format!("{header}int more;\n")), put("b/h.h", format!("{header}int more;\n"))])),
         ]);
     }
     cases.extend(directories());
@@ -53,14 +59,19 @@ fn directories() -> Vec<Case> {
         next("A/dirs-become-one-of-system").cmd("cc -Ia -isystem b -isystem c -MD -c x.c -o x.o").twice()
             .then("by a link", all([rm("a"), symlink("b", "a")])).again(),
         case("A/dirs-become-one-has-next").both().file("x.c", NEXT_C).file("b/k", "")
-            .file("a/h.h", "#if __has_include_next(<h.h>)\n#include_next <h.h>\n#else\n#define H 9\n#endif\n").file("c/h.h", H2)
+            .file("a/h.h", "#if __has_include_next(<h.h>)\n#include_next <h.h>\n#else\n#define H 9\n#endif\n")
+            .file("c/h.h", H2)
             .cmd("cc -Ia -Ib -c x.c -o x.o").twice().then("b is c", all([rm("b"), symlink("c", "b")])).again()
             .then("b is a", symlink("a", "b")).again(),
-        case("A/dirs-system-demotes").both().file("x.c", "#include <h.h>\nint f(void){return H;}\n").file("b/h.h", "#define H 1\n#define H 2\n")
+        case("A/dirs-system-demotes").both().file("x.c", "#include <h.h>\nint f(void){return H;}\n")
+            .file("b/h.h", "#define H 1\n#define H 2\n")
             .dir("a").cmd("cc -Ia -isystem b -c x.c -o x.o").twice()
-            .then("the same directory by both names", all([rm("a"), symlink("b", "a")])).again().back("back", all([rm("a"), crate::change::dir("a")])),
-        case("A/dir-becomes-absent-link").both().file("x.c", NEXT_C).file("b/h.h", H1).dir("a").cmd("cc -Ia -Ib -c x.c -o x.o").twice()
-            .then("a link to nothing", all([rm("a"), symlink("none", "a")])).then("which appears", put("none/h.h", H2)).again(),
+            .then("the same directory by both names", all([rm("a"), symlink("b", "a")])).again()
+            .back("back", all([rm("a"), crate::change::dir("a")])),
+        case("A/dir-becomes-absent-link").both().file("x.c", NEXT_C).file("b/h.h", H1).dir("a")
+            .cmd("cc -Ia -Ib -c x.c -o x.o").twice()
+            .then("a link to nothing", all([rm("a"), symlink("none", "a")])).then("which appears", put("none/h.h", H2))
+            .again(),
     ]
 }
 
@@ -69,28 +80,35 @@ fn directories() -> Vec<Case> {
 fn no_plain_files() -> Vec<Case> {
     let fifo = "timeout 9 cat text > p/h.h & timeout 9 $CC -Ip -c x.c -o x.o; r=$?; wait; exit $r";
     vec![
-        case("A/fifo-header").both().file("x.c", NEXT_C).setup(crate::change::dir("p")).setup(Change::Fifo("p/h.h".into())).file("text", H1)
+        case("A/fifo-header").both().file("x.c", NEXT_C).setup(crate::change::dir("p"))
+            .setup(Change::Fifo("p/h.h".into())).file("text", H1)
             .sh(fifo).cold().then("again", rm("none")).then("other text", put("text", H2)),
         case("A/fifo-source").both().setup(Change::Fifo("x.c".into())).file("text", "int a;\n")
             .sh("timeout 9 cat text > x.c & timeout 9 $CC -c x.c -o x.o; r=$?; wait; exit $r")
             .cold().then("again", rm("none")).then("other text", put("text", "int b;\n")),
         case("A/dev-null-source").both().cmd("cc -x c -c /dev/null -o x.o").cold().then("again", rm("none")),
         case("A/dev-null-header").both().file("x.c", "int a;\n").cmd("cc -include /dev/null -c x.c -o x.o").twice(),
-        case("A/dev-stdin-source").both().cmd("cc -x c -c /dev/stdin -o x.o").stdin("int a;\n").cold().then("again", rm("none"))
+        case("A/dev-stdin-source").both().cmd("cc -x c -c /dev/stdin -o x.o").stdin("int a;\n").cold()
+            .then("again", rm("none"))
             .stdin("int b;\n").then("other text", rm("none")).then("other text, again", rm("none")),
-        case("A/dev-fd-source").both().cmd("cc -x c -c /dev/fd/0 -o x.o").stdin("int a;\n").cold().stdin("int b;\n").then("other text", rm("none")),
+        case("A/dev-fd-source").both().cmd("cc -x c -c /dev/fd/0 -o x.o").stdin("int a;\n").cold().stdin("int b;\n")
+            .then("other text", rm("none")),
         case("A/proc-fd-source").both().cmd("cc -x c -c /proc/self/fd/0 -o x.o").stdin("int a;\n").cold()
             .stdin("int b;\n").then("other text", rm("none")),
-        case("A/stdin-by-include").both().file("x.c", "int f(void){return H;}\n").cmd("cc -include /dev/stdin -c x.c -o x.o").stdin(H1).cold()
+        case("A/stdin-by-include").both().file("x.c", "int f(void){return H;}\n")
+            .cmd("cc -include /dev/stdin -c x.c -o x.o").stdin(H1).cold()
             .stdin(H2).then("other text", rm("none")),
-        case("A/stdin-included").both().file("x.c", "#include \"/dev/stdin\"\nint f(void){return H;}\n").cmd("cc -c x.c -o x.o").stdin(H1).cold()
+        case("A/stdin-included").both().file("x.c", "#include \"/dev/stdin\"\nint f(void){return H;}\n")
+            .cmd("cc -c x.c -o x.o").stdin(H1).cold()
             .stdin(H2).then("other text", rm("none")),
-        case("A/rsp-from-stdin").both().file("x.c", "int f(void){return H;}\n").cmd("cc @/dev/stdin -c x.c -o x.o").stdin("-DH=1").cold()
+        case("A/rsp-from-stdin").both().file("x.c", "int f(void){return H;}\n").cmd("cc @/dev/stdin -c x.c -o x.o")
+            .stdin("-DH=1").cold()
             .stdin("-DH=2").then("other text", rm("none")),
         case("A/source-by-process-substitution").both().program("bash").file("text", "int a;\n")
             .sh("bash -c \"$CC -x c -c <(cat text) -o x.o\"").cold().then("other text", put("text", "int b;\n")),
         case("A/source-is-a-directory").both().dir("x.c").cmd("cc -c x.c -o x.o").cold().then("again", rm("none"))
             .then("becomes a file", all([rm("x.c"), put("x.c", "int a;\n")])),
-        case("A/proc-header").both().file("x.c", "#include \"/proc/self/comm\"\nint a;\n").cmd("cc -Dcc1=int -Dclang=int -c x.c -o x.o").cold(),
+        case("A/proc-header").both().file("x.c", "#include \"/proc/self/comm\"\nint a;\n")
+            .cmd("cc -Dcc1=int -Dclang=int -c x.c -o x.o").cold(),
     ]
 }

@@ -48,8 +48,10 @@ pub(super) fn cases() -> Vec<Case> {
         option("opt-info", "-O3 -fopt-info-all=opt.txt").may_miss().never_hits(),
         option("opt-info-stderr", "-O3 -fopt-info-vec"),
         option("aux-info", "-aux-info aux.txt"),
-        option("Wa-listing", "-Wa,-aln=x.lst").mask(r"/[^ \t\n]*/cc\w{6}\.s|cc\w{6}\.s", "gcc's temporary name is in the listing"),
-        option("Wa-listing-stdout", "-Wa,-al").mask(r"/[^ \t\n]*/cc\w{6}\.s|cc\w{6}\.s", "gcc's temporary name is in the listing"),
+        option("Wa-listing", "-Wa,-aln=x.lst")
+            .mask(r"/[^ \t\n]*/cc\w{6}\.s|cc\w{6}\.s", "gcc's temporary name is in the listing"),
+        option("Wa-listing-stdout", "-Wa,-al")
+            .mask(r"/[^ \t\n]*/cc\w{6}\.s|cc\w{6}\.s", "gcc's temporary name is in the listing"),
         option("Wa-MD", "-Wa,--MD,a.d").mask(r"/[^ \t\n]*/cc\w{6}\.s", "gcc's temporary name is in it"),
         option("flto", &format!("-flto {seed}")),
         option("flto-unseeded", "-flto").loose("*.o", "gcc names sections at random"),
@@ -102,11 +104,13 @@ fn of_clang() -> Vec<Case> {
         named("arch", "--target=x86_64-apple-darwin -arch x86_64 -arch arm64"),
         named("one-arch", "--target=x86_64-apple-darwin -arch x86_64"),
         named("target", "--target=aarch64-linux-gnu"),
-        named("Wa-listing", "-fno-integrated-as -Wa,-aln=x.lst").mask(r"/[^ \t\n]*\.s\b", "clang's temporary name is in the listing"),
+        named("Wa-listing", "-fno-integrated-as -Wa,-aln=x.lst")
+            .mask(r"/[^ \t\n]*\.s\b", "clang's temporary name is in the listing"),
         named("ast", "-emit-ast"),
         named("verify", "-Xclang -verify=none"),
         named("header-include-file", "-Xclang -header-include-file -Xclang hif -Xclang -sys-header-deps"),
-        named("module-file-info", "-fmodules -fmodules-cache-path=mc").loose("mc*", "a module cache holds hashes and times").never_hits(),
+        named("module-file-info", "-fmodules -fmodules-cache-path=mc")
+            .loose("mc*", "a module cache holds hashes and times").never_hits(),
         named("crash-dir", "-fcrash-diagnostics-dir=crash"),
         named("rewrite", "-Xclang -dwarf-debug-flags -Xclang text"),
         named("pch-instantiate", "-Xclang -fno-pch-timestamp"),
@@ -119,36 +123,52 @@ fn of_clang() -> Vec<Case> {
 #[rustfmt::skip]
 fn elsewhere() -> Vec<Case> {
     let hello = |name: &str| case(format!("C/{name}")).both().file("x.c", X_C).file("h.h", H1);
-    let my_cc = |name: &str, text: &str| hello(name).setup(crate::change::script("my-cc", text)).cmd("./my-cc -c x.c -o x.o");
+    let my_cc = |name: &str,
+    text: &str| hello(name).setup(crate::change::script("my-cc", text)).cmd("./my-cc -c x.c -o x.o");
     vec![
-        looped("opt-info-appended").cmd("cc -O3 -fopt-info-all=f -c x.c -o x.o").cold().over().may_miss().over().may_miss(),
-        looped("opt-info-existing").file("f", "before\n").cmd("cc -O3 -fopt-info-vec-optimized=f -c x.c -o x.o").cold().then("again", nothing()),
-        looped("dia-through-link").clang().setup(symlink("real.dia", "x.dia")).cmd("cc --serialize-diagnostics x.dia -Wall -c x.c -o x.o").cold()
+        looped("opt-info-appended").cmd("cc -O3 -fopt-info-all=f -c x.c -o x.o").cold().over().may_miss().over()
+            .may_miss(),
+        looped("opt-info-existing").file("f", "before\n").cmd("cc -O3 -fopt-info-vec-optimized=f -c x.c -o x.o").cold()
+            .then("again", nothing()),
+        looped("dia-through-link").clang().setup(symlink("real.dia", "x.dia"))
+            .cmd("cc --serialize-diagnostics x.dia -Wall -c x.c -o x.o").cold()
             .then("again", nothing()).over().may_miss(),
         looped("dia-through-link-to-file").clang().file("real.dia", "old").setup(symlink("real.dia", "x.dia"))
-            .cmd("cc --serialize-diagnostics x.dia -Wall -c x.c -o x.o").cold().then("again", nothing()).over().may_miss(),
-        looped("depfile-through-link").both().file("real.d", "old").setup(symlink("real.d", "x.d")).cmd("cc -MD -c x.c -o x.o").cold().then("again", nothing()).over().may_miss(),
-        looped("depfile-through-dangling-link").both().setup(symlink("real.d", "x.d")).cmd("cc -MD -c x.c -o x.o").cold().then("again", nothing()),
-        my_cc("script-truncates-and-appends", "gcc \"$@\" >f 2>>f; echo done >>f\n").cold().then("again", nothing()).over().may_miss(),
-        my_cc("script-same-file-twice", "gcc -Wall \"$@\" >f 2>>f\n").file("x.c", crate::cases::WARNS_C).cold().then("again", nothing()).over().may_miss(),
+            .cmd("cc --serialize-diagnostics x.dia -Wall -c x.c -o x.o").cold().then("again", nothing()).over()
+            .may_miss(),
+        looped("depfile-through-link").both().file("real.d", "old").setup(symlink("real.d", "x.d"))
+            .cmd("cc -MD -c x.c -o x.o").cold().then("again", nothing()).over().may_miss(),
+        looped("depfile-through-dangling-link").both().setup(symlink("real.d", "x.d")).cmd("cc -MD -c x.c -o x.o")
+            .cold().then("again", nothing()),
+        my_cc("script-truncates-and-appends", "gcc \"$@\" >f 2>>f; echo done >>f\n").cold().then("again", nothing())
+            .over().may_miss(),
+        my_cc("script-same-file-twice", "gcc -Wall \"$@\" >f 2>>f\n").file("x.c", crate::cases::WARNS_C).cold()
+            .then("again", nothing()).over().may_miss(),
         my_cc("script-makes-directories", "mkdir -p -m 700 d/e; echo x > d/e/f; gcc \"$@\"\n").twice().over(),
         my_cc("script-makes-link", "ln -sf h.h l.h; gcc \"$@\"\n").twice().over().may_miss(),
-        my_cc("script-makes-hard-link", "gcc \"$@\"; ln -f x.o y.o\n").cold().then("again", nothing()).over().may_miss(),
+        my_cc("script-makes-hard-link", "gcc \"$@\"; ln -f x.o y.o\n").cold().then("again", nothing()).over()
+            .may_miss(),
         my_cc("script-removes", "rm -f old; gcc \"$@\"\n").file("old", "").cold().then("again", nothing()),
         my_cc("script-moves", "gcc -c x.c -o t.o; mv t.o x.o\n").twice().over(),
         my_cc("script-strips", "gcc \"$@\" && strip -g x.o\n").cold().then("again", nothing()).over().may_miss(),
-        my_cc("script-edits-input", "echo '#define H 5' > h.h; gcc \"$@\"\n").cold().over().may_miss().then("again", put("h.h", H1)),
+        my_cc("script-edits-input", "echo '#define H 5' > h.h; gcc \"$@\"\n").cold().over().may_miss()
+            .then("again", put("h.h", H1)),
         my_cc("script-chmods-output", "gcc \"$@\"; chmod 600 x.o\n").twice().over(),
-        my_cc("script-touches-output", "gcc \"$@\"; touch -d @1000000 x.o\n").cold().then("again", nothing()).over().may_miss(),
-        my_cc("script-writes-elsewhere", "gcc \"$@\"; echo x > ../elsewhere-$$; mv ../elsewhere-* elsewhere\n").cold().then("again", nothing()),
+        my_cc("script-touches-output", "gcc \"$@\"; touch -d @1000000 x.o\n").cold().then("again", nothing()).over()
+            .may_miss(),
+        my_cc("script-writes-elsewhere", "gcc \"$@\"; echo x > ../elsewhere-$$; mv ../elsewhere-* elsewhere\n").cold()
+            .then("again", nothing()),
         my_cc("script-fifo-output", "gcc \"$@\"; mkfifo ff\n").cold().then("again", nothing()).over().may_miss(),
         my_cc("script-sparse-output", "gcc \"$@\"; truncate -s 3000000 sparse\n").cold().then("again", nothing()),
         my_cc("script-empty-output", "gcc \"$@\"; : > empty\n").twice().over(),
         my_cc("script-no-output", "exit 0\n").cold().then("again", nothing()),
         my_cc("script-only-talks", "echo out; echo err >&2; exit 3\n").cold().then("again", nothing()),
-        my_cc("script-exit-codes", "gcc \"$@\"; exit $(cat code)\n").file("code", "1").twice().changes("2", put("code", "2")).changes("77", put("code", "77"))
-            .then("126", put("code", "126")).then("127", put("code", "127")).then("128", put("code", "128")).then("255", put("code", "255")),
-        hello("output-name-in-rsp").file("r", "-o x.o").cmd("cc -c x.c @r").twice().changes("another name", put("r", "-o y.o")),
+        my_cc("script-exit-codes", "gcc \"$@\"; exit $(cat code)\n").file("code", "1").twice()
+            .changes("2", put("code", "2")).changes("77", put("code", "77"))
+            .then("126", put("code", "126")).then("127", put("code", "127")).then("128", put("code", "128"))
+            .then("255", put("code", "255")),
+        hello("output-name-in-rsp").file("r", "-o x.o").cmd("cc -c x.c @r").twice()
+            .changes("another name", put("r", "-o y.o")),
         hello("output-twice").cmd("cc -c x.c -o x.o -o y.o").cold().then("again", nothing()),
         hello("output-joined").cmd("cc -c x.c -ox.o").twice(),
         hello("output-without-extension").cmd("cc -MD -c x.c -o x").twice(),
@@ -157,14 +177,21 @@ fn elsewhere() -> Vec<Case> {
         hello("output-none").cmd("cc -c x.c").twice().over(),
         hello("output-none-of-subdirectory").file("s/x.c", "int a;\n").cmd("cc -c s/x.c").twice(),
         hello("output-through-dot-dot").setup(dir("o/p")).cmd("cc -c x.c -o o/p/../x.o").twice(),
-        hello("output-dir-is-link").setup(dir("real")).setup(symlink("real", "o")).cmd("cc -MD -c x.c -o o/x.o").twice().over()
+        hello("output-dir-is-link").setup(dir("real")).setup(symlink("real", "o")).cmd("cc -MD -c x.c -o o/x.o").twice()
+            .over()
             .then("the link leads elsewhere", sh("mkdir other; ln -sfn other o")).again(),
-        hello("output-elsewhere").setup(dir("far/away")).setup(dir("w")).cwd("w").cmd("cc -MD -c ../x.c -o ../far/away/x.o").twice().over(),
-        hello("output-is-source").file("x.c", "int a;\n").sh("cp x.c y.c; $CC -c y.c -o y.c").cold().then("again", nothing()),
+        hello("output-elsewhere").setup(dir("far/away")).setup(dir("w")).cwd("w")
+            .cmd("cc -MD -c ../x.c -o ../far/away/x.o").twice().over(),
+        hello("output-is-source").file("x.c", "int a;\n").sh("cp x.c y.c; $CC -c y.c -o y.c").cold()
+            .then("again", nothing()),
         hello("output-is-header").sh("cp h.h g.h; $CC -include g.h -c x.c -o g.h").cold().then("again", nothing()),
         hello("output-is-depfile").cmd("cc -MD -MF x.o -c x.c -o x.o").cold().then("again", nothing()),
-        hello("two-outputs-are-one-file").file("a.o", "").setup(crate::change::link("a.o", "a.d")).cmd("cc -MD -MF a.d -c x.c -o a.o").cold().then("again", nothing()),
-        hello("output-large").needs(Need::Program("awk")).setup(sh("awk 'BEGIN{for(i=0;i<20000;i++)printf \"int v%d=%d;\\n\",i,i}' > x.c")).cmd("cc -g -c x.c -o x.o").twice().over(),
-        hello("output-lost").cmd("cc -MD -c x.c -o x.o").twice().keep().then("the object goes", rm("x.o")).hits().keep().then("the depfile goes", rm("x.d")).hits(),
+        hello("two-outputs-are-one-file").file("a.o", "").setup(crate::change::link("a.o", "a.d"))
+            .cmd("cc -MD -MF a.d -c x.c -o a.o").cold().then("again", nothing()),
+        hello("output-large").needs(Need::Program("awk"))
+            .setup(sh("awk 'BEGIN{for(i=0;i<20000;i++)printf \"int v%d=%d;\\n\",i,i}' > x.c"))
+            .cmd("cc -g -c x.c -o x.o").twice().over(),
+        hello("output-lost").cmd("cc -MD -c x.c -o x.o").twice().keep().then("the object goes", rm("x.o")).hits().keep()
+            .then("the depfile goes", rm("x.d")).hits(),
     ]
 }

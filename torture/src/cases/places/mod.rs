@@ -107,8 +107,10 @@ fn combinations() -> Vec<Case> {
     ];
     cases.extend(mixed.map(|(name, cmd, far)| in_places(name, &plain, cmd, far)));
     cases.extend([
-        in_places("clang-compilation-dir", &plain, "cc -g -ffile-compilation-dir=. -Iinc -c src/x.c -o out/x.o", Hits).clang(),
-        in_places("clang-coverage-mapping", &plain, "cc -fprofile-instr-generate -fcoverage-mapping -Iinc -c src/x.c -o out/x.o", Differs).clang(),
+        in_places("clang-compilation-dir", &plain, "cc -g -ffile-compilation-dir=. -Iinc -c src/x.c -o out/x.o", Hits)
+            .clang(),
+        in_places("clang-coverage-mapping", &plain, "cc -fprofile-instr-generate -fcoverage-mapping -Iinc -c src/x.c -o out/x.o", Differs)
+            .clang(),
         in_places("clang-MJ", &plain, "cc -MJ out/x.json -Iinc -c src/x.c -o out/x.o", Differs).clang(),
         in_places("clang-emit-llvm", &plain, "cc -emit-llvm -Iinc -c {cwd}/src/x.c -o out/x.bc", Differs).clang(),
         in_places("warning-relative", &[("src/x.c", "int f(void){int unused;return 1;}\n")], &format!("cc -Wall {RELATIVE}"), Hits),
@@ -127,8 +129,10 @@ fn own_path() -> Vec<Case> {
     let unit = |expression: &'static str| [("src/x.c", expression), config];
     let obj = format!("cc -O1 {RELATIVE}");
     let abs = format!("cc -O1 {ABSOLUTE}");
-    let config_case = |name: &str, text: &'static str, far| in_places(&format!("own-path-{name}"), &unit(text), &obj, far);
-    let file_case = |name: &str, text: &'static str| in_places(&format!("own-path-{name}"), &[("src/x.c", text), HEADER], &abs, Differs);
+    let config_case = |name: &str, text: &'static str,
+    far| in_places(&format!("own-path-{name}"), &unit(text), &obj, far);
+    let file_case = |name: &str,
+    text: &'static str| in_places(&format!("own-path-{name}"), &[("src/x.c", text), HEADER], &abs, Differs);
     let cxx_case = |name: &str, text: &'static str| {
         in_places(&format!("own-path-{name}"), &[("src/x.cc", text)], "c++ -std=c++20 -O1 -c {cwd}/src/x.cc -o out/x.o", Differs)
     };
@@ -140,22 +144,26 @@ fn own_path() -> Vec<Case> {
         config_case("compared", "#include \"config.h\"\nint f(void){return __builtin_strcmp(PREFIX, \"/a\") > 0;}\n", Differs),
         config_case("in-warning", "#include \"config.h\"\n#define S(x) _Pragma(#x)\n#define M(x) S(message x)\nM(PREFIX)\nint a;\n", Differs),
         config_case("in-assert", "#include \"config.h\"\n_Static_assert(sizeof PREFIX > 1, PREFIX);\nint a;\n", Hits),
-        config_case("in-dead-code", "#include \"config.h\"\nint puts(const char*);int f(void){if(0)puts(PREFIX);return 1;}\n", Hits).never_hits(),
+        config_case("in-dead-code", "#include \"config.h\"\nint puts(const char*);int f(void){if(0)puts(PREFIX);return 1;}\n", Hits)
+            .never_hits(),
         config_case("in-section", "#include \"config.h\"\nint v __attribute__((section(\"s\"))) = sizeof PREFIX;\n", Differs),
         file_case("file-length", "int f(void){return sizeof __FILE__;}\n"),
         file_case("file-asserted", "_Static_assert(sizeof __FILE__ % 2, \"odd\");\nint a;\n"),
         file_case("builtin-file", "int f(void){return __builtin_strlen(__builtin_FILE());}\n"),
         file_case("file-letter", "int f(void){return __FILE__[sizeof __FILE__ - 9];}\n"),
         file_case("base-file", "const char *p = __BASE_FILE__;\n"),
-        file_case("file-name-only", "#ifdef __FILE_NAME__\nconst char *p = __FILE_NAME__;\n#endif\nint a;\n").never_hits(),
+        file_case("file-name-only", "#ifdef __FILE_NAME__\nconst char *p = __FILE_NAME__;\n#endif\nint a;\n")
+            .never_hits(),
         file_case("line-directive", "#line 7 \"@PLACE@/other.c\"\nint f(void){return sizeof __FILE__;}\n"),
         cxx_case("source-location", "#include <source_location>\nconstexpr unsigned h(const char*p){unsigned r=5;while(*p)r=r*33+*p++;return r;}\n\
             unsigned v = h(std::source_location::current().file_name());\n").needs(crate::machine::Need::Works(
-            "echo '#include <source_location>\nauto v = std::source_location::current();' > x.cc; clang++ -std=c++20 -c x.cc", "source_location in clang")),
+            "echo '#include <source_location>\nauto v = std::source_location::current();' > x.cc; clang++ -std=c++20 -c x.cc",
+            "source_location in clang")),
         cxx_case("constexpr-hash", "constexpr unsigned h(const char*p){unsigned r=5;while(*p)r=r*33+*p++;return r;}\nunsigned v = h(__FILE__);\n"),
         cxx_case("template-argument", "template<unsigned N> struct A{static int v;};template<unsigned N> int A<N>::v=N;int*p=&A<sizeof __FILE__>::v;\n"),
         in_places("own-path-sizeof-by-D", &[("src/x.c", "int f(void){return sizeof P;}\n")], "cc '-DP=\"{cwd}\"' -c src/x.c -o out/x.o", Differs),
-        in_places("own-path-by-D-parent", &[("src/x.c", "const char *f(void){return P;}\n")], "cc '-DP=\"{root}\"' -c src/x.c -o out/x.o", Differs).never_hits(),
+        in_places("own-path-by-D-parent", &[("src/x.c", "const char *f(void){return P;}\n")], "cc '-DP=\"{root}\"' -c src/x.c -o out/x.o", Differs)
+            .never_hits(),
         in_places("own-path-in-asm", &[("src/x.S", ".data\n.string P\n")], "cc '-DP=\"{cwd}\"' -c src/x.S -o out/x.o", Differs),
         in_places("own-path-by-env", &[("src/x.c", "#include <h.h>\nint f(void){return H;}\n"), HEADER], "cc -c src/x.c -o out/x.o", Differs)
             .env("CPATH", "inc").never_hits(),

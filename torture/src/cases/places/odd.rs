@@ -9,41 +9,57 @@ pub(super) fn cases() -> Vec<Case> {
     let itself = [NAMES_ITSELF, HEADER];
     let plain = [SOURCE, HEADER];
     let odd = |name: &str, other: &str| {
-        in_two(case(format!("B/place-{name}")).both(), &itself, &format!("cc -g -MD -MF x.d {ABSOLUTE}"), Far::Differs, other)
+        in_two(case(format!("B/place-{name}"))
+            .both(), &itself, &format!("cc -g -MD -MF x.d {ABSOLUTE}"), Far::Differs, other)
     };
     let relative = |name: &str, other: &str| {
-        in_two(case(format!("B/place-{name}-relative")).both(), &plain, &format!("cc -MD -MF x.d {RELATIVE}"), Far::Hits, other)
+        in_two(case(format!("B/place-{name}-relative"))
+            .both(), &plain, &format!("cc -MD -MF x.d {RELATIVE}"), Far::Hits, other)
     };
     let odd_names = [
-        ("below-other", "a/a"), ("name-is-prefix", "aa"), ("shorter", "b"), ("same-length", "c"), ("space", "b b/c  d"), ("quotes", "b/it's \"q\""), ("dollar", "b/$x$$"),
-        ("hash", "b/#x"), ("colon", "b/x:y"), ("backslash", "b/x\\y"), ("equals", "b/x=y"), ("percent", "b/%s%n"), ("at", "b/@x"), ("dash", "b/-x"),
-        ("newline", "b/x\ny"), ("unicode", "b/ü→"), ("dots", "b/..."), ("star", "b/*?[x]"), ("tab", "b/x\ty"), ("comma", "b/x,y"),
+        ("below-other", "a/a"), ("name-is-prefix", "aa"), ("shorter", "b"), ("same-length", "c"), ("space", "b b/c  d"),
+        ("quotes", "b/it's \"q\""), ("dollar", "b/$x$$"),
+        ("hash", "b/#x"), ("colon", "b/x:y"), ("backslash", "b/x\\y"), ("equals", "b/x=y"), ("percent", "b/%s%n"),
+        ("at", "b/@x"), ("dash", "b/-x"),
+        ("newline", "b/x\ny"), ("unicode", "b/ü→"), ("dots", "b/..."), ("star", "b/*?[x]"), ("tab", "b/x\ty"),
+        ("comma", "b/x,y"),
     ];
     let mut cases: Vec<Case> = odd_names.iter().map(|(name, other)| odd(name, other)).collect();
     cases.extend(odd_names.iter().map(|(name, other)| relative(name, other)));
     cases.extend([
         not_text(),
-        case("B/header-differs-elsewhere").both().setup(fill("a", &plain)).setup(fill(FAR, &plain)).setup(put(format!("{FAR}/inc/h.h"), "#define H 43\n"))
-            .cmd(&format!("cc {RELATIVE}")).cwd("a").twice().cwd(FAR).changes("elsewhere", nothing()).cmd(&format!("cc {ABSOLUTE}"))
+        case("B/header-differs-elsewhere").both().setup(fill("a", &plain)).setup(fill(FAR, &plain))
+            .setup(put(format!("{FAR}/inc/h.h"), "#define H 43\n"))
+            .cmd(&format!("cc {RELATIVE}")).cwd("a").twice().cwd(FAR).changes("elsewhere", nothing())
+            .cmd(&format!("cc {ABSOLUTE}"))
             .cwd("a").changes("absolute here", nothing()).cwd(FAR).changes("absolute elsewhere", nothing()),
-        case("B/source-differs-elsewhere").both().setup(fill("a", &plain)).setup(fill(FAR, &plain)).setup(put(format!("{FAR}/src/x.c"), "int other;\n"))
+        case("B/source-differs-elsewhere").both().setup(fill("a", &plain)).setup(fill(FAR, &plain))
+            .setup(put(format!("{FAR}/src/x.c"), "int other;\n"))
             .cmd(&format!("cc {RELATIVE}")).cwd("a").twice().cwd(FAR).changes("elsewhere", nothing()),
-        case("B/header-missing-elsewhere").both().setup(fill("a", &plain)).setup(fill(FAR, &plain)).setup(rm(format!("{FAR}/inc/h.h")))
+        case("B/header-missing-elsewhere").both().setup(fill("a", &plain)).setup(fill(FAR, &plain))
+            .setup(rm(format!("{FAR}/inc/h.h")))
             .cmd(&format!("cc {RELATIVE}")).cwd("a").twice().cwd(FAR).changes("elsewhere", nothing()),
-        case("B/first-deleted").both().setup(fill("a", &plain)).setup(fill(FAR, &plain)).cmd(&format!("cc {RELATIVE}")).cwd("a").twice()
+        case("B/first-deleted").both().setup(fill("a", &plain)).setup(fill(FAR, &plain)).cmd(&format!("cc {RELATIVE}"))
+            .cwd("a").twice()
             .cwd(FAR).back("elsewhere", rm("a")),
-        case("B/first-deleted-absolute").both().setup(fill("a", &plain)).setup(fill(FAR, &plain)).cmd(&format!("cc -MD {ABSOLUTE}")).cwd("a").twice()
+        case("B/first-deleted-absolute").both().setup(fill("a", &plain)).setup(fill(FAR, &plain))
+            .cmd(&format!("cc -MD {ABSOLUTE}")).cwd("a").twice()
             .cwd(FAR).back("elsewhere", rm("a")),
         case("B/moved").both().setup(fill("a", &plain)).cmd(&format!("cc {RELATIVE}")).cwd("a").twice().cwd("m/o/v/e/d")
             .back("moved", all([crate::change::dir("m/o/v/e"), crate::change::mv("a", "m/o/v/e/d")])),
-        case("B/deleted-and-made-anew").both().setup(fill("a", &plain)).cmd(&format!("cc -g {RELATIVE}")).cwd("a").twice()
+        case("B/deleted-and-made-anew").both().setup(fill("a", &plain)).cmd(&format!("cc -g {RELATIVE}")).cwd("a")
+            .twice()
             .back("made anew", all([rm("a"), fill("a", &plain), crate::change::sh("touch -d '1 hour ago' a/src/x.c a/inc/h.h")])),
-        case("B/read-only-sources").both().setup(fill("a", &plain)).setup(fill(FAR, &plain)).setup(crate::change::sh("chmod -R a-w a/src a/inc"))
+        case("B/read-only-sources").both().setup(fill("a", &plain)).setup(fill(FAR, &plain))
+            .setup(crate::change::sh("chmod -R a-w a/src a/inc"))
             .cmd(&format!("cc {RELATIVE}")).cwd("a").twice().cwd(FAR).back("elsewhere", nothing()),
-        case("B/deep").both().setup(fill(&"d/".repeat(80), &plain)).cmd(&format!("cc -g -MD {ABSOLUTE}")).cwd("d/".repeat(80)).twice(),
-        case("B/root-directory").both().file("x.c", "int f(void){return 1;}\n").cmd("cc -g -c {root}/x.c -o {root}/x.o").cwd("/").twice()
+        case("B/deep").both().setup(fill(&"d/".repeat(80), &plain)).cmd(&format!("cc -g -MD {ABSOLUTE}"))
+            .cwd("d/".repeat(80)).twice(),
+        case("B/root-directory").both().file("x.c", "int f(void){return 1;}\n").cmd("cc -g -c {root}/x.c -o {root}/x.o")
+            .cwd("/").twice()
             .cwd("/usr").then("from /usr", nothing()),
-        case("B/working-directory-gone").both().file("x.c", "int a;\n").dir("d").cwd("d").sh("rmdir ../d; $CC -c {root}/x.c -o {root}/x.o").cold().then("again", nothing()),
+        case("B/working-directory-gone").both().file("x.c", "int a;\n").dir("d").cwd("d")
+            .sh("rmdir ../d; $CC -c {root}/x.c -o {root}/x.o").cold().then("again", nothing()),
     ]);
     cases
 }

@@ -100,10 +100,13 @@ fn replaceable(store: &Store) -> Option<Check> {
     const STICKY: u32 = 0o1000;
     let real = existing(store.directory()).canonicalize().ok()?;
     let open = |above: &&Path| {
-        above.metadata().is_ok_and(|meta| meta.mode() & 0o022 != 0 && meta.mode() & STICKY == 0 || ![0, own_user()].contains(&meta.uid()))
+        above.metadata().is_ok_and(|meta| {
+            meta.mode() & 0o022 != 0 && meta.mode() & STICKY == 0 || ![0, own_user()].contains(&meta.uid())
+        })
     };
     let above = real.ancestors().skip(1).find(open)?;
-    let found = format!("{}: others can rename what is in it, the store too: set LARDER_DIR elsewhere", above.display());
+    let found =
+        format!("{}: others can rename what is in it, the store too: set LARDER_DIR elsewhere", above.display());
     Some(note("store", found))
 }
 

@@ -1,6 +1,8 @@
 //! What a record relies on and leaves behind, in words.
 
-use larder_model::{DirFacts, EnvFact, Fact, HOST, Links, ObservationSet, OutputKind, Roots, Status, UMASK};
+use larder_model::{
+    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, ObservationSet, OutputKind, Roots, Status, UMASK,
+};
 
 use super::secret;
 use crate::say;
@@ -35,7 +37,7 @@ impl FactCounts {
                     Fact::Directory => &mut counts.directories,
                     Fact::Link(_) => &mut counts.links,
                     Fact::Listing(_) | Fact::Ordered(_) => &mut counts.listings,
-                    Fact::Modified(_) | Fact::Status(_) => &mut counts.times,
+                    Fact::Mode(_) | Fact::Modified(_) | Fact::Status(_) => &mut counts.times,
                     Fact::Error { .. } | Fact::Other(_) => &mut counts.others,
                 } += 1;
             }
@@ -55,7 +57,8 @@ pub(super) fn lines(set: &ObservationSet, roots: &Roots) -> Vec<String> {
 
 fn variable(fact: &EnvFact) -> String {
     let name = match fact.name {
-        b"" => "(all of them)".to_owned(),
+        b"" => "(all that are keyed)".to_owned(),
+        ALL_VARIABLES => "(all of them)".to_owned(),
         UMASK => "(the umask)".to_owned(),
         HOST => "(what uname says)".to_owned(),
         name => say::clean(name),
@@ -92,6 +95,7 @@ fn directory_lines(directory: &DirFacts, roots: &Roots, lines: &mut Vec<String>)
             }
             Fact::Listing(digest) => format!("listing    {path}, names {}", secret::short(digest)),
             Fact::Ordered(digest) => format!("listing    {path}, names in order {}", secret::short(digest)),
+            Fact::Mode(mode) => format!("mode       {path}, {mode:o}"),
             Fact::Modified(ns) => format!("modified   {path}, at {}", seconds(*ns)),
             Fact::Status(status) => {
                 let Status { mode, owner, group, links, modified_ns } = status;

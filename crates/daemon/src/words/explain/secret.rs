@@ -45,7 +45,10 @@ mod tests {
         assert_eq!(variable("environment LANG", b"C"), "`C`");
         assert_eq!(variable("environment LANG", b""), "``");
         let hosts = variable("environment PIP_INDEX_URL", b"https://me:pw@host/x http://host2");
-        assert!(hosts.starts_with("`https://(not shown, digest ") && hosts.ends_with(")@host/x http://host2`"), "{hosts}");
+        assert!(
+            hosts.starts_with("`https://(not shown, digest ") && hosts.ends_with(")@host/x http://host2`"),
+            "{hosts}"
+        );
         for name in ["environment GITHUB_TOKEN", "environment DB_PASSWORD"] {
             let (a, b) = (variable(name, b"hunter2"), variable(name, b"hunter3"));
             assert!(a.starts_with("(not shown") && a != b, "{name}: {a}");

@@ -1,0 +1,399 @@
+//! What other users, hostile checkouts and odd files can do to a build through larder: docs/security.md says what should
+//! hold. Records that nobody should believe are in the wrapper's `tests/records.rs`.
+#![cfg(target_os = "linux")]
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use larder_testkit::{Place, Ran, Run, has, is_root, larder, probe_skip};
+
+/// Another user: nobody.
+const OTHER: u32 = 65534;
+const COMMAND: &[&str] = &["./mycc", "-c", "x.c", "-o", "x.o"];
+const WARNING: &str = "larder: warning: the store is not used, every tool runs: ";
+
+fn place() -> Place {
+    let place = Place::new();
+    place.tool("work/mycc", "i=0; while [ $i -lt 400 ]; do echo 0123456789abcdef; i=$((i+1)); done > x.o; echo said");
+    place.put("x.c", "int a;\n");
+    place
+}
+
+fn compile(place: &Place) -> Run {
+    place.remove(&["x.o"]);
+    place.larder(COMMAND)
+}
+
+/// The tool's result, whatever larder does; and what larder said on standard error.
+#[track_caller]
+fn right(place: &Place, ran: &Ran, what: &str) -> String {
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "said\n"), "{what}: {ran:?}");
+    assert!(place.read("x.o") == b"0123456789abcdef\n".repeat(400), "{what}: output");
+    ran.stderr.clone()
+}
+
+/// Runs, and what was counted.
+#[track_caller]
+fn outcome(place: &Place) -> String {
+    let (ran, outcome) = place.counted(compile(place));
+    assert_eq!(right(place, &ran, &outcome), "");
+    outcome
+}
+
+fn mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+}
+
+fn give(path: &Path) {
+    lchown(path, Some(OTHER), Some(OTHER)).expect("can be given away");
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(directory).expect("can be listed").map(|entry| entry.expect("can be read").path());
+    paths.flat_map(|path| if path.is_dir() && !path.is_symlink() { files(&path) } else { vec![path] }).collect()
+}
+
+/// The files of the store below one of its directories.
+fn kept(place: &Place, kind: &str) -> Vec<PathBuf> {
+    let is_kind = |path: &PathBuf| path.components().any(|part| part.as_os_str() == kind);
+    files(&place.path("store")).into_iter().filter(is_kind).collect()
+}
+
+/// The store's own directory, whatever its format is called.
+fn inside(place: &Place) -> PathBuf {
+    fs::read_dir(place.path("store")).expect("is there").next().expect("has one").expect("can be read").path()
+}
+
+fn word(place: &Place, words: &[&str]) -> Ran {
+    place.larder(words).run()
+}
+
+/// The wrapper without `larderd` beside it. By another process: a file that this one has open for writing, which a test
+/// beside us may inherit, cannot be executed.
+fn copy_larder(place: &Place, relative: &str) -> String {
+    let to = place.text(relative);
+    place.run(&["install", "-m", "755", larder().to_str().expect("is text"), &to]).run().ends(0);
+    to
+}
+
+/// An unsafe store: the tool runs, the warning comes once and names the place, every word says the same.
+#[track_caller]
+fn warns_once(place: &Place, path: &Path, why: &str) {
+    let said = right(place, &compile(place).run(), why);
+    assert!(said.starts_with(WARNING) && said.contains(why) && said.lines().count() == 1, "{said}");
+    assert!(said.contains(path.to_str().expect("is text")), "{said}");
+    for _ in 0..2 {
+        assert_eq!(right(place, &compile(place).run(), why), "", "once is enough");
+    }
+    for words in [&["doctor"][..], &["stats"], &["evict"], &["clear"], &["fsck"]] {
+        let ran = word(place, words);
+        assert_eq!(ran.code, Some(1), "{words:?}: {ran:?}");
+        assert!(format!("{}{}", ran.stdout, ran.stderr).contains(why), "{words:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn others_can_write_to_the_store() {
+    for bits in [0o777, 0o775, 0o1777, 0o2770] {
+        let place = place();
+        assert_eq!(outcome(&place), "miss");
+        mode(&place.path("store"), bits);
+        warns_once(&place, &place.path("store"), "others than its owner can write to it");
+        mode(&place.path("store"), 0o755);
+        assert_eq!(outcome(&place), "hit", "{bits:o}: mended as the message says");
+        mode(&inside(&place), bits);
+        warns_once(&place, &inside(&place), "others than its owner can write to it");
+    }
+}
+
+#[test]
+fn the_store_is_reached_through_a_link() {
+    let place = place();
+    fs::create_dir_all(place.path("elsewhere")).expect("makes");
+    mode(&place.path("elsewhere"), 0o700);
+    symlink("elsewhere", place.path("store")).expect("links");
+    assert_eq!(outcome(&place), "miss");
+    assert_eq!(outcome(&place), "hit", "a link of one's own is followed");
+    probe_skip!(is_root(), "only the superuser can give a link away");
+    give(&place.path("store"));
+    warns_once(&place, &place.path("store"), "is a symbolic link of another user");
+}
+
+#[test]
+fn files_of_another_user_are_not_believed() {
+    probe_skip!(is_root(), "only the superuser can give files away");
+    let place = place();
+    assert_eq!(outcome(&place), "miss");
+    for (kind, expect) in [("manifests", "fallback:store-unusable"), ("blobs", "fallback:store-unusable")] {
+        kept(&place, kind).iter().for_each(|path| give(path));
+        assert_eq!(outcome(&place), expect, "{kind}");
+        assert!(kept(&place, kind).iter().all(|path| path.metadata().is_ok_and(|meta| meta.uid() == 0)), "{kind}");
+        assert_eq!(outcome(&place), "hit", "{kind}: recorded anew");
+    }
+    kept(&place, "stamps").iter().for_each(|path| give(path));
+    assert_eq!(outcome(&place), "hit");
+    assert!(kept(&place, "stamps").iter().all(|path| path.metadata().is_ok_and(|meta| meta.uid() == 0)), "replaced");
+
+    kept(&place, "manifests").iter().for_each(|path| give(path));
+    let fsck = word(&place, &["fsck"]);
+    assert!(fsck.code == Some(1) && fsck.stdout.contains("belongs to another user"), "{fsck:?}");
+
+    give(&inside(&place).join("blobs"));
+    for words in [&["doctor"][..], &["fsck"], &["evict"], &["clear"]] {
+        let ran = word(&place, words);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(ran.code == Some(1) && said.contains("blobs: belongs to another user"), "{words:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn another_user_cannot_use_or_harm_a_store() {
+    probe_skip!(is_root() && has("setpriv"), "only the superuser can become another user, by setpriv");
+    let place = place();
+    assert_eq!(outcome(&place), "miss");
+    // It is larder that must stop them, not the modes of the directories above.
+    for name in ["", "work", "tmp"] {
+        mode(&place.path(name), 0o777);
+    }
+    copy_larder(&place, "larder");
+    let before = files(&place.path("store"));
+    let theirs = || {
+        place.remove(&["x.o"]);
+        place.settle();
+        let become_other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+        place.run(&[&become_other[..], &[&place.text("larder")], COMMAND].concat()).run()
+    };
+    for bits in [0o700, 0o755] {
+        mode(&place.path("store"), bits);
+        place.remove(&["x.o"]);
+        let said = right(&place, &theirs(), "as another user");
+        let expect = if bits == 0o700 {
+            format!("{WARNING}{}: belongs to another user", place.text("store"))
+        } else {
+            String::new()
+        };
+        assert!(said.starts_with(&expect) && (said.is_empty() || bits == 0o700), "once: {said}");
+    }
+    assert_eq!(files(&place.path("store")), before);
+    place.remove(&["x.o"]);
+    assert_eq!(outcome(&place), "hit", "the owner's store is as it was");
+}
+
+fn old_file(path: &Path) {
+    fs::write(path, "mine").expect("writes");
+    let long_ago = SystemTime::now() - Duration::from_secs(90 * 24 * 3600);
+    File::options().append(true).open(path).and_then(|file| file.set_modified(long_ago)).expect("sets");
+}
+
+#[test]
+fn nothing_is_removed_that_is_not_the_stores() {
+    let place = place();
+    assert_eq!(outcome(&place), "miss");
+    for name in ["tmp", "notes", "stamps", "manifests", "blobs", "near"] {
+        let (directory, aside) = (inside(&place).join(name), place.path("aside"));
+        fs::create_dir_all(&directory).expect("makes");
+        fs::rename(&directory, &aside).expect("renames");
+        symlink(place.path("home"), &directory).expect("links");
+        fs::create_dir_all(place.path("home/ab")).expect("makes");
+        let treasures = ["0123456789abcdef", "treasure", &format!("ab/{}", "c".repeat(62)), "0123456789abcdef-0123"];
+        treasures.iter().for_each(|treasure| old_file(&place.path("home").join(treasure)));
+        for words in [&["evict", "--max-size", "1kB"][..], &["fsck", "--repair"], &["clear"]] {
+            let ran = word(&place, words);
+            assert!(ran.code == Some(1) && ran.stderr.contains("is a symbolic link"), "{name} {words:?}: {ran:?}");
+        }
+        for treasure in treasures {
+            assert_eq!(fs::read(place.path("home").join(treasure)).expect("is there"), b"mine", "{name}: {treasure}");
+        }
+        fs::remove_file(&directory).expect("removes");
+        fs::rename(&aside, &directory).expect("renames");
+    }
+    // What somebody left among temporary files is not ours; what a killed larder left is.
+    old_file(&inside(&place).join("tmp/treasure"));
+    old_file(&inside(&place).join("tmp/0123456789abcdef"));
+    old_file(&inside(&place).join("stamps/treasure"));
+    word(&place, &["evict"]).ends(0);
+    assert!(!inside(&place).join("tmp/0123456789abcdef").exists());
+    assert!(inside(&place).join("stamps/treasure").exists());
+    word(&place, &["clear"]).ends(0);
+    assert!(inside(&place).join("tmp/treasure").exists());
+}
+
+#[test]
+fn words_on_a_directory_that_is_no_store() {
+    let place = place();
+    for name in ["blobs/ab", "tmp", "manifests"] {
+        fs::create_dir_all(place.path("home").join(name)).expect("makes");
+    }
+    for name in ["blobs/ab/c", "tmp/0123456789abcdef", "manifests/x", "counters", "x"] {
+        old_file(&place.path("home").join(name));
+    }
+    let before = files(&place.path("home"));
+    for words in [&["clear"][..], &["evict", "--max-size", "1kB"], &["fsck", "--repair"]] {
+        place.larder(words).env("LARDER_DIR", place.path("home")).run().ends(0);
+        assert_eq!(files(&place.path("home")), before, "{words:?}");
+    }
+}
+
+/// A compile that ends within 20 seconds, with this log.
+fn logged(place: &Place, log: &Path) -> String {
+    place.remove(&["x.o"]);
+    place.settle();
+    let words = [&["timeout", "20", larder().to_str().expect("is text")], COMMAND].concat();
+    right(place, &place.run(&words).env("LARDER_LOG", log).run(), &log.display().to_string())
+}
+
+#[test]
+fn a_log_never_stops_a_build() {
+    let place = place();
+    assert_eq!(outcome(&place), "miss");
+    let fifo = place.path("fifo");
+    place.run(&["mkfifo", &place.text("fifo")]).run().ends(0);
+    assert_eq!(logged(&place, &fifo), "", "nobody reads");
+    let reader = File::options().read(true).write(true).open(&fifo).expect("opens");
+    for _ in 0..3 {
+        assert_eq!(logged(&place, &fifo), "", "somebody might read");
+    }
+    let full = "head -c 1000000 /dev/zero > \"$FIFO\" & sleep 0.3; kill $!";
+    place.run(&["sh", "-c", full]).env("FIFO", &fifo).run();
+    assert_eq!(logged(&place, &fifo), "", "it is full");
+    drop(reader);
+    for path in ["/dev/full", "/dev/null", "/proc/nowhere/log", "/dev/null/log"] {
+        assert_eq!(logged(&place, Path::new(path)), "");
+    }
+    assert_eq!(logged(&place, &place.path("home")), "", "a directory");
+    symlink("self", place.path("self")).expect("links");
+    assert_eq!(logged(&place, &place.path("self")), "", "a link to itself");
+    assert_eq!(outcome(&place), "hit");
+}
+
+#[test]
+fn a_log_in_a_directory_of_everybodys() {
+    let place = place();
+    let log = place.path("tmp/log");
+    fs::write(place.path("home/mine"), "").expect("writes");
+    symlink(place.path("home/mine"), &log).expect("links");
+    logged(&place, &log);
+    assert!(
+        fs::read_to_string(place.path("home/mine")).expect("is there").contains(" miss: x.c"),
+        "a link of one's own"
+    );
+    probe_skip!(is_root(), "only the superuser can give links away");
+    fs::write(place.path("home/mine"), "").expect("writes");
+    give(&log);
+    logged(&place, &log);
+    assert_eq!(fs::read(place.path("home/mine")).expect("is there"), b"", "a link of another user's");
+    fs::remove_file(&log).expect("removes");
+    fs::write(&log, "").expect("writes");
+    mode(&log, 0o666);
+    give(&log);
+    logged(&place, &log);
+    assert_eq!(fs::read(&log).expect("is there"), b"", "a file of another user's");
+    chown(&log, Some(0), Some(0)).expect("takes");
+    logged(&place, &log);
+    assert!(fs::read_to_string(&log).expect("is there").contains(" hit: x.c"));
+}
+
+#[test]
+fn no_name_begins_a_line_of_the_log() {
+    let place = place();
+    let name = "a\n0.000 1 hit: \u{1b}[31mforged.c";
+    place.put(name, "int a;\n");
+    let log = place.path("log");
+    for _ in 0..2 {
+        place.larder(&["./mycc", "-c", name, "-o", "x.o"]).env("LARDER_LOG", &log).run().ends(0);
+    }
+    // Nor a path that a tool chose.
+    place.tool("work/mycc", "echo object > '../home/b\n0.000 1 hit: \u{1b}[31mforged.c'");
+    place.larder(COMMAND).env("LARDER_LOG", &log).run().ends(0);
+    let text = fs::read_to_string(log).expect("is there");
+    assert!(text.lines().count() == 3 && text.contains("/home/b?0.000") && !text.contains('\u{1b}'), "{text:?}");
+}
+
+#[test]
+fn secrets_are_neither_kept_nor_shown() {
+    let place = place();
+    let secrets = ["hunter2-of-the-variable", "hunter2-of-the-argument", "hunter2-in-two-words", "hunter2-of-a-url"];
+    let log = place.path("log");
+    let run = |last: &str, token: &str| {
+        let url = format!("https://me:{}@host/x", secrets[3]);
+        let arguments = [&format!("-DAPI_TOKEN={}", secrets[1]), "--password", secrets[2], last];
+        let words = [COMMAND, &arguments].concat();
+        let change = |run: Run| run.env("LARDER_LOG", &log).env("GITHUB_TOKEN", token).env("INDEX", &url);
+        let explained = [&["explain", "--verbose", "--no-terminal", "--"], &words[..]].concat();
+        let said = change(place.larder(&explained)).run().ends(0).stdout;
+        let json = [&["explain", "--json", "--no-terminal", "--"], &words[..]].concat();
+        let json = change(place.larder(&json)).run().ends(0).stdout;
+        let (ran, outcome) = place.counted(change(place.larder(&words)));
+        right(&place, &ran, &outcome);
+        (outcome, said + &json + &ran.stderr)
+    };
+    let runs =
+        [run("-DA", secrets[0]), run("-DA", secrets[0]), run("-DB", secrets[0]), run("-DB", "hunter2-of-another")];
+    let outcomes: Vec<&str> = runs.iter().map(|(outcome, _)| outcome.as_str()).collect();
+    assert_eq!(outcomes, ["miss", "hit", "miss", "miss"], "they are keyed");
+    assert!(runs[3].1.contains("environment GITHUB_TOKEN: was (not shown"), "and told apart: {}", runs[3].1);
+    let mut texts: Vec<Vec<u8>> = runs.iter().map(|(_, said)| said.clone().into_bytes()).collect();
+    texts.push(fs::read(&log).expect("is there"));
+    texts.extend(files(&place.path("store")).iter().map(|path| fs::read(path).expect("can be read")));
+    assert!(texts.iter().any(|text| holds(text, b"-DAPI_TOKEN=")), "the rest of the argument is kept");
+    assert!(texts.iter().all(|text| !holds(text, b"hunter2")));
+}
+
+fn holds(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn a_projects_file_sets_nothing_that_matters() {
+    let place = place();
+    let home = place.text("home");
+    let file = format!("dir = '{home}/d'\nlog = '{home}/log'\nmax_size = '1'\nunknown = 1\n");
+    place.put("larder.toml", &file);
+    let (ran, outcome) = place.counted(compile(&place));
+    assert_eq!(outcome, "miss");
+    for key in ["dir", "log", "max_size"] {
+        assert!(ran.stderr.contains(&format!("a project's own file cannot set {key}")), "{key}: {ran:?}");
+    }
+    assert_eq!(right(&place, &compile(&place).run(), "again"), "", "said once");
+    assert_eq!(files(&place.path("home")), Vec::<PathBuf>::new());
+    // What it can do is make builds slower, and no more than that.
+    for (line, expect) in [
+        ("disable = true", "nothing"),
+        ("recache = true", "miss"),
+        ("verify = 1", "hit"),
+        ("read_only = true", "nothing"),
+        ("observer = 'depfile'", "hit"),
+    ] {
+        place.put("larder.toml", line);
+        let (ran, found) = place.counted(compile(&place));
+        right(&place, &ran, line);
+        assert_eq!(found, expect, "{line}");
+    }
+    // It may be anything at all.
+    for target in ["/dev/zero", "/dev/full", "/proc/self/mem", "larder.toml", "/"] {
+        place.remove(&["larder.toml"]);
+        symlink(target, place.path("work/larder.toml")).expect("links");
+        right(&place, &compile(&place).run(), target);
+    }
+    place.remove(&["larder.toml"]);
+    place.run(&["mkfifo", "larder.toml"]).run().ends(0);
+    right(&place, &compile(&place).run(), "a FIFO");
+}
+
+#[test]
+fn nothing_is_executed_from_the_working_directory() {
+    let place = place();
+    let alone = copy_larder(&place, "bin/larder");
+    place.tool("work/larderd", "echo executed > ../home/executed");
+    place.settle();
+    for path in [":/usr/bin:/bin", ".:/usr/bin:/bin", "/usr/bin::/bin", "work:../work:/bin"] {
+        let ran = place.run(&[alone.as_str(), "stats"]).env("PATH", path).run();
+        assert_eq!(ran.code, Some(127), "{path}: {ran:?}");
+        let compile = [&[alone.as_str()], COMMAND].concat();
+        place.run(&compile).env("PATH", path).env("LARDER_MAX_SIZE", "1").run().ends(0);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!place.path("home/executed").exists());
+}
