@@ -36,7 +36,7 @@ impl Masks {
     pub fn content(&self, bytes: &[u8], span: (SystemTime, SystemTime)) -> Vec<u8> {
         let mut text = bytes.to_vec();
         for pattern in &self.patterns {
-            text = pattern.replace_all(&text, &b"<masked>"[..]).into_owned();
+            text = pattern.replace_all(&text, &b""[..]).into_owned();
         }
         if self.any_time { without_time(&text, span) } else { text }
     }

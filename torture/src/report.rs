@@ -99,33 +99,38 @@ impl Hits {
         if cache.kind == Kind::None {
             return hits;
         }
+        let mut asked = BTreeMap::<usize, bool>::new();
         for case in results {
             for step in case.steps.iter().filter(|step| case.counts_as_hit(step, cache.observer)) {
-                hits.expected += 1;
                 let excuse = known::miss(&case.name, &step.label, cache);
-                let line = match (step.is_hit(), excuse) {
-                    (true, None) => {
-                        hits.got += 1;
-                        continue;
-                    }
-                    (true, Some(_)) => {
-                        hits.got += 1;
-                        format!("HIT     {} · {}: no longer missed, take it off the list", case.name, step.label)
-                    }
-                    (false, Some(why)) => {
-                        hits.known += 1;
-                        format!("known   {} · {} ({}): {why}", case.name, step.label, counts_in_words(step.counted))
-                    }
-                    (false, None) => {
-                        hits.unknown += 1;
-                        let counted = counts_in_words(step.counted);
-                        format!("MISSED  {} · {} ({counted}): {}", case.name, step.label, step.said)
-                    }
-                };
-                hits.lines.push(line);
+                if let Some((row, _)) = excuse {
+                    *asked.entry(row).or_default() |= !step.is_hit();
+                }
+                hits.add(case, step, excuse.map(|(_, why)| why));
+            }
+        }
+        for (at, row) in known::rows().enumerate() {
+            if asked.get(&at) == Some(&false) {
+                hits.lines.push(format!("HIT     {row}: no longer missed, take it off the list"));
             }
         }
         hits
+    }
+
+    fn add(&mut self, case: &CaseResult, step: &StepResult, excuse: Option<&str>) {
+        self.expected += 1;
+        let (name, label, counted) = (&case.name, &step.label, counts_in_words(step.counted));
+        match (step.is_hit(), excuse) {
+            (true, _) => self.got += 1,
+            (false, Some(why)) => {
+                self.known += 1;
+                self.lines.push(format!("known   {name} · {label} ({counted}): {why}"));
+            }
+            (false, None) => {
+                self.unknown += 1;
+                self.lines.push(format!("MISSED  {name} · {label} ({counted}): {}", step.said));
+            }
+        }
     }
 }
 

@@ -66,16 +66,24 @@ pub fn run(order: &Order) -> Result<Ran> {
 }
 
 fn on_pipes(order: &Order, mut command: Command) -> Result<(String, [Vec<u8>; 2])> {
-    let stdin = if order.stdin.is_some() { Stdio::piped() } else { Stdio::null() };
+    let stdin = match &order.stdin {
+        Some(text) => filled_pipe(text)?,
+        None => Stdio::null(),
+    };
     command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start {:?}", order.argv))?;
-    if let (Some(text), Some(mut pipe)) = (&order.stdin, child.stdin.take()) {
-        // Less than a pipe holds, so that nobody waits; what is not read may be lost.
-        let _ = pipe.write_all(text);
-    }
+    // It holds the other end of the pipe.
+    drop(command);
     let out = child.stdout.take().context("standard output is piped")?;
     let err = child.stderr.take().context("standard error is piped")?;
     listen(order, child, [Some(out.into()), Some(err.into())])
+}
+
+/// All of the text, and its end, are in the pipe before anybody looks. It is less than a pipe holds.
+fn filled_pipe(text: &[u8]) -> Result<Stdio> {
+    let (ours, mut theirs) = std::io::pipe()?;
+    theirs.write_all(text)?;
+    Ok(ours.into())
 }
 
 fn on_terminal(order: &Order, mut command: Command, size: (u16, u16)) -> Result<(String, [Vec<u8>; 2])> {

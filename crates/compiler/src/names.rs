@@ -66,8 +66,15 @@ pub fn replaces_output(program: &[u8]) -> bool {
     REPLACE_OUTPUT.iter().any(|name| name.as_bytes() == base)
 }
 
-const REPLACE_OUTPUT: &[&str] =
-    &["as", "clang", "clang++", "collect2", "gas", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld"];
+const REPLACE_OUTPUT: &[&str] = &[
+    "as", "clang", "clang++", "collect2", "gas", "gold", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld", "objcopy", "strip",
+];
+
+/// Whether the program of this file name adds the right to execute to what it made, as far as the umask allows.
+pub fn adds_execute(program: &[u8]) -> bool {
+    let base = without_target(stem(program));
+    replaces_output(program) && (base.starts_with(b"ld") || base == b"gold" || base == b"collect2")
+}
 
 /// Whether the program of this file name unlinks an existing output before it opens it, which a run with none there
 /// does not show. clang's renames show, and its other outputs are written in place.
@@ -233,7 +240,7 @@ mod tests {
         for name in ["as", "x86_64-linux-gnu-as", "ld", "ld.bfd", "x86_64-linux-gnu-ld.gold", "ld.lld-14", "clang-14"] {
             assert!(replaces_output(name.as_bytes()), "{name}");
         }
-        for name in ["cc1", "ar", "gcc", "objcopy", "bash", "", "mold"] {
+        for name in ["cc1", "ar", "gcc", "bash", "", "mold"] {
             assert!(!replaces_output(name.as_bytes()), "{name}");
         }
     }

@@ -59,10 +59,11 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         let clock_reads = if clocks_are_named { 0 } else { 1 };
         let random_reads = if is_set(b"PYTHONHASHSEED") { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
-    } else if is(PERL) && !times_are_named && !clocks_are_named {
+    } else if is(PERL) && !clocks_are_named {
         // $^T is the time of its start; the seeds of its hash function are two reads (5.36).
         let random_reads = if is_set(b"PERL_HASH_SEED") { 0 } else { 2 };
-        Habit { clock_reads: 1, random_reads, ..strict }
+        let clock_reads = if times_are_named { 0 } else { 1 };
+        Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
     } else if is(AWK) && !times_are_named {
         // It seeds rand() in every run.
         Habit { clock_reads: 2, random_reads: 1, ..strict }
@@ -81,10 +82,10 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
 #[rustfmt::skip]
 pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
-    "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "lstat", "fstat", "scandir", "newer", "utime",
+    "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "stat \"", "stat _", "\x04stat", "lstat", "fstat", "scandir", "newer", "utime",
     "copystat", "copy2", "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
     "cp -u", "cp -au", "cp -vu", "cp -uv", "mv -u", "--update", "install -C", "--compare",
-    "$^T", "BASETIME", "-M $", "-M_", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
+    ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
 ];
 
 /// Words by which a script can get at clocks that many programs read for other reasons.

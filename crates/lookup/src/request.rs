@@ -186,6 +186,9 @@ impl Request {
         {
             return Err(Bypass::OpenDescriptor);
         }
+        if family == Family::Command && an_output_is_an_input(&argv[1..], &place.destinations) {
+            return Err(Bypass::OutputToStdout);
+        }
         let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
         // A script reads its environment without asking libc for it, whatever it is called.
         let family = match family {
@@ -205,6 +208,10 @@ impl Request {
             environment: keyed(family, place),
             terminal: place.terminal(),
             processor: if asks_processor { larder_sys::processor_features() } else { Vec::new() },
+            inherited: match family {
+                Family::Command | Family::Generic => larder_sys::inherited(),
+                Family::Gcc | Family::Clang | Family::Binutils => Vec::new(),
+            },
             standard_input: Vec::new(),
         };
         let roots = Roots::new([place.cwd.clone()]);
@@ -235,6 +242,19 @@ impl Request {
 fn names_a_descriptor(argument: &[u8]) -> bool {
     const NAMES: [&[u8]; 5] = [b"/dev/stdin", b"/dev/stdout", b"/dev/stderr", b"/dev/fd/", b"/proc/self/fd/"];
     NAMES.iter().any(|name| argument.windows(name.len()).any(|w| w == *name))
+}
+
+/// Whether standard output or error is a file that the command reads as well, or both are one file by two descriptors.
+/// Tools look for that, and see a pipe instead.
+fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
+    let identity = |look: larder_sys::Look| (look.kind == larder_sys::Kind::File).then_some((look.device, look.inode));
+    let standard = |fd| larder_sys::standard_look(fd).ok().and_then(identity);
+    let (input, output, error) = (standard(0), standard(1), standard(2));
+    let is_output = |file: Option<(u64, u64)>| file.is_some() && (file == output || file == error);
+    let named = |path: &Vec<u8>| larder_sys::look_through(path).ok().and_then(identity);
+    is_output(input)
+        || output.is_some() && output == error && !to.same
+        || (output.or(error).is_some() && arguments.iter().any(|path| is_output(named(path))))
 }
 
 fn keyed(family: Family, place: &Place) -> Vec<Variable> {

@@ -51,6 +51,9 @@ pub struct Action {
     pub terminal: Terminal,
     /// What the processor says of itself, where the tool may ask it; empty where it does not.
     pub processor: Vec<u8>,
+    /// What else its process inherits that it can ask for, where nothing is known of the tool: limits, groups, ignored
+    /// signals, processors.
+    pub inherited: Vec<u8>,
     /// What stands on standard input, where the tool may read it: a word, or the digest of all that is there.
     pub standard_input: Vec<u8>,
 }
@@ -86,6 +89,9 @@ impl Action {
         if !self.processor.is_empty() {
             walk.field("processor", &self.processor);
         }
+        if !self.inherited.is_empty() {
+            walk.field("inherited", &self.inherited);
+        }
         if !self.standard_input.is_empty() {
             walk.field("standard input", &self.standard_input);
         }
@@ -114,6 +120,7 @@ mod tests {
             environment: vec![Variable { name: b"PATH".to_vec(), value: b"/bin".to_vec() }],
             terminal: Terminal::None,
             processor: Vec::new(),
+            inherited: Vec::new(),
             standard_input: Vec::new(),
         }
     }
@@ -136,6 +143,7 @@ mod tests {
             ("variable unset", |a| a.environment.clear()),
             ("terminal", |a| a.terminal = Terminal::Some { stdout: true, stderr: true, columns: 80, rows: 24 }),
             ("processor", |a| a.processor = b"avx".to_vec()),
+            ("inherited", |a| a.inherited = b"limits".to_vec()),
             ("standard input", |a| a.standard_input = b"nothing".to_vec()),
         ];
         let roots = Roots::default();

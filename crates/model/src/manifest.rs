@@ -162,7 +162,7 @@ mod tests {
 
     fn sample(body: &mut Vec<u8>, exit_code: u8) -> Entry<'_> {
         let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-        let result = ActionResult { exit_code, consumed_bytes: 0, streams, outputs: Vec::new() };
+        let result = ActionResult { exit_code, repeatable: true, consumed_bytes: 0, streams, outputs: Vec::new() };
         Entry::new(&Digest::of(b"w"), Observer::Preload, 9, None, &ObservationSet::default(), &result, body)
     }
 

@@ -46,7 +46,7 @@ pub enum Fact<'a> {
     Error {
         /// 0: `stat`; 1: open for reading; `Fact::ACCESS` and the mode asked for: `access`.
         operation: u8,
-        /// The error's number on this platform.
+        /// The error's number on this platform; 0 where it does not fail: `access` asked for more than to execute.
         errno: u32,
     },
     /// A directory that lists these names.

@@ -1,7 +1,7 @@
 //! ActionResult: what a run left behind, so that it can be put there again.
 //!
 //! ```text
-//! result  = number exit code, number of bytes read from standard input, streams, number of outputs, output*
+//! result  = number exit code, u8 repeatable, number of bytes read from standard input, streams, number of outputs, output*
 //! streams = u8 tag: 0 apart, content stdout, content stderr; 1 one file for both, content
 //! output  = bytes path (root replaced), u8 tag:
 //!           1 file       u8 placement, number mode, u8 mode rule, content
@@ -114,6 +114,9 @@ pub struct Output<'a> {
 pub struct ActionResult<'a> {
     /// The exit code.
     pub exit_code: u8,
+    /// The tool could run again on what it left, half of it in place or all: it neither removed, nor made a directory,
+    /// nor changed what it had read.
+    pub repeatable: bool,
     /// How much it took from standard input.
     pub consumed_bytes: u64,
     /// Standard output and standard error.
@@ -126,6 +129,7 @@ impl<'a> ActionResult<'a> {
     /// Append the result's bytes.
     pub fn encode(&self, w: &mut Writer) {
         w.number(u64::from(self.exit_code));
+        w.u8(self.repeatable.into());
         w.number(self.consumed_bytes);
         match self.streams {
             Streams::Apart { stdout, stderr } => {
@@ -149,6 +153,7 @@ impl<'a> ActionResult<'a> {
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let at = r.position();
         let exit_code = u8::try_from(r.number()?).map_err(|_| DecodeError::Limit { limit: 255, at })?;
+        let repeatable = r.flag()?;
         let consumed_bytes = r.number()?;
         let streams = match r.u8()? {
             0 => Streams::Apart { stdout: Content::decode(r)?, stderr: Content::decode(r)? },
@@ -159,7 +164,7 @@ impl<'a> ActionResult<'a> {
         for _ in 0..r.count()? {
             outputs.push(Output { path: r.bytes(PATH_BYTES_MAX)?, kind: OutputKind::decode(r)? });
         }
-        Ok(ActionResult { exit_code, consumed_bytes, streams, outputs })
+        Ok(ActionResult { exit_code, repeatable, consumed_bytes, streams, outputs })
     }
 
     /// Every blob that the result needs.
@@ -300,7 +305,7 @@ mod tests {
             Streams::Together(Content::Blob(blob)),
         ] {
             let outputs = kinds.iter().map(|&kind| Output { path: b"p", kind }).collect();
-            let result = ActionResult { exit_code: 3, consumed_bytes: 70_000, streams, outputs };
+            let result = ActionResult { exit_code: 3, repeatable: true, consumed_bytes: 70_000, streams, outputs };
             let mut w = Writer::default();
             result.encode(&mut w);
             assert_eq!(ActionResult::decode(&mut Reader::new(&w.bytes)), Ok(result));

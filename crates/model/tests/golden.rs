@@ -36,6 +36,7 @@ fn action() -> Action {
         environment: vec![variable("LANG", "C"), variable("PATH", "/w/bin:/bin")],
         terminal: Terminal::Some { stdout: false, stderr: true, columns: 80, rows: 24 },
         processor: b"cpu".to_vec(),
+        inherited: b"limits".to_vec(),
         standard_input: b"nothing".to_vec(),
     }
 }
@@ -102,7 +103,7 @@ fn result(together: bool) -> ActionResult<'static> {
     };
     let outputs = kinds.into_iter().map(|kind| Output { path: b"\0\x01/o", kind }).collect();
     let (exit_code, consumed_bytes) = if together { (255, 300) } else { (0, 0) };
-    ActionResult { exit_code, consumed_bytes, streams, outputs }
+    ActionResult { exit_code, repeatable: together, consumed_bytes, streams, outputs }
 }
 
 fn encoded(of: impl FnOnce(&mut Writer)) -> Vec<u8> {

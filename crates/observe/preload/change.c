@@ -133,9 +133,9 @@ ONE(LARDER_CHOWN, lchown, (const char *path, unsigned user, unsigned group), (pa
     AT_FDCWD, 1, 0)
 ONE(LARDER_CHOWN, fchownat, (int fd, const char *path, unsigned user, unsigned group, int flags),
     (fd, path, user, group, flags), fd, NOFOLLOW, 0)
-ONE(LARDER_UTIME, utime, (const char *path, const void *times), (path, times), AT_FDCWD, 0, 0)
-ONE(LARDER_UTIME, utimes, (const char *path, const void *times), (path, times), AT_FDCWD, 0, 0)
-ONE(LARDER_UTIME, lutimes, (const char *path, const void *times), (path, times), AT_FDCWD, 1, 0)
+ONE(LARDER_UTIME, utime, (const char *path, const void *times), (path, times), AT_FDCWD, 0, !times)
+ONE(LARDER_UTIME, utimes, (const char *path, const void *times), (path, times), AT_FDCWD, 0, !times)
+ONE(LARDER_UTIME, lutimes, (const char *path, const void *times), (path, times), AT_FDCWD, 1, !times)
 ONE(LARDER_MKNOD, mknod, (const char *path, unsigned mode, unsigned long dev), (path, mode, dev),
     AT_FDCWD, 0, mode)
 ONE(LARDER_MKNOD, mknodat, (int fd, const char *path, unsigned mode, unsigned long dev),
@@ -162,19 +162,19 @@ EXPORT int __xmknodat(int version, int fd, const char *path, unsigned mode, unsi
 }
 
 /* A NULL path means the descriptor itself. */
-#define ONE_OR_FD(kind, name, parameters, arguments, flags)                                 \
+#define ONE_OR_FD(kind, name, parameters, arguments, flags, extra)                          \
     EXPORT int name parameters                                                              \
     {                                                                                       \
         int result = REAL(name) arguments;                                                  \
         if (path)                                                                           \
-            path_event(kind, result != 0, fd, path, flags, 0);                              \
+            path_event(kind, result != 0, fd, path, flags, (uint32_t)(extra));              \
         else                                                                                \
-            fd_event(kind, result != 0, fd, 0);                                             \
+            fd_event(kind, result != 0, fd, (uint32_t)(extra));                             \
         return result;                                                                      \
     }
 ONE_OR_FD(LARDER_UTIME, utimensat, (int fd, const char *path, const void *times, int flags),
-          (fd, path, times, flags), NOFOLLOW)
-ONE_OR_FD(LARDER_UTIME, futimesat, (int fd, const char *path, const void *times), (fd, path, times), 0)
+          (fd, path, times, flags), NOFOLLOW, !times)
+ONE_OR_FD(LARDER_UTIME, futimesat, (int fd, const char *path, const void *times), (fd, path, times), 0, !times)
 
 #define OF_FD(kind, name, parameters, arguments, extra)                                     \
     EXPORT int name parameters                                                              \
@@ -185,8 +185,8 @@ ONE_OR_FD(LARDER_UTIME, futimesat, (int fd, const char *path, const void *times)
     }
 OF_FD(LARDER_CHMOD, fchmod, (int fd, unsigned mode), (fd, mode), mode)
 OF_FD(LARDER_CHOWN, fchown, (int fd, unsigned user, unsigned group), (fd, user, group), 0)
-OF_FD(LARDER_UTIME, futimes, (int fd, const void *times), (fd, times), 0)
-OF_FD(LARDER_UTIME, futimens, (int fd, const void *times), (fd, times), 0)
+OF_FD(LARDER_UTIME, futimes, (int fd, const void *times), (fd, times), !times)
+OF_FD(LARDER_UTIME, futimens, (int fd, const void *times), (fd, times), !times)
 
 static int truncated(int result, const char *path, long length)
 {

@@ -110,7 +110,7 @@ enum larder_kind {
     LARDER_RMDIR = 20,
     LARDER_CHMOD = 21,    /* extra: the mode; flags: 1 not following */
     LARDER_TRUNCATE = 22, /* bytes: the new length */
-    LARDER_UTIME = 23,    /* flags: 1 not following */
+    LARDER_UTIME = 23,    /* flags: 1 not following; extra: 1 to the present time */
     LARDER_MKNOD = 24,    /* extra: the mode, with the file's type */
     LARDER_CHOWN = 25,    /* flags: 1 not following */
     LARDER_XATTR = 26,    /* set or removed; path2: the attribute; flags: 1 not following */

@@ -26,6 +26,8 @@ pub struct Policy<'a> {
     pub replaces_output: &'a dyn Fn(&[u8]) -> bool,
     /// Program file names that unlink an existing output before they open it.
     pub unlinks_output: &'a dyn Fn(&[u8]) -> bool,
+    /// Program file names that add the right to execute to what they made.
+    pub adds_execute: &'a dyn Fn(&[u8]) -> bool,
     /// Variables that need no observation.
     pub variable_is_covered: &'a dyn Fn(&[u8]) -> bool,
     /// The environment that the command was started with.
@@ -93,6 +95,9 @@ struct Fold<'t> {
     clock_reads: HashMap<u32, u32>,
     zone_reads: HashMap<u32, u32>,
     random_reads: HashMap<u32, u32>,
+    /// Which process looked at what, and those that give modes to what they make.
+    seen_by: Vec<(u32, &'t [u8])>,
+    gives_modes: HashSet<u32>,
     /// Processes that took random numbers for a name, until they make something of it.
     named_at_random: HashSet<u32>,
     umask: bool,
@@ -298,6 +303,7 @@ impl<'t> Fold<'t> {
         }
         let identity = e.identity;
         let times = if executed { Times::Blind } else { self.habit(e.pid, policy).times };
+        self.seen_by.push((e.pid, e.path));
         let looked = self.touch(e.path);
         looked.content = true;
         looked.times = looked.times.max(times);
@@ -342,6 +348,10 @@ impl<'t> Fold<'t> {
             Kind::Stat | Kind::Lstat if file || habit.times == Times::Status => habit.times,
             _ => Times::Blind,
         };
+        // Whether a file can be executed is part of what is recorded of it.
+        let special = e.extra & 2 != 0 || e.extra & 1 != 0 && !file;
+        let asks_rights = special && !self.runs_a_compiler_part(e.pid, policy);
+        self.seen_by.push((e.pid, e.path));
         let looked = self.touch(e.path);
         looked.times = looked.times.max(times);
         looked.order |= kind == Kind::List && !habit.sorts_names;
@@ -352,7 +362,12 @@ impl<'t> Fold<'t> {
             Kind::Lstat | Kind::ReadLink => looked.link = true,
             Kind::RealPath => (looked.link, looked.kind) = (true, true),
             Kind::List => (looked.listed, looked.kind) = (true, true),
-            Kind::Access => (looked.kind, looked.executed) = (true, looked.executed || e.extra & 1 != 0),
+            Kind::Access => {
+                (looked.kind, looked.executed) = (true, looked.executed || e.extra & 1 != 0);
+                if asks_rights {
+                    looked.failed = Some((Fact::ACCESS | (e.extra & 7) as u8, 0));
+                }
+            }
             _ => looked.kind = true,
         }
     }
@@ -464,6 +479,9 @@ impl<'t> Fold<'t> {
         let placement =
             if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };
         let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
+        if !matches!(mode.bits, 0o600 | 0o666 | 0o777) {
+            self.gives_modes.insert(e.pid);
+        }
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
         if temporary && let Some(directory) = parent(e.path) {
             self.temporary_places.insert(directory);
@@ -508,6 +526,7 @@ impl<'t> Fold<'t> {
             return self.change_failed(e);
         }
         match e.kind {
+            Kind::RemoveDirectory if !self.is_made(e) => self.refuse(Unrecorded::UpdatesFile, e.path),
             Kind::Unlink | Kind::RemoveDirectory => {
                 self.unlink(e, policy);
                 self.name(e.path, true);
@@ -528,6 +547,8 @@ impl<'t> Fold<'t> {
             }
             Kind::ChangeMode => self.change_mode(e, policy),
             Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
+            // To now, which is what it is.
+            Kind::SetTimes if e.extra == 1 && matches!(self.made.get(e.path), Some(Made::File { .. })) => {}
             Kind::SetTimes if self.is_temporary(e.path) => {
                 self.dated.insert(e.path);
             }
@@ -546,6 +567,12 @@ impl<'t> Fold<'t> {
                 self.touch(e.path).absent = true;
             }
             (Kind::MakeDirectory, EEXIST) => self.touch(e.path).kind = true,
+            // It asked not to replace what is there.
+            (Kind::Rename(_) | Kind::Symlink | Kind::Link, EEXIST) if !self.made.contains_key(e.path2) => {
+                let looked = self.touch(e.path2);
+                (looked.kind, looked.link) = (true, true);
+            }
+            (Kind::Rename(_) | Kind::Symlink | Kind::Link, EEXIST) => {}
             _ => self.refuse(Unrecorded::WriteFailed, e.path),
         }
     }
@@ -631,9 +658,13 @@ impl<'t> Fold<'t> {
 
     /// Linkers ask for the umask and add the right to execute to what is there.
     fn change_mode(&mut self, e: &Event<'t>, policy: &Policy) {
-        let linker = self.programs.get(&e.pid).is_some_and(|program| (policy.unlinks_output)(file_name(program)));
+        let linker = self.programs.get(&e.pid).is_some_and(|program| (policy.adds_execute)(file_name(program)));
+        if !linker {
+            self.gives_modes.insert(e.pid);
+        }
         let rule = if linker { ModeRule::Executable } else { ModeRule::Set };
-        if !linker && self.names.get(e.path) == Some(&true) {
+        let replaces = self.programs.get(&e.pid).is_some_and(|program| (policy.unlinks_output)(file_name(program)));
+        if !linker && !replaces && self.names.get(e.path) == Some(&true) {
             // What it has now may come of what it had.
             return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
@@ -690,6 +721,14 @@ impl<'t> Fold<'t> {
                 self.output(path, made, policy, &mut seen);
             }
         }
+        // The mode of what is made may be that of what was read.
+        for (pid, path) in std::mem::take(&mut self.seen_by) {
+            if self.gives_modes.contains(&pid)
+                && let Some(looked) = self.looked.get_mut(path)
+            {
+                looked.times = looked.times.max(Times::Mode);
+            }
+        }
         for path in std::mem::take(&mut self.order) {
             if let Some(looked) = self.looked.remove(path) {
                 self.input(path, looked, policy, &mut seen);
@@ -713,7 +752,7 @@ impl<'t> Fold<'t> {
         let change = match made {
             Made::File { placement, mode, writer, temporary } => {
                 let known = self.programs.get(&writer).is_some_and(|p| (policy.replaces_output)(file_name(p)));
-                if temporary && !known {
+                if temporary && !known && self.names.get(path) != Some(&true) {
                     // It was made only because nothing was there.
                     self.touch(path).absent = true;
                 }
@@ -727,7 +766,8 @@ impl<'t> Fold<'t> {
                 };
                 let closed_when_complete =
                     self.programs.get(&writer).is_some_and(|p| (policy.is_compiler_part)(file_name(p)));
-                let new = self.names.get(path) == Some(&false);
+                let anew = matches!(placement, Placement::Rename | Placement::Unlink);
+                let new = anew || self.names.get(path) == Some(&false);
                 Change::File { placement, mode, new, closed_when_complete }
             }
             Made::Link => Change::Link,
@@ -831,6 +871,7 @@ mod tests {
         let policy = Policy {
             replaces_output: &|program| program == b"as",
             unlinks_output: &|program| program == b"as",
+            adds_execute: &|_| false,
             variable_is_covered: &|name| name == b"COVERED",
             variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
             is_compiler_part: &|program| program == b"as" || program == b"cc1",

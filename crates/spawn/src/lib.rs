@@ -128,17 +128,22 @@ fn finish(
     mut attendant: Option<&mut (dyn Attendant + '_)>,
 ) -> io::Result<Finished> {
     let relayed = larder_sys::relay(&child, &mut plumbing.streams, attendant.as_deref_mut());
+    if let (Err(_), Some(served)) = (&relayed, attendant.as_deref_mut()) {
+        served.release(true);
+    }
+    // The tool has run: whatever is wrong with us, that is not undone.
     let pid = child.pid as u32;
-    let end = child.wait()?;
-    let held_open = relayed?.held_open;
-    let disturbed = SignalForwarding::seen() || plumbing.streams.iter().any(|s| s.is_broken() || s.overflowed);
+    let end = child.wait().unwrap_or(ChildEnd::Exited(1));
+    let lost = relayed.is_err();
+    let held_open = relayed.is_ok_and(|end| end.held_open);
+    let disturbed = lost || SignalForwarding::seen() || plumbing.streams.iter().any(|s| s.is_broken() || s.overflowed);
     let failure = plumbing.streams.iter().find_map(Stream::failure);
     let mut kept = plumbing.streams.iter_mut().map(|stream| std::mem::take(&mut stream.kept));
     let mut next = || kept.next().unwrap_or_default();
     let written =
         if plumbing.together { Written::Together(next()) } else { Written::Apart { stdout: next(), stderr: next() } };
     let outlived = larder_sys::children_left() || held_open;
-    if let Some(served) = attendant {
+    if let (Some(served), false) = (attendant, lost) {
         served.release(outlived);
     }
     let held = if held_open { plumbing.streams } else { Vec::new() };

@@ -226,8 +226,13 @@ mod tests {
         let mode = FileMode { bits: 0o666, rule: larder_model::ModeRule::Masked };
         let kind = OutputKind::File { placement: Placement::Replace, mode, content: Content::Blob(blob) };
         let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-        let result =
-            ActionResult { exit_code: 0, consumed_bytes: 0, streams, outputs: vec![Output { path: b"/o", kind }] };
+        let result = ActionResult {
+            exit_code: 0,
+            repeatable: true,
+            consumed_bytes: 0,
+            streams,
+            outputs: vec![Output { path: b"/o", kind }],
+        };
         let weak = Digest::of(name.as_bytes());
         let mut body = Vec::new();
         let set = ObservationSet::default();

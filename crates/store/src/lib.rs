@@ -32,6 +32,7 @@ mod judgements;
 mod layout;
 mod manifests;
 mod materialise;
+mod stage;
 mod stamps;
 mod witness;
 

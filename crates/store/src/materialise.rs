@@ -12,6 +12,7 @@ use larder_model::{ActionResult, Content, FileMode, ModeRule, Output, OutputKind
 use larder_sys::Kind;
 
 use crate::layout::{NO_FOLLOW, NO_WAIT};
+use crate::stage::{Failed, Planned, put_together};
 use crate::{Stamps, Store, StoreError};
 
 /// An output that could not be put in place.
@@ -23,6 +24,14 @@ pub enum MaterialiseError {
     /// The file system refused.
     #[error("{}: {source}", path.display())]
     Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A part is in place, the rest failed, and the tool must not run on top of that.
+    #[error("{}: {source}", path.display())]
+    HalfDone {
         /// Where.
         path: PathBuf,
         /// Why.
@@ -71,16 +80,23 @@ impl Store {
                 _ => None,
             });
         }
-        let mut plans = Vec::new();
-        for (output, path) in result.outputs.iter().zip(paths) {
+        let mut planned = Vec::new();
+        for ((output, path), blob) in result.outputs.iter().zip(paths).zip(blobs) {
             match plan(&path, output, bounds) {
-                Ok(before) => plans.push((path, before)),
+                Ok(before) => {
+                    planned.push(Planned { output, path, before, blob: blob.map(|b| (b.file, b.size_bytes)) });
+                }
                 Err(source) => return Err(MaterialiseError::Io { path, source }),
             }
         }
-        for ((output, blob), (path, before)) in result.outputs.iter().zip(blobs).zip(plans) {
-            put(&path, output, before, blob.map(|b| (b.file, b.size_bytes)))
-                .map_err(|source| MaterialiseError::Io { path, source })?;
+        if !result.repeatable {
+            return put_together(&planned).map_err(|Failed { path, source, half_done }| match half_done {
+                true => MaterialiseError::HalfDone { path, source },
+                false => MaterialiseError::Io { path, source },
+            });
+        }
+        for one in planned {
+            put(&one).map_err(|source| MaterialiseError::Io { path: one.path, source })?;
         }
         Ok(())
     }
@@ -134,7 +150,7 @@ pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> R
 
 /// What is to be done with what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Before {
+pub(crate) enum Before {
     /// Nothing should be there.
     Nothing,
     /// It is unlinked first.
@@ -188,26 +204,40 @@ fn before_file(path: &[u8], kind: Kind, placement: Placement) -> io::Result<Befo
     }
 }
 
-fn put(path: &Path, output: &Output, before: Before, blob: Option<(File, u64)>) -> io::Result<()> {
-    if before == Before::Unlink {
-        fs::remove_file(path)?;
+fn put(one: &Planned) -> io::Result<()> {
+    if one.before == Before::Unlink {
+        fs::remove_file(&one.path)?;
     }
-    match output.kind {
-        OutputKind::File { mode, content, .. } => {
-            let file = open(path, before, mode)?;
-            match (content, blob) {
-                (Content::Inline(bytes), _) => (&file).write_all(bytes)?,
-                (Content::Blob(_), Some((from, size_bytes))) => {
-                    if larder_sys::copy_bytes(&from, &file, size_bytes)? != size_bytes {
-                        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
-                    }
-                }
-                (Content::Blob(_), None) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+    match one.output.kind {
+        OutputKind::File { .. } => put_bytes(&one.path, one.output, one.before, one.blob.as_ref()),
+        OutputKind::Directory(_) if one.before != Before::Nothing => Ok(()),
+        _ => make(&one.path, one.output),
+    }
+}
+
+/// Write an output's bytes, with its mode.
+pub(crate) fn put_bytes(path: &Path, output: &Output, before: Before, blob: Option<&(File, u64)>) -> io::Result<()> {
+    let OutputKind::File { mode, content, .. } = output.kind else { return Ok(()) };
+    let file = open(path, before, mode)?;
+    match (content, blob) {
+        (Content::Inline(bytes), _) => (&file).write_all(bytes)?,
+        (Content::Blob(_), Some((from, size_bytes))) => {
+            if larder_sys::copy_bytes(from, &file, *size_bytes)? != *size_bytes {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
             }
-            set_mode(&file, mode, before)
+            // Perhaps once more, to another place.
+            io::Seek::rewind(&mut &*from)?;
         }
+        (Content::Blob(_), None) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+    }
+    set_mode(&file, mode, before)
+}
+
+/// Make a link or a directory.
+pub(crate) fn make(path: &Path, output: &Output) -> io::Result<()> {
+    match output.kind {
         OutputKind::Link(target) => std::os::unix::fs::symlink(std::ffi::OsString::from_vec(target.to_vec()), path),
-        OutputKind::Directory(mode) if before == Before::Nothing => {
+        OutputKind::Directory(mode) => {
             DirBuilder::new().mode(mode.bits).create(path)?;
             if mode.rule == ModeRule::Masked {
                 Ok(())
@@ -215,7 +245,7 @@ fn put(path: &Path, output: &Output, before: Before, blob: Option<(File, u64)>) 
                 fs::set_permissions(path, Permissions::from_mode(mode.bits))
             }
         }
-        OutputKind::Directory(_) | OutputKind::Removed => Ok(()),
+        OutputKind::File { .. } | OutputKind::Removed => Ok(()),
     }
 }
 

@@ -221,6 +221,12 @@ impl Walk<'_> {
             }
             Kind::Directory => {
                 self.fact(directory, name, OwnedFact::Directory);
+                let itself = join(directory, name);
+                if plain && self.open(&itself).is_ok() {
+                    // That it is no link.
+                    self.entry(&itself).links_matter = true;
+                    self.entry(&itself).wanted = true;
+                }
                 if looked.listed {
                     self.listing(path, looked.order)?;
                 }
@@ -324,12 +330,12 @@ impl Walk<'_> {
             {
                 continue;
             }
-            let at = names.iter().position(|there| there == name);
+            let at = names.iter().position(|(there, _)| there == name);
             match (at, existed) {
                 (Some(at), false) => drop(names.remove(at)),
                 // Where it stood in the order is not known.
                 (None, true) if ordered => return refuse(Unrecorded::UpdatesFile, changed),
-                (None, true) => names.push(name.to_vec()),
+                (None, true) => names.push((name.to_vec(), 0)),
                 _ => {}
             }
         }
@@ -362,7 +368,7 @@ impl Walk<'_> {
     }
 
     fn failed(&mut self, path: &[u8], directory: &[u8], name: &[u8], operation: u8, errno: u32) -> Done {
-        if failure(self.opened(directory), name, operation) != Some(errno) {
+        if failure(self.opened(directory), name, operation).unwrap_or(0) != errno {
             return refuse(Unrecorded::InputChanged, path);
         }
         self.fact(directory, name, OwnedFact::Error(operation, errno));

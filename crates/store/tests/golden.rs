@@ -174,8 +174,13 @@ fn golden_layout() {
         content: Content::Blob(blob),
     };
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-    let result =
-        ActionResult { exit_code: 0, consumed_bytes: 0, streams, outputs: vec![Output { path: b"\0\x01/o", kind }] };
+    let result = ActionResult {
+        exit_code: 0,
+        repeatable: true,
+        consumed_bytes: 0,
+        streams,
+        outputs: vec![Output { path: b"\0\x01/o", kind }],
+    };
     let mut body = Vec::new();
     let set = ObservationSet::default();
     let entry = Entry::new(&weak, Observer::Preload, 1, None, &set, &result, &mut body);

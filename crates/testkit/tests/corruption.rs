@@ -14,7 +14,7 @@ const SCRIPT: &str = "read line < $2; printf \"%s%05000d\" \"$line\" 1; echo war
     printf \"$2%06000d\" 7 > $2.o; echo dep > $2.d; exit 3";
 const SOURCES: [&str; 2] = ["x.c", "y.c"];
 /// Bytes of a file that are damaged in the quick tests, of each way of damage.
-const QUICK: usize = 60;
+const QUICK: usize = 45;
 
 /// What a run gives: messages, exit code, object, depfile.
 type Given = (Ran, Option<Vec<u8>>, Option<Vec<u8>>);

@@ -44,8 +44,9 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
         Some(dir) => match Store::open(dir) {
             Ok(store) => store,
             Err(error) => {
-                warn::of_unsafe_store(&context, &error);
-                return untouched(&context, None, tool, argv, Outcome::Fallback(error.fallback()));
+                account(&context, None, Outcome::Fallback(error.fallback()), &argv[0], &error.to_string());
+                let environment = context.place.environment_block();
+                return start(&Command { program: tool.path, argv, environment });
             }
         },
     };
@@ -97,7 +98,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
 
 /// Whether this is one of the hits that are compared with a run of the tool: one in `every`.
 fn is_verified(every: u64) -> bool {
-    every > 0 && larder_sys::random_u64() % every == 0
+    every > 0 && larder_sys::random_u64().is_multiple_of(every)
 }
 
 /// A fault of larder's own must not fail a build: until the tool has run, a panic starts it.

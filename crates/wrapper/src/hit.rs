@@ -27,12 +27,17 @@ pub(crate) fn replay(
         Streams::Apart { stdout, stderr } => [(1, bytes(stdout)?), (2, bytes(stderr)?)],
         Streams::Together(both) => [(1, bytes(both)?), (2, Vec::new())],
     };
-    store.materialise(result, &request.roots, request, stamps).map_err(|error| match error {
-        MaterialiseError::Store(error) => error.fallback(),
-        MaterialiseError::Io { .. } | MaterialiseError::Root | MaterialiseError::Refused { .. } => {
-            Fallback::Materialise
+    match store.materialise(result, &request.roots, request, stamps) {
+        Ok(()) => {}
+        Err(error @ MaterialiseError::HalfDone { .. }) => {
+            eprintln!("larder: {error}: some of what the command leaves is in place, and it cannot run again on that");
+            return Ok(1);
         }
-    })?;
+        Err(MaterialiseError::Store(error)) => return Err(error.fallback()),
+        Err(MaterialiseError::Io { .. } | MaterialiseError::Root | MaterialiseError::Refused { .. }) => {
+            return Err(Fallback::Materialise);
+        }
+    }
     if result.consumed_bytes > 0 {
         let _ = larder_sys::take_standard_input(result.consumed_bytes);
     }

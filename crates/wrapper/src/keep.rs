@@ -23,7 +23,7 @@ pub(crate) enum KeptContent {
 }
 
 pub(crate) enum KeptKind {
-    File(Placement, FileMode, KeptContent),
+    File { placement: Placement, mode: FileMode, content: KeptContent, modified_ns: i64 },
     Link(Vec<u8>),
     Directory(FileMode),
     Removed,
@@ -80,7 +80,12 @@ impl Kept<'_> {
                 if !same || *closed_when_complete && !self.is_as_it_was_closed(&look) {
                     return Err(lost(Unrecorded::OutputLost));
                 }
-                KeptKind::File(*placement, self.mode(*mode, &look), content)
+                KeptKind::File {
+                    placement: *placement,
+                    mode: self.mode(*mode, &look),
+                    content,
+                    modified_ns: look.modified_ns,
+                }
             }
         })
     }
@@ -137,12 +142,12 @@ impl KeptContent {
 impl KeptOutput {
     /// Its bytes, where it is a file.
     pub(crate) fn content(&self) -> Option<&KeptContent> {
-        if let KeptKind::File(_, _, content) = &self.kind { Some(content) } else { None }
+        if let KeptKind::File { content, .. } = &self.kind { Some(content) } else { None }
     }
 
     pub(crate) fn borrowed(&self) -> Output<'_> {
         let kind = match &self.kind {
-            KeptKind::File(placement, mode, content) => {
+            KeptKind::File { placement, mode, content, .. } => {
                 OutputKind::File { placement: *placement, mode: *mode, content: content.borrowed() }
             }
             KeptKind::Link(target) => OutputKind::Link(target),

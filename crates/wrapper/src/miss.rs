@@ -4,14 +4,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use larder_compiler::{
-    Family, LISTS_VARIABLES, SERVED, Told, getenv_is_covered, habit, is_compiler_part, matters_on_terminal_only,
-    replaces_output, unlinks_output,
+    Family, LISTS_VARIABLES, SERVED, Told, adds_execute, getenv_is_covered, habit, is_compiler_part,
+    matters_on_terminal_only, replaces_output, unlinks_output,
 };
 use larder_lookup::{Request, choose_observer, roots_digest, secret, subject};
 use larder_model::Observer::Kernel;
 use larder_model::{
-    ALL_VARIABLES as ALL, ActionResult, Change, Entry, Fallback, HOST, Habit, Looked, Outcome, Seen, Terminal, Times,
-    UMASK, Unrecorded,
+    ALL_VARIABLES as ALL, ActionResult, Change, Entry, Fallback, HOST, Habit, Looked, Outcome, Prior, Seen, Terminal,
+    Times, UMASK, Unrecorded,
 };
 use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
 use larder_spawn::{Command, Finished, Written};
@@ -220,7 +220,7 @@ impl Run<'_> {
                 return Err(NotRecorded::Because(Unrecorded::Random, name.clone()));
             }
         }
-        let result = self.result(exit_code, &outputs, &streams);
+        let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
         let difference = before.and_then(|before| crate::verify::difference(before, &result, self.store, self.stamps));
         Ok(Recorded { grown: kept.grown + self.write(&witnessed, &result)?, difference })
     }
@@ -237,10 +237,17 @@ impl Run<'_> {
         looked.content && precompiled && self.request.family != Family::Gcc
     }
 
-    fn result<'k>(&self, exit_code: u8, outputs: &'k [KeptOutput], streams: &'k KeptStreams) -> ActionResult<'k> {
+    fn result<'k>(
+        &self,
+        exit_code: u8,
+        repeatable: bool,
+        outputs: &'k [KeptOutput],
+        streams: &'k KeptStreams,
+    ) -> ActionResult<'k> {
         let left = if !self.request.input.is_empty() { larder_sys::standard_input_left().unwrap_or(0) } else { 0 };
         ActionResult {
             exit_code,
+            repeatable,
             consumed_bytes: (self.request.input.len() as u64).saturating_sub(left),
             streams: streams.borrowed(),
             outputs: outputs.iter().map(KeptOutput::borrowed).collect(),
@@ -287,6 +294,7 @@ impl Run<'_> {
         let policy = Policy {
             replaces_output: &replaces_output,
             unlinks_output: &unlinks_output,
+            adds_execute: &adds_execute,
             variable_is_covered: &|name| {
                 getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
             },
@@ -346,10 +354,22 @@ impl Run<'_> {
             self.request.roots.encode_path(path, &mut encoded);
             outputs.push(KeptOutput { path: encoded, kind: kept.output(path, change)? });
         }
-        // Directories first, so that what goes into them finds them.
-        outputs.sort_by_key(|output| !matches!(output.kind, KeptKind::Directory(_)));
+        // Directories first, so that what goes into them finds them; files as they were finished, so that the newer
+        // of two stays the newer.
+        outputs.sort_by_key(|output| match output.kind {
+            KeptKind::Directory(_) => i64::MIN,
+            KeptKind::File { modified_ns, .. } => modified_ns,
+            KeptKind::Link(_) | KeptKind::Removed => i64::MAX,
+        });
         Ok(outputs)
     }
+}
+
+/// Whether the tool could run again on what it left.
+fn is_repeatable(seen: &Seen) -> bool {
+    let plain = |change: &Change| matches!(change, Change::File { .. } | Change::Link);
+    let reads = |looked: &Looked| matches!(looked.prior, Some(Prior::File { .. }));
+    seen.changed.iter().all(|(_, change)| plain(change)) && !seen.looked.iter().any(|(_, looked)| reads(looked))
 }
 
 /// More than the whole store may hold would only drive everything else out.

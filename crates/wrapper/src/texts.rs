@@ -39,6 +39,7 @@ impl Texts {
         if matches!(request.family, Family::Command | Family::Generic) {
             found.search(&request.action.argv.join(&b' '));
             found.search(&request.input);
+            request.action.environment.iter().for_each(|variable| found.search(&variable.value));
             texts(trace).into_iter().for_each(|path| found.search_file(&path));
         }
         found

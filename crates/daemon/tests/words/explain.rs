@@ -31,8 +31,13 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
     let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
     let kind = OutputKind::File { placement: Placement::Replace, mode, content: Content::Blob(blob) };
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-    let result =
-        ActionResult { exit_code: 0, consumed_bytes: 0, streams, outputs: vec![Output { path: b"\0\x01/x.o", kind }] };
+    let result = ActionResult {
+        exit_code: 0,
+        repeatable: true,
+        consumed_bytes: 0,
+        streams,
+        outputs: vec![Output { path: b"\0\x01/x.o", kind }],
+    };
     let mut walk = ExplainWalk::default();
     request.action.walk(&request.roots, &mut walk);
     let (bound, mut body) = (Some(roots_digest(&request.roots)), Vec::new());

@@ -197,7 +197,7 @@ fn clang(tool: &[u8], search: &Search, looks: &mut Looks) -> Result<(), Reason> 
 fn installations(directory: &[u8], looks: &mut Looks) -> Result<(), Reason> {
     looks.list(directory)?;
     let Ok(open) = larder_sys::Dir::open(directory, false) else { return Ok(()) };
-    for target in open.names().map_err(|error| format!("{}: {error}", text(directory)))? {
+    for (target, _) in open.names().map_err(|error| format!("{}: {error}", text(directory)))? {
         looks.list(&join(directory, &target))?;
     }
     Ok(())

@@ -43,6 +43,9 @@ pub fn spawn_attended(
         serve_until_begun(&ours, attendant)
     });
     if let Err(error) = began {
+        // It has not begun, and would wait for an answer that nobody gives.
+        // SAFETY: our child, not yet waited for.
+        unsafe { libc::kill(child.pid, libc::SIGKILL) };
         let _ = child.wait();
         attendant.release(false);
         return Err(error);
@@ -78,7 +81,7 @@ fn serve_until_begun(ours: &OwnedFd, attendant: &mut dyn Attendant) -> io::Resul
             attendant.serve();
         } else if begun {
             let mut number = [0; 4];
-            return match rustix::io::read(ours, &mut number)? {
+            return match rustix::io::read(ours, &mut number).unwrap_or(0) {
                 4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number))),
                 _ => Ok(()),
             };
@@ -211,4 +214,8 @@ fn send_listener(socket: RawFd, listener: RawFd) {
     if sent != 1 {
         super::end_process(127);
     }
+    // Whoever holds the listener can answer: were it the child itself, it would wait for ever should we die. Not by
+    // `close`, which the filter asks about. On Linux before 5.9 it stays open until the program begins.
+    // SAFETY: the number is that of our own descriptor.
+    unsafe { libc::syscall(libc::SYS_close_range, listener, listener, 0) };
 }

@@ -81,15 +81,17 @@ impl Dir {
         file_trust(&self.0)
     }
 
-    /// The names in it but `.` and `..`, in its own order.
-    pub fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+    /// The names in it but `.` and `..`, in its own order, with what each is said to be: the file type bits of a mode,
+    /// shifted right by 12; 0 where the file system does not say.
+    pub fn names(&self) -> io::Result<Vec<(Vec<u8>, u8)>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let readable = fs::openat(&self.0, ".", flags, Mode::empty())?;
         let mut names = Vec::new();
         for entry in fs::Dir::read_from(&readable)? {
-            let name = entry?.file_name().to_bytes().to_vec();
+            let entry = entry?;
+            let name = entry.file_name().to_bytes().to_vec();
             if name != b"." && name != b".." {
-                names.push(name);
+                names.push((name, (entry.file_type().as_raw_mode() >> 12) as u8));
             }
         }
         Ok(names)
@@ -120,6 +122,15 @@ pub fn may_write(path: &[u8]) -> bool {
 /// Look at an open file.
 pub fn file_look(file: impl AsFd) -> io::Result<Look> {
     statx(file, b"", AtFlags::EMPTY_PATH)
+}
+
+/// Look at a standard descriptor: 0, 1 or 2.
+pub fn standard_look(fd: i32) -> io::Result<Look> {
+    match fd {
+        0 => statx(rustix::stdio::stdin(), b"", AtFlags::EMPTY_PATH),
+        1 => statx(rustix::stdio::stdout(), b"", AtFlags::EMPTY_PATH),
+        _ => statx(rustix::stdio::stderr(), b"", AtFlags::EMPTY_PATH),
+    }
 }
 
 /// How far the times of an open file's file system can be believed: the ones whose change time is the running

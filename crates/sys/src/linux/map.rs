@@ -1,17 +1,31 @@
 //! A file mapped as shared words: counters and stamps, which many processes read and write without a lock.
+//!
+//! Reading a page that the file no longer has, or that the disk does not give, raises SIGBUS. A build must not die of
+//! that: the handler puts a page of zeros there and the process goes on, having lost a few stamps or counts.
 
+use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+/// How many mappings are guarded at once: a process has the counters, the stamps, and for a moment a table that grows.
+const GUARDED_MAX: usize = 8;
+/// Start and end of each guarded mapping; an end of zero is none.
+static GUARDED: [(AtomicUsize, AtomicUsize); GUARDED_MAX] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; GUARDED_MAX];
+static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
+static HANDLE_ONCE: Once = Once::new();
+
 /// A mapped file, as atomic 64-bit words. What another process writes there may change at any moment, which is what
-/// atomics are for; the file must never be truncated while it is in use.
+/// atomics are for; where the file was truncated meanwhile the words read as zero.
 pub struct Words {
     start: NonNull<AtomicU64>,
     count: usize,
+    guard: usize,
 }
 
 impl Words {
@@ -21,11 +35,19 @@ impl Words {
         if bytes == 0 || file.metadata()?.len() < bytes as u64 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
+        HANDLE_ONCE.call_once(handle_lost_pages);
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address that the kernel chooses; it is not used after `drop` unmaps it.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0)? };
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
-        Ok(Words { start, count })
+        match guard(start.as_ptr() as usize, bytes) {
+            Some(guard) => Ok(Words { start, count, guard }),
+            None => {
+                // SAFETY: exactly the mapping just made, to which there is no reference.
+                unsafe { munmap(start.as_ptr().cast(), bytes)? };
+                Err(io::Error::from(io::ErrorKind::OutOfMemory))
+            }
+        }
     }
 
     /// The words. Storing to them when the mapping is not writable ends the process.
@@ -38,7 +60,79 @@ impl Words {
 
 impl Drop for Words {
     fn drop(&mut self) {
+        // Unmapped last: once it is, another mapping may take its place, which is not ours to patch.
+        GUARDED[self.guard].1.store(0, SeqCst);
         // SAFETY: exactly the mapping made by `map`, and no reference to it is left.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.count * 8) };
+        GUARDED[self.guard].0.store(0, SeqCst);
+    }
+}
+
+/// Guard the mapping from `start` on; its place in the table, unless that is full.
+fn guard(start: usize, bytes: usize) -> Option<usize> {
+    let free = |place: &(AtomicUsize, AtomicUsize)| place.0.compare_exchange(0, start, SeqCst, SeqCst).is_ok();
+    let at = GUARDED.iter().position(free)?;
+    GUARDED[at].1.store(start + bytes, SeqCst);
+    Some(at)
+}
+
+/// What a program that was started ignoring SIGBUS passes on to the tool stays so: then nothing is guarded.
+fn handle_lost_pages() {
+    PAGE_BYTES.store(rustix::param::page_size(), SeqCst);
+    // SAFETY: structures are initialised; the handler touches atomics and makes system calls only.
+    unsafe {
+        let (mut new, mut old) = (std::mem::zeroed::<libc::sigaction>(), std::mem::zeroed::<libc::sigaction>());
+        new.sa_sigaction = lost_page as *const () as usize;
+        new.sa_flags = libc::SA_SIGINFO;
+        if libc::sigaction(libc::SIGBUS, &new, &mut old) == 0 && old.sa_sigaction == libc::SIG_IGN {
+            libc::sigaction(libc::SIGBUS, &old, std::ptr::null_mut());
+        }
+    }
+}
+
+/// Put a page of zeros where one was lost. Anywhere else, and where somebody sent it, the signal does what it does by
+/// default.
+extern "C" fn lost_page(_signal: i32, info: *mut libc::siginfo_t, _context: *mut c_void) {
+    // SAFETY: the kernel passes a valid siginfo; mmap and signal are system calls. What is mapped over lies in a mapping
+    // of ours, which holds atomics only, of which any value is one.
+    unsafe {
+        let address = (*info).si_addr() as usize;
+        let page_bytes = PAGE_BYTES.load(SeqCst);
+        let page = address & !(page_bytes - 1);
+        let is_fault = (*info).si_code > 0;
+        let ours =
+            is_fault && GUARDED.iter().any(|(start, end)| (start.load(SeqCst)..end.load(SeqCst)).contains(&address));
+        let fixed = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let patched = ours && libc::mmap(page as *mut c_void, page_bytes, access, fixed, -1, 0) as usize == page;
+        if !patched {
+            libc::signal(libc::SIGBUS, libc::SIG_DFL);
+            libc::raise(libc::SIGBUS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    #[test]
+    fn words_of_a_file_that_was_cut_are_zero() {
+        const WORDS: usize = 4096;
+        let file = crate::memory_file("words", false).expect("can be made");
+        file.set_len(WORDS as u64 * 8).expect("grows");
+        for _ in 0..2 * GUARDED_MAX {
+            let words = Words::map(&file, WORDS, true).expect("maps");
+            words.words()[WORDS - 1].store(7, Relaxed);
+            file.set_len(0).expect("is cut");
+            assert!(words.words().iter().all(|word| word.load(Relaxed) == 0));
+            words.words()[0].fetch_add(1, Relaxed);
+            assert_eq!(words.words()[0].load(Relaxed), 1, "is kept here, and nowhere else");
+            file.set_len(WORDS as u64 * 8).expect("grows");
+            drop(words);
+            assert_eq!(Words::map(&file, WORDS, true).expect("maps").words()[0].load(Relaxed), 0);
+        }
     }
 }

@@ -13,7 +13,7 @@ mod terminal;
 pub use attended::spawn_attended;
 pub use files::{
     Dir, boot_id, copy_bytes, file_look, file_trust, look, look_through, may_write, memory_file, random_u64,
-    real_path_of, volatile_path, write_lock,
+    real_path_of, standard_look, volatile_path, write_lock,
 };
 pub use map::Words;
 pub use notify::{
@@ -22,8 +22,9 @@ pub use notify::{
 };
 pub use process::{
     Child, ChildEnd, address_space_is_limited, become_subreaper, children_left, die_by, effective_user, end_process,
-    environment_oddities, exec, file_size_is_limited, home_of_user, host, more_descriptors_are_open, now_coarse_ns,
-    parent_process_id, process_id, processor_features, spawn, spawn_apart, standard_descriptors_open, umask,
+    environment_oddities, exec, file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open,
+    now_coarse_ns, parent_process_id, process_id, processor_features, spawn, spawn_apart, standard_descriptors_open,
+    umask,
 };
 pub use relay::{RelayEnd, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::io;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A process that was started and not yet waited for.
 pub struct Child {
@@ -278,20 +278,33 @@ pub fn address_space_is_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_some()
 }
 
-/// Whether this process was given descriptors beyond the standard three that what it executes inherits. The pipes of
-/// a job server, which `MAKEFLAGS` names, do not count: what they say decides when something runs.
+/// What else a process inherits and can ask for: limits, niceness, user and groups, ignored signals, capabilities,
+/// processors, as text.
+pub fn inherited() -> Vec<u8> {
+    const LINES: [&str; 7] = ["Uid:", "Gid:", "Groups:", "SigIgn:", "CapEff:", "NoNewPrivs:", "Cpus_allowed:"];
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let lines = status.lines().filter(|line| LINES.iter().any(|start| line.starts_with(start)));
+    let mut text = lines.collect::<Vec<_>>().join("\n");
+    text += &std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    // SAFETY: asks only.
+    text += &unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }.to_string();
+    text.into_bytes()
+}
+
+/// Whether this process was given descriptors from 3 to 9, those that a script can name by one digit, which what it
+/// executes inherits. Higher ones are leaks as a rule. `/dev/null` does not count, nor do the pipes of a job server, which
+/// `MAKEFLAGS` names: what they say decides when something runs.
 pub fn more_descriptors_are_open() -> bool {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return true };
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     let flags = std::env::var("MAKEFLAGS").unwrap_or_default();
     let served = |fd: i32| {
         let auth = flags.split(' ').filter_map(|word| word.split_once("-auth=").or(word.split_once("-fds=")));
         auth.flat_map(|(_, fds)| fds.split(',')).any(|number| number.parse() == Ok(fd))
     };
-    numbers.filter(|fd| *fd > 2 && !served(*fd)).any(|fd| {
-        // SAFETY: asks for flags only; the directory's own descriptor is closed on execution.
+    (3..10).filter(|fd| !served(*fd)).any(|fd| {
+        // SAFETY: asks for flags only.
         let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
-        flags >= 0 && flags & libc::FD_CLOEXEC == 0
+        let inherited = flags >= 0 && flags & libc::FD_CLOEXEC == 0;
+        inherited && std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|path| path != Path::new("/dev/null"))
     })
 }
 

@@ -20,6 +20,7 @@ pub struct Stream {
     pub kept: Vec<u8>,
     /// More came than is kept.
     pub overflowed: bool,
+    is_terminal: bool,
     broken: bool,
     /// The error of the caller's end, where it was another than that nobody reads.
     failed: Option<Errno>,
@@ -42,7 +43,8 @@ pub struct RelayEnd {
 impl Stream {
     /// A stream at its start.
     pub fn new(from: OwnedFd, to: RawFd) -> Stream {
-        Stream { from: Some(from), to, kept: Vec::new(), overflowed: false, broken: false, failed: None }
+        let is_terminal = rustix::termios::isatty(&from);
+        Stream { from: Some(from), to, kept: Vec::new(), overflowed: false, is_terminal, broken: false, failed: None }
     }
 
     /// Read once; false at the end.
@@ -50,7 +52,11 @@ impl Stream {
         let Some(from) = &self.from else { return Ok(false) };
         match rustix::io::read(from, &mut *buffer) {
             // A pseudo-terminal whose other side is closed says EIO.
-            Ok(0) | Err(Errno::IO) => {
+            Ok(0) => {
+                self.from = None;
+                Ok(false)
+            }
+            Err(Errno::IO) if self.is_terminal => {
                 self.from = None;
                 Ok(false)
             }

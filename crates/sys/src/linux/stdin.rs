@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, OFlags, SeekFrom, fcntl_getfl, fstat, seek};
@@ -14,6 +14,8 @@ use rustix::stdio::stdin;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// What a pipe may hold for everybody, by default (`/proc/sys/fs/pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
+/// Nobody may ever write to a pipe that somebody holds: it is given so long, where nothing says that it is read.
+const PATIENCE: Duration = Duration::from_millis(50);
 /// Between two looks at a pipe whose writer is still there.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -28,7 +30,7 @@ pub enum Input {
     Open,
 }
 
-/// Look at all of standard input. With `wait`, a pipe is waited for until its writers are gone or it is full.
+/// Look at all of standard input. With `wait`, a pipe is waited for until its writers are gone or it is full; without, a moment if it holds something.
 pub fn standard_input(wait: bool) -> io::Result<Input> {
     let stat = fstat(stdin())?;
     let kind = FileType::from_raw_mode(stat.st_mode);
@@ -95,6 +97,7 @@ fn piped(wait: bool) -> io::Result<Input> {
     // Room for what is still to be written; where the system refuses, there is as much as there was.
     let _ = fcntl_setpipe_size(stdin(), PIPE_BYTES);
     let room = fcntl_getpipe_size(stdin())? as u64;
+    let began = Instant::now();
     loop {
         let input = stdin();
         let mut watched = [PollFd::new(&input, PollFlags::empty())];
@@ -105,7 +108,7 @@ fn piped(wait: bool) -> io::Result<Input> {
             return copied(held as usize);
         }
         // Each page but the last is at least half full, so a full pipe holds more than half of what it has room for.
-        if !wait || held > room / 2 {
+        if held > room / 2 || !wait && (held == 0 || began.elapsed() > PATIENCE) {
             return Ok(Input::Open);
         }
         std::thread::sleep(LOOK_EVERY);

@@ -16,7 +16,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 #[rustfmt::skip]
 fn plain() -> Vec<Case> {
-    let edited = || put("in", "two\n");
+    let edited = || swap("in", "two\n");
     let mut cases: Vec<Case> = [
         ("cat", "cat in"), ("cp", "cp in out"), ("sed", "sed s/o/0/ in"), ("awk", "awk {print(NR,$0)} in"),
         ("sort", "sort in d/a"), ("md5sum", "md5sum in"), ("wc", "wc in"), ("grep", "grep -c o in"),
@@ -32,7 +32,7 @@ fn plain() -> Vec<Case> {
         ("sh-cat-many", "sh -c 'for f in in d/a d/b; do cat $f; done > out'"), ("printf", "printf %s\\n x"),
         ("true", "true"), ("echo", "echo x y"), ("python", "/usr/bin/python3 -c 'print(open(\"in\").read())'"),
     ].iter()
-        .map(|(name, line)| run(name).any(line).twice().changes("edited", edited()).back("back", put_old("in", "one\n")))
+        .map(|(name, line)| run(name).any(line).twice().changes("edited", edited()).back("back", swap("in", "one\n")))
         .collect();
     // What does not read it stays as it is.
     cases.retain(|case| !["F/run-m4"].contains(&case.name.as_str()));

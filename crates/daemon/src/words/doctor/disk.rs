@@ -98,20 +98,18 @@ fn directory(around: &Surroundings, store: &Store) -> Check {
 /// ours and is refused, so that all that is lost is the cache.
 fn replaceable(store: &Store) -> Option<Check> {
     const STICKY: u32 = 0o1000;
-    let real = existing(store.directory()).canonicalize().ok()?;
+    let there = existing(store.directory());
+    let real = there.canonicalize().ok()?;
     let open = |above: &&Path| {
         above.metadata().is_ok_and(|meta| {
-            meta.mode() & 0o022 != 0 && meta.mode() & STICKY == 0 || ![0, own_user()].contains(&meta.uid())
+            let own = [0, larder_sys::effective_user()].contains(&meta.uid());
+            !own || meta.mode() & 0o022 != 0 && meta.mode() & STICKY == 0
         })
     };
-    let above = real.ancestors().skip(1).find(open)?;
+    let above = real.ancestors().skip(usize::from(there == store.directory())).find(open)?;
     let found =
         format!("{}: others can rename what is in it, the store too: set LARDER_DIR elsewhere", above.display());
     Some(note("store", found))
-}
-
-fn own_user() -> u32 {
-    larder_sys::effective_user()
 }
 
 fn file_system(store: &Store) -> Vec<Check> {

@@ -222,10 +222,10 @@ mod tests {
     #[test]
     fn what_is_gone_stands_where_it_was() {
         check(
-            "environment_PWD=1 x environment_A=1 environment_B=1 environment_C=1",
+            "environment_Z=1 x environment_A=1 environment_B=1 environment_C=1",
             "y environment_A=1 environment_C=2",
             &[
-                "environment_PWD: `1` is gone",
+                "environment_Z: `1` is gone",
                 "argument 0: was `x`, is `y`",
                 "environment_B: `1` is gone",
                 "environment_C: was `1`, is `2`",

@@ -1,0 +1,115 @@
+//! Putting a result in place of which the tool must not run again once a part of it is there: it removed something, made a
+//! directory, or changed what it had read.
+//!
+//! Everything that can fail is done beside the outputs first; then names change hands. What fails before that leaves
+//! nothing behind.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use larder_model::{ModeRule, Output, OutputKind};
+
+use crate::materialise::{Before, make, put_bytes};
+
+/// An output, what is to be done with what is there, and its bytes where they are a blob.
+pub(crate) struct Planned<'a> {
+    pub(crate) output: &'a Output<'a>,
+    pub(crate) path: PathBuf,
+    pub(crate) before: Before,
+    pub(crate) blob: Option<(File, u64)>,
+}
+
+/// What the kernel leaves of a mode when a file is written to: no set-user-id, no set-group-id.
+const RIGHTS_KEPT: u32 = 0o1777;
+
+/// Where it failed, and why; and whether something is in place already.
+pub(crate) struct Failed {
+    pub(crate) path: PathBuf,
+    pub(crate) source: io::Error,
+    pub(crate) half_done: bool,
+}
+
+/// What stands beside the outputs, taken away again unless it was used.
+#[derive(Default)]
+struct Beside {
+    directories: Vec<PathBuf>,
+    files: Vec<Option<PathBuf>>,
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.files.iter().flatten().for_each(|path| drop(fs::remove_file(path)));
+        self.directories.iter().rev().for_each(|path| drop(fs::remove_dir(path)));
+    }
+}
+
+/// Put all of `planned` in place, or nothing.
+pub(crate) fn put_together(planned: &[Planned]) -> Result<(), Failed> {
+    let mut beside = Beside::default();
+    for one in planned {
+        let prepared = prepare(one, &mut beside);
+        prepared.map_err(|source| Failed { path: one.path.clone(), source, half_done: false })?;
+    }
+    beside.directories.clear();
+    for (at, one) in planned.iter().enumerate() {
+        let committed = commit(one, beside.files[at].as_deref());
+        committed.map_err(|source| Failed { path: one.path.clone(), source, half_done: true })?;
+        beside.files[at] = None;
+    }
+    Ok(())
+}
+
+fn prepare(one: &Planned, beside: &mut Beside) -> io::Result<()> {
+    let mut file = None;
+    match one.output.kind {
+        OutputKind::Directory(_) if one.before == Before::Nothing => {
+            make(&one.path, one.output)?;
+            beside.directories.push(one.path.clone());
+        }
+        OutputKind::File { .. } => {
+            let path = one.path.with_file_name(format!(".larder-{:016x}", larder_sys::random_u64()));
+            beside.files.push(Some(path.clone()));
+            put_bytes(&path, one.output, Before::Nothing, one.blob.as_ref())?;
+            beside.files.pop();
+            file = Some(path);
+        }
+        OutputKind::Link(_) | OutputKind::Removed => may_change(&one.path)?,
+        OutputKind::Directory(_) => {}
+    }
+    beside.files.push(file);
+    Ok(())
+}
+
+/// Whether names can be made and removed beside `path`.
+fn may_change(path: &Path) -> io::Result<()> {
+    let directory = path.parent().map(|parent| parent.as_os_str().as_bytes()).unwrap_or(b"/");
+    if larder_sys::may_write(directory) { Ok(()) } else { Err(io::Error::from(io::ErrorKind::PermissionDenied)) }
+}
+
+fn commit(one: &Planned, file: Option<&Path>) -> io::Result<()> {
+    let Some(file) = file else {
+        if one.before == Before::Unlink {
+            fs::remove_file(&one.path)?;
+        }
+        return if matches!(one.output.kind, OutputKind::Link(_)) { make(&one.path, one.output) } else { Ok(()) };
+    };
+    if matches!(one.before, Before::Truncate | Before::Through) {
+        let there = fs::metadata(&one.path)?;
+        // Other names of the file, or its owner, would not go along.
+        let adds = matches!(one.output.kind, OutputKind::File { mode, .. } if mode.rule == ModeRule::Executable);
+        let stays = there.nlink() > 1 || there.uid() != larder_sys::effective_user() || adds;
+        if one.before == Before::Through || stays {
+            put_bytes(&one.path, one.output, one.before, one.blob.as_ref())?;
+            return fs::remove_file(file);
+        }
+        let mode = there.permissions().mode() & RIGHTS_KEPT;
+        let keeps = !matches!(one.output.kind, OutputKind::File { mode, .. } if mode.rule == ModeRule::Set);
+        if keeps {
+            fs::set_permissions(file, fs::Permissions::from_mode(mode))?;
+        }
+    }
+    fs::rename(file, &one.path)
+}
