@@ -335,10 +335,13 @@ fn inode(e: &Event) -> Vec<u8> {
     }
 }
 
+/// What a link leads to, or the error of reading it.
+type Target<'t> = Result<&'t [u8], i32>;
+
 /// What the kernel saw links to be, so as to know what `realpath` looked at on its way.
 struct Links<'t> {
     /// By program and path.
-    read: HashMap<&'t [u8], HashMap<&'t [u8], Result<&'t [u8], i32>>>,
+    read: HashMap<&'t [u8], HashMap<&'t [u8], Target<'t>>>,
     /// Paths that were looked at with a `/` at their end, and the errors: whether they are directories.
     directories: HashMap<&'t [u8], HashMap<&'t [u8], i32>>,
 }

@@ -54,7 +54,7 @@ fn a_manifest() {
     let mut walk = ExplainWalk::default();
     walk.field("argument", b"-c");
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::Inline(b"warning") };
-    let result = ActionResult { exit_code: 0, consumed_bytes: 0, streams, outputs: Vec::new() };
+    let result = ActionResult { exit_code: 0, repeatable: true, consumed_bytes: 0, streams, outputs: Vec::new() };
     for run_time_us in [1, 2] {
         let (set, mut body) = (ObservationSet::default(), Vec::new());
         let bound = Some(Digest([run_time_us as u8; 32]));

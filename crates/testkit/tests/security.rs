@@ -77,7 +77,7 @@ fn copy_larder(place: &Place, relative: &str) -> String {
     to
 }
 
-/// An unsafe store: the tool runs, the warning comes once and names the place, every word says the same.
+/// An unsafe store: the tool runs, and what is wrong is said where somebody asks.
 /// A build hears nothing; the log and the words for people say what is wrong, and where.
 #[track_caller]
 fn warns(place: &Place, path: &Path, why: &str) {

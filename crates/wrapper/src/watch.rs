@@ -78,6 +78,9 @@ impl Eyes {
     }
 }
 
+/// Why a run is not believed, and by which program.
+pub(crate) type Doubt = (Unrecorded, Vec<u8>);
+
 /// What is known of programs in a place.
 pub(crate) struct Programs<'a> {
     pub(crate) store: &'a Store,
@@ -136,7 +139,7 @@ impl Programs<'_> {
 
     /// What loader and libc look at unseen in a run that the library saw alone or with the kernel; or why the run is not
     /// believed.
-    pub(crate) fn unseen(&self, watched: &Watched) -> Result<Vec<(Vec<u8>, Looked)>, (Unrecorded, Vec<u8>)> {
+    pub(crate) fn unseen(&self, watched: &Watched) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
         if watched.observer != larder_model::Observer::Preload {
             return Ok(Vec::new());
         }
@@ -160,7 +163,7 @@ impl Programs<'_> {
         is_compiler_part(file_name(program)) && KernelObserver::new().is_err()
     }
 
-    fn doubt(&self, next: Judgement, program: Vec<u8>) -> (Unrecorded, Vec<u8>) {
+    fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {
         let _ = self.store.keep_judgement(&tool_key(self.request, self.place), &next);
         (Unrecorded::Unjudged, program)
     }
