@@ -33,7 +33,10 @@ pub use binutils::{archive, binutils_input};
 pub use environment::{environment, environment_of_libc, getenv_is_covered, is_left_out, matters_on_terminal_only};
 pub use names::{adds_execute, family_of, is_masquerade_name, replaces_output, unlinks_output};
 pub use parse::parse;
-pub use programs::{CLOCK_WORDS, LISTS_VARIABLES, PROCESS_WORDS, SERVED, TIME_WORDS, Told, habit, is_compiler_part};
+pub use programs::{
+    CLOCK_WORDS, DATE_WORDS, HASH_WORDS, LISTS_VARIABLES, MEMORY_WORDS, PROCESS_WORDS, SERVED, TIME_WORDS, Told, habit,
+    is_compiler_part,
+};
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;
 

@@ -36,9 +36,11 @@ pub fn parse(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -
     typed.mean()
 }
 
-/// Whether the word has a program say how long it took: `-Wl,--stats`, `-Wa,--statistics`.
+/// Whether the word has a program say how long it took, or make up a number: `-Wl,--stats`, `-Wa,--statistics`.
 pub(crate) fn asks_for_statistics(word: &[u8]) -> bool {
-    word.split(|&b| b == b',').any(|part| matches!(part, b"--stats" | b"--statistics" | b"-stats"))
+    let part =
+        |part: &[u8]| matches!(part, b"--stats" | b"--statistics" | b"-stats") || part.ends_with(b"build-id=uuid");
+    word.split(|&b| b == b',').any(part)
 }
 
 /// A command of which nothing is known: everything it does is observed, and what cannot be is in its key.

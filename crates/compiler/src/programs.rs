@@ -16,14 +16,34 @@ pub struct Told<'a> {
     pub times_are_named: bool,
     /// A text of it holds one of [`CLOCK_WORDS`].
     pub clocks_are_named: bool,
+    /// A text of it holds one of [`HASH_WORDS`].
+    pub hashes_are_named: bool,
+    /// A text of it names what a process can read of its own memory.
+    pub memory_is_named: bool,
+    /// A text has a compiler compare the times of files (`#pragma GCC dependency`).
+    pub dates_are_compared: bool,
     /// Whether a variable is set, and not to `random`.
     pub is_set: &'a dyn Fn(&[u8]) -> bool,
+}
+
+impl Told<'_> {
+    /// Nothing at all.
+    pub fn nothing() -> Told<'static> {
+        Told {
+            times_are_named: false,
+            clocks_are_named: false,
+            hashes_are_named: false,
+            memory_is_named: false,
+            dates_are_compared: false,
+            is_set: &|_| false,
+        }
+    }
 }
 
 /// Of the program of this file name. `times_are_named` says that a text of the command holds one of [`TIME_WORDS`]: then
 /// interpreters are not trusted with times.
 pub fn habit(program: &[u8], told: Told) -> Habit {
-    let Told { times_are_named, clocks_are_named, is_set } = told;
+    let Told { times_are_named, clocks_are_named, hashes_are_named, is_set, .. } = told;
     let is = |names: &[&str]| is_named(program, names);
     let strict = Habit {
         times: Times::Blind,
@@ -31,7 +51,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         zone_reads: 0,
         random_reads: 0,
         sorts_names: false,
-        tunes_memory: is(TUNES_MEMORY),
+        tunes_memory: is(TUNES_MEMORY) && !told.memory_is_named,
         tries_terminal: false,
         names_at_random: false,
     };
@@ -41,6 +61,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
             random_reads: u32::MAX,
             sorts_names: true,
             tunes_memory: true,
+            times: if told.dates_are_compared { Times::Files } else { Times::Blind },
             ..strict
         };
     }
@@ -57,11 +78,11 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         // At its start it asks for the time, for what the zone is in winter and in summer, and for the seed of its hash
         // function (3.11).
         let clock_reads = if clocks_are_named { 0 } else { 1 };
-        let random_reads = if is_set(b"PYTHONHASHSEED") { 0 } else { 1 };
+        let random_reads = if is_set(b"PYTHONHASHSEED") || hashes_are_named { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
     } else if is(PERL) && !clocks_are_named {
         // $^T is the time of its start; the seeds of its hash function are two reads (5.36).
-        let random_reads = if is_set(b"PERL_HASH_SEED") { 0 } else { 2 };
+        let random_reads = if is_set(b"PERL_HASH_SEED") || hashes_are_named { 0 } else { 2 };
         let clock_reads = if times_are_named { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
     } else if is(AWK) && !times_are_named {
@@ -70,7 +91,9 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
     } else if is(NAMES_TEMPORARY_FILES) {
         Habit { names_at_random: true, ..strict }
     } else if is(SHOWS_STATUS) {
-        Habit { times: Times::Status, ..strict }
+        // find and tar note the time of their start, for options that are among the words and for warnings.
+        let clock_reads = if is(&["find", "tar"]) && !times_are_named { 1 } else { 0 };
+        Habit { times: Times::Status, clock_reads, ..strict }
     } else {
         Habit { times: interpreted(Times::Files), ..strict }
     }
@@ -93,6 +116,20 @@ pub const TIME_WORDS: &[&str] = &[
 pub const CLOCK_WORDS: &[&str] = &[
     "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "resource.", "times()", "thread_time",
 ];
+
+/// Words by which a script gets at an order or a number that hangs on the seed of a hash function, or on where something
+/// lies in memory.
+#[rustfmt::skip]
+pub const HASH_WORDS: &[&str] = &[
+    "hash(", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "=set(", "frozenset(", "object()", "keys %", "keys(%", "each %", "each(%",
+    "values %", "values(%",
+];
+
+/// Words by which a text gets at a process's own memory.
+pub const MEMORY_WORDS: &[&str] = &["/proc/", "proc/self"];
+
+/// By which a source has gcc and clang compare the times of two files.
+pub const DATE_WORDS: &[&str] = &["GCC dependency", "clang dependency"];
 
 /// Programs that write down all variables, known to us or not.
 pub const LISTS_VARIABLES: &[&str] = &["env", "printenv"];
@@ -155,7 +192,10 @@ const BLIND: &[&str] = &[
     "tac", "tail", "tee", "tr", "true", "tsort", "tty", "uname", "unexpand", "uniq", "wc", "which", "xxd", "yacc", "yasm",
 ];
 /// Those with a handler for a full stack (libsigsegv), and those that size themselves by what there is.
-const TUNES_MEMORY: &[&str] = &["bison", "cargo", "diff", "flex", "gawk", "java", "m4", "node", "rustc"];
+const TUNES_MEMORY: &[&str] = &[
+    "bison", "cargo", "cmp", "diff", "egrep", "fgrep", "flex", "gawk", "grep", "java", "m4", "node", "rustc", "sed",
+    "sort",
+];
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 const AWK: &[&str] = &["awk", "gawk", "mawk", "nawk", "original-awk"];
 const PERL: &[&str] = &["perl"];
@@ -174,7 +214,7 @@ mod tests {
     #[test]
     fn habits() {
         let check = |name: &str, named, expect| {
-            let told = Told { times_are_named: named, clocks_are_named: false, is_set: &|_| false };
+            let told = Told { times_are_named: named, ..Told::nothing() };
             assert_eq!(habit(name.as_bytes(), told).times, expect, "{name} {named}");
         };
         check("cc1plus", false, Times::Blind);
@@ -190,7 +230,7 @@ mod tests {
         check("make", false, Times::Status);
         check("ar", false, Times::Files);
         check("mygenerator", false, Times::Files);
-        let told = Told { times_are_named: false, clocks_are_named: false, is_set: &|name| name == b"PYTHONHASHSEED" };
+        let told = Told { is_set: &|name| name == b"PYTHONHASHSEED", ..Told::nothing() };
         assert_eq!(habit(b"cc1", told).clock_reads, u32::MAX);
         assert_eq!(habit(b"mygenerator", told).clock_reads, 0);
         assert_eq!(habit(b"python3", told).random_reads, 0);

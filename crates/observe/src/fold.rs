@@ -81,6 +81,8 @@ struct Fold<'t> {
     closed: HashMap<(u64, u64), Identity>,
     /// Temporary files whose times were set: no output can be given those.
     dated: HashSet<&'t [u8]>,
+    /// What was made there would not have been, or otherwise, over something else.
+    must_be_absent: HashSet<&'t [u8]>,
     /// Names that were made up at random.
     temporary_names: HashSet<&'t [u8]>,
     /// Those among them that a program was started to make up, for others to use.
@@ -322,8 +324,9 @@ impl<'t> Fold<'t> {
             return;
         }
         if self.is_made(e) {
-            let was_there = e.error == 0 && self.names.get(e.path) == Some(&true);
-            if was_there && self.habit(e.pid, policy).times == Times::Status {
+            // Its times are those of this run.
+            let looks = e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat);
+            if looks && self.habit(e.pid, policy).times == Times::Status {
                 self.refuse(Unrecorded::ComparesTimes, e.path);
             }
             return;
@@ -585,6 +588,7 @@ impl<'t> Fold<'t> {
     fn was_absent(&mut self, path: &'t [u8]) {
         if !self.names.contains_key(path) {
             self.touch(path).absent = true;
+            self.must_be_absent.insert(path);
         }
     }
 
@@ -792,9 +796,10 @@ impl<'t> Fold<'t> {
                 };
                 looked.prior = Some(prior);
             } else {
-                let known = |program: &&[u8]| (policy.replaces_output)(file_name(program));
+                // Compilers look whether it is one of their inputs, and then write it.
                 if let Made::File { writer, .. } = made
-                    && self.programs.get(writer).is_some_and(known)
+                    && !self.must_be_absent.contains(path)
+                    && self.runs_a_compiler_part(*writer, policy)
                 {
                     return;
                 }

@@ -465,9 +465,9 @@ mod tests {
             assert_eq!(judged(preload, kernel), (alike, owned(unseen), owned(missed)), "{what}");
         };
         let loads = [missing("/opt/p.so"), read("/lib/p.so"), begins()];
-        check("before it begins", &[library.clone()], &loads, true, &["/opt/p.so"], &[]);
+        check("before it begins", std::slice::from_ref(&library), &loads, true, &["/opt/p.so"], &[]);
         let plugin = [begins(), missing("/opt/p.so"), read("/lib/p.so")];
-        check("for a plugin", &[library.clone()], &plugin, true, &["/opt/p.so"], &[]);
+        check("for a plugin", std::slice::from_ref(&library), &plugin, true, &["/opt/p.so"], &[]);
         let locale = [begins(), read("/usr/share/locale/de/x.mo")];
         check("a catalogue", &[], &locale, true, &["/usr/share/locale/de/x.mo"], &[]);
         check("its own instructions", &[], &[begins(), read("/w/x")], false, &[], &["/w/x"]);

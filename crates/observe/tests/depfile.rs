@@ -90,6 +90,9 @@ fn folded(observer: &dyn Observer, command: &Command) -> Folded {
         variable_is_covered: &|_| true,
         variable: &|_| None,
         is_compiler_part: &|_| true,
+        habit: &|program| larder_compiler::habit(program, larder_compiler::Told::nothing()),
+        before: &|_| None,
+        adds_execute: &|_| false,
         may_write: &|_| true,
         first_pid: Some(finished.pid),
     };

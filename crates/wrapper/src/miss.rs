@@ -334,8 +334,15 @@ impl Run<'_> {
     /// An archiver that leaves out times and owners, as it does by default on most systems, is blind for them.
     fn habit(&self, program: &[u8], texts: &Texts) -> Habit {
         let is_set = |name: &[u8]| self.context.place.variable(name).is_some_and(|value| value != b"random");
-        let (times_are_named, clocks_are_named) = (texts.name_times, texts.name_clocks);
-        let usual = habit(program, Told { times_are_named, clocks_are_named, is_set: &is_set });
+        let told = Told {
+            times_are_named: texts.name_times,
+            clocks_are_named: texts.name_clocks,
+            hashes_are_named: texts.name_hashes,
+            memory_is_named: texts.name_memory,
+            dates_are_compared: texts.compare_dates,
+            is_set: &is_set,
+        };
+        let usual = habit(program, told);
         let arguments = &self.request.action.argv[1..];
         let itself = self.request.family == Family::Binutils && usual.times == Times::Files;
         let archive = if itself { larder_compiler::archive(program, arguments) } else { None };

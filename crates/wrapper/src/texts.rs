@@ -9,7 +9,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::{CLOCK_WORDS, Family, PROCESS_WORDS, TIME_WORDS, is_left_out};
+use larder_compiler::{
+    CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, MEMORY_WORDS, PROCESS_WORDS, TIME_WORDS, is_left_out,
+};
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace};
 
@@ -26,6 +28,12 @@ pub(crate) struct Texts {
     pub(crate) name_times: bool,
     /// A word by which scripts get at clocks.
     pub(crate) name_clocks: bool,
+    /// A word by which scripts get at what hangs on a seed or an address.
+    pub(crate) name_hashes: bool,
+    /// A word by which a process gets at its own memory.
+    pub(crate) name_memory: bool,
+    /// A source has the compiler compare times.
+    pub(crate) compare_dates: bool,
     /// A word by which scripts get at their process id.
     pub(crate) name_processes: bool,
     /// Variables that are left out of the key, and are named here.
@@ -36,6 +44,9 @@ impl Texts {
     /// Of the arguments of a command that is no compiler, of its standard input, and of what it read.
     pub(crate) fn of(request: &Request, trace: &Trace) -> Texts {
         let mut found = Texts::default();
+        if matches!(request.family, Family::Gcc | Family::Clang) {
+            found.compare_dates = texts(trace).iter().any(|path| file_holds(path, DATE_WORDS));
+        }
         if matches!(request.family, Family::Command | Family::Generic) {
             found.search(&request.action.argv.join(&b' '));
             found.search(&request.input);
@@ -46,10 +57,11 @@ impl Texts {
     }
 
     fn search(&mut self, text: &[u8]) {
-        let holds =
-            |words: &[&str]| words.iter().any(|word| text.windows(word.len()).any(|part| part == word.as_bytes()));
+        let holds = |words: &[&str]| holds(text, words);
         self.name_times = self.name_times || holds(TIME_WORDS);
         self.name_clocks = self.name_clocks || holds(CLOCK_WORDS);
+        self.name_hashes = self.name_hashes || holds(HASH_WORDS);
+        self.name_memory = self.name_memory || holds(MEMORY_WORDS);
         self.name_processes = self.name_processes || holds(PROCESS_WORDS);
         let names = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
         self.variables.extend(names.filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
@@ -60,8 +72,24 @@ impl Texts {
         let mut bytes = Vec::new();
         match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
             Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes),
-            _ => (self.name_times, self.name_clocks, self.name_processes) = (true, true, true),
+            _ => {
+                (self.name_times, self.name_clocks, self.name_hashes) = (true, true, true);
+                (self.name_memory, self.name_processes) = (true, true);
+            }
         }
+    }
+}
+
+fn holds(text: &[u8], words: &[&str]) -> bool {
+    words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
+}
+
+fn file_holds(path: &[u8], words: &[&str]) -> bool {
+    let Ok(file) = File::open(Path::new(OsStr::from_bytes(path))) else { return false };
+    let mut bytes = Vec::new();
+    match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
+        Ok(count) => count as u64 > TEXT_BYTES_MAX || holds(&bytes, words),
+        Err(_) => true,
     }
 }
 

@@ -70,10 +70,29 @@ pub fn spawn(
     let attribute = |attributes: *mut Attributes| {
         // SAFETY: `attributes` is initialised, the mask outlives the call.
         check(unsafe { libc::posix_spawnattr_setsigmask(attributes, mask.original()) })?;
+        let mut flags = libc::POSIX_SPAWN_SETSIGMASK;
+        if cfg!(target_env = "musl") {
+            let reset = signals_of_musl();
+            // SAFETY: as above; the set is copied.
+            check(unsafe { libc::posix_spawnattr_setsigdefault(attributes, &reset) })?;
+            flags |= libc::POSIX_SPAWN_SETSIGDEF;
+        }
         // SAFETY: as above.
-        check(unsafe { libc::posix_spawnattr_setflags(attributes, libc::POSIX_SPAWN_SETSIGMASK as _) })
+        check(unsafe { libc::posix_spawnattr_setflags(attributes, flags as _) })
     };
     start(path, argv, environment, wire, attribute)
+}
+
+/// Those that musl keeps for itself (32 to 34): its `posix_spawn` has the child ignore them, which the program would
+/// inherit, unless it is told to reset them. `sigaddset` does not take them, so the bits are set by hand.
+fn signals_of_musl() -> libc::sigset_t {
+    const BITS: u64 = 0b111 << 31;
+    // SAFETY: a set of signals is plain bits, of which the first 64 are the first 64 signals.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        (&raw mut set).cast::<u64>().write_unaligned(BITS);
+        set
+    }
 }
 
 /// Start the program at `path` in a session of its own, its standard streams on the null device.

@@ -94,14 +94,17 @@ impl Stream {
                 }
             }
         }
-        if self.broken {
+        // Who reads no more is told to the tool; a full disk it would have met itself, with whatever it makes of that.
+        if self.broken && self.failed.is_none() {
             self.from = None;
         }
     }
 
-    /// Why the caller's end could not take everything, where somebody would read it.
+    /// Why standard output could not take everything, where somebody would read it. Tools do not mind messages that
+    /// are lost.
     pub fn failure(&self) -> Option<io::Error> {
-        self.failed.map(io::Error::from)
+        const STDOUT: RawFd = 1;
+        self.failed.filter(|_| self.to == STDOUT).map(io::Error::from)
     }
 
     /// Whether the caller's end could not take everything.
