@@ -150,7 +150,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_VERIFY",
         project_may_set: true,
         default: "0",
-        help: "On one hit in so many run the tool as well, compare, and say what differs; 0 is never, 1 always.",
+        help: "On one hit in so many run the tool as well and compare; 0 is never, 1 always.",
         field: Field::Number(|s| &mut s.verify),
     },
 ];

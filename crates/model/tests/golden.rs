@@ -12,7 +12,7 @@ use larder_model::{
 use larder_testkit::{golden, golden_bytes};
 
 /// Of `action` in `roots`.
-const WEAK: &str = "7aaa1e510b1387c06110db80331bf2cf5eff02c0db30b9cd1c3cb68fddf2ef8c";
+const WEAK: &str = "d2db6f5fd19516535ab022766eefcd4333f0d1b7f07a3595644392e4c71438e2";
 /// Of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 

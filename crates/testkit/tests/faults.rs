@@ -121,7 +121,7 @@ impl Bench {
         let log = self.place.path("trace");
         let trace = format!("trace={}", call.map_or("all", |(name, _)| name));
         let inject = call.map_or(String::new(), |(name, treatment)| format!("inject={name}:{treatment}"));
-        let mut words = vec!["sh", "-c", "exec 9>&1; exec \"$@\"", "sh"];
+        let mut words = vec!["bash", "-c", "exec 19>&1; exec \"$@\"", "bash"];
         words.extend(["strace", "-y", "-s", "16", "-e", &trace]);
         if call.is_some() {
             words.extend(["-e", &inject]);

@@ -106,7 +106,8 @@ impl Listener {
 
     /// The next notification. `None` when its sender is gone already.
     pub fn receive(&self) -> Option<Notification> {
-        receive(self.fd.as_raw_fd())
+        // SAFETY: the guardian's room, which only it reads, when we are gone.
+        receive(self.fd.as_raw_fd(), unsafe { &mut *self.guardian.asked })
     }
 
     /// Let the call go on. False when its thread is gone or was interrupted meanwhile: then it may also have been so
@@ -142,14 +143,14 @@ impl AsFd for Listener {
     }
 }
 
-fn receive(fd: RawFd) -> Option<Notification> {
+fn receive(fd: RawFd, room: &mut Received) -> Option<Notification> {
     // SAFETY: plain integers, for which zeros are valid; the kernel wants to find zeros.
-    let mut received: Received = unsafe { zeroed() };
+    *room = unsafe { zeroed() };
     // SAFETY: the buffer is ours and longer than what the kernel writes.
-    if unsafe { libc::ioctl(fd, IOCTL_RECEIVE as _, &mut received) } != 0 {
+    if unsafe { libc::ioctl(fd, IOCTL_RECEIVE as _, &raw mut *room) } != 0 {
         return None;
     }
-    let Received { id, pid, number, architecture, arguments, .. } = received;
+    let Received { id, pid, number, architecture, arguments, .. } = *room;
     Some(Notification { id, thread: pid, architecture, number, arguments })
 }
 
@@ -229,18 +230,26 @@ struct Guardian {
     pid: libc::pid_t,
     /// Open as long as we are at work. One byte in it says that there is nothing left to guard.
     ours: OwnedFd,
+    /// Memory that both have: the notification that was received last. A call that we received and did not answer is
+    /// told to nobody else.
+    asked: *mut Received,
 }
 
 impl Guardian {
     fn start(listener: &OwnedFd) -> io::Result<Guardian> {
         let (theirs, ours) = super::pipe()?;
+        let access = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        let shared = rustix::mm::MapFlags::SHARED;
+        // SAFETY: a new mapping at an address that the kernel chooses, full of zeros; it stays until both have ended.
+        let asked = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), size_of::<Received>(), access, shared)? };
+        let asked = asked.cast::<Received>();
         // No signal at its end, so that waiting for the tool's processes does not find it.
         const NO_SIGNAL: libc::c_ulong = 0;
         // SAFETY: like `fork`; the child makes system calls only, on its own stack, and never returns.
         match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
             -1 => Err(io::Error::last_os_error()),
-            0 => guard(listener.as_raw_fd(), theirs.as_raw_fd()),
-            pid => Ok(Guardian { pid: pid as libc::pid_t, ours }),
+            0 => guard(listener.as_raw_fd(), theirs.as_raw_fd(), asked),
+            pid => Ok(Guardian { pid: pid as libc::pid_t, ours, asked }),
         }
     }
 
@@ -257,7 +266,7 @@ impl Guardian {
 }
 
 /// The guardian's life. It has no terminal, no directory and no descriptor of anybody's, and no signal but KILL ends it.
-fn guard(listener: RawFd, pipe: RawFd) -> ! {
+fn guard(listener: RawFd, pipe: RawFd, asked: *mut Received) -> ! {
     const LISTENER: RawFd = 0;
     const PIPE: RawFd = 1;
     // SAFETY: this process's own descriptors and signals; nothing of it is used afterwards but the two.
@@ -280,13 +289,16 @@ fn guard(listener: RawFd, pipe: RawFd) -> ! {
     let mut byte = [0u8];
     // SAFETY: reads one byte into a buffer of one. Ends when we write it, or when we are gone.
     if unsafe { libc::read(PIPE, byte.as_mut_ptr().cast(), 1) } == 0 {
-        answer_all(LISTENER);
+        // SAFETY: nobody else is left to use it.
+        answer_all(LISTENER, unsafe { &mut *asked });
     }
     super::end_process(0)
 }
 
-/// Let every call go on, until no process is left that could make one.
-fn answer_all(listener: RawFd) {
+/// Let every call go on, the one that was received last to begin with, until no process is left that could make one.
+fn answer_all(listener: RawFd, room: &mut Received) {
+    let last = Notification { id: room.id, thread: 0, architecture: 0, number: 0, arguments: [0; 6] };
+    let_go_on(listener, &last);
     loop {
         let mut set = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, ours.
@@ -295,7 +307,7 @@ fn answer_all(listener: RawFd) {
             return;
         }
         if count > 0
-            && let Some(call) = receive(listener)
+            && let Some(call) = receive(listener, room)
         {
             let_go_on(listener, &call);
         }

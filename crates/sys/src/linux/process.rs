@@ -297,10 +297,10 @@ pub fn address_space_is_limited() -> bool {
     rustix::process::getrlimit(rustix::process::Resource::As).current.is_some()
 }
 
-/// What else a process inherits and can ask for: limits, niceness, user and groups, ignored signals, capabilities,
+/// What else a process inherits and can ask for: limits, niceness, user and groups, ignored signals,
 /// processors, as text.
 pub fn inherited() -> Vec<u8> {
-    const LINES: [&str; 7] = ["Uid:", "Gid:", "Groups:", "SigIgn:", "CapEff:", "NoNewPrivs:", "Cpus_allowed:"];
+    const LINES: [&str; 6] = ["Uid:", "Gid:", "Groups:", "SigIgn:", "NoNewPrivs:", "Cpus_allowed:"];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let lines = status.lines().filter(|line| LINES.iter().any(|start| line.starts_with(start)));
     let mut text = lines.collect::<Vec<_>>().join("\n");
