@@ -75,6 +75,7 @@ impl Surroundings {
             oddities: Vec::new(),
             cwd: cwd.as_os_str().as_bytes().to_vec(),
             destinations,
+            ignores_sigpipe_itself: true,
         })
     }
 }

@@ -41,7 +41,7 @@ pub fn ask<'m>(
     rejected: &mut Vec<Rejected>,
     effort: &mut Effort,
 ) -> Answer<'m> {
-    let variable = |name: &[u8]| place.inherited(name);
+    let variable = |name: &[u8]| place.asked(name);
     let checker = Checker { roots: &request.roots, stamps, variable: &variable };
     let here = roots_digest(&request.roots);
     for (entry_at, entry) in manifest.entries.iter().enumerate() {

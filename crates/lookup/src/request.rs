@@ -27,6 +27,8 @@ pub struct Place {
     pub cwd: Vec<u8>,
     /// Where its messages go.
     pub destinations: Destinations,
+    /// This process ignores SIGPIPE by its own doing, as Rust's start has it: the command would not.
+    pub ignores_sigpipe_itself: bool,
 }
 
 /// A command that is ours to cache.
@@ -107,7 +109,7 @@ impl Place {
     }
 
     /// What an observation of this name is about: a variable, or another thing that a process inherits.
-    pub fn inherited(&self, name: &[u8]) -> Option<Vec<u8>> {
+    pub fn asked(&self, name: &[u8]) -> Option<Vec<u8>> {
         match name {
             b"" => Some(self.whole_environment()),
             UMASK => Some(format!("{:o}", larder_sys::umask()).into_bytes()),
@@ -209,7 +211,9 @@ impl Request {
             terminal: place.terminal(),
             processor: if asks_processor { larder_sys::processor_features() } else { Vec::new() },
             inherited: match family {
-                Family::Command | Family::Generic => larder_sys::inherited(),
+                Family::Command | Family::Generic => {
+                    Digest::of(&larder_sys::inherited(place.ignores_sigpipe_itself)).0.to_vec()
+                }
                 Family::Gcc | Family::Clang | Family::Binutils => Vec::new(),
             },
             standard_input: Vec::new(),

@@ -46,6 +46,7 @@ impl Context {
             oddities,
             cwd: cwd.as_os_str().as_bytes().to_vec(),
             destinations: Destinations::now(),
+            ignores_sigpipe_itself: false,
         };
         Some(Context { place, loaded, ourselves: Ourselves::at(Path::new(OWN_FILE)), own_directory })
     }

@@ -194,7 +194,7 @@ impl Run<'_> {
         ];
         self.add_variables_left_out(&texts, &observed.trace, &mut folded.seen);
         for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
-            folded.seen.environment.push((name.to_vec(), place.inherited(name)));
+            folded.seen.environment.push((name.to_vec(), place.asked(name)));
         }
         folded.seen.looked.extend(loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd));
         let witness = Witness {
@@ -317,10 +317,10 @@ impl Run<'_> {
             let served = SERVED.iter().filter(|(name, _)| *name == program);
             names.extend(served.flat_map(|(_, names)| names.iter()).map(|name| name.as_bytes().to_vec()));
             if LISTS_VARIABLES.contains(&program.as_str()) && !seen.environment.iter().any(|(name, _)| name == ALL) {
-                seen.environment.push((ALL.to_vec(), place.inherited(ALL)));
+                seen.environment.push((ALL.to_vec(), place.asked(ALL)));
             }
         }
-        seen.environment.extend(names.into_iter().map(|name| (name.clone(), place.inherited(&name))));
+        seen.environment.extend(names.into_iter().map(|name| (name.clone(), place.asked(&name))));
     }
 
     /// Whether a message, an output or its name is such.

@@ -71,6 +71,8 @@ impl Texts {
         let Ok(file) = File::open(Path::new(OsStr::from_bytes(path))) else { return };
         let mut bytes = Vec::new();
         match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
+            // A program's own words are no script's.
+            Ok(_) if bytes.starts_with(b"\x7fELF") => {}
             Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes),
             _ => {
                 (self.name_times, self.name_clocks, self.name_hashes) = (true, true, true);

@@ -16,7 +16,8 @@ use crate::place::{Here, bytes_of};
 pub(crate) fn record(here: &Here, argv: &[&str]) {
     let environment = here.environment().into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
     let destinations = Destinations { stdout: None, stderr: None, same: false };
-    let place = Place { environment, oddities: Vec::new(), cwd: bytes_of(&here.path("work")), destinations };
+    let cwd = bytes_of(&here.path("work"));
+    let place = Place { environment, oddities: Vec::new(), cwd, destinations, ignores_sigpipe_itself: true };
     let nobody = Ourselves::at("".as_ref());
     let tool = find(argv[0].as_bytes(), place.variable(b"PATH"), &nobody, false).expect("is on PATH");
     let store = Store::open(&here.path("store")).expect("opens");

@@ -299,11 +299,19 @@ pub fn address_space_is_limited() -> bool {
 
 /// What else a process inherits and can ask for: limits, niceness, user and groups, ignored signals,
 /// processors, as text.
-pub fn inherited() -> Vec<u8> {
+/// With `without_sigpipe`, that one counts as not ignored.
+pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
     const LINES: [&str; 6] = ["Uid:", "Gid:", "Groups:", "SigIgn:", "NoNewPrivs:", "Cpus_allowed:"];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let lines = status.lines().filter(|line| LINES.iter().any(|start| line.starts_with(start)));
-    let mut text = lines.collect::<Vec<_>>().join("\n");
+    let own = |line: &str| match (without_sigpipe, line.strip_prefix("SigIgn:")) {
+        (true, Some(set)) => {
+            let set = u64::from_str_radix(set.trim(), 16).unwrap_or_default();
+            format!("SigIgn:\t{:016x}", set & !(1 << (libc::SIGPIPE - 1)))
+        }
+        _ => line.to_owned(),
+    };
+    let mut text = lines.map(own).collect::<Vec<_>>().join("\n");
     text += &std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     // SAFETY: asks only.
     text += &unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }.to_string();
