@@ -12,7 +12,7 @@ use crate::Run;
 
 /// Run with standard output and error on one terminal this wide. Gives the exit code, and what the terminal received.
 pub fn on_terminal(mut run: Run, columns: u16) -> (Option<i32>, String) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal can be had");
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal can be had");
     grantpt(&ours).expect("can be granted");
     unlockpt(&ours).expect("can be unlocked");
     let name = ptsname(&ours, Vec::new()).expect("has a name");

@@ -304,12 +304,14 @@ pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
     const LINES: [&str; 6] = ["Uid:", "Gid:", "Groups:", "SigIgn:", "NoNewPrivs:", "Cpus_allowed:"];
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let lines = status.lines().filter(|line| LINES.iter().any(|start| line.starts_with(start)));
-    let own = |line: &str| match (without_sigpipe, line.strip_prefix("SigIgn:")) {
-        (true, Some(set)) => {
-            let set = u64::from_str_radix(set.trim(), 16).unwrap_or_default();
-            format!("SigIgn:\t{:016x}", set & !(1 << (libc::SIGPIPE - 1)))
+    // Those that C libraries keep for themselves come and go with who started whom.
+    const OF_LIBC: u64 = 0b111 << 31;
+    let unsaid = OF_LIBC | if without_sigpipe { 1 << (libc::SIGPIPE - 1) } else { 0 };
+    let own = |line: &str| match line.strip_prefix("SigIgn:") {
+        Some(set) => {
+            format!("SigIgn:\t{:016x}", u64::from_str_radix(set.trim(), 16).unwrap_or_default() & !unsaid)
         }
-        _ => line.to_owned(),
+        None => line.to_owned(),
     };
     let mut text = lines.map(own).collect::<Vec<_>>().join("\n");
     text += &std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
