@@ -121,7 +121,7 @@ pub const CLOCK_WORDS: &[&str] = &[
 /// lies in memory.
 #[rustfmt::skip]
 pub const HASH_WORDS: &[&str] = &[
-    "hash(", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "=set(", "frozenset(", "object()", "keys %", "keys(%", "each %", "each(%",
+    "hash(", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "=set(", "frozenset(", "object()", "ctypes", "keys %", "keys(%", "each %", "each(%",
     "values %", "values(%",
 ];
 

@@ -14,7 +14,7 @@
 //!    5 listing     digest of the sorted names
 //!    6 other kind  u8 kind
 //!    7 modified    number nanoseconds since 1970, as the two's complement
-//!    8 status      number mode, number owner, number group, number names, number nanoseconds as above
+//!    8 status      number mode, number owner, number group, number names, number inode, number nanoseconds as above
 //!    9 listing     digest of the names in the directory's own order
 //!   10 mode        number permission bits
 //! variable   = bytes name, u8 set, [digest of the value, roots replaced]
@@ -74,6 +74,8 @@ pub struct Status {
     pub group: u32,
     /// Number of names.
     pub links: u32,
+    /// Which file it is.
+    pub inode: u64,
     /// When it was modified, nanoseconds since 1970.
     pub modified_ns: i64,
 }
@@ -306,6 +308,7 @@ impl<'a> Fact<'a> {
                 for number in [status.mode, status.owner, status.group, status.links] {
                     w.number(number.into());
                 }
+                w.number(status.inode);
                 w.number(status.modified_ns as u64);
             }
         }
@@ -334,6 +337,7 @@ impl<'a> Fact<'a> {
                 owner: small(r)?,
                 group: small(r)?,
                 links: small(r)?,
+                inode: r.number()?,
                 modified_ns: r.number()? as i64,
             }),
             9 => Fact::Ordered(r.digest()?),
@@ -365,7 +369,7 @@ mod tests {
             Fact::Ordered(Digest::of(b"o")),
             Fact::Modified(-1),
             Fact::Mode(0o4755),
-            Fact::Status(Status { mode: 0o644, owner: 1, group: 2, links: 3, modified_ns: 1 << 60 }),
+            Fact::Status(Status { mode: 0o644, owner: 1, group: 2, links: 3, inode: 4, modified_ns: 1 << 60 }),
         ];
         let set = ObservationSet {
             directories: vec![DirFacts {

@@ -70,7 +70,7 @@ reasons! {
         UnknownTool, "unknown-tool", "larder does not know this tool (`larder run -- COMMAND` caches any command)";
         Disabled, "disabled", "larder is switched off (LARDER_DISABLE)";
         StandardInput, "standard-input", "reads standard input from a terminal, a socket, or a pipe that stays open or holds too much";
-        OutputToStdout, "output-to-stdout", "reads or writes standard streams, descriptors or devices by name";
+        OutputToStdout, "output-to-stdout", "a standard stream is named, leads to a device, is read by nobody, or is an input as well";
         TooHard, "too-hard", "an option whose effects are not reproducible (modules, precompiled headers, -ftime-report …)";
         ResponseFile, "response-file", "a response file (@file) cannot be read or is nested too deep";
         ClosedDescriptor, "closed-descriptor", "standard input, output or error is closed";

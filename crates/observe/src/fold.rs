@@ -499,10 +499,12 @@ impl<'t> Fold<'t> {
 
     /// Made where nothing was, or not at all.
     fn made_by_its_name(&mut self, e: &Event<'t>, policy: &Policy) {
-        if self.named_at_random.remove(&e.pid) {
+        let at_random = self.named_at_random.remove(&e.pid) || self.habit(e.pid, policy).names_at_random;
+        let temporary = self.is_temporary_name(e, policy);
+        if at_random || temporary && !self.runs_a_compiler_part(e.pid, policy) {
             self.temporary_names.insert(e.path);
             self.random_names.push(e.path);
-        } else if self.is_temporary_name(e, policy) {
+        } else if temporary {
             self.temporary_names.insert(e.path);
         } else {
             self.was_absent(e.path);

@@ -310,8 +310,8 @@ pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, ordered: bool) -> Di
 }
 
 pub(crate) fn status_of(look: &Look) -> Status {
-    let Look { mode, owner, group, links, modified_ns, .. } = *look;
-    Status { mode, owner, group, links, modified_ns }
+    let Look { mode, owner, group, links, inode, modified_ns, .. } = *look;
+    Status { mode, owner, group, links, inode, modified_ns }
 }
 
 /// A kind as `Fact::Other` writes it.

@@ -29,4 +29,4 @@ pub use process::{
 pub use relay::{RelayEnd, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;
 pub use stdin::{Input, standard_input, standard_input_left, take_standard_input};
-pub use terminal::{PseudoTerminal, TerminalSize, pipe, same_file, terminal_size};
+pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, same_file, terminal_size};

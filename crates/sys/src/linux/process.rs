@@ -316,8 +316,19 @@ pub fn inherited(without_sigpipe: bool) -> Vec<u8> {
     let mut text = lines.map(own).collect::<Vec<_>>().join("\n");
     text += &std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     // SAFETY: asks only.
-    text += &unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }.to_string();
+    let asked = unsafe { (libc::getpriority(libc::PRIO_PROCESS, 0), libc::syscall(libc::SYS_sched_getscheduler, 0)) };
+    text += &format!("{asked:?}");
+    text += &format!("{:?}", (3..FEW_DESCRIPTORS).filter(|fd| is_inherited(*fd)).collect::<Vec<_>>());
     text.into_bytes()
+}
+
+/// Leaks of a build tool are seldom above.
+const FEW_DESCRIPTORS: RawFd = 256;
+
+fn is_inherited(fd: RawFd) -> bool {
+    // SAFETY: asks for flags only.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }
 
 /// Whether this process was given descriptors from 3 to 9, those that a script can name by one digit, which what it
@@ -330,10 +341,8 @@ pub fn more_descriptors_are_open() -> bool {
         auth.flat_map(|(_, fds)| fds.split(',')).any(|number| number.parse() == Ok(fd))
     };
     (3..10).filter(|fd| !served(*fd)).any(|fd| {
-        // SAFETY: asks for flags only.
-        let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
-        let inherited = flags >= 0 && flags & libc::FD_CLOEXEC == 0;
-        inherited && std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|path| path != Path::new("/dev/null"))
+        is_inherited(fd)
+            && std::fs::read_link(format!("/proc/self/fd/{fd}")).is_ok_and(|path| path != Path::new("/dev/null"))
     })
 }
 

@@ -46,6 +46,27 @@ pub fn same_file(a: RawFd, b: RawFd) -> bool {
     }
 }
 
+/// Whether a standard descriptor leads where a tool would meet what it does not meet behind our pipe: a device that is
+/// neither a terminal nor the null device, or a pipe that nobody reads any more.
+pub fn is_odd_output(fd: RawFd) -> bool {
+    use rustix::fs::FileType;
+    let Ok(stat) = rustix::fs::fstat(standard(fd)) else { return false };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::CharacterDevice => {
+            let null = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == (1, 3);
+            !null && !rustix::termios::isatty(standard(fd))
+        }
+        FileType::Fifo => {
+            let watched = standard(fd);
+            let mut set = [rustix::event::PollFd::new(&watched, rustix::event::PollFlags::empty())];
+            let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+            rustix::event::poll(&mut set, Some(&at_once)).is_ok()
+                && set[0].revents().contains(rustix::event::PollFlags::ERR)
+        }
+        _ => false,
+    }
+}
+
 /// A pipe, closed on exec: (read end, write end).
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)

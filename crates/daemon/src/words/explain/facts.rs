@@ -98,7 +98,7 @@ fn directory_lines(directory: &DirFacts, roots: &Roots, lines: &mut Vec<String>)
             Fact::Mode(mode) => format!("mode       {path}, {mode:o}"),
             Fact::Modified(ns) => format!("modified   {path}, at {}", seconds(*ns)),
             Fact::Status(status) => {
-                let Status { mode, owner, group, links, modified_ns } = status;
+                let Status { mode, owner, group, links, modified_ns, .. } = status;
                 let at = seconds(*modified_ns);
                 format!("status     {path}, modified at {at}, mode {mode:o}, owner {owner}:{group}, names {links}")
             }
