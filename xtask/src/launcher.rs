@@ -80,6 +80,12 @@ impl Launcher {
         Self { name: "larder", program: Some(program.into()), settings, counter: Counter::Larder }.checked()
     }
 
+    /// larder, running the tool on each hit as well and comparing.
+    pub(crate) fn verifying(mut self) -> Self {
+        self.settings.push(("LARDER_VERIFY", "1".into()));
+        self
+    }
+
     /// ccache with its defaults.
     pub(crate) fn ccache(program: &Path, store: &Path) -> Result<Self> {
         let settings = vec![("CCACHE_DIR", store.into()), ("CCACHE_CONFIGPATH", store.join("no-such.conf").into())];

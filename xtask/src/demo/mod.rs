@@ -25,6 +25,9 @@ pub(crate) struct Options {
     /// Keep every built tree and the stores, and say where
     #[arg(long)]
     keep: bool,
+    /// Also build with LARDER_VERIFY=1, which runs the compiler on each hit and compares
+    #[arg(long)]
+    verify: bool,
     /// How many compilers run at once [default: one a processor]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -71,7 +74,15 @@ const WARM_HITS_PERCENT: u64 = 99;
 
 /// The demo as `cargo xtask test --full` runs it.
 pub(crate) fn small(place: &Place) -> Result<bool> {
-    let small = Options { small: true, keep: false, jobs: None, only: Vec::new(), elsewhere: false, larder: None };
+    let small = Options {
+        small: true,
+        keep: false,
+        verify: true,
+        jobs: None,
+        only: Vec::new(),
+        elsewhere: false,
+        larder: None,
+    };
     demo(place, &small)
 }
 
@@ -126,6 +137,11 @@ impl ProjectDemo<'_> {
         }
         rows.push(self.compared(&here, "cold", &larder, &expected, &kept)?);
         rows.push(self.compared(&here, "warm", &larder, &expected, &kept)?);
+        if self.options.verify {
+            let store = self.work.join("store").join(self.project.name);
+            let verifying = Launcher::larder(self.larder, &store)?.verifying();
+            rows.push(self.compared(&here, "verified", &verifying, &expected, &kept)?);
+        }
         self.drop_tree(&kept)?;
         if !self.options.small || self.options.elsewhere {
             rows.extend(self.elsewhere(&plain, &larder, &expected)?);

@@ -118,7 +118,7 @@ fn ratio(time: Duration, plain: Duration) -> String {
 
 /// What does not hold, in sentences; empty when all does.
 pub(super) fn problems(rows: &[Row]) -> Vec<String> {
-    rows.iter().flat_map(|row| differences(row).into_iter().chain(warmth(row))).collect()
+    rows.iter().flat_map(|row| differences(row).into_iter().chain(warmth(row)).chain(wrong_records(row))).collect()
 }
 
 fn differences(row: &Row) -> Vec<String> {
@@ -126,6 +126,12 @@ fn differences(row: &Row) -> Vec<String> {
     let head = format!("{}, {}: {} files differ from the plain build:", row.project, row.step, found.different.len());
     let named = found.different.iter().take(DIFFERENCES_NAMED);
     std::iter::once(head).chain(named.map(|(path, what)| format!("  {} {what}", path.display()))).collect()
+}
+
+/// What was recorded is what the compiler gives when it runs again.
+fn wrong_records(row: &Row) -> Option<String> {
+    let counts = row.built.counts.as_ref().filter(|counts| row.step == "verified" && counts.fallback > 0)?;
+    Some(format!("{}, verified: {} records differ from what the compiler gave", row.project, counts.fallback))
 }
 
 /// A warm build hits, and where it does not, larder has said why it could not record.
