@@ -33,6 +33,8 @@ pub struct StepResult {
     pub expect: Expect,
     /// Differences, in words.
     pub wrong: Vec<String>,
+    /// The command asks for a depfile.
+    pub depfile: bool,
     /// What the cache counted; `None` where it does not count.
     pub counted: Option<Counts>,
     /// What the cache says of it, as far as it keeps a log.
@@ -134,7 +136,9 @@ impl<'a> Driver<'a> {
         };
         let plain_mark = plain.as_ref().map(|plain| plain.mark(&inputs));
         let (label, expect, counted) = (step.label.clone(), step.expect, self.count());
-        let mut result = StepResult { label, expect, wrong, counted, said: self.cache.said(), plain: plain_mark };
+        let depfile = step.how.line.asks_for_depfile();
+        let mut result =
+            StepResult { label, expect, wrong, depfile, counted, said: self.cache.said(), plain: plain_mark };
         if step.expect == Expect::Fresh && result.counted.is_some_and(|counts| counts.hit > 0) {
             result.wrong.push("hit where none may be".to_owned());
         }

@@ -17,6 +17,13 @@ pub enum Line {
     Script(String),
 }
 
+impl Line {
+    /// A compile that asks for a depfile with system headers: what larder's depfile observer needs.
+    pub fn asks_for_depfile(&self) -> bool {
+        matches!(self, Line::Tool(words) if words.iter().any(|word| word == "-MD"))
+    }
+}
+
 /// A command and all around it that a step can vary.
 #[derive(Clone)]
 pub struct How {

@@ -33,7 +33,7 @@ impl CaseResult {
 
     /// Whether a hit of this step is one that this observer can give.
     pub fn counts_as_hit(&self, step: &StepResult, observer: Option<Observer>) -> bool {
-        step.expect == Expect::Hit && (observer != Some(Observer::Depfile) || self.provable)
+        step.expect == Expect::Hit && (observer != Some(Observer::Depfile) || self.provable && step.depfile)
     }
 }
 
@@ -88,6 +88,7 @@ fn own_trouble(error: &anyhow::Error) -> StepResult {
         label: "suite".to_owned(),
         expect: Expect::Any,
         wrong,
+        depfile: false,
         counted: None,
         said: String::new(),
         plain: None,
