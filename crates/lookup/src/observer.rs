@@ -44,7 +44,10 @@ pub fn choose_observer(
     let limited = larder_sys::address_space_is_limited();
     match forced {
         Some(Observer::Preload) if limited => Err(Bypass::Limited),
-        Some(Observer::Preload) if dynamic => Ok(Choice::Preload),
+        Some(Observer::Preload) if dynamic => {
+            let known = store.judgement(&tool_key(request, place));
+            preloadable(request, known).ok_or(Bypass::CannotObserve)
+        }
         Some(Observer::Preload) => Err(Bypass::CannotObserve),
         Some(Observer::Kernel) => KernelObserver::new().map(|_| Choice::Kernel).map_err(|_| Bypass::CannotObserve),
         Some(Observer::Depfile) => depfile(request, place).ok_or(Bypass::CannotObserve),

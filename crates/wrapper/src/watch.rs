@@ -87,7 +87,7 @@ pub(crate) struct Programs<'a> {
     pub(crate) stamps: &'a Stamps,
     pub(crate) place: &'a Place,
     pub(crate) request: &'a Request,
-    /// The settings ask for the library alone, so it is believed as it stands.
+    /// The settings ask for the library: the kernel judges it, and takes no run from it.
     pub(crate) preload_is_forced: bool,
 }
 
@@ -141,7 +141,8 @@ impl Programs<'_> {
     /// believed.
     pub(crate) fn unseen(&self, watched: &Watched) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
         if watched.observer != larder_model::Observer::Preload {
-            return Ok(Vec::new());
+            let taken = self.preload_is_forced && watched.verdict.is_some();
+            return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
         }
         let mut looks = BTreeMap::new();
         for (path, content) in self.of(&watched.observed.trace) {
@@ -149,7 +150,6 @@ impl Programs<'_> {
                 Some(Judgement::Believed(unseen)) => {
                     unseen.into_iter().for_each(|look| merge(looks.entry(look.path.clone()).or_default(), &look));
                 }
-                _ if self.preload_is_forced => {}
                 None if self.is_believed_by_name(&path) => {}
                 Some(Judgement::Disbelieved) => return Err(self.doubt(Judgement::Disbelieved, path)),
                 _ => return Err(self.doubt(Judgement::Again, path)),
