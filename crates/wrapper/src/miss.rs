@@ -330,7 +330,9 @@ impl Run<'_> {
     fn holds(&self, outputs: &[KeptOutput], streams: &KeptStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
         let contents = outputs.iter().filter_map(KeptOutput::content).chain(streams.contents());
         let texts = contents.map(|content| self.store.content_bytes(&content.borrowed(), self.stamps));
-        let names = outputs.iter().map(|output| Ok(output.path.clone()));
+        // Where one begins with a root, a zero says so.
+        let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
+        let names = outputs.iter().map(|output| Ok(name(&output.path)));
         texts.chain(names).any(|text| text.is_ok_and(|text| what(&text)))
     }
 

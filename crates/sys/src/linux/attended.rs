@@ -32,7 +32,7 @@ pub fn spawn_attended(
     // SAFETY: everything that the child needs was made before; it makes system calls only and never returns.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
-        0 => start.become_program(theirs.as_raw_fd()),
+        0 => start.become_program(ours.as_raw_fd(), theirs.as_raw_fd()),
         pid => Child { pid },
     };
     drop(theirs);
@@ -135,9 +135,12 @@ struct Start<'a> {
 
 impl Start<'_> {
     /// In the child: what `posix_spawn` does for `spawn`, and the filter.
-    fn become_program(&self, socket: RawFd) -> ! {
+    fn become_program(&self, parents: RawFd, socket: RawFd) -> ! {
         // SAFETY: system calls on what was made before; none of it allocates.
         let error = unsafe {
+            // A listener that was sent lives in the other end: were that open here, the child would keep it, and wait
+            // for ever should we die before it was received.
+            libc::close(parents);
             for (ours, its) in self.descriptors {
                 if libc::dup2(ours.as_raw_fd(), *its) < 0 {
                     tell(socket, errno());
