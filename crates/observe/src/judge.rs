@@ -154,6 +154,9 @@ const LOCAL_TIME: u32 = 4;
 type Event<'t> = trace::Event<&'t [u8]>;
 type Fact<'t> = (&'t [u8], Vec<u8>, What);
 
+/// Stands for the program in what is said of a file's being executed.
+const EXECUTED: &[u8] = b"";
+
 /// Compare what both saw of one run. The preloaded library and its log are files below `plumbing`.
 pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[u8]) -> Verdict {
     let links = Links::of(kernel);
@@ -183,6 +186,8 @@ fn sight((program, path, what): &Fact) -> Sight {
 #[derive(Default)]
 struct Facts<'t> {
     all: HashSet<Fact<'t>>,
+    /// The same, whichever program it was.
+    anybodys: HashSet<(Vec<u8>, What)>,
     /// Seen before the program itself began.
     loaders: HashSet<Fact<'t>>,
     /// Names of the libraries that each program has.
@@ -222,7 +227,10 @@ impl<'t> Facts<'t> {
             if e.kind == Kind::Object {
                 facts.libraries.insert((program, file_name(e.path)));
             }
+            // Who executes a program is often a child that was forked for it, of whom one observer may not yet know.
+            let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed);
             for (path, what) in said(&e, program, links) {
+                let program = if executes { EXECUTED } else { program };
                 let fact = (program, path, what);
                 if loading.contains(&e.pid) {
                     facts.loaders.insert(fact.clone());
@@ -232,12 +240,16 @@ impl<'t> Facts<'t> {
         }
         facts.unloaded |= !loading.is_empty();
         facts.all.retain(|(_, path, _)| !LIBRARYS_OWN.iter().any(|own| path.starts_with(own)));
+        facts.anybodys = facts.all.iter().map(|(_, path, what)| (path.clone(), *what)).collect();
         facts
     }
 
     /// Whether `fact` is said here, or follows from what is.
     fn cover(&self, (program, path, what): &Fact<'t>) -> bool {
-        let has = |what| self.all.contains(&(*program, path.clone(), what));
+        let has = |what| match *program == EXECUTED {
+            true => self.anybodys.contains(&(path.clone(), what)),
+            false => [*program, EXECUTED].iter().any(|who| self.all.contains(&(*who, path.clone(), what))),
+        };
         let also: &[What] = match what {
             What::Looked => &[What::Read, What::Listed, What::Made, What::Removed, What::Changed],
             What::Read => &[What::Made],
