@@ -216,6 +216,10 @@ impl<'t> Fold<'t> {
         // Without a look at it there is no such file, and the failure that follows says so.
         if e.kind == Kind::Exec && e.identity.is_some() {
             self.read(e, true, policy);
+            if !e.path2.is_empty() {
+                // A script's interpreter, by the name that the script has for it.
+                self.read(&Event { path: e.path2, identity: None, ..e.clone() }, true, policy);
+            }
         }
     }
 

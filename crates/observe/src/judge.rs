@@ -299,6 +299,10 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         Kind::Open(_) if e.path == b"/dev/tty" => one(What::Looked),
         Kind::Open(flags) => opened(e, flags, looked),
         Kind::Object => looked(What::Read),
+        // A script's interpreter is looked into by the library.
+        Kind::Exec if e.identity.is_some() && !e.path2.is_empty() => {
+            vec![(e.path.to_vec(), What::Read), (e.path2.to_vec(), What::Read)]
+        }
         Kind::Exec if e.identity.is_some() => one(What::Read),
         Kind::ExecFailed => looked(What::Read),
         Kind::Stat | Kind::Access => looked(What::Looked),
