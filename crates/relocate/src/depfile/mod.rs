@@ -1,0 +1,119 @@
+//! Dependencies as compilers write them for make.
+//!
+//! The lines are broken at a column, so other names give other breaks. Which compiler wrote a depfile is found by writing it
+//! again: what reproduces it in its own place writes it for the other.
+//!
+//! Unaware of: flags, and whether the files exist.
+
+mod parse;
+mod render;
+
+use memchr::memmem;
+use parse::Depfile;
+
+use crate::roots::Map;
+
+/// The depfile with its roots replaced.
+pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+    // `-MT` is written as it stands, so a root that wants quotes has come apart there.
+    if map.pairs().iter().any(|pair| quoted(pair.from) != pair.from && memmem::find(bytes, pair.from).is_some()) {
+        return None;
+    }
+    let here = Depfile::parse(bytes)?;
+    let there = here.map_words(&mut |word| replace(word, map))?;
+    let writers = render::Writer::ALL.iter().filter(|writer| writer.render(&here).as_deref() == Some(bytes));
+    let mut written = writers.map(|writer| writer.render(&there));
+    let first = written.next()??;
+    // Short ones may be anybody's: then all of these must write the same.
+    written.all(|other| other.as_deref() == Some(&first)).then_some(first)
+}
+
+/// The word, quoted as it is, with its root replaced. `None` where a root stands in it in another way.
+fn replace(word: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+    for pair in map.pairs() {
+        let (from, to) = (quoted(pair.from), quoted(pair.to));
+        let Some(rest) = word.strip_prefix(from.as_slice()) else { continue };
+        if rest.first().is_none_or(|&c| c == b'/') {
+            return is_free(rest, map).then(|| [&to, rest].concat());
+        }
+    }
+    is_free(word, map).then(|| word.to_vec())
+}
+
+/// Whether no root stands in a word where a path could begin or go on: only as the beginning of a longer name.
+fn is_free(word: &[u8], map: &Map<'_>) -> bool {
+    let ends = |at: usize, root: &[u8]| {
+        word.get(at + root.len()).is_none_or(|c| !c.is_ascii_alphanumeric() && !b"_-.+".contains(c))
+    };
+    map.pairs().iter().all(|pair| {
+        let forms = [pair.from.to_vec(), quoted(pair.from)];
+        forms.iter().all(|form| !memmem::find_iter(word, form).any(|at| ends(at, form)))
+    })
+}
+
+/// A name as both gcc and clang quote it for make.
+pub(crate) fn quoted(name: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    let mut slashes = 0;
+    for &c in name {
+        match c {
+            b' ' | b'\t' => {
+                out.extend(std::iter::repeat_n(b'\\', slashes));
+                out.push(b'\\');
+            }
+            b'#' => out.push(b'\\'),
+            b'$' => out.push(b'$'),
+            _ => {}
+        }
+        slashes = if c == b'\\' { slashes + 1 } else { 0 };
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted() {
+        let check = |name: &str, expect: &str| {
+            assert_eq!(String::from_utf8_lossy(&quoted(name.as_bytes())), expect, "{name}");
+        };
+        check("/a/b:c%d", "/a/b:c%d");
+        check("a b#c$d", "a\\ b\\#c$$d");
+        check("a\\ b\\c", "a\\\\\\ b\\c");
+    }
+
+    fn check(depfile: &str, expect: Option<&str>) {
+        let map = Map::new(&[b"/w/a", b"/my place"], &[b"/other", b"/my $"]).expect("sound roots");
+        let found = relocate(depfile.as_bytes(), &map).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert_eq!(found.as_deref(), expect, "{depfile}");
+    }
+
+    #[test]
+    fn short_ones() {
+        check("x.o: /w/a/x.c /w/ab/y.h\n", Some("x.o: /other/x.c /w/ab/y.h\n"));
+        check("/w/a/x.o: x.c\n\n", None);
+        check("/w/a/x.o: x.c /w/a/y.h\n/w/a/y.h:\n", Some("/other/x.o: x.c /other/y.h\n/other/y.h:\n"));
+        check("x.o: /my\\ place/x.c\n", Some("x.o: /my\\ $$/x.c\n"));
+        check("a b: x.c\n", Some("a b: x.c\n"));
+    }
+
+    #[test]
+    fn roots_that_stand_elsewhere_are_refused() {
+        check("x=/w/a/x.o: x.c\n", None);
+        check("x.o: b/w/a/x.c\n", None);
+        check("x.o: /w/a/w/a\n", None);
+        check("/my place/x.o: x.c\n", None);
+    }
+
+    #[test]
+    fn other_layouts_are_refused() {
+        check("x.o: \\\n /w/a/x.c\n", None);
+        check("x.o:  /w/a/x.c\n", None);
+        check("x.o: /w/a/x.c", None);
+        check("# x\n", None);
+        check("", None);
+    }
+}

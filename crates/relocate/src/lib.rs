@@ -1,0 +1,64 @@
+//! Bytes that a compiler made in one place, as the same compiler would have made them in another place.
+//!
+//! A place is a list of roots: directories that the same build has elsewhere under other names. What cannot be shown to be
+//! exact is refused. `docs/relocation.md` says what is.
+//!
+//! Unaware of: files, commands, which inputs a result was made of, where anything is kept.
+
+#![forbid(unsafe_code)]
+
+mod depfile;
+mod forms;
+mod roots;
+mod text;
+
+pub use forms::{hides_its_text, holds_a_root};
+use roots::Map;
+
+/// Where it was made, and where it is wanted: both lists are of the same length and in the same order.
+///
+/// Roots are absolute and have no slash at their end. Where roots are nested, the longest one that ends where a component of
+/// a path ends is the one that is replaced.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// The roots of the place where it was made.
+    pub from: &'a [&'a [u8]],
+    /// The roots of the place where it is wanted.
+    pub to: &'a [&'a [u8]],
+}
+
+/// How paths stand in the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// As they are, between characters that are no part of a name: messages, preprocessed text.
+    Text,
+    /// Quoted for make, in lines broken at a column.
+    Depfile,
+}
+
+/// The bytes for the other place. `None` where that cannot be done exactly.
+pub fn relocate(rule: Rule, bytes: &[u8], places: &Places<'_>) -> Option<Vec<u8>> {
+    let there = one_way(rule, bytes, &Map::new(places.from, places.to)?)?;
+    // Two names that were different there may have become one here; then the way back does not lead to where it started.
+    let back = one_way(rule, &there, &Map::new(places.to, places.from)?)?;
+    (back == bytes).then_some(there)
+}
+
+/// Whether bytes that were made where `roots` are can be relocated: what made them is recognised, and its work is repeated to
+/// the byte, in its own place and in one with longer names.
+pub fn can_be_relocated(rule: Rule, bytes: &[u8], roots: &[&[u8]]) -> bool {
+    let longer: Vec<Vec<u8>> = roots.iter().map(|root| [root, SAMPLE].concat()).collect();
+    let longer: Vec<&[u8]> = longer.iter().map(Vec::as_slice).collect();
+    relocate(rule, bytes, &Places { from: roots, to: roots }).is_some_and(|same| same == bytes)
+        && relocate(rule, bytes, &Places { from: roots, to: &longer }).is_some()
+}
+
+/// Makes a root of another place, for trying.
+const SAMPLE: &[u8] = b"-/elsewhere";
+
+fn one_way(rule: Rule, bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+    match rule {
+        Rule::Text => text::relocate(bytes, map),
+        Rule::Depfile => depfile::relocate(bytes, map),
+    }
+}

@@ -1,0 +1,110 @@
+//! Pairs of roots, and which of them a path is below.
+//!
+//! Unaware of: what the path stands in.
+
+/// A root that is shorter stands in anything.
+const LENGTH_MIN: usize = 2;
+
+/// The pairs of roots, the longest `from` first.
+pub(crate) struct Map<'a> {
+    pairs: Vec<Pair<'a>>,
+    plain: bool,
+}
+
+/// A root in both places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<'a> {
+    pub(crate) from: &'a [u8],
+    pub(crate) to: &'a [u8],
+}
+
+impl<'a> Map<'a> {
+    /// `None` for lists of different lengths, for what is no absolute path, for `/`, and for two of one name.
+    pub(crate) fn new(from: &[&'a [u8]], to: &[&'a [u8]]) -> Option<Map<'a>> {
+        if from.len() != to.len() || !from.iter().chain(to).all(|root| is_root(root)) {
+            return None;
+        }
+        let mut pairs: Vec<Pair<'a>> = from.iter().zip(to).map(|(&from, &to)| Pair { from, to }).collect();
+        pairs.sort_by(|a, b| b.from.len().cmp(&a.from.len()).then(a.from.cmp(b.from)));
+        pairs.dedup_by(|a, b| a.from == b.from && a.to == b.to);
+        if pairs.windows(2).any(|two| two[0].from == two[1].from) {
+            return None;
+        }
+        let plain = pairs.iter().all(|pair| is_plain(pair.from) && is_plain(pair.to));
+        Some(Map { pairs, plain })
+    }
+
+    /// Whether no root has a character that texts may write in another way.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain
+    }
+
+    /// The longest first.
+    pub(crate) fn pairs(&self) -> &[Pair<'a>] {
+        &self.pairs
+    }
+
+    /// The root that this path is, or is below.
+    pub(crate) fn root_of(&self, path: &[u8]) -> Option<Pair<'a>> {
+        let below = |pair: &&Pair<'_>| path.strip_prefix(pair.from).is_some_and(is_end_or_slash);
+        self.pairs.iter().find(below).copied()
+    }
+}
+
+fn is_end_or_slash(rest: &[u8]) -> bool {
+    rest.first().is_none_or(|&c| c == b'/')
+}
+
+fn is_root(root: &[u8]) -> bool {
+    root.len() >= LENGTH_MIN
+        && root.first() == Some(&b'/')
+        && root.last() != Some(&b'/')
+        && root.last() != Some(&b'\\')
+        && !root.iter().any(|c| c.is_ascii_control())
+}
+
+/// Whether it consists of characters that no quoting changes.
+pub(crate) fn is_plain(root: &[u8]) -> bool {
+    root.iter().all(|&c| is_plain_byte(c))
+}
+
+pub(crate) fn is_plain_byte(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || b"_./+-@=,~%".contains(&c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_root_at_a_boundary_is_taken() {
+        let map = Map::new(&[b"/w", b"/w/a"], &[b"/x", b"/y/a"]).expect("sound roots");
+        let check = |path: &str, expect: Option<&str>| {
+            let found = map.root_of(path.as_bytes()).map(|pair| String::from_utf8_lossy(pair.from).into_owned());
+            assert_eq!(found.as_deref(), expect, "{path}");
+        };
+        check("/w", Some("/w"));
+        check("/w/b", Some("/w"));
+        check("/w/a", Some("/w/a"));
+        check("/w/a/b", Some("/w/a"));
+        check("/w/ab", Some("/w"));
+        check("/wa", None);
+        check("w", None);
+    }
+
+    #[test]
+    fn lists_that_are_no_places() {
+        let check = |from: &[&str], to: &[&str]| {
+            let from: Vec<&[u8]> = from.iter().map(|root| root.as_bytes()).collect();
+            let to: Vec<&[u8]> = to.iter().map(|root| root.as_bytes()).collect();
+            assert!(Map::new(&from, &to).is_none(), "{from:?} {to:?}");
+        };
+        check(&["/w"], &[]);
+        check(&["/"], &["/w"]);
+        check(&["/w"], &["/"]);
+        check(&["w/a"], &["/w"]);
+        check(&["/w/"], &["/w"]);
+        check(&["/w\n"], &["/w"]);
+        check(&["/w", "/w"], &["/a", "/b"]);
+    }
+}

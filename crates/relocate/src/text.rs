@@ -1,0 +1,186 @@
+//! Paths in text: messages, preprocessed sources, listings.
+//!
+//! A root counts as a path when nothing before it belongs to a name and what follows ends it or one of its components. An
+//! occurrence that is the beginning of a longer name (`/w/a` in `/w/ab`) is another path and stays. Where it may be either,
+//! the text is refused.
+//!
+//! Unaware of: which program wrote the text, beyond a few texts whose layout depends on the length of what stands in them.
+
+use memchr::memmem;
+
+use crate::forms::{hides_its_text, holds_wide};
+use crate::roots::{Map, Pair};
+
+/// The text with its roots replaced.
+pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+    if !map.is_plain() || hides_its_text(text) || !text.iter().all(|&c| is_text(c)) {
+        return None;
+    }
+    let replaced = replace(text, map)?;
+    (replaced.count == 0 || !is_laid_out(text)).then_some(replaced.bytes)
+}
+
+/// What became of a text.
+pub(crate) struct Replaced {
+    pub(crate) bytes: Vec<u8>,
+    /// How many roots were replaced.
+    pub(crate) count: usize,
+}
+
+/// Replaces roots wherever they are paths. `None` where that is in doubt.
+pub(crate) fn replace(text: &[u8], map: &Map<'_>) -> Option<Replaced> {
+    if map.pairs().iter().any(|pair| holds_wide(text, pair.from)) {
+        return None;
+    }
+    let mut replaced = Replaced { bytes: Vec::with_capacity(text.len()), count: 0 };
+    let mut kept = 0;
+    for at in places_of(text, map) {
+        // Roots do not overlap but where one is nested in the other, and of these one is taken.
+        if at < kept {
+            continue;
+        }
+        let Some(pair) = judge(text, at, map)? else { continue };
+        replaced.bytes.extend_from_slice(text.get(kept..at)?);
+        replaced.bytes.extend_from_slice(pair.to);
+        replaced.count += 1;
+        kept = at + pair.from.len();
+    }
+    replaced.bytes.extend_from_slice(text.get(kept..)?);
+    Some(replaced)
+}
+
+/// Where any root stands, in order.
+fn places_of(text: &[u8], map: &Map<'_>) -> Vec<usize> {
+    let mut places: Vec<usize> = map.pairs().iter().flat_map(|pair| memmem::find_iter(text, pair.from)).collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// How what stands around an occurrence bears on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// The name ends here.
+    Boundary,
+    /// It goes on: another name.
+    Name,
+    /// It may be either.
+    Doubt,
+}
+
+/// The root to be replaced at this position; `Some(None)` when what stands there is another path, `None` in doubt.
+fn judge<'a>(text: &[u8], at: usize, map: &Map<'a>) -> Option<Option<Pair<'a>>> {
+    let (before, rest) = text.split_at_checked(at)?;
+    for pair in map.pairs() {
+        let Some(after) = rest.strip_prefix(pair.from) else { continue };
+        match side_after(after) {
+            Side::Name => continue,
+            Side::Doubt => return None,
+            Side::Boundary => {}
+        }
+        return (side_before(before) == Side::Boundary).then_some(Some(*pair));
+    }
+    Some(None)
+}
+
+fn side_after(after: &[u8]) -> Side {
+    match after.first() {
+        None | Some(b'/' | b'"' | b'\'' | b'`' | b':' | b')' | b';' | b'>' | b'<' | b']' | b'}') => Side::Boundary,
+        Some(b' ' | b'\t' | b'\n' | b'\r' | b'\x1b') => Side::Boundary,
+        Some(c) if c.is_ascii_alphanumeric() || b"_-".contains(c) => Side::Name,
+        // ’ and ”, as messages quote in UTF-8.
+        Some(0xe2) if after.starts_with("’".as_bytes()) || after.starts_with("”".as_bytes()) => Side::Boundary,
+        // A full stop or the dot of a name; bytes of a letter or of a sign.
+        Some(_) => Side::Doubt,
+    }
+}
+
+fn side_before(before: &[u8]) -> Side {
+    match before.last() {
+        None => Side::Boundary,
+        Some(b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'(' | b'[' | b'{' | b'<' | b'=' | b':') => Side::Boundary,
+        Some(b',' | b';' | b'|' | b'&' | b'>' | b'!') => Side::Boundary,
+        Some(_) if before.ends_with("‘".as_bytes()) || before.ends_with("“".as_bytes()) => Side::Boundary,
+        Some(b'K' | b'm') if ends_in_colour(before) => Side::Boundary,
+        // `-I/w`, `file:///w`, `build/w`: the root, or a name that happens to end like it.
+        Some(_) => Side::Doubt,
+    }
+}
+
+/// Whether it ends in a terminal's sequence for colours (`ESC [ 0 1 m`) or for clearing (`ESC [ K`).
+fn ends_in_colour(before: &[u8]) -> bool {
+    let Some((_, rest)) = before.split_last() else { return false };
+    let digits = rest.iter().rev().take_while(|c| c.is_ascii_digit() || **c == b';').count();
+    rest.get(..rest.len() - digits).is_some_and(|start| start.ends_with(b"\x1b["))
+}
+
+/// What text consists of: anything but control characters that neither space nor colour it.
+fn is_text(c: u8) -> bool {
+    c >= b' ' && c != 0x7f || matches!(c, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b | 0x08)
+}
+
+/// Whether the layout of a text depends on the length of its paths, or the order of its parts on their letters.
+///
+/// clang's YAML of optimisations breaks its lines at a column, and so do the comments of `-fverbose-asm`. An assembler's
+/// source with debug information has gcc's strings in the order of a hash table.
+fn is_laid_out(text: &[u8]) -> bool {
+    const SIGNS: [&[u8]; 6] = [
+        b"# options passed: ",
+        b"# options enabled: ",
+        b"\t.section\t.debug_",
+        b"\t.section .debug_",
+        b"\n--- !",
+        b"\x1b]8;",
+    ];
+    text.starts_with(b"--- !") || SIGNS.iter().any(|sign| memmem::find(text, sign).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Option<&str>) {
+        let map = Map::new(&[b"/w/a", b"/w/a/in"], &[b"/other/place", b"/n"]).expect("sound roots");
+        let found = relocate(text.as_bytes(), &map).map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert_eq!(found.as_deref(), expect, "{text}");
+    }
+
+    #[test]
+    fn paths_are_replaced() {
+        check("/w/a", Some("/other/place"));
+        check("/w/a/x.c:3:4: error", Some("/other/place/x.c:3:4: error"));
+        check("# 1 \"/w/a//\"\n# 2 \"/w/a/in/h.h\"", Some("# 1 \"/other/place//\"\n# 2 \"/n/h.h\""));
+        check("from /w/a:\n", Some("from /other/place:\n"));
+        check("‘/w/a’ ‘/w/a/in’", Some("‘/other/place’ ‘/n’"));
+        check("\x1b[01m\x1b[K/w/a/x.c:\x1b[m", Some("\x1b[01m\x1b[K/other/place/x.c:\x1b[m"));
+        check("a=/w/a b:/w/a;", Some("a=/other/place b:/other/place;"));
+        check("nothing", Some("nothing"));
+    }
+
+    #[test]
+    fn other_paths_stay() {
+        check("/w/ab /w/a-b /w/a_", Some("/w/ab /w/a-b /w/a_"));
+        check("/w/a/into", Some("/other/place/into"));
+        check("/w /w/b", Some("/w /w/b"));
+    }
+
+    #[test]
+    fn doubts_are_refused() {
+        check("no file /w/a.", None);
+        check("/w/a, and", None);
+        check("-I/w/a", None);
+        check("file:///w/a/x.c", None);
+        check("build/w/a/x.c", None);
+        check("/w/a\0", None);
+        check("/w/aé", None);
+        check("/\0w\0/\0a\0", None);
+        check("--- !Passed\nFile: '/w/a/x.c'", None);
+        check("x\0", None);
+    }
+
+    #[test]
+    fn roots_that_are_quoted_in_many_ways_are_refused() {
+        let map = Map::new(&[b"/my place"], &[b"/n"]).expect("sound roots");
+        assert_eq!(relocate(b"/my place", &map), None);
+    }
+}
