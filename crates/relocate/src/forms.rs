@@ -35,7 +35,8 @@ pub(crate) fn holds_wide(bytes: &[u8], root: &[u8]) -> bool {
 
 /// Whether bytes begin as something compressed does, so that nobody sees what stands in them.
 pub fn hides_its_text(bytes: &[u8]) -> bool {
-    const BEGINNINGS: [&[u8]; 6] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04", b"BC\xc0\xde"];
+    const BEGINNINGS: [&[u8]; 6] =
+        [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04", b"BC\xc0\xde"];
     BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
 }
 

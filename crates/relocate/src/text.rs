@@ -98,7 +98,9 @@ fn side_after(after: &[u8]) -> Side {
 fn side_before(before: &[u8]) -> Side {
     match before.last() {
         None => Side::Boundary,
-        Some(b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'(' | b'[' | b'{' | b'<' | b'=' | b':') => Side::Boundary,
+        Some(b' ' | b'\t' | b'\n' | b'\r' | b'"' | b'\'' | b'`' | b'(' | b'[' | b'{' | b'<' | b'=' | b':') => {
+            Side::Boundary
+        }
         Some(b',' | b';' | b'|' | b'&' | b'>' | b'!') => Side::Boundary,
         Some(_) if before.ends_with("‘".as_bytes()) || before.ends_with("“".as_bytes()) => Side::Boundary,
         Some(b'K' | b'm') if ends_in_colour(before) => Side::Boundary,

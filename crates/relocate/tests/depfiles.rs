@@ -62,7 +62,7 @@ fn depfile(compiler: &str, place: &Path, round: &Round) -> Vec<u8> {
         .args(&round.options)
         .arg("-I")
         .arg(place.join("in clude"))
-        .args(["-fsyntax-only", "-o"])
+        .args(["-c", "-o"])
         .arg(place.join("x.o"))
         .arg(place.join("x.c"))
         .current_dir(place)

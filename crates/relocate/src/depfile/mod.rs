@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn short_ones() {
         check("x.o: /w/a/x.c /w/ab/y.h\n", Some("x.o: /other/x.c /w/ab/y.h\n"));
-        check("/w/a/x.o: x.c\n\n", None);
+        check("/w/a/x.o: x.c\n\nx.c:\n", Some("/other/x.o: x.c\n\nx.c:\n"));
         check("/w/a/x.o: x.c /w/a/y.h\n/w/a/y.h:\n", Some("/other/x.o: x.c /other/y.h\n/other/y.h:\n"));
         check("x.o: /my\\ place/x.c\n", Some("x.o: /my\\ $$/x.c\n"));
         check("a b: x.c\n", Some("a b: x.c\n"));

@@ -2,11 +2,12 @@
 //!
 //! Unaware of: what a word means, how lines are broken.
 
-/// One rule, and rules without prerequisites after it (`-MP`).
+/// One rule, and lines of rules without prerequisites after it (`-MP`).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Depfile {
     pub(super) targets: Vec<Vec<u8>>,
     pub(super) prerequisites: Vec<Vec<u8>>,
+    /// Targets, one a line; empty for an empty line, as clang before 15 had them between.
     pub(super) phony: Vec<Vec<u8>>,
 }
 
@@ -74,8 +75,11 @@ fn is_quoted(rule: &[u8], at: usize) -> bool {
     before.iter().rev().take_while(|&&c| c == b'\\').count() % 2 == 1
 }
 
-/// The name in a line of its own, a colon and a newline after it.
+/// The name in a line of its own, a colon and a newline after it; or an empty line.
 fn phony(line: &[u8]) -> Option<Vec<u8>> {
+    if line == b"\n" {
+        return Some(Vec::new());
+    }
     let name = line.strip_suffix(b":\n")?;
     matches!(words(name).as_slice(), [one] if *one == name).then(|| name.to_vec())
 }
@@ -96,9 +100,9 @@ mod tests {
 
     #[test]
     fn a_colon_ends_the_targets() {
-        let depfile = Depfile::parse(b"a b: c:d e\nf:\n").expect("a depfile");
+        let depfile = Depfile::parse(b"a b: c:d e\n\nf:\n").expect("a depfile");
         assert_eq!(depfile.targets, [b"a".to_vec(), b"b".to_vec()]);
         assert_eq!(depfile.prerequisites, [b"c:d".to_vec(), b"e".to_vec()]);
-        assert_eq!(depfile.phony, [b"f".to_vec()]);
+        assert_eq!(depfile.phony, [b"".to_vec(), b"f".to_vec()]);
     }
 }

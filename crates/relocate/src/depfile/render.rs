@@ -34,7 +34,7 @@ impl Writer {
         };
         for name in &depfile.phony {
             out.extend_from_slice(name);
-            out.extend_from_slice(b":\n");
+            out.extend_from_slice(if name.is_empty() { b"\n" } else { b":\n" });
         }
         Some(out)
     }
