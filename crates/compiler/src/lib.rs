@@ -13,6 +13,7 @@ mod depfile;
 mod environment;
 mod language;
 mod names;
+mod naming;
 mod parse;
 mod programs;
 mod provable;
@@ -32,6 +33,7 @@ mod tests;
 pub use binutils::{archive, binutils_input};
 pub use environment::{environment, environment_of_libc, getenv_is_covered, is_left_out, matters_on_terminal_only};
 pub use names::{adds_execute, family_of, is_masquerade_name, replaces_output, unlinks_output};
+pub use naming::{Naming, naming};
 pub use parse::parse;
 pub use programs::{
     CLOCK_WORDS, DATE_WORDS, HASH_WORDS, LISTS_VARIABLES, MEMORY_WORDS, PROCESS_WORDS, SERVED, TIME_WORDS, Told, habit,

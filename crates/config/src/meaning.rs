@@ -3,6 +3,7 @@
 //! Unaware of: which setting it is for, and whether a file or the environment gave it, beyond [`Base`].
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use larder_model::Observer;
@@ -93,6 +94,27 @@ pub(crate) fn observer(given: Given) -> Result<Option<Observer>, String> {
     }
     let known = [Observer::Preload, Observer::Kernel, Observer::Depfile].into_iter().find(|known| known.name() == word);
     known.map(Some).ok_or_else(|| format!("write one of {}", OBSERVERS.join(", ")))
+}
+
+/// Whether roots are looked for, and which there are besides.
+pub(crate) fn roots(given: Given, base: &Base) -> Result<(bool, Vec<PathBuf>), String> {
+    let Given::Text(text) = given else { return Err("write paths in quotes, with colons between them".to_owned()) };
+    let (mut find, mut roots) = (true, Vec::new());
+    let parts = text.as_encoded_bytes().split(|byte| *byte == b':').filter(|part| !part.is_empty());
+    for part in parts {
+        match part {
+            b"auto" => find = true,
+            b"none" => find = false,
+            part => roots.push(path(Given::Text(OsStr::from_bytes(part)), base)?),
+        }
+    }
+    Ok((find, roots))
+}
+
+/// Which of two words.
+pub(crate) fn word(given: Given, words: &[&str; 2]) -> Result<bool, String> {
+    let text = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
+    words.iter().position(|word| *word == text).map(|at| at == 1).ok_or_else(|| format!("write {}", words.join(" or ")))
 }
 
 /// `path` without empty and `.` parts.

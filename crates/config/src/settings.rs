@@ -26,6 +26,14 @@ pub struct Settings {
     pub read_only: bool,
     /// Run the tool as if nothing were recorded, and record.
     pub recache: bool,
+    /// What differs between places of the same build, beside what is found, absolute.
+    pub roots: Vec<PathBuf>,
+    /// Look for roots: build systems', checkouts'.
+    pub find_roots: bool,
+    /// Write debug information again for another place, where that is exact.
+    pub relocate_debug: bool,
+    /// A sandbox's results may hold the path of another one.
+    pub ephemeral: bool,
     /// On one hit in so many the tool runs as well and is compared; 0 is never.
     pub verify: u64,
 }
@@ -40,6 +48,10 @@ impl Default for Settings {
             observer: None,
             read_only: false,
             recache: false,
+            roots: Vec::new(),
+            find_roots: true,
+            relocate_debug: true,
+            ephemeral: false,
             verify: 0,
         }
     }
@@ -48,6 +60,8 @@ impl Default for Settings {
 /// What a setting holds, for help and completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// Paths with colons between them, and the words that a setting knows.
+    Paths,
     /// A path: absolute, `~/…`, or relative to the file (in the environment: to the working directory).
     Path,
     /// A number of bytes with a unit.
@@ -85,10 +99,21 @@ enum Field {
     Number(fn(&mut Settings) -> &mut u64),
     Switch(fn(&mut Settings) -> &mut bool),
     Observer(fn(&mut Settings) -> &mut Option<Observer>),
+    Roots,
+    /// One of two words: off, on.
+    Word(fn(&mut Settings) -> &mut bool, &'static [&'static str; 2]),
 }
 
 /// Every setting, sorted by key.
 pub const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "debug_paths",
+        variable: "LARDER_DEBUG_PATHS",
+        project_may_set: true,
+        default: "relocate",
+        help: "Whether debug information is written again for another place, where that is exact.",
+        field: Field::Word(|s| &mut s.relocate_debug, &["exact", "relocate"]),
+    },
     Setting {
         key: "dir",
         variable: "LARDER_DIR",
@@ -130,6 +155,14 @@ pub const SETTINGS: &[Setting] = &[
         field: Field::Observer(|s| &mut s.observer),
     },
     Setting {
+        key: "policy",
+        variable: "LARDER_POLICY",
+        project_may_set: false,
+        default: "exact",
+        help: "With ephemeral, a sandbox gets what another made although it holds its path.",
+        field: Field::Word(|s| &mut s.ephemeral, &["exact", "ephemeral"]),
+    },
+    Setting {
         key: "read_only",
         variable: "LARDER_READ_ONLY",
         project_may_set: true,
@@ -144,6 +177,14 @@ pub const SETTINGS: &[Setting] = &[
         default: "false",
         help: "Run every tool and record its result anew.",
         field: Field::Switch(|s| &mut s.recache),
+    },
+    Setting {
+        key: "roots",
+        variable: "LARDER_ROOTS",
+        project_may_set: false,
+        default: "auto",
+        help: "Directories that differ between places of a build: /a:/b. none: do not look for more.",
+        field: Field::Roots,
     },
     Setting {
         key: "verify",
@@ -177,6 +218,8 @@ impl Setting {
             Field::Number(_) => Kind::Number,
             Field::Switch(_) => Kind::Switch,
             Field::Observer(_) => Kind::Choice(meaning::OBSERVERS),
+            Field::Roots => Kind::Paths,
+            Field::Word(_, words) => Kind::Choice(words),
         }
     }
 
@@ -189,6 +232,11 @@ impl Setting {
             Field::Number(of) => of(settings).to_string(),
             Field::Switch(of) => of(settings).to_string(),
             Field::Observer(of) => of(settings).map_or("auto", Observer::name).to_owned(),
+            Field::Roots => {
+                let first = if settings.find_roots { "auto" } else { "none" }.to_owned();
+                settings.roots.iter().fold(first, |all, root| format!("{all}:{}", root.display()))
+            }
+            Field::Word(of, words) => words[usize::from(*of(settings))].to_owned(),
         }
     }
 
@@ -200,6 +248,8 @@ impl Setting {
             Field::Number(of) => *of(settings) = meaning::number(given)?,
             Field::Switch(of) => *of(settings) = meaning::switch(given)?,
             Field::Observer(of) => *of(settings) = meaning::observer(given)?,
+            Field::Roots => (settings.find_roots, settings.roots) = meaning::roots(given, base)?,
+            Field::Word(of, words) => *of(settings) = meaning::word(given, words)?,
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use larder_config::{FILE_BYTES_MAX, Loaded, Settings};
-use larder_lookup::{Ourselves, Place};
+use larder_lookup::{Ourselves, Place, RootRules, named_root};
 use larder_spawn::Destinations;
 use larder_store::Store;
 
@@ -74,6 +74,11 @@ impl Surroundings {
             environment: self.environment.clone(),
             oddities: Vec::new(),
             cwd: cwd.as_os_str().as_bytes().to_vec(),
+            roots: RootRules {
+                named: self.settings().roots.iter().map(|root| named_root(root)).collect(),
+                find: self.settings().find_roots,
+            },
+            ephemeral: self.settings().ephemeral,
             destinations,
             ignores_sigpipe_itself: true,
         })

@@ -1,6 +1,6 @@
 //! Asking a manifest: which of its entries, newest first, still holds here.
 
-use larder_model::{ActionResult, Content, Digest, Manifest, Observer, Roots, Streams, Writer};
+use larder_model::{ActionResult, Bound, Content, Digest, Manifest, Observer, Roots, Streams, Writer};
 use larder_spawn::Destinations;
 use larder_store::{Checker, Difference, Effort, Stamps};
 
@@ -42,14 +42,17 @@ pub fn ask<'m>(
     effort: &mut Effort,
 ) -> Answer<'m> {
     let variable = |name: &[u8]| place.asked(name);
-    let checker = Checker { roots: &request.roots, stamps, variable: &variable };
     let here = roots_digest(&request.roots);
     for (entry_at, entry) in manifest.entries.iter().enumerate() {
         let mut reject = |why| rejected.push(Rejected { entry: entry_at, observer: entry.observer, why });
-        if entry.bound.is_some_and(|bound| bound != here) {
-            reject(about("the place", "the result was made in another place and may hold that place's path"));
+        let at_home = entry.made_in == here;
+        if let (Some(bound), false) = (entry.bound, at_home)
+            && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
+        {
+            reject(elsewhere(bound, entry.bound_by));
             continue;
         }
+        let checker = Checker { roots: &request.roots, stamps, at_home, variable: &variable };
         let Ok((set, result)) = entry.open() else {
             reject(about("the record", "cannot be read"));
             continue;
@@ -64,6 +67,14 @@ pub fn ask<'m>(
         }
     }
     Answer::None
+}
+
+/// Why a result that was made in another place is not used here.
+fn elsewhere(bound: Bound, by: &[u8]) -> Difference {
+    let subject = if by.is_empty() { "the result" } else { "" };
+    let remedy = bound.remedy().map(|remedy| format!("; what would lift it: {remedy}")).unwrap_or_default();
+    let what = format!("was made in another place, and serves only there: {}{remedy}", bound.reason());
+    Difference { subject: [subject.as_bytes(), by].concat(), what }
 }
 
 fn about(subject: &str, what: &str) -> Difference {

@@ -1,7 +1,7 @@
 //! From a command as typed to the record that answers it, if there is one: what the wrapper does before a hit, and what
 //! `larder explain` shows. Both use this one code, so that the explanation cannot differ from the act.
 //!
-//! Stages: `tool` finds the program that is meant, `request` makes the Action and its weak fingerprint, `answer` asks
+//! Stages: `tool` finds the program that is meant, `roots` finds what differs between places, `request` makes the Action and its weak fingerprint, `answer` asks
 //! the manifest which recorded observations still hold, `observer` chooses who would observe the
 //! tool. No stage looks back, none changes anything but stamps. `bounds` says where a request may write, `secret` what
 //! of it is neither kept nor shown.
@@ -14,10 +14,12 @@ mod answer;
 mod bounds;
 mod observer;
 mod request;
+mod roots;
 pub mod secret;
 mod tool;
 
 pub use answer::{Answer, Rejected, ask, roots_digest};
 pub use observer::{Choice, choose_observer, program_key, tool_key};
-pub use request::{Place, Request, subject};
+pub use request::{FromDisk as ResponseFilesOnDisk, Place, Request, subject};
+pub use roots::{RootRules, named_root};
 pub use tool::{Ourselves, Tool, find};

@@ -13,6 +13,7 @@ use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 
 use crate::Tool;
+use crate::roots::{self, RootRules};
 
 /// A larger response file is not read.
 const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -25,6 +26,10 @@ pub struct Place {
     pub oddities: Vec<Vec<u8>>,
     /// The working directory, links resolved.
     pub cwd: Vec<u8>,
+    /// What was set about roots.
+    pub roots: RootRules,
+    /// What one sandbox made may serve in another although it holds the path of the first.
+    pub ephemeral: bool,
     /// Where its messages go.
     pub destinations: Destinations,
     /// This process ignores SIGPIPE by its own doing, as Rust's start has it: the command would not.
@@ -89,7 +94,7 @@ fn known_family(tool: &Tool, argv: &[Vec<u8>]) -> Option<Family> {
 }
 
 /// Response files as they are on disk, relative ones in the working directory that it holds.
-pub(crate) struct FromDisk<'a>(pub(crate) &'a [u8]);
+pub struct FromDisk<'a>(pub &'a [u8]);
 
 impl ResponseFiles for FromDisk<'_> {
     fn read(&self, path: &[u8]) -> Option<Vec<u8>> {
@@ -218,7 +223,7 @@ impl Request {
             },
             standard_input: Vec::new(),
         };
-        let roots = Roots::new([place.cwd.clone()]);
+        let roots = roots::find(place, action.apparent_cwd.as_deref(), &argv[1..]);
         let reads = match family {
             Family::Binutils => binutils_input(file_name(&action.tool_path), &argv[1..]),
             _ => invocation.standard_input,
@@ -228,6 +233,11 @@ impl Request {
         let weak = action.fingerprint(&roots);
         let command = Command { program: tool.path, argv, environment: place.environment_block() };
         Ok(Request { command, family, invocation, action, roots, weak, input: input.bytes() })
+    }
+
+    /// Whether it runs in one of Bazel's sandboxes.
+    pub(crate) fn is_in_a_sandbox(&self) -> bool {
+        roots::is_sandbox(&self.action.cwd)
     }
 
     /// A path of the command line, made absolute.

@@ -69,6 +69,9 @@ impl Action {
         walk.field("format version", &[FORMAT_VERSION]);
         walk.field("family", self.family.as_bytes());
         walk.field("tool content", &self.tool.0);
+        for (number, nested) in roots.nested() {
+            walk.field(&format!("root {number}"), &nested);
+        }
         walk.field("tool path", &path(&self.tool_path));
         walk.field("working directory", &path(&self.cwd));
         if let Some(apparent) = &self.apparent_cwd {

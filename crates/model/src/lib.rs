@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod bound;
 mod digest;
 mod encoding;
 mod fingerprint;
@@ -17,12 +18,13 @@ mod result;
 mod roots;
 
 pub use action::{Action, Terminal, Variable};
+pub use bound::{Bound, Rewrite};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
 pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times};
-pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Manifest};
+pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest};
 pub use observation::{
     ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, Status, Twins, UMASK, names_digest,
 };
@@ -32,4 +34,4 @@ pub use roots::{PLACEHOLDER, Roots};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
 /// so that a change of meaning is a clean start, never a misreading.
-pub const FORMAT_VERSION: u8 = 2;
+pub const FORMAT_VERSION: u8 = 3;

@@ -4,20 +4,29 @@
 //! ```text
 //! manifest = u8 format version, digest weak fingerprint, number of fields, field*, number of entries, entry*, digest
 //! field    = bytes name, bytes value               the walk that made the weak fingerprint, for `explain`
-//! entry    = digest strong fingerprint, u8 observer, number run time µs, u8 bound, [digest of the roots],
-//!            bytes (set, result)
+//! entry    = digest strong fingerprint, u8 observer, number run time µs, digest of the roots of its place, u8 bound (0: it
+//!            serves anywhere), bytes what binds it, bytes (set, result)
 //! ```
 //! The length before a set and its result lets a reader pass over an entry. The digest at the end is of all before it.
 
 use crate::{
-    ActionResult, DecodeError, Digest, ExplainWalk, FORMAT_VERSION, Field, Fingerprint, ObservationSet, Observer,
-    Reader, Writer,
+    ActionResult, Bound, DecodeError, Digest, ExplainWalk, FORMAT_VERSION, Field, Fingerprint, ObservationSet,
+    Observer, Reader, Writer,
 };
 
 /// More entries than this for one weak fingerprint are not kept: the oldest goes.
 pub const MANIFEST_ENTRIES_MAX: usize = 32;
 const ENTRY_BYTES_MAX: u64 = 64 << 20;
 const FIELD_BYTES_MAX: u64 = 4 << 20;
+
+/// Where a result was made, and whether it is bound to be used there: see [`Entry`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Digest of the roots of the place.
+    pub made_in: Digest,
+    /// Why it serves that place only, and what binds it.
+    pub bound: Option<(Bound, Vec<u8>)>,
+}
 
 /// One recorded run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +37,12 @@ pub struct Entry<'a> {
     pub observer: Observer,
     /// How long the tool ran, wall time in microseconds.
     pub run_time_us: u64,
-    /// Digest of the roots that this result can serve; `None` where it can serve any.
-    pub bound: Option<Digest>,
+    /// Digest of the roots of the place where it was made.
+    pub made_in: Digest,
+    /// Why it serves that place only; `None` where it serves any.
+    pub bound: Option<Bound>,
+    /// What binds it: an argument, a path.
+    pub bound_by: &'a [u8],
     body: &'a [u8],
 }
 
@@ -50,17 +63,19 @@ impl<'a> Entry<'a> {
         weak: &Fingerprint,
         observer: Observer,
         run_time_us: u64,
-        bound: Option<Digest>,
+        made: &'a Made,
         set: &ObservationSet,
         result: &ActionResult,
         body: &'a mut Vec<u8>,
     ) -> Self {
         let mut w = Writer::default();
         set.encode(&mut w);
-        let strong = strong_fingerprint(weak, bound.as_ref(), &w.bytes);
+        let at_home = made.bound.as_ref().map(|_| &made.made_in);
+        let strong = strong_fingerprint(weak, at_home, &w.bytes);
         result.encode(&mut w);
         *body = w.bytes;
-        Entry { strong, observer, run_time_us, bound, body }
+        let (bound, bound_by) = made.bound.as_ref().map_or((None, &b""[..]), |(why, by)| (Some(*why), by));
+        Entry { strong, observer, run_time_us, made_in: made.made_in, bound, bound_by, body }
     }
 
     /// The set and the result.
@@ -113,10 +128,9 @@ impl<'a> Manifest<'a> {
             w.digest(&entry.strong);
             w.u8(entry.observer.code());
             w.number(entry.run_time_us);
-            w.u8(entry.bound.is_some().into());
-            if let Some(roots) = &entry.bound {
-                w.digest(roots);
-            }
+            w.digest(&entry.made_in);
+            w.u8(entry.bound.map_or(0, Bound::code));
+            w.bytes(entry.bound_by);
             w.bytes(entry.body);
         }
         w.seal()
@@ -147,8 +161,14 @@ impl<'a> Manifest<'a> {
             let code = r.u8()?;
             let observer = Observer::from_code(code).ok_or(r.unknown_tag(code))?;
             let run_time_us = r.number()?;
-            let bound = if r.flag()? { Some(r.digest()?) } else { None };
-            entries.push(Entry { strong, observer, run_time_us, bound, body: r.bytes(ENTRY_BYTES_MAX)? });
+            let made_in = r.digest()?;
+            let bound = match r.u8()? {
+                0 => None,
+                code => Some(Bound::from_code(code).ok_or(r.unknown_tag(code))?),
+            };
+            let bound_by = r.bytes(FIELD_BYTES_MAX)?;
+            let body = r.bytes(ENTRY_BYTES_MAX)?;
+            entries.push(Entry { strong, observer, run_time_us, made_in, bound, bound_by, body });
         }
         r.finish()?;
         Ok(Manifest { weak, fields, entries })
@@ -162,8 +182,9 @@ mod tests {
 
     fn sample(body: &mut Vec<u8>, exit_code: u8) -> Entry<'_> {
         let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-        let result = ActionResult { exit_code, repeatable: true, consumed_bytes: 0, streams, outputs: Vec::new() };
-        Entry::new(&Digest::of(b"w"), Observer::Preload, 9, None, &ObservationSet::default(), &result, body)
+        let result = ActionResult { exit_code, repeatable: true, ..ActionResult::of(streams) };
+        static MADE: Made = Made { made_in: Digest([3; 32]), bound: None };
+        Entry::new(&Digest::of(b"w"), Observer::Preload, 9, &MADE, &ObservationSet::default(), &result, body)
     }
 
     #[test]

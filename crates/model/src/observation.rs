@@ -7,7 +7,7 @@
 //! directory  = bytes path, u8 links, [bytes real path], number class, number of facts, fact*, number of absences, name*
 //! links      = 0 of no matter · 1 there are none in the path · 2 they lead to the real path
 //! fact       = bytes name, u8 tag, …        by tag:
-//!    1 content     digest, u8 bits: 1 executable, 2 not through a link
+//!    1 content     digest, u8 bits: 1 executable, 2 not through a link, 4 a root is in it; [digest, roots replaced]
 //!    2 directory
 //!    3 link        bytes target
 //!    4 error       u8 operation, number errno
@@ -37,6 +37,8 @@ pub enum Fact<'a> {
         executable: bool,
         /// The tool looked for a link and there was none.
         plain: bool,
+        /// Where a root is in it: of the bytes with roots replaced, which is what counts elsewhere.
+        rooted: Option<Digest>,
     },
     /// A directory, links followed.
     Directory,
@@ -164,6 +166,22 @@ pub fn names_digest(names: &[&[u8]]) -> Digest {
 }
 
 impl<'a> ObservationSet<'a> {
+    /// The bytes by which two sets are compared that were seen in two places: what was generated in each counts without the
+    /// place's path in it.
+    pub fn anywhere(&self) -> Vec<u8> {
+        let mut set = self.clone();
+        for named in set.directories.iter_mut().flat_map(|directory| &mut directory.facts) {
+            if let Fact::Content { digest, rooted, .. } = &mut named.fact
+                && let Some(without) = rooted.take()
+            {
+                *digest = without;
+            }
+        }
+        let mut w = Writer::default();
+        set.encode(&mut w);
+        w.bytes
+    }
+
     /// Append the set's bytes.
     pub fn encode(&self, w: &mut Writer) {
         w.number(self.directories.len() as u64);
@@ -268,10 +286,13 @@ impl<'a> Fact<'a> {
 
     fn encode(&self, w: &mut Writer) {
         match self {
-            Fact::Content { digest, executable, plain } => {
+            Fact::Content { digest, executable, plain, rooted } => {
                 w.u8(1);
                 w.digest(digest);
-                w.u8(u8::from(*executable) | u8::from(*plain) << 1);
+                w.u8(u8::from(*executable) | u8::from(*plain) << 1 | u8::from(rooted.is_some()) << 2);
+                if let Some(rooted) = rooted {
+                    w.digest(rooted);
+                }
             }
             Fact::Directory => w.u8(2),
             Fact::Link(target) => {
@@ -318,10 +339,11 @@ impl<'a> Fact<'a> {
         Ok(match r.u8()? {
             1 => {
                 let (digest, bits) = (r.digest()?, r.u8()?);
-                if bits > 3 {
+                if bits > 7 {
                     return Err(r.unknown_tag(bits));
                 }
-                Fact::Content { digest, executable: bits & 1 != 0, plain: bits & 2 != 0 }
+                let rooted = if bits & 4 != 0 { Some(r.digest()?) } else { None };
+                Fact::Content { digest, executable: bits & 1 != 0, plain: bits & 2 != 0, rooted }
             }
             2 => Fact::Directory,
             3 => Fact::Link(r.bytes(PATH_BYTES_MAX)?),
@@ -359,8 +381,8 @@ mod tests {
     #[test]
     fn every_fact_there_and_back() {
         let facts = [
-            Fact::Content { digest: Digest::of(b"x"), executable: true, plain: false },
-            Fact::Content { digest: Digest::of(b"x"), executable: false, plain: true },
+            Fact::Content { digest: Digest::of(b"x"), executable: true, plain: false, rooted: None },
+            Fact::Content { digest: Digest::of(b"x"), executable: false, plain: true, rooted: Some(Digest::of(b"y")) },
             Fact::Directory,
             Fact::Link(b"../y"),
             Fact::Error { operation: 1, errno: 13 },

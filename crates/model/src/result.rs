@@ -1,21 +1,24 @@
 //! ActionResult: what a run left behind, so that it can be put there again.
 //!
 //! ```text
-//! result  = number exit code, u8 repeatable, number of bytes read from standard input, streams, number of outputs, output*
+//! result  = number exit code, u8 repeatable, number of bytes read from standard input, number of roots, bytes root*,
+//!           u8 rewrite of standard output, u8 rewrite of standard error, streams, number of outputs, output*
 //! streams = u8 tag: 0 apart, content stdout, content stderr; 1 one file for both, content
 //! output  = bytes path (root replaced), u8 tag:
-//!           1 file       u8 placement, number mode, u8 mode rule, content
+//!           1 file       u8 placement, number mode, u8 mode rule, u8 rewrite, content
 //!           2 link       bytes target
 //!           3 directory  number mode, u8 mode rule
 //!           4 removed
 //! content = u8 tag: 0 bytes inline; 1 digest, number size
 //! ```
 
-use crate::{Blob, DecodeError, Reader, Writer};
+use crate::{Blob, DecodeError, Reader, Rewrite, Writer};
 
 /// Content of at most this many bytes stands in the record itself: cheaper than a file of its own (docs/performance.md).
 pub const INLINE_BYTES_MAX: usize = 4096;
 const PATH_BYTES_MAX: u64 = 64 << 10;
+/// As many as [`crate::Roots`] numbers.
+const ROOTS_MAX: usize = 255;
 
 /// Some bytes, in the record or by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +92,8 @@ pub enum OutputKind<'a> {
         placement: Placement,
         /// Its mode.
         mode: FileMode,
+        /// What becomes of paths in it elsewhere.
+        rewrite: Rewrite,
         /// Its bytes.
         content: Content<'a>,
     },
@@ -119,6 +124,10 @@ pub struct ActionResult<'a> {
     pub repeatable: bool,
     /// How much it took from standard input.
     pub consumed_bytes: u64,
+    /// The roots of the place where it was made, where something in it holds one.
+    pub origin: Vec<&'a [u8]>,
+    /// What becomes of paths in standard output and standard error elsewhere.
+    pub messages: [Rewrite; 2],
     /// Standard output and standard error.
     pub streams: Streams<'a>,
     /// In the order in which they are put in place.
@@ -126,11 +135,34 @@ pub struct ActionResult<'a> {
 }
 
 impl<'a> ActionResult<'a> {
+    /// That of a command which succeeded, said this and left nothing.
+    pub fn of(streams: Streams<'a>) -> Self {
+        ActionResult {
+            exit_code: 0,
+            repeatable: true,
+            consumed_bytes: 0,
+            origin: Vec::new(),
+            messages: [Rewrite::None; 2],
+            streams,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Whether something in it is written again for another place.
+    pub fn is_rewritten(&self) -> bool {
+        let file =
+            |output: &Output| matches!(output.kind, OutputKind::File { rewrite, .. } if rewrite != Rewrite::None);
+        self.messages.iter().any(|rewrite| *rewrite != Rewrite::None) || self.outputs.iter().any(file)
+    }
+
     /// Append the result's bytes.
     pub fn encode(&self, w: &mut Writer) {
         w.number(u64::from(self.exit_code));
         w.u8(self.repeatable.into());
         w.number(self.consumed_bytes);
+        w.number(self.origin.len() as u64);
+        self.origin.iter().for_each(|root| w.bytes(root));
+        self.messages.iter().for_each(|rewrite| w.u8(rewrite.code()));
         match self.streams {
             Streams::Apart { stdout, stderr } => {
                 w.u8(0);
@@ -155,6 +187,13 @@ impl<'a> ActionResult<'a> {
         let exit_code = u8::try_from(r.number()?).map_err(|_| DecodeError::Limit { limit: 255, at })?;
         let repeatable = r.flag()?;
         let consumed_bytes = r.number()?;
+        let at = r.position();
+        let count = r.count()?;
+        if count > ROOTS_MAX {
+            return Err(DecodeError::Limit { limit: ROOTS_MAX as u64, at });
+        }
+        let origin = (0..count).map(|_| r.bytes(PATH_BYTES_MAX)).collect::<Result<_, _>>()?;
+        let messages = [rewrite(r)?, rewrite(r)?];
         let streams = match r.u8()? {
             0 => Streams::Apart { stdout: Content::decode(r)?, stderr: Content::decode(r)? },
             1 => Streams::Together(Content::decode(r)?),
@@ -164,7 +203,7 @@ impl<'a> ActionResult<'a> {
         for _ in 0..r.count()? {
             outputs.push(Output { path: r.bytes(PATH_BYTES_MAX)?, kind: OutputKind::decode(r)? });
         }
-        Ok(ActionResult { exit_code, repeatable, consumed_bytes, streams, outputs })
+        Ok(ActionResult { exit_code, repeatable, consumed_bytes, origin, messages, streams, outputs })
     }
 
     /// Every blob that the result needs.
@@ -217,6 +256,11 @@ impl<'a> Content<'a> {
     }
 }
 
+fn rewrite(r: &mut Reader) -> Result<Rewrite, DecodeError> {
+    let code = r.u8()?;
+    Rewrite::from_code(code).ok_or(r.unknown_tag(code))
+}
+
 impl FileMode {
     fn encode(self, w: &mut Writer) {
         w.number(u64::from(self.bits));
@@ -238,7 +282,7 @@ impl FileMode {
 impl<'a> OutputKind<'a> {
     fn encode(&self, w: &mut Writer) {
         match self {
-            OutputKind::File { placement, mode, content } => {
+            OutputKind::File { placement, mode, rewrite, content } => {
                 w.u8(1);
                 w.u8(match placement {
                     Placement::Truncate => 0,
@@ -247,6 +291,7 @@ impl<'a> OutputKind<'a> {
                     Placement::Unlink => 3,
                 });
                 mode.encode(w);
+                w.u8(rewrite.code());
                 content.encode(w);
             }
             OutputKind::Link(target) => {
@@ -271,7 +316,8 @@ impl<'a> OutputKind<'a> {
                     3 => Placement::Unlink,
                     tag => return Err(r.unknown_tag(tag)),
                 };
-                OutputKind::File { placement, mode: FileMode::decode(r)?, content: Content::decode(r)? }
+                let mode = FileMode::decode(r)?;
+                OutputKind::File { placement, mode, rewrite: rewrite(r)?, content: Content::decode(r)? }
             }
             2 => OutputKind::Link(r.bytes(PATH_BYTES_MAX)?),
             3 => OutputKind::Directory(FileMode::decode(r)?),
@@ -290,7 +336,7 @@ mod tests {
     fn every_output_there_and_back() {
         let mode = FileMode { bits: 0o666, rule: ModeRule::Executable };
         let blob = Blob { digest: Digest::of(b"o"), size_bytes: 1 };
-        let file = |placement, content| OutputKind::File { placement, mode, content };
+        let file = |placement, content| OutputKind::File { placement, mode, rewrite: Rewrite::Object, content };
         let kinds = [
             file(Placement::Truncate, Content::Inline(b"x")),
             file(Placement::Replace, Content::Blob(blob)),
@@ -305,7 +351,17 @@ mod tests {
             Streams::Together(Content::Blob(blob)),
         ] {
             let outputs = kinds.iter().map(|&kind| Output { path: b"p", kind }).collect();
-            let result = ActionResult { exit_code: 3, repeatable: true, consumed_bytes: 70_000, streams, outputs };
+            let messages = [Rewrite::Depfile, Rewrite::Text];
+            let origin = vec![&b"/w"[..]];
+            let result = ActionResult {
+                exit_code: 3,
+                repeatable: true,
+                consumed_bytes: 70_000,
+                origin,
+                messages,
+                streams,
+                outputs,
+            };
             let mut w = Writer::default();
             result.encode(&mut w);
             assert_eq!(ActionResult::decode(&mut Reader::new(&w.bytes)), Ok(result));

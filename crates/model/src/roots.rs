@@ -27,7 +27,9 @@ impl Roots {
 
     /// The longest root that `path` begins with, as a whole component, and its number.
     fn leading(&self, path: &[u8]) -> Option<(usize, &[u8])> {
-        let fits = |root: &[u8]| path.starts_with(root) && matches!(path.get(root.len()), None | Some(b'/'));
+        let fits = |root: &[u8]| {
+            !root.is_empty() && path.starts_with(root) && matches!(path.get(root.len()), None | Some(b'/'))
+        };
         let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
         found.map(|(index, root)| (index, root.as_slice()))
     }
@@ -76,10 +78,53 @@ impl Roots {
         encoded
     }
 
+    /// The bytes of a file with every root replaced that begins a path in it, as a value or behind a flag such as `-I`; for
+    /// comparing what was generated in two places. `None` where none is replaced, and where a zero says that it is no text.
+    pub fn encode_content(&self, text: &[u8]) -> Option<Vec<u8>> {
+        if text.contains(&PLACEHOLDER) {
+            return None;
+        }
+        let mut encoded = Vec::new();
+        let (mut at, mut kept) = (0, 0);
+        while let Some(slash) = text[at..].iter().position(|&b| b == b'/').map(|slash| at + slash) {
+            at = slash + 1;
+            if begins_a_path(&text[..slash])
+                && let Some((index, root)) = self.embedded(&text[slash..])
+            {
+                encoded.extend_from_slice(&text[kept..slash]);
+                encoded.extend([PLACEHOLDER, index as u8 + 1]);
+                (at, kept) = (slash + root.len(), slash + root.len());
+            }
+        }
+        encoded.extend_from_slice(&text[kept..]);
+        (kept > 0).then_some(encoded)
+    }
+
+    /// Each root that lies in another one, its number and its path with that other root replaced: what a tool makes of a
+    /// path by adding names to it or taking some off stays the same only where roots lie in each other as they did.
+    pub fn nested(&self) -> impl Iterator<Item = (u8, Vec<u8>)> {
+        self.roots.iter().enumerate().filter_map(|(index, root)| {
+            let others =
+                Roots { roots: self.roots.iter().map(|r| if r == root { Vec::new() } else { r.clone() }).collect() };
+            let mut encoded = Vec::new();
+            others.encode_path(root, &mut encoded);
+            (encoded != *root).then_some((index as u8 + 1, encoded))
+        })
+    }
+
     fn embedded(&self, text: &[u8]) -> Option<(usize, &[u8])> {
         let fits = |root: &[u8]| text.starts_with(root) && text.get(root.len()).is_none_or(|&next| !is_name(next));
         let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
         found.map(|(index, root)| (index, root.as_slice()))
+    }
+}
+
+/// Whether what follows this text begins a path: nothing that could be part of one precedes it, or a flag's letter does.
+fn begins_a_path(before: &[u8]) -> bool {
+    match before {
+        [.., flag, letter] if *flag == b'-' && letter.is_ascii_alphabetic() => true,
+        [.., last] => !is_name(*last) && *last != b'/',
+        [] => true,
     }
 }
 
@@ -124,6 +169,28 @@ mod tests {
         check("x/a/b", b"x\0\x01");
         check("/a/b.d", b"/a/b.d");
         check("-fmap=/a/b=.", b"-fmap=\0\x01=.");
+    }
+
+    #[test]
+    fn contents() {
+        let check = |text: &str, expect: Option<&[u8]>| {
+            assert_eq!(roots().encode_content(text.as_bytes()).as_deref(), expect, "{text}");
+        };
+        check("#define X \"/a/b/c\"\n", Some(b"#define X \"\0\x02\"\n"));
+        check("-L/a/b x", Some(b"-L\0\x01 x"));
+        check("x/a/b", None);
+        check("/a/bc", None);
+        check("\0/a/b", None);
+        check("", None);
+    }
+
+    #[test]
+    fn roots_in_each_other() {
+        let nested = |paths: &[&str]| -> Vec<_> {
+            Roots::new(paths.iter().map(|path| path.as_bytes().to_vec())).nested().collect()
+        };
+        assert_eq!(nested(&["/a/b", "/a/bc"]), []);
+        assert_eq!(nested(&["/a/b/c/d", "/a/b", "/a/b/c"]), [(1, b"\0\x03/d".to_vec()), (3, b"\0\x02/c".to_vec())]);
     }
 
     #[test]

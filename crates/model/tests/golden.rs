@@ -4,15 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use larder_model::{
-    Action, ActionResult, Blob, Bypass, Content, DecodeError, Digest, DirFacts, Entry, EnvFact, ExplainWalk,
-    FORMAT_VERSION, Fact, Fallback, FileMode, HOST, Links, Manifest, ModeRule, NamedFact, ObservationSet, Observer,
-    Output, OutputKind, Placement, Reader, Roots, Status, Streams, Terminal, Twins, UMASK, Unrecorded, Variable,
-    Writer, names_digest,
+    Action, ActionResult, Blob, Bound, Bypass, Content, DecodeError, Digest, DirFacts, Entry, EnvFact, ExplainWalk,
+    FORMAT_VERSION, Fact, Fallback, FileMode, HOST, Links, Made, Manifest, ModeRule, NamedFact, ObservationSet,
+    Observer, Output, OutputKind, Placement, Reader, Rewrite, Roots, Status, Streams, Terminal, Twins, UMASK,
+    Unrecorded, Variable, Writer, names_digest,
 };
 use larder_testkit::{golden, golden_bytes};
 
 /// Of `action` in `roots`.
-const WEAK: &str = "d2db6f5fd19516535ab022766eefcd4333f0d1b7f07a3595644392e4c71438e2";
+const WEAK: &str = "20f2cc9ce4cf3ea60b18e6de2988e0bbfad43c4f049df406496126931818c208";
 /// Of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 
@@ -44,9 +44,9 @@ fn action() -> Action {
 /// Each kind of fact, with each value of each bit.
 fn set() -> ObservationSet<'static> {
     let facts = [
-        Fact::Content { digest: Digest([1; 32]), executable: false, plain: false },
-        Fact::Content { digest: Digest([2; 32]), executable: true, plain: false },
-        Fact::Content { digest: Digest([3; 32]), executable: false, plain: true },
+        Fact::Content { digest: Digest([1; 32]), executable: false, plain: false, rooted: None },
+        Fact::Content { digest: Digest([2; 32]), executable: true, plain: false, rooted: None },
+        Fact::Content { digest: Digest([3; 32]), executable: false, plain: true, rooted: Some(Digest([11; 32])) },
         Fact::Directory,
         Fact::Link(b"\0\x02/to"),
         Fact::Error { operation: 0, errno: 13 },
@@ -87,7 +87,10 @@ fn set() -> ObservationSet<'static> {
 fn result(together: bool) -> ActionResult<'static> {
     let blob = Content::Blob(Blob { digest: Digest([6; 32]), size_bytes: 70_000 });
     let mode = |bits, rule| FileMode { bits, rule };
-    let written = |placement, mode, content| OutputKind::File { placement, mode, content };
+    let written = |placement, mode, content| {
+        let rewrite = if placement == Placement::Rename { Rewrite::Object } else { Rewrite::None };
+        OutputKind::File { placement, mode, rewrite, content }
+    };
     let kinds = [
         OutputKind::Directory(mode(0o777, ModeRule::Masked)),
         written(Placement::Truncate, mode(0o666, ModeRule::Masked), Content::Inline(b"object")),
@@ -103,7 +106,9 @@ fn result(together: bool) -> ActionResult<'static> {
     };
     let outputs = kinds.into_iter().map(|kind| Output { path: b"\0\x01/o", kind }).collect();
     let (exit_code, consumed_bytes) = if together { (255, 300) } else { (0, 0) };
-    ActionResult { exit_code, repeatable: together, consumed_bytes, streams, outputs }
+    let origin = if together { Vec::new() } else { vec![&b"/w"[..], b"/src"] };
+    let messages = [Rewrite::None, if together { Rewrite::Depfile } else { Rewrite::Text }];
+    ActionResult { exit_code, repeatable: together, consumed_bytes, origin, messages, streams, outputs }
 }
 
 fn encoded(of: impl FnOnce(&mut Writer)) -> Vec<u8> {
@@ -118,9 +123,10 @@ fn manifest(check: impl FnOnce(&Manifest)) {
     let weak = action().fingerprint(&roots);
     let mut manifest = Manifest::new(weak, &walk);
     let (mut older, mut newer) = (Vec::new(), Vec::new());
-    manifest.add(Entry::new(&weak, Observer::Depfile, 0, None, &ObservationSet::default(), &result(true), &mut older));
-    let bound = Some(Digest([7; 32]));
-    manifest.add(Entry::new(&weak, Observer::Preload, 123_456, bound, &set(), &result(false), &mut newer));
+    let free = Made { made_in: Digest([12; 32]), bound: None };
+    manifest.add(Entry::new(&weak, Observer::Depfile, 0, &free, &ObservationSet::default(), &result(true), &mut older));
+    let bound = Made { made_in: Digest([7; 32]), bound: Some((Bound::Argument, b"-DX=/w".to_vec())) };
+    manifest.add(Entry::new(&weak, Observer::Preload, 123_456, &bound, &set(), &result(false), &mut newer));
     check(&manifest);
 }
 

@@ -41,6 +41,8 @@ pub struct Checker<'a> {
     pub roots: &'a Roots,
     /// What is known of files.
     pub stamps: &'a Stamps,
+    /// The set was recorded in this very place: a content that holds a root is the same bytes.
+    pub at_home: bool,
     /// A variable's value in the tool's environment.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
 }
@@ -194,9 +196,13 @@ impl Checker<'_> {
 
     fn check_fact(&self, dir: &Dir, name: &[u8], fact: &Fact, effort: &mut Effort) -> Result<(), String> {
         match fact {
-            Fact::Content { digest, executable, plain } => {
+            Fact::Content { digest, executable, plain, rooted } => {
                 let look = if *plain { dir.look(name) } else { dir.look_through(name) };
-                self.check_content(dir, name, look, (digest, *executable), effort)
+                let look = file_of_mode(look, *executable)?;
+                match rooted {
+                    Some(rooted) if !self.at_home => self.check_rooted(dir, name, rooted, effort),
+                    _ => self.check_content(dir, name, &look, digest, effort),
+                }
             }
             Fact::Directory => match look(dir, name, true) {
                 Ok(look) if look.kind == Kind::Directory => Ok(()),
@@ -247,27 +253,46 @@ impl Checker<'_> {
         &self,
         dir: &Dir,
         name: &[u8],
-        look: io::Result<Look>,
-        (digest, executable): (&Digest, bool),
+        look: &Look,
+        digest: &Digest,
         effort: &mut Effort,
     ) -> Result<(), String> {
-        let look = match look {
-            Ok(look) if look.kind == Kind::File => look,
-            other => return Err(format!("was a file; {}", found(other))),
-        };
-        if (look.mode & 0o111 != 0) != executable {
-            return Err("can be executed now and could not, or the reverse".into());
-        }
-        if let Some(known) = self.stamps.content(&look) {
-            return if known == *digest { Ok(()) } else { Err("has other content".into()) };
+        if let Some(known) = self.stamps.content(look) {
+            return if known == *digest { Ok(()) } else { Err(OTHER_CONTENT.into()) };
         }
         effort.hashed += 1;
         let mut file = dir.open_file(name).map_err(|error| format!("cannot be read: {error}"))?;
         match self.stamps.hash(&mut file) {
             Ok(found) if found == *digest => Ok(()),
-            Ok(_) => Err("has other content".into()),
+            Ok(_) => Err(OTHER_CONTENT.into()),
             Err(error) => Err(format!("cannot be read: {error}")),
         }
+    }
+
+    /// A file that was generated in its place: the same but for the paths in it.
+    fn check_rooted(&self, dir: &Dir, name: &[u8], rooted: &Digest, effort: &mut Effort) -> Result<(), String> {
+        effort.hashed += 1;
+        let read = dir.open_file(name).and_then(|mut file| crate::scan::read_text(&mut file));
+        let text = read.map_err(|error| format!("cannot be read: {error}"))?;
+        let encoded = text.and_then(|text| self.roots.encode_content(&text));
+        match encoded {
+            Some(encoded) if Digest::of(&encoded) == *rooted => Ok(()),
+            _ => Err("has other content, also apart from the place's path in it".into()),
+        }
+    }
+}
+
+const OTHER_CONTENT: &str = "has other content";
+
+/// The look at a file that can be executed or not, as it could.
+fn file_of_mode(look: io::Result<Look>, executable: bool) -> Result<Look, String> {
+    match look {
+        Ok(look) if look.kind != Kind::File => Err(format!("was a file; {}", found(Ok(look)))),
+        Ok(look) if (look.mode & 0o111 != 0) != executable => {
+            Err("can be executed now and could not, or the reverse".into())
+        }
+        Ok(look) => Ok(look),
+        Err(error) => Err(format!("was a file; {}", found(Err(error)))),
     }
 }
 

@@ -217,26 +217,25 @@ fn keep_from(records: &[Record], blobs: &[(Digest, PathBuf, u64, SystemTime)], l
 mod tests {
     use super::*;
     use larder_model::{
-        ActionResult, Content, Entry, ExplainWalk, FileMode, ObservationSet, Observer, Output, OutputKind, Placement,
-        Streams,
+        ActionResult, Content, Entry, ExplainWalk, FileMode, Made, ObservationSet, Observer, Output, OutputKind,
+        Placement, Rewrite, Streams,
     };
 
     fn record(store: &Store, name: &str, object: &[u8], age_s: u64) -> Digest {
         let blob = store.put_blob(&mut &object[..]).expect("writes");
         let mode = FileMode { bits: 0o666, rule: larder_model::ModeRule::Masked };
-        let kind = OutputKind::File { placement: Placement::Replace, mode, content: Content::Blob(blob) };
-        let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-        let result = ActionResult {
-            exit_code: 0,
-            repeatable: true,
-            consumed_bytes: 0,
-            streams,
-            outputs: vec![Output { path: b"/o", kind }],
+        let kind = OutputKind::File {
+            placement: Placement::Replace,
+            mode,
+            rewrite: Rewrite::None,
+            content: Content::Blob(blob),
         };
+        let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
+        let result = ActionResult { outputs: vec![Output { path: b"/o", kind }], ..ActionResult::of(streams) };
         let weak = Digest::of(name.as_bytes());
         let mut body = Vec::new();
-        let set = ObservationSet::default();
-        let entry = Entry::new(&weak, Observer::Preload, 1, None, &set, &result, &mut body);
+        let (set, made) = (ObservationSet::default(), Made { made_in: Digest([3; 32]), bound: None });
+        let entry = Entry::new(&weak, Observer::Preload, 1, &made, &set, &result, &mut body);
         store.record(&weak, &ExplainWalk::default(), entry).expect("writes");
         let manifest = fs::File::open(store.path_of(Contents::Manifests, &weak)).expect("is there");
         manifest.set_modified(SystemTime::now() - Duration::from_secs(age_s)).expect("sets the time");

@@ -5,7 +5,8 @@
 //! words of 64 bits, native order: 0 version · 1 number of slots, a power of two · 2…9 zero · then the slots
 //! slot = volume, inode, size, modified ns, changed ns, digest (4 words), check
 //! ```
-//! A directory's slot has `u64::MAX` for its size and the digest of the names that it does not have. The check is a mix
+//! A directory's slot has `u64::MAX` for its size and the digest of the names that it does not have; so has a file's that
+//! says what its bytes do not hold. The check is a mix
 //! of the other nine words, written last: a slot that two processes wrote at once, or that was damaged, is no slot. An
 //! empty slot is all zeros. A slot is looked for in a window of `WINDOW` slots from its home; when that is full the
 //! table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten.
@@ -118,6 +119,19 @@ impl Stamps {
     pub fn keep_absent(&self, look: &Look, now_ns: i64, names: &Digest, trust: impl FnOnce() -> Trust) {
         if self.writable && old_enough(look, now_ns) && self.remembered(look.volume, trust).directories {
             let slot = slot_of(stamp(look, DIRECTORY), names);
+            self.keep(slot, slot[5]);
+        }
+    }
+
+    /// Whether a file with this look is known to hold nothing of what this digest stands for.
+    pub(crate) fn holds_none(&self, look: &Look, what: &Digest) -> bool {
+        self.names_absent(look, what)
+    }
+
+    /// Keep that the open file, which had this look at `now_ns` and still after it was read, holds nothing of it.
+    pub(crate) fn keep_none(&self, look: &Look, now_ns: i64, what: &Digest, file: &File) {
+        if self.writable && old_enough(look, now_ns) && self.trust(look, file).files {
+            let slot = slot_of(stamp(look, DIRECTORY), what);
             self.keep(slot, slot[5]);
         }
     }

@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap as HashMap;
 
 use crate::Stamps;
 use crate::check::{failure, join, kind_code, listing_digest, look, status_of};
+use crate::scan::{Held, Scan};
 
 /// Links followed from one path before it is given up.
 const LINKS_MAX: usize = 40;
@@ -26,6 +27,18 @@ pub struct Witnessed {
     directories: BTreeMap<Vec<u8>, Directory>,
     environment: Vec<(Vec<u8>, Option<Digest>)>,
     twins: Vec<([Vec<u8>; 2], bool, bool)>,
+    carried: Carried,
+}
+
+/// What inputs hold that could carry the path of this place into a result: of each kind the first input that holds it.
+#[derive(Clone, Debug, Default)]
+pub struct Carried {
+    /// A text that was generated here: a path in it, which is another one elsewhere.
+    pub rooted: Option<Vec<u8>>,
+    /// A path that stays the same elsewhere.
+    pub fixed: Option<Vec<u8>>,
+    /// A word that becomes the name of a file.
+    pub names_files: Option<Vec<u8>>,
 }
 
 /// A file that was read: which it is, and when it was modified.
@@ -50,7 +63,7 @@ struct Directory {
 
 #[derive(Debug)]
 enum OwnedFact {
-    Content { digest: Digest, executable: bool, plain: bool },
+    Content { digest: Digest, executable: bool, plain: bool, rooted: Option<Digest> },
     Directory,
     Link(Vec<u8>),
     Error(u8, u32),
@@ -97,6 +110,7 @@ struct Walk<'a> {
     missing: HashMap<Vec<u8>, i32>,
     /// Files read, by content.
     sources: HashMap<Digest, Vec<Source>>,
+    scan: Scan<'a>,
     set: Witnessed,
     /// Names that came or went, and whether they were there before.
     names: &'a [(Vec<u8>, bool)],
@@ -116,6 +130,7 @@ impl Witness<'_> {
             open: HashMap::default(),
             missing: HashMap::default(),
             sources: HashMap::default(),
+            scan: Scan::new(self.roots, self.stamps),
             set: Witnessed::default(),
             names: &seen.names,
         };
@@ -159,7 +174,9 @@ impl Walk<'_> {
                 Prior::Kind(kind) => self.fact(directory, name, OwnedFact::Other(kind)),
                 Prior::File { digest, mode } => {
                     let executable = mode.is_some_and(|mode| mode & 0o111 != 0);
-                    self.fact(directory, name, OwnedFact::Content { digest, executable, plain: false });
+                    // It is not as it was, and was not looked into.
+                    self.note_carried(path, &Held::ANYTHING);
+                    self.fact(directory, name, OwnedFact::Content { digest, executable, plain: false, rooted: None });
                     if let (true, Some(mode)) = (looked.times >= Times::Mode, mode) {
                         self.fact(directory, name, OwnedFact::Mode(mode));
                     }
@@ -261,13 +278,18 @@ impl Walk<'_> {
             return refuse(Unrecorded::InputChanged, path);
         }
         let executable = found.mode & 0o111 != 0;
-        if let Some(digest) = self.witness.stamps.content(found) {
-            return Ok(OwnedFact::Content { digest, executable, plain });
-        }
-        let file = self.opened(directory).open_file(name);
-        match file.and_then(|mut file| self.witness.stamps.hash_of(&mut file)) {
+        let open = || self.opened(directory).open_file(name);
+        let content = match self.witness.stamps.content(found) {
+            Some(digest) => Ok((digest, *found)),
+            None => open().and_then(|mut file| self.witness.stamps.hash_of(&mut file)),
+        };
+        match content {
             Ok((digest, look)) if virtual_file || look == *found => {
-                Ok(OwnedFact::Content { digest, executable, plain })
+                let held =
+                    if looked.content && !virtual_file { self.scan.file(found, open) } else { Ok(Held::default()) };
+                let Ok(held) = held else { return refuse(Unrecorded::InputChanged, path) };
+                self.note_carried(path, &held);
+                Ok(OwnedFact::Content { digest, executable, plain, rooted: held.rooted })
             }
             // It was only looked at, and cannot be read by us either: its kind must do.
             Err(_) if !looked.content => Ok(OwnedFact::Other(kind_code(Kind::File))),
@@ -289,6 +311,18 @@ impl Walk<'_> {
         let ask = || self.opened(directory).trust().unwrap_or(Trust::NONE);
         let known = self.witness.identities_are_the_tools && looked.identity.is_some();
         same && (old || known && self.witness.stamps.times_are_exact(found, ask))
+    }
+
+    fn note_carried(&mut self, path: &[u8], held: &Held) {
+        let carried = &mut self.set.carried;
+        let kinds = [
+            (held.rooted.is_some(), &mut carried.rooted),
+            (held.fixed, &mut carried.fixed),
+            (held.names_files, &mut carried.names_files),
+        ];
+        for (_, first) in kinds.into_iter().filter(|(is, first)| *is && first.is_none()) {
+            *first = Some(path.to_vec());
+        }
     }
 
     fn note_source(&mut self, path: &[u8], found: &Look, fact: &OwnedFact) {
@@ -531,6 +565,11 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 impl Witnessed {
+    /// What inputs hold that could carry the path of this place into a result.
+    pub fn carried(&self) -> &Carried {
+        &self.carried
+    }
+
     /// As it is encoded.
     pub fn set(&self) -> ObservationSet<'_> {
         let mut set = ObservationSet::default();
@@ -571,8 +610,8 @@ pub(crate) fn class_of(seen: &mut Vec<(u64, u64)>, identity: (u64, u64)) -> u64 
 impl OwnedFact {
     fn borrowed(&self) -> Fact<'_> {
         match self {
-            OwnedFact::Content { digest, executable, plain } => {
-                Fact::Content { digest: *digest, executable: *executable, plain: *plain }
+            OwnedFact::Content { digest, executable, plain, rooted } => {
+                Fact::Content { digest: *digest, executable: *executable, plain: *plain, rooted: *rooted }
             }
             OwnedFact::Directory => Fact::Directory,
             OwnedFact::Link(target) => Fact::Link(target),

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use larder_model::{
-    ActionResult, Blob, Content, Digest, Entry, ExplainWalk, FORMAT_VERSION, Manifest, ObservationSet, Observer,
-    Outcome, Streams, Walk,
+    ActionResult, Blob, Bound, Content, Digest, Entry, ExplainWalk, FORMAT_VERSION, Made, Manifest, ObservationSet,
+    Observer, Outcome, Streams, Walk,
 };
 use larder_store::{Counters, Stamps, Store, StoreError};
 use larder_sys::{Kind, Look, Trust};
@@ -54,11 +54,11 @@ fn a_manifest() {
     let mut walk = ExplainWalk::default();
     walk.field("argument", b"-c");
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::Inline(b"warning") };
-    let result = ActionResult { exit_code: 0, repeatable: true, consumed_bytes: 0, streams, outputs: Vec::new() };
+    let result = ActionResult::of(streams);
     for run_time_us in [1, 2] {
         let (set, mut body) = (ObservationSet::default(), Vec::new());
-        let bound = Some(Digest([run_time_us as u8; 32]));
-        let entry = Entry::new(&weak, Observer::Preload, run_time_us, bound, &set, &result, &mut body);
+        let made = Made { made_in: Digest([run_time_us as u8; 32]), bound: Some((Bound::Output, b"x.o".to_vec())) };
+        let entry = Entry::new(&weak, Observer::Preload, run_time_us, &made, &set, &result, &mut body);
         place.store.record(&weak, &walk, entry).expect("records");
     }
     let read = || place.store.read_manifest(&weak, true).expect("reads").expect("is there");

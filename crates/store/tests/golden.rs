@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use larder_model::{
-    ActionResult, Bypass, Content, Digest, Entry, ExplainWalk, FORMAT_VERSION, Fallback, FileMode, ModeRule,
-    ObservationSet, Observer, Outcome, Output, OutputKind, Placement, Streams, Unrecorded,
+    ActionResult, Bypass, Content, Digest, Entry, ExplainWalk, FORMAT_VERSION, Fallback, FileMode, Made, ModeRule,
+    ObservationSet, Observer, Outcome, Output, OutputKind, Placement, Rewrite, Streams, Unrecorded,
 };
 use larder_store::{Counters, Stamps, Store};
 use larder_sys::{Kind, Look, Trust, boot_id};
@@ -171,19 +171,14 @@ fn golden_layout() {
     let kind = OutputKind::File {
         placement: Placement::Replace,
         mode: FileMode { bits: 0o666, rule: ModeRule::Masked },
+        rewrite: Rewrite::None,
         content: Content::Blob(blob),
     };
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-    let result = ActionResult {
-        exit_code: 0,
-        repeatable: true,
-        consumed_bytes: 0,
-        streams,
-        outputs: vec![Output { path: b"\0\x01/o", kind }],
-    };
+    let result = ActionResult { outputs: vec![Output { path: b"\0\x01/o", kind }], ..ActionResult::of(streams) };
     let mut body = Vec::new();
-    let set = ObservationSet::default();
-    let entry = Entry::new(&weak, Observer::Preload, 1, None, &set, &result, &mut body);
+    let (set, made) = (ObservationSet::default(), Made { made_in: Digest([3; 32]), bound: None });
+    let entry = Entry::new(&weak, Observer::Preload, 1, &made, &set, &result, &mut body);
     store.record(&weak, &ExplainWalk::default(), entry).expect("writes");
     store.note_near(&Digest([0xcd; 32]), &weak).expect("writes");
     assert!(store.first_time(&Digest([0xef; 32])) && !store.first_time(&Digest([0xef; 32])));

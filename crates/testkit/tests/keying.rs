@@ -60,7 +60,12 @@ fn values_of_the_action() {
         ("argv[0]", |place, changed| place.larder(&[if changed { "/usr/bin/gcc" } else { "gcc" }, "-c", "x.c"])),
         ("the tool's name", |place, changed| place.larder(&[if changed { "cc" } else { "gcc" }, "-c", "x.c"])),
         ("the working directory", |place, changed| {
-            gcc(place).cwd(place.path(if changed { "work/sub" } else { "work" }))
+            let root = place.text("work");
+            gcc(place).env("LARDER_ROOTS", root).cwd(place.path(if changed { "work/sub" } else { "work" }))
+        }),
+        ("roots in each other", |place, changed| {
+            let (one, two) = (place.text("work"), place.text("work/sub"));
+            gcc(place).env("LARDER_ROOTS", if changed { format!("{one}:{two}") } else { one })
         }),
         ("PWD", |place, changed| {
             gcc(place).cwd(place.path("work")).env("PWD", place.path(if changed { "apparent" } else { "work" }))

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use larder_testkit::{Place, Ran, Run, can_mount, has, is_root, larder, probe_skip};
 
+/// The store of this version of the formats.
+const BASE: &str = "v3";
+
 /// Enough output for blobs, messages on both streams, an exit code of its own.
 const SCRIPT: &str = "cat x.c; echo warning >&2; i=0; while [ $i -lt 400 ]; do echo 0123456789abcdef; i=$((i+1)); done > x.o; \
     echo dep > x.d; exit 3";
@@ -77,7 +80,7 @@ fn stores_that_cannot_be_used() {
         }),
         ("what is inside is a file", |store| {
             fs::create_dir(store).expect("makes");
-            fs::write(store.join("v2"), "").expect("writes");
+            fs::write(store.join(BASE), "").expect("writes");
         }),
     ];
     for (what, spoil) in rows {
@@ -344,8 +347,10 @@ fn eviction_while_compiling() {
         }
     }
     place.larder(&["evict", "--max-size", "500kB"]).run().ends(0);
-    let held: u64 =
-        files(&place.path("store/v2/blobs")).iter().map(|path| path.metadata().map_or(0, |meta| meta.len())).sum();
+    let held: u64 = files(&place.path(format!("store/{BASE}/blobs")))
+        .iter()
+        .map(|path| path.metadata().map_or(0, |meta| meta.len()))
+        .sum();
     assert!(held <= 500_000, "{held} bytes");
     place.larder(&["fsck"]).run().ends(0);
 }

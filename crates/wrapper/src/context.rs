@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use larder_config::{FILE_BYTES_MAX, Loaded, Surroundings};
-use larder_lookup::{Ourselves, Place};
+use larder_lookup::{Ourselves, Place, RootRules, named_root};
 use larder_spawn::Destinations;
 
 /// What a request runs in.
@@ -45,6 +45,11 @@ impl Context {
             environment,
             oddities,
             cwd: cwd.as_os_str().as_bytes().to_vec(),
+            roots: RootRules {
+                named: loaded.settings.roots.iter().map(|root| named_root(root)).collect(),
+                find: loaded.settings.find_roots,
+            },
+            ephemeral: loaded.settings.ephemeral,
             destinations: Destinations::now(),
             ignores_sigpipe_itself: false,
         };

@@ -8,6 +8,7 @@ use larder_store::{Effort, Stamps, Store};
 use crate::account::account;
 use crate::context::Context;
 use crate::miss::{self, Why};
+use crate::relocated::{apply, rewritten};
 use crate::typed::{Typed, file_name, understand};
 use crate::{hit, warn, words};
 
@@ -74,18 +75,23 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
             Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
                 let mut effort = Effort::default();
                 match larder_lookup::ask(&manifest, request, &context.place, stamps, &mut Vec::new(), &mut effort) {
-                    Answer::Hit { result, .. } if is_verified(settings.verify) && !settings.read_only => {
-                        let why = Why { verify: Some(result), ..Why::default() };
-                        return miss::run(context, store, stamps, request, why);
-                    }
-                    Answer::Hit { result, .. } => match hit::replay(store, stamps, request, &result) {
-                        Ok(code) => {
-                            account(context, Some(store), Outcome::Hit, request.subject(), "");
-                            let _ = stamps.settle(store);
-                            return code;
+                    Answer::Hit { result, .. } => {
+                        if let Some(bytes) = rewritten(&result, &request.roots, store, stamps) {
+                            let result = apply(&result, &bytes);
+                            if is_verified(settings.verify) && !settings.read_only {
+                                let why = Why { verify: Some(result), ..Why::default() };
+                                return miss::run(context, store, stamps, request, why);
+                            }
+                            match hit::replay(store, stamps, request, &result) {
+                                Ok(code) => {
+                                    account(context, Some(store), Outcome::Hit, request.subject(), "");
+                                    let _ = stamps.settle(store);
+                                    return code;
+                                }
+                                Err(cause) => trouble = Some(cause),
+                            }
                         }
-                        Err(cause) => trouble = Some(cause),
-                    },
+                    }
                     Answer::None => {}
                 }
             }

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_model::{
-    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, Placement, Streams,
-    Unrecorded,
+    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, PLACEHOLDER, Placement,
+    Rewrite, Streams, Unrecorded,
 };
 use larder_spawn::Written;
 use larder_store::Store;
@@ -23,7 +23,7 @@ pub(crate) enum KeptContent {
 }
 
 pub(crate) enum KeptKind {
-    File { placement: Placement, mode: FileMode, content: KeptContent, modified_ns: i64 },
+    File { placement: Placement, mode: FileMode, rewrite: Rewrite, content: KeptContent, modified_ns: i64 },
     Link(Vec<u8>),
     Directory(FileMode),
     Removed,
@@ -83,6 +83,7 @@ impl Kept<'_> {
                 KeptKind::File {
                     placement: *placement,
                     mode: self.mode(*mode, &look),
+                    rewrite: Rewrite::None,
                     content,
                     modified_ns: look.modified_ns,
                 }
@@ -145,10 +146,23 @@ impl KeptOutput {
         if let KeptKind::File { content, .. } = &self.kind { Some(content) } else { None }
     }
 
+    /// What becomes of it elsewhere.
+    pub(crate) fn is_rewritten(&mut self, by: Rewrite) {
+        if let KeptKind::File { rewrite, .. } = &mut self.kind {
+            *rewrite = by;
+        }
+    }
+
+    /// For people.
+    pub(crate) fn shown_path(&self) -> Vec<u8> {
+        self.path.strip_prefix(&[PLACEHOLDER]).map_or(self.path.as_slice(), |rest| &rest[1..]).to_vec()
+    }
+
     pub(crate) fn borrowed(&self) -> Output<'_> {
         let kind = match &self.kind {
-            KeptKind::File { placement, mode, content, .. } => {
-                OutputKind::File { placement: *placement, mode: *mode, content: content.borrowed() }
+            KeptKind::File { placement, mode, rewrite, content, .. } => {
+                let (placement, mode, rewrite) = (*placement, *mode, *rewrite);
+                OutputKind::File { placement, mode, rewrite, content: content.borrowed() }
             }
             KeptKind::Link(target) => OutputKind::Link(target),
             KeptKind::Directory(mode) => OutputKind::Directory(*mode),

@@ -22,6 +22,12 @@ mod keep;
 #[cfg(target_os = "linux")]
 mod miss;
 #[cfg(target_os = "linux")]
+mod preprocess;
+#[cfg(target_os = "linux")]
+mod reach;
+#[cfg(target_os = "linux")]
+mod relocated;
+#[cfg(target_os = "linux")]
 mod texts;
 #[cfg(target_os = "linux")]
 mod typed;

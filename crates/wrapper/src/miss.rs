@@ -7,15 +7,15 @@ use larder_compiler::{
     Family, LISTS_VARIABLES, SERVED, Told, adds_execute, getenv_is_covered, habit, is_compiler_part,
     matters_on_terminal_only, replaces_output, unlinks_output,
 };
-use larder_lookup::{Request, choose_observer, roots_digest, secret, subject};
+use larder_lookup::{Request, choose_observer, secret, subject};
 use larder_model::Observer::Kernel;
 use larder_model::{
-    ALL_VARIABLES as ALL, ActionResult, Bypass, Change, Entry, Fallback, HOST, Habit, Looked, Outcome, Prior, Seen,
-    Terminal, Times, UMASK, Unrecorded,
+    ALL_VARIABLES as ALL, ActionResult, Bound, Bypass, Change, Entry, Fallback, HOST, Habit, Looked, Made,
+    ObservationSet, Outcome, Prior, Seen, Terminal, Times, UMASK, Unrecorded,
 };
 use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
 use larder_spawn::{Command, Finished, Written};
-use larder_store::{Bounds, Counters, Stamps, Store, StoreError, Witness, Witnessed};
+use larder_store::{Bounds, Counters, Stamps, Store, StoreError, Witness};
 use larder_sys::ChildEnd;
 
 use crate::account::{account, log};
@@ -23,6 +23,7 @@ use crate::before::Before;
 use crate::context::Context;
 use crate::flow::start;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
+use crate::reach::{Reach, Reached};
 use crate::texts::{Texts, archive_has_none, holds_a_process};
 use crate::typed::file_name;
 use crate::watch::{Eyes, Programs, Watched};
@@ -212,7 +213,7 @@ impl Run<'_> {
         let knows_closed = self.observer != larder_model::Observer::Depfile;
         let closed = knows_closed.then_some(folded.seen.closed.as_slice());
         let mut kept = Kept { store: self.store, grown: 0, closed, umask_was_set: folded.seen.umask_is_set };
-        let outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
+        let mut outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
         let streams = kept.streams(&observed.finished.written)?;
         let holds = |what: &dyn Fn(&[u8]) -> bool| self.holds(&outputs, &streams, what);
         if texts.name_processes && holds(&|text| text.contains(&0) || holds_a_process(text, &observed.trace)) {
@@ -223,9 +224,33 @@ impl Run<'_> {
                 return Err(NotRecorded::Because(Unrecorded::Random, name.clone()));
             }
         }
-        let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
+        let reach = Reach {
+            store: self.store,
+            stamps: self.stamps,
+            request: self.request,
+            relocates_debug: self.context.loaded.settings.relocate_debug,
+            carried: witnessed.carried(),
+            environment: &folded.seen.environment,
+            foreign_program: folded.foreign_program.is_some(),
+            failed: exit_code != 0,
+        };
+        let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);
+        let set = witnessed.set();
+        if matches!(made.bound, Some((Bound::SeenOnce, _))) {
+            let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
+            if let Some(rewrites) = reach.was_seen_elsewhere(&set, &result) {
+                made.bound = None;
+                messages = rewrites.messages;
+                outputs.iter_mut().zip(rewrites.outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
+            }
+        }
+        let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
+        result.messages = messages;
+        if result.is_rewritten() || made.bound.is_some() {
+            result.origin = self.request.roots.paths().iter().map(Vec::as_slice).collect();
+        }
         let difference = before.and_then(|before| crate::verify::difference(before, &result, self.store, self.stamps));
-        Ok(Recorded { grown: kept.grown + self.write(&witnessed, &result)?, difference })
+        Ok(Recorded { grown: kept.grown + self.write(&set, &made, &result)?, difference })
     }
 
     fn programs(&self) -> Programs<'_> {
@@ -252,22 +277,20 @@ impl Run<'_> {
             exit_code,
             repeatable,
             consumed_bytes: (self.request.input.len() as u64).saturating_sub(left),
-            streams: streams.borrowed(),
             outputs: outputs.iter().map(KeptOutput::borrowed).collect(),
+            ..ActionResult::of(streams.borrowed())
         }
     }
 
     /// Write the record. Returns by how much the store grew.
-    fn write(&self, witnessed: &Witnessed, result: &ActionResult) -> Result<u64, NotRecorded> {
+    fn write(&self, set: &ObservationSet, made: &Made, result: &ActionResult) -> Result<u64, NotRecorded> {
         let request = self.request;
         let walk = secret::explained(request);
         let mut body = Vec::new();
-        let bound = Some(roots_digest(&request.roots));
-        let set = witnessed.set();
         if result_is_too_large(result, self.context.loaded.settings.max_size_bytes) {
             return Err(NotRecorded::Because(Unrecorded::TooLarge, Vec::new()));
         }
-        let entry = Entry::new(&request.weak, self.observer, self.run_time_us, bound, &set, result, &mut body);
+        let entry = Entry::new(&request.weak, self.observer, self.run_time_us, made, set, result, &mut body);
         let grown = self.store.record(&request.weak, &walk, entry)?;
         let _ = self.store.note_near(&subject(request), &request.weak);
         Ok(grown)

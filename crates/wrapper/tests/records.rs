@@ -7,8 +7,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use larder_model::{
-    ActionResult, Blob, Content, Digest, Entry, ExplainWalk, Field, FileMode, Manifest, ModeRule, Output, OutputKind,
-    Placement, Streams,
+    ActionResult, Blob, Content, Digest, Entry, ExplainWalk, Field, FileMode, Made, Manifest, ModeRule, Output,
+    OutputKind, Placement, Rewrite, Streams,
 };
 use larder_store::Store;
 use larder_testkit::{Place, Ran, Tree};
@@ -65,18 +65,20 @@ fn forge(place: &Place, change: impl Fn(&mut ActionResult<'static>)) {
     };
     let walk = ExplainWalk { fields: manifest.fields.iter().map(field).collect() };
     let mut body = Vec::new();
-    let entry = Entry::new(&manifest.weak, old.observer, 1, old.bound, &set, &result, &mut body);
+    let made = Made { made_in: old.made_in, bound: old.bound.map(|why| (why, old.bound_by.to_vec())) };
+    let entry = Entry::new(&manifest.weak, old.observer, 1, &made, &set, &result, &mut body);
     store.record(&manifest.weak, &walk, entry).expect("is recorded");
 }
 
 fn file(bits: u32, placement: Placement) -> OutputKind<'static> {
     let mode = FileMode { bits, rule: ModeRule::Set };
-    OutputKind::File { placement, mode, content: Content::Inline(b"forged") }
+    OutputKind::File { placement, mode, rewrite: Rewrite::None, content: Content::Inline(b"forged") }
 }
 
 const FILE: OutputKind = OutputKind::File {
     placement: Placement::Truncate,
     mode: FileMode { bits: 0o644, rule: ModeRule::Masked },
+    rewrite: Rewrite::None,
     content: Content::Inline(b"forged"),
 };
 const DIRECTORY: OutputKind = OutputKind::Directory(FileMode { bits: 0o755, rule: ModeRule::Masked });

@@ -2,10 +2,10 @@
 
 use std::os::unix::ffi::OsStringExt;
 
-use larder_lookup::{Ourselves, Place, Request, find, roots_digest, subject};
+use larder_lookup::{Ourselves, Place, Request, RootRules, find, roots_digest, subject};
 use larder_model::{
-    ActionResult, Content, Digest, DirFacts, Entry, ExplainWalk, Fact, FileMode, ModeRule, NamedFact, ObservationSet,
-    Observer, Output, OutputKind, Placement, Streams,
+    ActionResult, Content, Digest, DirFacts, Entry, ExplainWalk, Fact, FileMode, Made, ModeRule, NamedFact,
+    ObservationSet, Observer, Output, OutputKind, Placement, Rewrite, Streams,
 };
 use larder_spawn::Destinations;
 use larder_store::{Stamps, Store};
@@ -17,7 +17,15 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
     let environment = here.environment().into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
     let destinations = Destinations { stdout: None, stderr: None, same: false };
     let cwd = bytes_of(&here.path("work"));
-    let place = Place { environment, oddities: Vec::new(), cwd, destinations, ignores_sigpipe_itself: true };
+    let place = Place {
+        environment,
+        oddities: Vec::new(),
+        cwd,
+        roots: RootRules { named: Vec::new(), find: true },
+        ephemeral: false,
+        destinations,
+        ignores_sigpipe_itself: true,
+    };
     let nobody = Ourselves::at("".as_ref());
     let tool = find(argv[0].as_bytes(), place.variable(b"PATH"), &nobody, false).expect("is on PATH");
     let store = Store::open(&here.path("store")).expect("opens");
@@ -25,24 +33,20 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
     let Ok(request) = Request::new(tool, argv, &place, &Stamps::none()) else { panic!("not ours") };
     let blob = store.put_blob(&mut &[7; 10_000][..]).expect("writes");
     let source = Digest::of(&std::fs::read(here.path("work/x.c")).expect("reads"));
-    let fact = Fact::Content { digest: source, executable: false, plain: false };
+    let fact = Fact::Content { digest: source, executable: false, plain: false, rooted: None };
     let facts = vec![NamedFact { name: b"x.c", fact }];
     let directory = DirFacts { path: b"\0\x01", facts, absent: vec![b"y.h"], ..DirFacts::default() };
     let set = ObservationSet { directories: vec![directory], environment: Vec::new(), twins: Vec::new() };
     let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
-    let kind = OutputKind::File { placement: Placement::Replace, mode, content: Content::Blob(blob) };
+    let kind =
+        OutputKind::File { placement: Placement::Replace, mode, rewrite: Rewrite::None, content: Content::Blob(blob) };
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-    let result = ActionResult {
-        exit_code: 0,
-        repeatable: true,
-        consumed_bytes: 0,
-        streams,
-        outputs: vec![Output { path: b"\0\x01/x.o", kind }],
-    };
+    let result = ActionResult { outputs: vec![Output { path: b"\0\x01/x.o", kind }], ..ActionResult::of(streams) };
     let mut walk = ExplainWalk::default();
     request.action.walk(&request.roots, &mut walk);
-    let (bound, mut body) = (Some(roots_digest(&request.roots)), Vec::new());
-    let entry = Entry::new(&request.weak, Observer::Preload, 840_000, bound, &set, &result, &mut body);
+    let made = Made { made_in: roots_digest(&request.roots), bound: None };
+    let mut body = Vec::new();
+    let entry = Entry::new(&request.weak, Observer::Preload, 840_000, &made, &set, &result, &mut body);
     store.record(&request.weak, &walk, entry).expect("writes");
     store.note_near(&subject(&request), &request.weak).expect("writes");
 }

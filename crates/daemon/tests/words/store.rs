@@ -92,7 +92,8 @@ fn config_says_where_a_value_comes_from_and_fails_on_what_is_wrong() {
     ran.says("larder.toml:2").says("did you mean max_size?");
     let object = here.larder(&["config", "--json"]).ends(1).json();
     assert_eq!(object["problems"].as_array().map(Vec::len), Some(2));
-    let dir = &object["settings"][0];
+    let settings = object["settings"].as_array().expect("a list");
+    let dir = settings.iter().find(|setting| setting["key"] == "dir").expect("is listed");
     assert_eq!((dir["key"].as_str(), dir["source"].as_str()), (Some("dir"), Some("environment LARDER_DIR")));
 }
 

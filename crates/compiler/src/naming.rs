@@ -1,0 +1,296 @@
+//! What a compile's arguments have to do with the names of files: which of them only say where something is, which could
+//! bring such a name into the result, and how the same command line is only preprocessed.
+//!
+//! For deciding where a result can serve, not whether it is right here: a compile whose arguments name this place can
+//! serve elsewhere only if it is known what becomes of the name. So an unknown argument that names it is in the way.
+//!
+//! Unaware of: roots, and what the texts hold.
+
+use crate::language::{self, Kind};
+use crate::response::{self, ResponseFiles};
+use crate::table::{self, Value};
+use crate::{Family, Invocation, Stage};
+
+/// A compile's arguments, by what becomes of the names in them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Naming {
+    /// The first argument by which names become numbers, or bytes that cannot be searched for them.
+    pub transforms: Option<Vec<u8>>,
+    /// What directories' names begin with that are written differently (`-ffile-prefix-map=OLD=NEW`), with the argument.
+    pub mapped: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names of directories that the compiler may shorten, where that makes them shorter than they are as typed.
+    pub shortened: Vec<Vec<u8>>,
+    /// Definitions of macros, and other words for the preprocessor.
+    pub definitions: Vec<Vec<u8>>,
+    /// Arguments that say where something is.
+    pub places: Vec<Vec<u8>>,
+    /// All others.
+    pub others: Vec<Vec<u8>>,
+    /// Arguments for preprocessing the same sources to standard output.
+    pub preprocess: Vec<Vec<u8>>,
+    /// Something is assembled that is not preprocessed.
+    pub assembles: bool,
+}
+
+/// Read the arguments of a compile. `None` where they cannot be read.
+pub fn naming(family: Family, arguments: &[Vec<u8>], files: &dyn ResponseFiles) -> Option<Naming> {
+    let arguments = response::expand(arguments, files).ok()?;
+    let mut naming = Naming::default();
+    let mut words = arguments.iter().map(Vec::as_slice);
+    let mut only_files = false;
+    while let Some(word) = words.next() {
+        if only_files || !word.starts_with(b"-") || word == b"-" {
+            naming.file(word);
+            continue;
+        }
+        only_files |= word == b"--";
+        let value = match table::find(family, word).map(|found| found.value) {
+            Some(Value::Next) => words.next(),
+            Some(Value::None | Value::Here(_)) | None => None,
+        };
+        naming.flag(word, value);
+    }
+    Some(naming)
+}
+
+impl Invocation {
+    /// Whether it is a compiler's, and ends before a link.
+    pub fn compiles(&self) -> bool {
+        matches!(self.family, Family::Gcc | Family::Clang) && self.stage != Stage::End
+    }
+}
+
+impl Naming {
+    fn flag(&mut self, word: &[u8], value: Option<&[u8]>) {
+        let whole = [word, value.unwrap_or_default()].concat();
+        let begins = |flags: &[&str]| flags.iter().any(|flag| word.starts_with(flag.as_bytes()));
+        if self.transforms.is_none() && (begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value)) {
+            self.transforms = Some(whole.clone());
+        }
+        if let Some(old) = MAPS.iter().find_map(|map| word.strip_prefix(map.as_bytes())) {
+            let old = old.rsplitn(2, |&b| b == b'=').last().unwrap_or_default();
+            self.mapped.push((old.to_vec(), whole));
+        } else if begins(DEFINITIONS) {
+            self.definitions.push(whole);
+        } else if begins(PLACES) {
+            let goes_up = |flag: &&str| {
+                let path = whole.strip_prefix(flag.as_bytes()).unwrap_or_default();
+                !path.starts_with(b"/") && path.windows(2).any(|part| part == b"..")
+            };
+            if SYSTEM_DIRECTORIES.iter().any(|flag| goes_up(flag)) {
+                self.shortened.push(whole.clone());
+            }
+            self.places.push(whole);
+        } else {
+            self.others.push(whole);
+        }
+        if !(STAGES.contains(&&String::from_utf8_lossy(word)[..]) || begins(OUTPUTS)) {
+            self.preprocess.extend([Some(word), value].into_iter().flatten().map(<[u8]>::to_vec));
+        }
+    }
+
+    fn file(&mut self, path: &[u8]) {
+        self.assembles |= path.ends_with(b".s");
+        if self.transforms.is_none() && matches!(language::of_file(path), Kind::Foreign | Kind::Interface) {
+            self.transforms = Some(path.to_vec());
+        }
+        self.places.push(path.to_vec());
+        self.preprocess.push(path.to_vec());
+    }
+}
+
+fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
+    let Some(joined) = word.strip_prefix(b"-x") else { return false };
+    let name = if joined.is_empty() { value.unwrap_or_default() } else { joined };
+    matches!(language::of_name(name), Some(Kind::Foreign | Kind::Interface))
+}
+
+/// Flags by which names of files are counted, hashed, compressed or put where nothing can be searched: profiles and coverage,
+/// link-time optimisation, types and debug information by hash, modules, plugins, dumps, other programs' own flags.
+const TRANSFORM: &[&str] = &[
+    "--coverage",
+    "--offload",
+    "--save-temps",
+    "-MJ",
+    "-Wa,",
+    "-Xassembler",
+    "-Xclang",
+    "-coverage",
+    "-emit-llvm",
+    "-fauto-profile",
+    "-fbasic-block-sections",
+    "-fbranch-probabilities",
+    "-fcondition-coverage",
+    "-fcoverage",
+    "-fcs-profile",
+    "-fcxx-modules",
+    "-fdebug-types-section",
+    "-fdiagnostics-add-output",
+    "-fdiagnostics-format",
+    "-fdump",
+    "-fembed-bitcode",
+    "-flto",
+    "-fmodule",
+    "-fopenmp-targets",
+    "-foptimization-record",
+    "-fpass-plugin",
+    "-fpath-coverage",
+    "-fplugin",
+    "-fprofile",
+    "-frandom-seed",
+    "-fsave-optimization-record",
+    "-ftest-coverage",
+    "-fthinlto",
+    "-ftime-trace",
+    "-funique-internal-linkage-names",
+    "-gsplit-dwarf",
+    "-gz",
+    "-index-store-path",
+    "-mllvm",
+    "-save-temps",
+    "-serialize-diagnostics",
+    "--serialize-diagnostics",
+    "-specs",
+    "--specs",
+    "-wrapper",
+];
+
+/// Of these, the ones that do nothing of the kind.
+const HARMLESS: &[&str] = &[
+    "-Wa,--noexecstack",
+    "-fno-lto",
+    "-fprofile-prefix-map=",
+    "-fcoverage-prefix-map=",
+    "-fcoverage-compilation-dir=",
+    "-fdiagnostics-format=text",
+    "-fdiagnostics-format=clang",
+    "-gz=none",
+];
+
+const MAPS: &[&str] = &[
+    "-fcoverage-prefix-map=",
+    "-fdebug-prefix-map=",
+    "-ffile-prefix-map=",
+    "-fmacro-prefix-map=",
+    "-fprofile-prefix-map=",
+];
+
+const DEFINITIONS: &[&str] = &["--assert", "--define-macro", "--undefine-macro", "-A", "-D", "-U", "-Wp,-D", "-Wp,-U"];
+
+/// Flags whose value is a place, or names of libraries and the like that only a link uses.
+const PLACES: &[&str] = &[
+    "--dependencies",
+    "--gcc-toolchain",
+    "--imacros",
+    "--include",
+    "--library-directory",
+    "--output",
+    "--prefix",
+    "--sysroot",
+    "-B",
+    "-F",
+    "-I",
+    "-L",
+    "-M",
+    "-R",
+    "-T",
+    "-Wl,",
+    "-Wp,-M",
+    "-Xlinker",
+    "-aux-info",
+    "-fcoverage-compilation-dir=",
+    "-fdebug-compilation-dir",
+    "-ffile-compilation-dir=",
+    "-gcc-toolchain",
+    "-idirafter",
+    "-imacros",
+    "-include",
+    "-iprefix",
+    "-iquote",
+    "-isysroot",
+    "-isystem",
+    "-iwithprefix",
+    "-l",
+    "-o",
+    "-resource-dir",
+    "-rpath",
+    "-stdlib++-isystem",
+    "-working-directory",
+];
+
+/// Where gcc writes the name without links and `..`, if that is shorter.
+const SYSTEM_DIRECTORIES: &[&str] =
+    &["--sysroot=", "--sysroot", "-B", "-idirafter", "-isysroot", "-isystem", "-iwithprefix"];
+
+/// How far the command goes.
+const STAGES: &[&str] =
+    &["--assemble", "--compile", "--preprocess", "-E", "-S", "-c", "-fdirectives-only", "-fsyntax-only", "-v"];
+
+/// What else is written, and what the preprocessed text would show of debug information.
+const OUTPUTS: &[&str] = &[
+    "--dependencies",
+    "--output",
+    "--user-dependencies",
+    "--write-dependencies",
+    "--write-user-dependencies",
+    "-M",
+    "-P",
+    "-Wp,-M",
+    "-aux-info",
+    "-d",
+    "-fstack-usage",
+    "-fcallgraph-info",
+    "-g",
+    "-o",
+    "-traditional",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct None;
+    impl ResponseFiles for None {
+        fn read(&self, _: &[u8]) -> Option<Vec<u8>> {
+            Option::None
+        }
+    }
+
+    fn read(line: &str) -> Naming {
+        let words: Vec<Vec<u8>> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        naming(Family::Gcc, &words, &None).expect("no response file")
+    }
+
+    fn joined(words: &[Vec<u8>]) -> String {
+        words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn an_ordinary_compile() {
+        let naming = read("-O2 -g -I /r/inc -DX=\"/r\" -MD -MF /r/x.d -c /r/x.c -o x.o -std=c99");
+        assert_eq!(naming.transforms, Option::None);
+        assert_eq!(joined(&naming.places), "-I/r/inc -MD -MF/r/x.d /r/x.c -ox.o");
+        assert_eq!(joined(&naming.definitions), "-DX=\"/r\"");
+        assert_eq!(joined(&naming.others), "-O2 -g -c -std=c99");
+        assert_eq!(joined(&naming.preprocess), "-O2 -I /r/inc -DX=\"/r\" /r/x.c -std=c99");
+    }
+
+    #[test]
+    fn what_turns_names_into_something_else() {
+        for line in
+            ["-flto -c x.c", "--coverage -c x.c", "-x cuda x.c", "x.cu", "x.h", "-Wa,-alh", "-fprofile-arcs x.c"]
+        {
+            assert!(read(line).transforms.is_some(), "{line}");
+        }
+        for line in ["-Wa,--noexecstack x.c", "-fprofile-prefix-map=/a=b x.c", "-x c x", "-gdwarf-4 x.c"] {
+            assert_eq!(read(line).transforms, Option::None, "{line}");
+        }
+    }
+
+    #[test]
+    fn maps_and_shortened_names() {
+        let naming = read("-ffile-prefix-map=/a=b=c -isystem ../x -isystem /a/../x -I../y x.c");
+        assert_eq!(naming.mapped, [(b"/a=b".to_vec(), b"-ffile-prefix-map=/a=b=c".to_vec())]);
+        assert_eq!(joined(&naming.shortened), "-isystem../x");
+    }
+}

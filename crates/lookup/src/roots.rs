@@ -1,0 +1,314 @@
+//! Finding the roots of a place, without being told: what the build system says in its environment or by the shape of
+//! its directories, the top of a checkout, the top of a build directory; else the working directory.
+//!
+//! The order numbers them, so it must be the same wherever the same build runs. A path is taken as it is written: where
+//! links lead from it to another one, both are roots.
+//!
+//! Unaware of: what is replaced, and where.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_model::Roots;
+use larder_sys::{Dir, Kind};
+
+use crate::Place;
+
+/// What was set about roots.
+#[derive(Clone, Debug, Default)]
+pub struct RootRules {
+    /// Directories that were named.
+    pub named: Vec<Vec<u8>>,
+    /// Whether more are looked for.
+    pub find: bool,
+}
+
+/// Variables in which CI services name the directory of a checkout, as documented by each: GitHub, GitLab, Buildkite,
+/// Azure (two), Travis, Drone, Bitbucket, AWS CodeBuild, AppVeyor, Cirrus. Jenkins' and CircleCI's are further down.
+const CHECKOUTS: [&[u8]; 11] = [
+    b"GITHUB_WORKSPACE",
+    b"CI_PROJECT_DIR",
+    b"BUILDKITE_BUILD_CHECKOUT_PATH",
+    b"BUILD_SOURCESDIRECTORY",
+    b"PIPELINE_WORKSPACE",
+    b"TRAVIS_BUILD_DIR",
+    b"DRONE_WORKSPACE",
+    b"BITBUCKET_CLONE_DIR",
+    b"CODEBUILD_SRC_DIR",
+    b"APPVEYOR_BUILD_FOLDER",
+    b"CIRRUS_WORKING_DIR",
+];
+
+/// rules_foreign_cc's, in the environment of what it builds.
+const FOREIGN_CC: [&[u8]; 4] = [b"EXT_BUILD_ROOT", b"EXT_BUILD_DEPS", b"BUILD_TMPDIR", b"INSTALLDIR"];
+
+/// Version control's own directories, at the top of a checkout.
+const TOPS: [&[u8]; 3] = [b".git", b".jj", b".hg"];
+
+/// What CMake, Meson, Ninja and autoconf leave at the top of a build directory.
+const BUILD_TOPS: [&[u8]; 4] = [b"CMakeCache.txt", b"config.status", b"meson-private", b"build.ninja"];
+
+/// What stands at the top of a project's sources.
+const SOURCE_TOPS: [&[u8]; 5] = [b"configure", b"configure.ac", b"CMakeLists.txt", b"meson.build", b"BUILD.bazel"];
+
+/// Directories that many builds share, and that are the same in all of them.
+const SHARED: [&[u8]; 24] = [
+    b"/bin",
+    b"/boot",
+    b"/dev",
+    b"/etc",
+    b"/gnu",
+    b"/home",
+    b"/lib",
+    b"/lib32",
+    b"/lib64",
+    b"/libx32",
+    b"/media",
+    b"/mnt",
+    b"/nix",
+    b"/opt",
+    b"/proc",
+    b"/run",
+    b"/sbin",
+    b"/snap",
+    b"/srv",
+    b"/sys",
+    b"/tmp",
+    b"/usr",
+    b"/var",
+    b"/var/tmp",
+];
+
+/// Of these, all that is below is shared as well.
+const SYSTEM: [&[u8]; 14] = [
+    b"/bin/",
+    b"/boot/",
+    b"/dev/",
+    b"/etc/",
+    b"/gnu/",
+    b"/lib/",
+    b"/lib32/",
+    b"/lib64/",
+    b"/libx32/",
+    b"/nix/",
+    b"/opt/",
+    b"/proc/",
+    b"/sbin/",
+    b"/usr/",
+];
+
+/// Beside those of the working directory, so many are found by the paths on a command line.
+const TOLD_MAX: usize = 4;
+
+/// The roots of a command that runs in `place`, where `PWD` says `apparent`, with these arguments.
+pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>]) -> Roots {
+    let mut search = Search { place, found: Vec::new() };
+    place.roots.named.iter().for_each(|root| search.add_any(root));
+    if place.roots.find {
+        search.build_systems();
+        search.around(&place.cwd);
+        search.told(arguments);
+    }
+    search.other_names(apparent);
+    Roots::new(search.found)
+}
+
+struct Search<'a> {
+    place: &'a Place,
+    found: Vec<Vec<u8>>,
+}
+
+impl Search<'_> {
+    fn add_any(&mut self, path: &[u8]) {
+        let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
+        let path = &path[..end];
+        if path.first() == Some(&b'/') && !self.found.iter().any(|found| found == path) {
+            self.found.push(path.to_vec());
+        }
+    }
+
+    /// A root that was not named by a person: one in which no other lies, and which is not shared.
+    fn add(&mut self, path: &[u8]) {
+        let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
+        let path = &path[..end];
+        let plain = path.split(|&b| b == b'/').skip(1).all(|part| !matches!(part, b"" | b"." | b".."));
+        if plain && !is_shared(path) && !self.holds(path) {
+            self.add_any(path);
+        }
+    }
+
+    fn holds(&self, path: &[u8]) -> bool {
+        self.found.iter().any(|root| is_in(path, root))
+    }
+
+    fn build_systems(&mut self) {
+        let place = self.place;
+        if let Some(root) = execution_root(&place.cwd) {
+            self.add(root);
+        }
+        let mut directory = |name: &[u8]| {
+            if let Some(path) = place.variable(name).filter(|path| path.starts_with(b"/"))
+                && larder_sys::look_through(path).is_ok_and(|look| look.kind == Kind::Directory)
+            {
+                self.add(path);
+            }
+        };
+        if place.variable(FOREIGN_CC[0]).is_some() {
+            FOREIGN_CC.into_iter().for_each(&mut directory);
+        }
+        CHECKOUTS.into_iter().for_each(&mut directory);
+        if [&b"JENKINS_URL"[..], b"JENKINS_HOME"].iter().any(|name| place.variable(name).is_some()) {
+            directory(b"WORKSPACE");
+        }
+        // CircleCI writes `~/project`.
+        match place.variable(b"CIRCLE_WORKING_DIRECTORY").map(|path| (path, path.strip_prefix(b"~"))) {
+            Some((_, Some(rest))) => {
+                let path = [place.variable(b"HOME").unwrap_or_default(), rest].concat();
+                self.add(&path);
+            }
+            Some((path, None)) if path.starts_with(b"/") => self.add(path),
+            _ => {}
+        }
+    }
+
+    /// The root that the working directory is in.
+    fn around(&mut self, cwd: &[u8]) {
+        if self.holds(cwd) {
+            return;
+        }
+        let top = checkout(cwd).or_else(|| highest(cwd, &BUILD_TOPS));
+        match top {
+            Some(top) if !is_shared(top) => self.add(top),
+            // There is always one.
+            _ => self.add_any(cwd),
+        }
+    }
+
+    /// Roots of what is named by an absolute path: sources beside a build directory.
+    fn told(&mut self, arguments: &[Vec<u8>]) {
+        let mut left = TOLD_MAX;
+        for argument in arguments {
+            let Some(path) = told_path(argument) else { continue };
+            if left == 0 {
+                return;
+            }
+            if is_shared(path) || self.holds(path) || SYSTEM.iter().any(|system| path.starts_with(system)) {
+                continue;
+            }
+            let Ok(look) = larder_sys::look_through(path) else { continue };
+            let directory = if look.kind == Kind::Directory { path } else { above(path) };
+            let top = checkout(directory).or_else(|| highest(directory, &SOURCE_TOPS));
+            let top = top.filter(|top| !is_shared(top)).or_else(|| shared_above(directory, &self.place.cwd));
+            left -= 1;
+            self.add(top.unwrap_or(directory));
+        }
+    }
+
+    /// Further names of the same directories: a root by `PWD`'s name, and by the one without links.
+    fn other_names(&mut self, apparent: Option<&[u8]>) {
+        let cwd = &self.place.cwd;
+        for root in self.found.clone() {
+            if let Some(apparent) = apparent
+                && let Some(rest) = cwd.strip_prefix(&root[..])
+                && let Some(name) = apparent.strip_suffix(rest)
+            {
+                self.add_any(name);
+            }
+            // What the kernel says of the working directory has no links in it.
+            if !is_in(cwd, &root)
+                && Dir::open(&root, true).is_err()
+                && let Ok(real) = Dir::open(&root, false).and_then(|dir| dir.real_path())
+            {
+                self.add_any(&real);
+            }
+        }
+    }
+}
+
+/// Bazel's execution root of which `path` is part: `…/execroot/WORKSPACE`, in a sandbox or not.
+fn execution_root(path: &[u8]) -> Option<&[u8]> {
+    const NAME: &[u8] = b"/execroot/";
+    let at = path.windows(NAME.len()).rposition(|part| part == NAME)? + NAME.len();
+    let length = path[at..].iter().position(|&b| b == b'/').unwrap_or(path.len() - at);
+    (length > 0).then(|| &path[..at + length])
+}
+
+/// Whether a directory is in a sandbox of Bazel's: `…/linux-sandbox/N/execroot/…`.
+pub(crate) fn is_sandbox(path: &[u8]) -> bool {
+    let parts: Vec<&[u8]> = path.split(|&b| b == b'/').collect();
+    parts.windows(3).any(|part| {
+        let [strategy, number, name] = [part[0], part[1], part[2]];
+        let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+        name == b"execroot" && is_number && strategy.ends_with(b"sandbox")
+    })
+}
+
+/// The top of the checkout in which `directory` is; of a submodule, that of the whole.
+fn checkout(directory: &[u8]) -> Option<&[u8]> {
+    let mut top = None;
+    for level in levels(directory) {
+        let Ok(dir) = Dir::open(level, false) else { continue };
+        let Some((name, look)) = TOPS.iter().find_map(|name| Some((name, dir.look(name).ok()?))) else { continue };
+        top = Some(level);
+        if *name != b".git" || look.kind != Kind::File || !is_submodule(&dir) {
+            break;
+        }
+    }
+    top
+}
+
+/// A submodule's `.git` is a file that leads to the whole's `modules`; a worktree's leads to `worktrees`.
+fn is_submodule(dir: &Dir) -> bool {
+    let mut text = Vec::new();
+    let read = dir.open_file(b".git").and_then(|file: File| file.take(4096).read_to_end(&mut text));
+    read.is_ok() && text.windows(9).any(|part| part == b"/modules/")
+}
+
+/// The highest directory, at `directory` or above it, that has one of these names in it.
+fn highest<'p>(directory: &'p [u8], names: &[&[u8]]) -> Option<&'p [u8]> {
+    let has = |level: &&[u8]| {
+        !is_shared(level) && Dir::open(level, false).is_ok_and(|dir| names.iter().any(|name| dir.look(name).is_ok()))
+    };
+    levels(directory).filter(has).last()
+}
+
+/// The directory and all above it, but for `/`.
+fn levels(directory: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors(Some(directory), |level| Some(above(level))).take_while(|level| level.len() > 1)
+}
+
+fn above(path: &[u8]) -> &[u8] {
+    &path[..path.iter().rposition(|&b| b == b'/').unwrap_or(0)]
+}
+
+/// What two paths have in common, where only one build can be there.
+fn shared_above<'p>(a: &'p [u8], b: &[u8]) -> Option<&'p [u8]> {
+    levels(a).find(|level| is_in(b, level)).filter(|level| !is_shared(level) && above(level).len() > 1)
+}
+
+/// The absolute path in an argument that names a source or a directory of them.
+fn told_path(argument: &[u8]) -> Option<&[u8]> {
+    const FLAGS: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
+    let value = FLAGS.iter().find_map(|flag| argument.strip_prefix(*flag)).unwrap_or(argument);
+    value.starts_with(b"/").then_some(value)
+}
+
+fn is_shared(path: &[u8]) -> bool {
+    SHARED.contains(&path) || path.len() < 2 || is_home(path)
+}
+
+/// `/home/somebody`, where more than one build is at home.
+fn is_home(path: &[u8]) -> bool {
+    path.strip_prefix(b"/home/").is_some_and(|name| !name.contains(&b'/'))
+}
+
+fn is_in(path: &[u8], root: &[u8]) -> bool {
+    path.strip_prefix(root).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+}
+
+/// A configured path as its bytes.
+pub fn named_root(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}

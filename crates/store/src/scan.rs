@@ -1,0 +1,150 @@
+//! What the bytes of an input hold that could carry the path of this place into a result: the path itself, and words by
+//! which a compiler asks for the name of a file. Each file is read once for this, and its stamp remembers that it holds
+//! neither.
+//!
+//! Unaware of: what follows from it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+
+use larder_model::{Digest, Roots};
+use larder_sys::Look;
+use memchr::memmem;
+
+use crate::Stamps;
+
+/// A larger file is not read for this: it is taken to hold everything.
+const TEXT_BYTES_MAX: u64 = 64 << 20;
+
+/// What one input holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// It is a text that holds a root: the digest of its bytes with roots replaced.
+    pub(crate) rooted: Option<Digest>,
+    /// A root is in it in a way that cannot be replaced.
+    pub(crate) fixed: bool,
+    /// It may ask for the name of a file.
+    pub(crate) names_files: bool,
+}
+
+impl Held {
+    /// Of a file that is not looked into.
+    pub(crate) const ANYTHING: Held = Held { rooted: None, fixed: true, names_files: true };
+}
+
+/// Looks into files for one place.
+pub(crate) struct Scan<'a> {
+    roots: &'a Roots,
+    stamps: &'a Stamps,
+    /// Stands for "no root of this place is in it".
+    rootless: Digest,
+    /// Stands for "it asks for no file's name".
+    nameless: Digest,
+}
+
+impl<'a> Scan<'a> {
+    pub(crate) fn new(roots: &'a Roots, stamps: &'a Stamps) -> Self {
+        let mut all = b"no root:".to_vec();
+        roots.paths().iter().for_each(|root| all.extend([root, &b"\0"[..]].concat()));
+        Scan { roots, stamps, rootless: Digest::of(&all), nameless: Digest::of(b"no name of a file") }
+    }
+
+    /// What a file holds that has this look; `open` opens it.
+    pub(crate) fn file(&self, look: &Look, open: impl FnOnce() -> io::Result<File>) -> io::Result<Held> {
+        let known = [&self.rootless, &self.nameless].map(|what| self.stamps.holds_none(look, what));
+        if known == [true, true] {
+            return Ok(Held::default());
+        }
+        let now_ns = larder_sys::now_coarse_ns();
+        let mut file = open()?;
+        let mut start = [0; MAGIC_BYTES];
+        let count = file.read_at(&mut start, 0)?;
+        let held = if is_program(&start[..count]) {
+            Held::default()
+        } else if let Some(bytes) = read_text(&mut file)? {
+            self.bytes(&bytes)
+        } else {
+            return Ok(Held::ANYTHING);
+        };
+        if larder_sys::file_look(&file)? != *look {
+            return Err(io::Error::other("changed while it was read"));
+        }
+        let free = [held.rooted.is_none() && !held.fixed, !held.names_files];
+        for (what, _) in [&self.rootless, &self.nameless].into_iter().zip(free).filter(|(_, free)| *free) {
+            self.stamps.keep_none(look, now_ns, what, &file);
+        }
+        Ok(held)
+    }
+
+    fn bytes(&self, bytes: &[u8]) -> Held {
+        let holds_root = self.roots.paths().iter().any(|root| memmem::find(bytes, root).is_some());
+        let encoded = if holds_root { self.roots.encode_content(bytes) } else { None };
+        let left = |encoded: &Vec<u8>| self.roots.paths().iter().any(|root| memmem::find(encoded, root).is_some());
+        Held {
+            fixed: holds_root && encoded.as_ref().is_none_or(left),
+            rooted: encoded.map(|encoded| Digest::of(&encoded)),
+            names_files: names_files(bytes),
+        }
+    }
+}
+
+const MAGIC_BYTES: usize = 8;
+
+/// Objects, archives, programs: what they hold reaches a result as it is, where it does.
+fn is_program(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n") || bytes.starts_with(b"!<thin>\n")
+}
+
+/// All of a file; `None` where it is too large.
+pub(crate) fn read_text(file: &mut File) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= TEXT_BYTES_MAX).then_some(bytes))
+}
+
+/// Whether a text holds a word that becomes the name of a file, or the end of one: it may be pasted together.
+fn names_files(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 4] =
+        [b"__builtin_FILE", b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
+    const NAMES: [&[u8]; 2] = [b"__BASE_FILE__", b"__FILE__"];
+    let is_end = |at: usize| {
+        let end = at + 3;
+        let start =
+            text[..at].iter().rposition(|b| !b.is_ascii_alphanumeric() && *b != b'_').map_or(0, |last| last + 1);
+        let whole = text.get(end).is_none_or(|b| !b.is_ascii_alphanumeric() && *b != b'_');
+        whole && NAMES.iter().any(|name| name.ends_with(&text[start..end]))
+    };
+    memmem::find_iter(text, b"E__").any(is_end) || WORDS.iter().any(|word| memmem::find(text, word).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_name_files() {
+        let named = [&b"assert(__FILE__)"[..], b"X(__FI, LE__)", b"p(E__)", b"__BASE_FILE__", b"__builtin_FILE()"];
+        named.into_iter().for_each(|text| assert!(names_files(text), "{}", String::from_utf8_lossy(text)));
+        let none = [&b"#ifndef X_INCLUDE__\n"[..], b"__FILE__x", b"E__x", b"FILE *f;", b"__TABLE__"];
+        none.into_iter().for_each(|text| assert!(!names_files(text), "{}", String::from_utf8_lossy(text)));
+    }
+
+    #[test]
+    fn roots_that_can_be_replaced_and_others() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = crate::Store::open(dir.path()).expect("opens");
+        let stamps = Stamps::open(&store, false);
+        let roots = Roots::new([b"/some/where".to_vec()]);
+        let held = |text: &[u8]| {
+            let held = Scan::new(&roots, &stamps).bytes(text);
+            (held.rooted.is_some(), held.fixed)
+        };
+        assert_eq!(held(b"\"/some/where/x\""), (true, false));
+        assert_eq!(held(b"\"/some/wherever\""), (false, true));
+        assert_eq!(held(b"/some/where \0"), (false, true));
+        assert_eq!(held(b"x/some/where /some/where"), (true, true));
+        assert_eq!(held(b"/some"), (false, false));
+        assert!(is_program(b"\x7fELF\x02\x01\x01\0") && is_program(b"!<arch>\n") && !is_program(b"int x;"));
+    }
+}

@@ -1,0 +1,332 @@
+//! Where a result can serve: in every place of the same build, or only where it was made, and why.
+//!
+//! It can serve elsewhere where nothing in it holds the path of this place, or what does can be written again, *and* nothing
+//! in it can have been derived from that path. The second is known of a compiler whose command line and inputs do not
+//! name the place, or whose preprocessed text does not; of any other command once it gave the same in two places.
+//! `docs/relocation.md` has the rules.
+//!
+//! Unaware of: how a result is found, and how it is put in place.
+
+use larder_compiler::{Family, Naming, Stage, naming};
+use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
+use larder_model::{ActionResult, Bound, Content, Made, Manifest, ObservationSet, PLACEHOLDER, Rewrite, Streams};
+use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root};
+use larder_store::{Carried, Stamps, Store};
+
+use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
+use crate::preprocess::{Preprocessed, preprocess};
+use crate::relocated::{apply, rewritten, rule};
+
+/// A larger output is taken to hold everything.
+const SEARCHED_BYTES_MAX: u64 = 256 << 20;
+
+/// Variables that lead to programs or to a place for temporary files, or that name the working directory: those that a
+/// compiler and its parts read, and of which nothing reaches a result.
+const NO_NAMES: [&[u8]; 9] =
+    [b"PATH", b"LD_LIBRARY_PATH", b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR", b"PWD", b"OLDPWD", b"HOME"];
+
+/// What is known of a run when this is decided.
+pub(crate) struct Reach<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) stamps: &'a Stamps,
+    pub(crate) request: &'a Request,
+    /// Debug information is written again where that is exact.
+    pub(crate) relocates_debug: bool,
+    /// What the inputs hold.
+    pub(crate) carried: &'a Carried,
+    /// Variables that were asked for.
+    pub(crate) environment: &'a [(Vec<u8>, Option<Vec<u8>>)],
+    /// A program ran that is no known part of a compiler.
+    pub(crate) foreign_program: bool,
+    pub(crate) failed: bool,
+}
+
+type Bind = (Bound, Vec<u8>);
+
+/// Where a result can serve, and what becomes of its messages there. What becomes of its outputs stands with them.
+pub(crate) struct Reached {
+    pub(crate) made: Made,
+    pub(crate) messages: [Rewrite; 2],
+}
+
+impl Reach<'_> {
+    /// Decide it, and say of each output what becomes of it elsewhere.
+    pub(crate) fn decide(&self, outputs: &mut [KeptOutput], streams: &KeptStreams) -> Reached {
+        let made_in = roots_digest(&self.request.roots);
+        let mut messages = [Rewrite::None; 2];
+        let bound = self.bound(outputs, streams, &mut messages).err();
+        if bound.is_some() {
+            messages = [Rewrite::None; 2];
+            outputs.iter_mut().for_each(|output| output.is_rewritten(Rewrite::None));
+        }
+        Reached { made: Made { made_in, bound }, messages }
+    }
+
+    fn bound(
+        &self,
+        outputs: &mut [KeptOutput],
+        streams: &KeptStreams,
+        messages: &mut [Rewrite; 2],
+    ) -> Result<(), Bind> {
+        let naming = self.naming();
+        let compiles = self.request.invocation.compiles() && !self.foreign_program && naming.is_some();
+        let naming = naming.unwrap_or_default();
+        if let (Some(flag), true) = (&naming.transforms, compiles) {
+            return Err((Bound::Flag, flag.clone()));
+        }
+        let holding = self.holding(outputs, streams);
+        if !compiles {
+            let known = matches!(self.request.family, Family::Gcc | Family::Clang | Family::Binutils);
+            let named = self.arguments_name_us() || self.environment_names_us();
+            let free = !named && naming.transforms.is_none() && self.carried.rooted.is_none() && !holding.any();
+            return if known && !self.foreign_program && free { Ok(()) } else { Err((Bound::SeenOnce, Vec::new())) };
+        }
+        for (output, _) in outputs.iter_mut().zip(&holding.outputs).filter(|(_, holds)| **holds) {
+            let rewrite = self.rewrite_of(output).ok_or_else(|| (Bound::Output, output.shown_path()))?;
+            output.is_rewritten(rewrite);
+        }
+        let contents: Vec<&KeptContent> = streams.contents().collect();
+        for (index, content) in contents.iter().enumerate().filter(|(index, _)| holding.messages[*index]) {
+            let depends = index == 0 && self.writes_dependencies();
+            let rules = if depends { [Rewrite::Depfile, Rewrite::Text] } else { [Rewrite::Text; 2] };
+            messages[index] = self.rule_for(content, &rules).ok_or((Bound::Message, Vec::new()))?;
+        }
+        let says_something = contents.iter().any(|content| content.borrowed().size_bytes() > 0);
+        self.nothing_was_derived(&naming, holding.any(), says_something)
+    }
+
+    /// A compile's result cannot have been made of this place's path, but where it shows.
+    fn nothing_was_derived(&self, naming: &Naming, is_rewritten: bool, says_something: bool) -> Result<(), Bind> {
+        if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old)) {
+            return Err((Bound::Flag, map.clone()));
+        }
+        if let Some(other) = naming.others.iter().find(|word| self.names_us(word)) {
+            return Err((Bound::Argument, other.clone()));
+        }
+        if let Some(directory) = naming.shortened.first() {
+            return Err((Bound::Argument, directory.clone()));
+        }
+        if let (Some(input), true) = (&self.carried.fixed, is_rewritten) {
+            return Err((Bound::Input, input.clone()));
+        }
+        let defined = naming.definitions.iter().find(|word| self.names_us(word));
+        let generated = self.carried.rooted.as_ref();
+        if self.request.invocation.stage == Stage::Early && self.writes_dependencies() {
+            return Ok(());
+        }
+        if says_something && let Some(input) = defined.or(generated) {
+            // A column, or the line of marks under a text.
+            return Err((Bound::Message, input.clone()));
+        }
+        let asked = self.carried.names_files.as_ref();
+        let named = self.arguments_name_us() || self.environment_names_us();
+        if self.bytes_hold_us(&self.request.input) || named && !self.request.input.is_empty() {
+            return Err((Bound::Input, b"standard input".to_vec()));
+        }
+        let suspect = defined.or(generated).or(asked.filter(|_| named));
+        let Some(suspect) = suspect else { return Ok(()) };
+        if naming.assembles {
+            return if generated.is_some() { Err((Bound::Input, suspect.clone())) } else { Ok(()) };
+        }
+        match preprocess(&self.request.command, &naming.preprocess, &self.request.roots, self.failed) {
+            Preprocessed::Free => Ok(()),
+            Preprocessed::Names | Preprocessed::Fails => Err((Bound::Text, suspect.clone())),
+        }
+    }
+
+    fn naming(&self) -> Option<Naming> {
+        let arguments = self.request.action.argv.get(1..)?;
+        match self.request.family {
+            Family::Gcc | Family::Clang => {
+                naming(self.request.family, arguments, &ResponseFilesOnDisk(&self.request.action.cwd))
+            }
+            _ => None,
+        }
+    }
+
+    fn writes_dependencies(&self) -> bool {
+        self.request.action.argv.iter().any(|word| {
+            let long = [&b"--dependencies"[..], b"--user-dependencies"].contains(&word.as_slice());
+            long || word == b"-M" || word == b"-MM"
+        })
+    }
+
+    /// Whether a map's directory is the beginning of a root and not all of it: then a root is cut, and what remains names it.
+    fn is_cut_by(&self, old: &[u8]) -> bool {
+        self.request.roots.paths().iter().any(|root| root.starts_with(old) && root != old)
+    }
+
+    fn names_us(&self, text: &[u8]) -> bool {
+        self.request.roots.encode_text(text).contains(&PLACEHOLDER)
+    }
+
+    fn arguments_name_us(&self) -> bool {
+        let argv = &self.request.action.argv;
+        argv.iter().skip(1).any(|word| self.names_us(word))
+            || self.request.family == Family::Binutils && self.names_us(&argv[0])
+    }
+
+    fn environment_names_us(&self) -> bool {
+        let keyed = self.request.action.environment.iter().map(|variable| (&variable.name, Some(&variable.value)));
+        let asked = self.environment.iter().map(|(name, value)| (name, value.as_ref()));
+        let mut named = keyed.chain(asked).filter(|(name, _)| !NO_NAMES.contains(&name.as_slice()));
+        named.any(|(_, value)| value.is_some_and(|value| self.names_us(value)))
+    }
+
+    fn holding(&self, outputs: &[KeptOutput], streams: &KeptStreams) -> Holding {
+        let output = |output: &KeptOutput| match &output.kind {
+            KeptKind::File { content, .. } => self.holds_us(content),
+            KeptKind::Link(target) => self.bytes_hold_us(target),
+            KeptKind::Directory(_) | KeptKind::Removed => false,
+        };
+        Holding {
+            outputs: outputs.iter().map(output).collect(),
+            messages: streams.contents().map(|content| self.holds_us(content)).collect(),
+        }
+    }
+
+    fn holds_us(&self, content: &KeptContent) -> bool {
+        self.bytes_of(content).is_none_or(|bytes| self.bytes_hold_us(&bytes) || hides_its_text(&bytes))
+    }
+
+    fn bytes_hold_us(&self, bytes: &[u8]) -> bool {
+        holds_a_root(bytes, &self.roots())
+    }
+
+    fn bytes_of(&self, content: &KeptContent) -> Option<Vec<u8>> {
+        let content = content.borrowed();
+        if content.size_bytes() > SEARCHED_BYTES_MAX {
+            return None;
+        }
+        self.store.content_bytes(&content, self.stamps).ok()
+    }
+
+    fn roots(&self) -> Vec<&[u8]> {
+        self.request.roots.paths().iter().map(Vec::as_slice).collect()
+    }
+
+    /// By which rule an output that names this place is written again.
+    fn rewrite_of(&self, output: &KeptOutput) -> Option<Rewrite> {
+        let KeptKind::File { content, .. } = &output.kind else { return None };
+        let invocation = &self.request.invocation;
+        let is = |named: &Option<Vec<u8>>| {
+            let mut encoded = Vec::new();
+            named.as_ref().is_some_and(|named| {
+                self.request.roots.encode_path(&self.request.absolute(named), &mut encoded);
+                encoded == output.path
+            })
+        };
+        let rules: &[Rewrite] = if is(&invocation.depfile) || is(&invocation.output) && self.writes_dependencies() {
+            &[Rewrite::Depfile]
+        } else if invocation.stage == Stage::Object && is(&invocation.output) {
+            if self.relocates_debug { &[Rewrite::Object] } else { &[] }
+        } else if invocation.stage == Stage::Early && is(&invocation.output) && self.is_preprocessed_only()
+            || output.path.ends_with(b".su")
+        {
+            &[Rewrite::Text]
+        } else {
+            &[]
+        };
+        self.rule_for(content, rules)
+    }
+
+    /// The output is text as it is read, not made from it: no other program wrote names into it in ways of its own.
+    fn is_preprocessed_only(&self) -> bool {
+        self.request.action.argv.iter().any(|word| word == b"-E" || word == b"--preprocess")
+    }
+
+    fn rule_for(&self, content: &KeptContent, rules: &[Rewrite]) -> Option<Rewrite> {
+        let bytes = self.bytes_of(content)?;
+        let roots = self.roots();
+        rules.iter().copied().find(|rewrite| rule(*rewrite).is_some_and(|rule| can_be_relocated(rule, &bytes, &roots)))
+    }
+
+    /// Whether the same was seen in another place, with the same result: then it serves in any.
+    pub(crate) fn was_seen_elsewhere(&self, set: &ObservationSet, result: &ActionResult) -> Option<Rewrites> {
+        let file = self.store.read_manifest(&self.request.weak, false).ok()??;
+        let manifest = Manifest::decode(&file.bytes).ok()?;
+        let here = roots_digest(&self.request.roots);
+        let seen = set.anywhere();
+        let others = manifest.entries.iter().filter(|entry| entry.made_in != here);
+        others.filter(|entry| matches!(entry.bound, Some(Bound::SeenOnce))).find_map(|entry| {
+            let (other, before) = entry.open().ok()?;
+            if other.anywhere() != seen {
+                return None;
+            }
+            self.rewrites_between(&before, result)
+        })
+    }
+
+    /// What is to be written again in the first of two results to give the second.
+    fn rewrites_between(&self, before: &ActionResult, now: &ActionResult) -> Option<Rewrites> {
+        use larder_model::OutputKind::File;
+        let mut rewrites = Rewrites { messages: [Rewrite::None; 2], outputs: Vec::new() };
+        let same = before.exit_code == now.exit_code
+            && before.repeatable == now.repeatable
+            && before.consumed_bytes == now.consumed_bytes
+            && before.outputs.len() == now.outputs.len();
+        match (before.streams, now.streams) {
+            _ if !same => return None,
+            (Streams::Apart { stdout: a, stderr: b }, Streams::Apart { stdout: c, stderr: d }) => {
+                rewrites.messages = [self.rewrite_between(before, &a, &c)?, self.rewrite_between(before, &b, &d)?];
+            }
+            (Streams::Together(a), Streams::Together(b)) => {
+                rewrites.messages[0] = self.rewrite_between(before, &a, &b)?;
+            }
+            _ => return None,
+        }
+        for (a, b) in before.outputs.iter().zip(&now.outputs) {
+            let rewrite = match (&a.kind, &b.kind) {
+                (
+                    File { placement, mode, content, .. },
+                    File { placement: placement2, mode: mode2, content: content2, .. },
+                ) if placement == placement2 && mode == mode2 => self.rewrite_between(before, content, content2)?,
+                (a, b) if a == b => Rewrite::None,
+                _ => return None,
+            };
+            if a.path != b.path {
+                return None;
+            }
+            rewrites.outputs.push(rewrite);
+        }
+        Some(rewrites)
+    }
+
+    fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        if old == new {
+            let bytes = self.store.content_bytes(new, self.stamps).ok()?;
+            // Equal in two places, and yet it names one of them.
+            let names = holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
+            return (!names).then_some(Rewrite::None);
+        }
+        [Rewrite::Text, Rewrite::Depfile, Rewrite::Object].into_iter().find(|rewrite| {
+            let one = ActionResult {
+                origin: before.origin.clone(),
+                messages: [*rewrite, Rewrite::None],
+                ..ActionResult::of(Streams::Together(*old))
+            };
+            let Some(bytes) = rewritten(&one, &self.request.roots, self.store, self.stamps) else { return false };
+            let Streams::Together(again) = apply(&one, &bytes).streams else { return false };
+            let read = |content: &Content| self.store.content_bytes(content, self.stamps).ok();
+            read(&again).is_some_and(|again| Some(again) == read(new))
+        })
+    }
+}
+
+/// What becomes of each content elsewhere.
+pub(crate) struct Rewrites {
+    pub(crate) messages: [Rewrite; 2],
+    pub(crate) outputs: Vec<Rewrite>,
+}
+
+/// Which outputs and messages hold the path of this place.
+struct Holding {
+    outputs: Vec<bool>,
+    messages: Vec<bool>,
+}
+
+impl Holding {
+    fn any(&self) -> bool {
+        self.outputs.iter().chain(&self.messages).any(|holds| *holds)
+    }
+}
