@@ -9,6 +9,7 @@
 
 mod depfile;
 mod forms;
+mod object;
 mod roots;
 mod text;
 
@@ -34,6 +35,11 @@ pub enum Rule {
     Text,
     /// Quoted for make, in lines broken at a column.
     Depfile,
+    /// In the debug information of an object file.
+    Object,
+    /// The same, and where gcc's hash table has strings in an order that cannot be known, they are left in the one that they
+    /// have: all that a debugger shows is as it would be, the bytes are not.
+    ObjectInAnyOrder,
 }
 
 /// The bytes for the other place. `None` where that cannot be done exactly.
@@ -47,18 +53,26 @@ pub fn relocate(rule: Rule, bytes: &[u8], places: &Places<'_>) -> Option<Vec<u8>
 /// Whether bytes that were made where `roots` are can be relocated: what made them is recognised, and its work is repeated to
 /// the byte, in its own place and in one with longer names.
 pub fn can_be_relocated(rule: Rule, bytes: &[u8], roots: &[&[u8]]) -> bool {
-    let longer: Vec<Vec<u8>> = roots.iter().map(|root| [root, SAMPLE].concat()).collect();
+    let longer: Vec<Vec<u8>> = roots.iter().map(|root| sample(root, roots)).collect();
     let longer: Vec<&[u8]> = longer.iter().map(Vec::as_slice).collect();
     relocate(rule, bytes, &Places { from: roots, to: roots }).is_some_and(|same| same == bytes)
         && relocate(rule, bytes, &Places { from: roots, to: &longer }).is_some()
 }
 
-/// Makes a root of another place, for trying.
-const SAMPLE: &[u8] = b"-/elsewhere";
+/// A root of another place, for trying: the outermost root above this one has a longer name.
+fn sample(root: &[u8], roots: &[&[u8]]) -> Vec<u8> {
+    const LONGER: &[u8] = b"-/elsewhere";
+    let rest = |above: &[u8]| root.strip_prefix(above).filter(|rest| rest.first().is_none_or(|&c| c == b'/'));
+    let above = roots.iter().copied().filter(|above| rest(above).is_some()).min_by_key(|above| above.len());
+    let above = above.unwrap_or(root);
+    [above, LONGER, rest(above).unwrap_or_default()].concat()
+}
 
 fn one_way(rule: Rule, bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     match rule {
         Rule::Text => text::relocate(bytes, map),
         Rule::Depfile => depfile::relocate(bytes, map),
+        Rule::Object => object::relocate(bytes, map, object::Order::Same),
+        Rule::ObjectInAnyOrder => object::relocate(bytes, map, object::Order::Any),
     }
 }

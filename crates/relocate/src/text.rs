@@ -16,6 +16,9 @@ pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     if !map.is_plain() || hides_its_text(text) || !text.iter().all(|&c| is_text(c)) {
         return None;
     }
+    if map.pairs().iter().any(|pair| holds_wide(text, pair.from)) {
+        return None;
+    }
     let replaced = replace(text, map)?;
     (replaced.count == 0 || !is_laid_out(text)).then_some(replaced.bytes)
 }
@@ -29,9 +32,6 @@ pub(crate) struct Replaced {
 
 /// Replaces roots wherever they are paths. `None` where that is in doubt.
 pub(crate) fn replace(text: &[u8], map: &Map<'_>) -> Option<Replaced> {
-    if map.pairs().iter().any(|pair| holds_wide(text, pair.from)) {
-        return None;
-    }
     let mut replaced = Replaced { bytes: Vec::with_capacity(text.len()), count: 0 };
     let mut kept = 0;
     for at in places_of(text, map) {

@@ -1,0 +1,65 @@
+//! Where sections lie in the file: one after the other as they were, each at its alignment, the table of sections last. GNU as
+//! and LLVM agree.
+//!
+//! That a file was laid out so is not asked here: who relocates there and back again sees it.
+//!
+//! Unaware of: what is in a section.
+
+use object::elf;
+use object::pod::bytes_of;
+use object::read::elf::SectionHeader as _;
+
+use super::elf::{ENDIAN, Elf};
+
+/// What the table of sections is aligned to.
+const TABLE_ALIGN: usize = 8;
+/// No compiler asks for more than this between sections.
+const PADDING_MAX: usize = 1 << 24;
+
+/// The file with some sections' bytes exchanged.
+pub(super) fn write(elf: &Elf<'_>, data: &[Option<Vec<u8>>]) -> Option<Vec<u8>> {
+    let bytes_of_section =
+        |index: usize| -> Option<&[u8]> { Some(data.get(index)?.as_deref().unwrap_or(elf.sections.get(index)?.data)) };
+    let mut order: Vec<usize> = (0..elf.sections.len()).filter(|&index| takes_part(elf, index)).collect();
+    // Of those at one offset only the last has bytes.
+    order.sort_by_key(|&index| (offset(elf, index), !bytes_of_section(index).unwrap_or_default().is_empty(), index));
+
+    let mut out = bytes_of(elf.header).to_vec();
+    let mut headers: Vec<_> = elf.sections.iter().map(|section| *section.header).collect();
+    for index in order {
+        let header = headers.get_mut(index)?;
+        align(&mut out, usize::try_from(header.sh_addralign(ENDIAN)).ok()?)?;
+        let bytes = bytes_of_section(index)?;
+        header.sh_offset.set(ENDIAN, u64::try_from(out.len()).ok()?);
+        if header.sh_type(ENDIAN) != elf::SHT_NOBITS {
+            header.sh_size.set(ENDIAN, u64::try_from(bytes.len()).ok()?);
+        }
+        out.extend_from_slice(bytes);
+    }
+    align(&mut out, TABLE_ALIGN)?;
+    let mut header = *elf.header;
+    header.e_shoff.set(ENDIAN, u64::try_from(out.len()).ok()?);
+    let header = bytes_of(&header);
+    out.get_mut(..header.len())?.copy_from_slice(header);
+    for header in &headers {
+        out.extend_from_slice(bytes_of(header));
+    }
+    Some(out)
+}
+
+fn takes_part(elf: &Elf<'_>, index: usize) -> bool {
+    elf.sections.get(index).is_some_and(|section| section.header.sh_type(ENDIAN) != elf::SHT_NULL)
+}
+
+fn offset(elf: &Elf<'_>, index: usize) -> u64 {
+    elf.sections.get(index).map_or(0, |section| section.header.sh_offset(ENDIAN))
+}
+
+fn align(out: &mut Vec<u8>, to: usize) -> Option<()> {
+    let length = out.len().checked_next_multiple_of(to.max(1))?;
+    if length - out.len() > PADDING_MAX {
+        return None;
+    }
+    out.resize(length, 0);
+    Some(())
+}

@@ -1,0 +1,151 @@
+//! The debug information of object files: names of directories and sources, as gcc, clang and the assembler write them.
+//!
+//! Only strings change: those of `.debug_str` and `.debug_line_str`, and the tables of the line program before DWARF 5. What
+//! refers to a string goes along, and the file is laid out again. A root that stands anywhere else makes the object one of
+//! its own place.
+//!
+//! Unaware of: which command made the object, and what its inputs hold.
+
+mod elf;
+mod layout;
+mod line;
+mod order;
+mod origin;
+mod references;
+mod shared;
+mod strings;
+
+use elf::Elf;
+use gimli::{DebugInfo, LittleEndian};
+use line::Line;
+use memchr::memmem;
+use origin::Origin;
+use strings::Strings;
+
+use crate::forms::holds_wide;
+use crate::roots::Map;
+
+/// How much of an object must be as the compiler makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Every byte.
+    Same,
+    /// All but the order of strings that gcc took from a hash table.
+    Any,
+}
+
+/// A string of fewer bytes is written in `.debug_info` itself, before DWARF 5.
+const STRING_MIN: usize = 4;
+
+/// The object with its roots replaced.
+pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<u8>> {
+    if !map.is_plain() || map.pairs().iter().any(|pair| holds_wide(bytes, pair.from)) {
+        return None;
+    }
+    let elf = Elf::parse(bytes)?;
+    let mut parts = Parts::read(&elf, map)?;
+    let origin = Origin::of(&parts.names);
+    origin.reorder(&elf, &mut parts, order)?;
+    if origin != Origin::Gcc && !shared::splits_alike(parts.paths(), map) {
+        return None;
+    }
+    if parts.names.changed().any(|name| name.len() < STRING_MIN) {
+        return None;
+    }
+    let mut data = Vec::with_capacity(elf.sections.len());
+    for (index, section) in elf.sections.iter().enumerate() {
+        if !parts.are_replaced(index) && map.pairs().iter().any(|pair| memmem::find(section.data, pair.from).is_some())
+        {
+            return None;
+        }
+        data.push(parts.bytes(index));
+    }
+    references::update(&elf, &parts, &mut data)?;
+    layout::write(&elf, &data)
+}
+
+/// The sections that may change.
+struct Parts<'a> {
+    /// `.debug_str`
+    names: Strings<'a>,
+    names_at: Option<usize>,
+    /// `.debug_line_str`
+    line_names: Strings<'a>,
+    line_names_at: Option<usize>,
+    /// `.debug_line`
+    line: Line,
+    line_at: Option<usize>,
+    /// `.debug_info`, which does not.
+    info: Option<usize>,
+}
+
+impl<'a> Parts<'a> {
+    fn read(elf: &Elf<'a>, map: &Map<'_>) -> Option<Parts<'a>> {
+        let info = elf.the_section(b".debug_info")?;
+        if !is_one_unit(elf.data(info)) {
+            return None;
+        }
+        let names_at = elf.the_section(b".debug_str")?;
+        let line_names_at = elf.the_section(b".debug_line_str")?;
+        let line_at = elf.the_section(b".debug_line")?;
+        Some(Parts {
+            names: Strings::read(elf.data(names_at), map)?,
+            names_at,
+            line_names: Strings::read(elf.data(line_names_at), map)?,
+            line_names_at,
+            line: Line::read(elf.data(line_at), map)?,
+            line_at,
+            info,
+        })
+    }
+
+    /// All absolute names, as they are.
+    fn paths(&self) -> impl Iterator<Item = &[u8]> {
+        let strings = self.names.here().chain(self.line_names.here()).filter(|name| name.starts_with(b"/"));
+        strings.chain(self.line.paths.iter().map(Vec::as_slice))
+    }
+
+    /// Whether roots are looked for in this section, and replaced.
+    fn are_replaced(&self, section: usize) -> bool {
+        [self.names_at, self.line_names_at].contains(&Some(section))
+            || self.line_at == Some(section) && self.line.bytes.is_some()
+    }
+
+    /// Whether what is in this section moves.
+    fn moves(&self, section: usize) -> bool {
+        self.names_at == Some(section) && self.names.is_changed()
+            || self.line_names_at == Some(section) && self.line_names.is_changed()
+            || self.line_at == Some(section) && self.line.bytes.is_some()
+    }
+
+    /// What the section will hold, where that is something else.
+    fn bytes(&self, section: usize) -> Option<Vec<u8>> {
+        match Some(section) {
+            at if !self.moves(section) || at.is_none() => None,
+            at if at == self.names_at => Some(self.names.bytes()),
+            at if at == self.line_names_at => Some(self.line_names.bytes()),
+            _ => self.line.bytes.clone(),
+        }
+    }
+
+    /// Where what stands at this offset of a section will stand. `None` where that has no answer.
+    fn moved(&self, section: usize, offset: u64) -> Option<u64> {
+        match Some(section) {
+            at if at == self.names_at => self.names.moved(offset),
+            at if at == self.line_names_at => self.line_names.moved(offset),
+            at if at == self.line_at => self.line.moved(offset),
+            _ => Some(offset),
+        }
+    }
+}
+
+/// Whether it holds one unit at most, of a version that is known.
+fn is_one_unit(info: &[u8]) -> bool {
+    let whole = DebugInfo::new(info, LittleEndian);
+    let mut units = whole.units();
+    match units.next() {
+        Ok(None) => info.is_empty(),
+        Ok(Some(unit)) => (2..=5).contains(&unit.version()) && matches!(units.next(), Ok(None)),
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,87 @@
+//! Who wrote the debug information, which decides the order of its strings.
+//!
+//! Unaware of: how a string changes.
+
+use memchr::memmem;
+
+use super::elf::{ENDIAN, Elf};
+use super::strings::Strings;
+use super::{Parts, order};
+use crate::object::Order;
+
+/// The writers that are told from each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// gcc's strings are in the order of a hash table, but those that the assembler writes for it.
+    Gcc,
+    /// The order is that of first use.
+    Other,
+}
+
+impl Origin {
+    pub(super) fn of(names: &Strings<'_>) -> Origin {
+        let is_gcc = names.here().any(|name| name.starts_with(b"GNU ") && !name.starts_with(b"GNU AS"));
+        let is_clang = names.here().any(|name| memmem::find(name, b"clang version").is_some());
+        if is_gcc && !is_clang { Origin::Gcc } else { Origin::Other }
+    }
+
+    /// Puts the strings in the order in which they are written there. `None` where that is asked for and not known.
+    pub(super) fn reorder(self, elf: &Elf<'_>, parts: &mut Parts<'_>, wanted: Order) -> Option<()> {
+        if self == Origin::Other {
+            return Some(());
+        }
+        // Its slots depend on strings that are not written, too.
+        if parts.names.is_changed() && wanted == Order::Same {
+            return None;
+        }
+        if !parts.line_names.is_changed() {
+            return Some(());
+        }
+        match gcc_line_names(elf, parts) {
+            Some(order) => parts.line_names.put(order),
+            None if wanted == Order::Same => return None,
+            None => {}
+        }
+        Some(())
+    }
+}
+
+/// The order of `.debug_line_str`: what `.debug_info` refers to, from gcc's hash table; then what the line table refers to, one
+/// for each reference, as the assembler writes it. `None` if it is not so here.
+fn gcc_line_names(elf: &Elf<'_>, parts: &Parts<'_>) -> Option<Vec<usize>> {
+    let mut inserted = referred(elf, parts, parts.info?)?;
+    inserted.dedup();
+    let by_line = referred(elf, parts, parts.line_at?)?;
+    let strings = &parts.line_names;
+    if !by_line.into_iter().eq(inserted.len()..strings.len()) {
+        return None;
+    }
+    let pick = |all: Vec<&'_ [u8]>| -> Option<Vec<usize>> {
+        let chosen = inserted.iter().map(|&index| all.get(index).copied()).collect::<Option<Vec<_>>>()?;
+        let slots = order::of_slots(&chosen)?;
+        slots.iter().map(|&slot| inserted.get(slot).copied()).collect()
+    };
+    let here = pick(strings.here().collect())?;
+    if !here.iter().copied().eq(0..inserted.len()) {
+        return None;
+    }
+    let there = pick(strings.there().collect())?;
+    Some(there.into_iter().chain(inserted.len()..strings.len()).collect())
+}
+
+/// Which strings of `.debug_line_str` a section refers to, in its own order.
+fn referred(elf: &Elf<'_>, parts: &Parts<'_>, section: usize) -> Option<Vec<usize>> {
+    let mut found = Vec::new();
+    for relas in elf.sections_about(section) {
+        let symbols = elf.symbols_for(relas)?;
+        for rela in elf.references(relas)? {
+            let symbol = symbols.get(rela.r_sym(ENDIAN, false) as usize)?;
+            if usize::from(symbol.st_shndx.get(ENDIAN)) == parts.line_names_at? {
+                let offset = symbol.st_value.get(ENDIAN).checked_add_signed(rela.r_addend.get(ENDIAN))?;
+                found.push((rela.r_offset.get(ENDIAN), parts.line_names.at(offset)?));
+            }
+        }
+    }
+    found.sort_unstable();
+    Some(found.into_iter().map(|(_, index)| index).collect())
+}

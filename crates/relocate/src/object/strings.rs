@@ -1,0 +1,107 @@
+//! A section of strings, one after the other, each with a zero behind it.
+//!
+//! Unaware of: who refers to a string.
+
+use std::borrow::Cow;
+
+use memchr::memmem;
+
+use crate::roots::Map;
+use crate::text::replace;
+
+/// The strings of a section, as they are and as they will be.
+#[derive(Debug, Default)]
+pub(super) struct Strings<'a> {
+    all: Vec<Entry<'a>>,
+    /// The entries in the order in which they will stand.
+    order: Vec<usize>,
+    is_changed: bool,
+}
+
+#[derive(Debug)]
+struct Entry<'a> {
+    offset: usize,
+    here: &'a [u8],
+    there: Cow<'a, [u8]>,
+    offset_there: usize,
+}
+
+impl<'a> Strings<'a> {
+    /// `None` where the last has no end, and where it is in doubt whether a root stands in one.
+    pub(super) fn read(section: &'a [u8], map: &Map<'_>) -> Option<Strings<'a>> {
+        let mut strings = Strings::default();
+        let is_held = map.pairs().iter().any(|pair| memmem::find(section, pair.from).is_some());
+        let mut offset = 0;
+        for whole in section.split_inclusive(|&c| c == 0) {
+            let here = whole.strip_suffix(&[0])?;
+            let mut there = Cow::Borrowed(here);
+            if is_held {
+                let replaced = replace(here, map)?;
+                if replaced.bytes != here {
+                    there = Cow::Owned(replaced.bytes);
+                    strings.is_changed = true;
+                }
+            }
+            strings.all.push(Entry { offset, here, there, offset_there: 0 });
+            offset += whole.len();
+        }
+        strings.put((0..strings.all.len()).collect());
+        Some(strings)
+    }
+
+    /// Whether any is another there.
+    pub(super) fn is_changed(&self) -> bool {
+        self.is_changed
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// All as they are, in order.
+    pub(super) fn here(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.all.iter().map(|entry| entry.here)
+    }
+
+    /// All as they will be, in the order of those here.
+    pub(super) fn there(&self) -> impl Iterator<Item = &[u8]> {
+        self.all.iter().map(|entry| entry.there.as_ref())
+    }
+
+    /// Those that differ, as they will be.
+    pub(super) fn changed(&self) -> impl Iterator<Item = &[u8]> {
+        self.all.iter().filter(|entry| entry.here != entry.there.as_ref()).map(|entry| entry.there.as_ref())
+    }
+
+    /// Which string begins at this offset.
+    pub(super) fn at(&self, offset: u64) -> Option<usize> {
+        let offset = usize::try_from(offset).ok()?;
+        self.all.binary_search_by_key(&offset, |entry| entry.offset).ok()
+    }
+
+    /// Has them stand in this order, which names each of them once.
+    pub(super) fn put(&mut self, order: Vec<usize>) {
+        let mut offset = 0;
+        for &index in &order {
+            if let Some(entry) = self.all.get_mut(index) {
+                entry.offset_there = offset;
+                offset += entry.there.len() + 1;
+            }
+        }
+        self.order = order;
+    }
+
+    /// Where the string that begins at this offset will begin.
+    pub(super) fn moved(&self, offset: u64) -> Option<u64> {
+        if !self.is_changed {
+            return Some(offset);
+        }
+        u64::try_from(self.all.get(self.at(offset)?)?.offset_there).ok()
+    }
+
+    /// The section as it will be.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let entries = self.order.iter().filter_map(|&index| self.all.get(index));
+        entries.flat_map(|entry| entry.there.iter().copied().chain(std::iter::once(0))).collect()
+    }
+}

@@ -1,0 +1,162 @@
+//! Objects of real compilers, made in two places: what is relocated from the one is, byte for byte, what is made in the other.
+//!
+//! `cargo test -p larder-relocate --test objects -- --nocapture` prints the counts.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Mutex;
+
+use larder_relocate::{Places, Rule, can_be_relocated, relocate};
+use support::{Place, is_there};
+
+/// Names of two places. The last begin alike.
+const PLACES: [(&str, &str); 5] = [
+    ("a", "a-longer-name/and/deeper"),
+    ("some/where/deep/below", "b"),
+    ("one", "two"),
+    ("c", "c/c"),
+    ("name", "name-and-more"),
+];
+
+const DEBUG: [&[&str]; 7] = [
+    &[],
+    &["-g"],
+    &["-g", "-O2"],
+    &["-gdwarf-4"],
+    &["-gdwarf-5", "-O1"],
+    &["-g1"],
+    &["-g", "-O2", "-fno-ident", "-fPIC"],
+];
+
+/// What takes long is tried less.
+const MORE_DEBUG: [&[&str]; 6] = [
+    &["-ggdb3"],
+    &["-gdwarf-4", "-ggdb3"],
+    &["-gdwarf-2"],
+    &["-gdwarf-3", "-O2"],
+    &["-g", "-ffunction-sections", "-fdata-sections"],
+    &["-g", "-O2", "-fno-asynchronous-unwind-tables", "-pthread"],
+];
+
+#[derive(Default)]
+struct Counts {
+    equal: usize,
+    /// In any order only, and otherwise equal.
+    reordered: usize,
+    refused: usize,
+}
+
+/// One compile in both places.
+struct Case<'a> {
+    compiler: &'a str,
+    flags: Vec<&'a str>,
+    source: &'a str,
+    is_absolute: bool,
+}
+
+fn cases<'a>(c: &'a str, cxx: &'a str) -> Vec<Case<'a>> {
+    let mut cases = Vec::new();
+    let sources = [("small.c", c), ("data.c", c), ("list.c", c), ("math.c", c), ("plain.cc", cxx)];
+    for (number, flags) in DEBUG.iter().chain(&MORE_DEBUG).enumerate() {
+        for (source, compiler) in sources {
+            let both = [true, false];
+            let chosen = if number < DEBUG.len() { &both[..] } else { &both[number % 2..][..1] };
+            cases.extend(chosen.iter().map(|&is_absolute| Case {
+                compiler,
+                flags: flags.to_vec(),
+                source,
+                is_absolute,
+            }));
+        }
+    }
+    for flags in [&["-g"][..], &["-gdwarf-4", "-O2"]] {
+        cases.push(Case { compiler: cxx, flags: flags.to_vec(), source: "stl.cc", is_absolute: true });
+    }
+    cases
+}
+
+/// Compares one case, and says under which heading it counts.
+fn judge(case: &Case<'_>, number: usize, base: &Path, counts: &Mutex<BTreeMap<String, Counts>>) {
+    let (from, to) = PLACES[number % PLACES.len()];
+    let place = |name: &str| Place::whole(&base.join(number.to_string()).join(name));
+    let (from, to) = (place(from), place(to));
+    from.fill();
+    to.fill();
+    let make = |place: &Place| place.compile(case.compiler, &case.flags, case.source, case.is_absolute);
+    let (Some(here), Some(there)) = (make(&from), make(&to)) else { panic!("{} {:?}", case.compiler, case.flags) };
+    let places = Places { from: &[from.base.as_os_str().as_bytes()], to: &[to.base.as_os_str().as_bytes()] };
+    let name = format!("{} {} {}", case.compiler, case.flags.join(" "), case.source);
+    let version = if case.flags.iter().any(|flag| flag.starts_with("-gdwarf-") && !flag.ends_with('5')) {
+        "DWARF 2 to 4"
+    } else if case.flags.iter().any(|flag| flag.starts_with("-g")) {
+        "DWARF 5"
+    } else {
+        "no debug information"
+    };
+    let mut counts = counts.lock().expect("no panic");
+    let counts = counts.entry(format!("{} {version}", case.compiler)).or_default();
+    match relocate(Rule::Object, &here, &places) {
+        Some(made) => {
+            assert!(made == there, "{name}, number {number}, differs");
+            assert!(can_be_relocated(Rule::Object, &here, places.from), "{name}, number {number}: not foreseen");
+            counts.equal += 1;
+        }
+        None => match relocate(Rule::ObjectInAnyOrder, &here, &places) {
+            Some(made) => {
+                assert_eq!(sorted(&made), sorted(&there), "{name}, number {number}, differs");
+                counts.reordered += 1;
+            }
+            None => {
+                println!("refused: {name}, number {number}");
+                counts.refused += 1;
+            }
+        },
+    }
+}
+
+/// The bytes in an order of their own, as a first sign that only the order differs.
+fn sorted(object: &[u8]) -> Vec<Vec<u8>> {
+    let mut strings: Vec<Vec<u8>> = object.split(|&c| c == 0).filter(|s| s.len() > 3).map(<[u8]>::to_vec).collect();
+    strings.retain(|string| string.iter().all(u8::is_ascii_graphic));
+    strings.sort();
+    strings
+}
+
+fn check(c: &str, cxx: &str) {
+    if !is_there(c) || !is_there(cxx) {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let base = dir.path().canonicalize().expect("a directory");
+    let cases = cases(c, cxx);
+    let counts = Mutex::new(BTreeMap::new());
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    let Some(case) = cases.get(number) else { return };
+                    judge(case, number, &base, &counts);
+                }
+            });
+        }
+    });
+    for (name, Counts { equal, reordered, refused }) in counts.into_inner().expect("no panic") {
+        println!("| {name} | {equal} | {reordered} | {refused} |");
+        assert_eq!(refused, 0, "{name}");
+    }
+}
+
+#[test]
+fn objects_of_gcc() {
+    check("gcc", "g++");
+}
+
+#[test]
+fn objects_of_clang() {
+    check("clang", "clang++");
+}
