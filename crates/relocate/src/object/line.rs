@@ -3,6 +3,7 @@
 //! Unaware of: the program that follows the tables, but for where it begins.
 
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, EndianSlice, Format, LittleEndian};
+use memchr::memmem;
 
 use crate::roots::Map;
 use crate::text::replace;
@@ -19,6 +20,8 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 pub(super) struct Line {
     /// The whole section where it changes.
     pub(super) bytes: Option<Vec<u8>>,
+    /// Whether it has names in itself.
+    pub(super) has_names: bool,
     /// The absolute names in its tables.
     pub(super) paths: Vec<Vec<u8>>,
     /// Where the program began.
@@ -47,7 +50,11 @@ impl Line {
         let files = header.file_names().iter().map(|file| file.path_name());
         let names =
             header.include_directories().iter().cloned().chain(files).map(string).collect::<Option<Vec<_>>>()?;
-        let mut line = Line { start, ..Line::default() };
+        let program = section.get(start..)?;
+        if map.pairs().iter().any(|pair| memmem::find(program, pair.from).is_some()) {
+            return None;
+        }
+        let mut line = Line { has_names: true, start, ..Line::default() };
         let (mut bytes, mut kept) = (Vec::with_capacity(section.len()), 0);
         for name in names {
             let at = name.offset_from(base);
@@ -59,7 +66,7 @@ impl Line {
         bytes.extend_from_slice(section.get(kept..start)?);
         line.start_there = bytes.len();
         set_length(&mut bytes, HEADER_LENGTH_AT, line.start_there)?;
-        bytes.extend_from_slice(section.get(start..)?);
+        bytes.extend_from_slice(program);
         let length = bytes.len();
         set_length(&mut bytes, UNIT_LENGTH_AT, length)?;
         line.bytes = (bytes != section).then_some(bytes);

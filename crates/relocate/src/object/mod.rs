@@ -108,7 +108,7 @@ impl<'a> Parts<'a> {
     /// Whether roots are looked for in this section, and replaced.
     fn are_replaced(&self, section: usize) -> bool {
         [self.names_at, self.line_names_at].contains(&Some(section))
-            || self.line_at == Some(section) && self.line.bytes.is_some()
+            || self.line_at == Some(section) && self.line.has_names
     }
 
     /// Whether what is in this section moves.

@@ -4,7 +4,7 @@
 
 use object::elf;
 use object::pod::bytes_of;
-use object::read::elf::{SectionHeader as _, Sym as _};
+use object::read::elf::SectionHeader as _;
 
 use super::Parts;
 use super::elf::{ENDIAN, Elf, Rela, Section, Symbol};

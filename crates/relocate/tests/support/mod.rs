@@ -6,19 +6,19 @@ use std::process::Command;
 
 /// Where a build is: its directory, and where its sources are.
 #[derive(Clone)]
-pub struct Place {
-    pub base: PathBuf,
-    pub sources: PathBuf,
+pub(crate) struct Place {
+    pub(crate) base: PathBuf,
+    pub(crate) sources: PathBuf,
 }
 
 impl Place {
     /// Sources below the directory of the build.
-    pub fn whole(base: &Path) -> Place {
+    pub(crate) fn whole(base: &Path) -> Place {
         Place { base: base.into(), sources: base.join("src") }
     }
 
     /// Makes its directories and sources.
-    pub fn fill(&self) {
+    pub(crate) fn fill(&self) {
         for dir in [&self.base.join("build"), &self.base.join("inc"), &self.sources] {
             fs::create_dir_all(dir).expect("a directory");
         }
@@ -30,12 +30,12 @@ impl Place {
     }
 
     /// How a command in `build` names a source.
-    pub fn source(&self, name: &str, is_absolute: bool) -> PathBuf {
+    pub(crate) fn source(&self, name: &str, is_absolute: bool) -> PathBuf {
         if is_absolute { self.sources.join(name) } else { Path::new("../src").join(name) }
     }
 
     /// Compiles a source in `build`. `None` where the compiler does not want to.
-    pub fn compile(&self, compiler: &str, flags: &[&str], source: &str, is_absolute: bool) -> Option<Vec<u8>> {
+    pub(crate) fn compile(&self, compiler: &str, flags: &[&str], source: &str, is_absolute: bool) -> Option<Vec<u8>> {
         let output = Command::new(compiler)
             .args(flags)
             .arg("-I")
@@ -54,7 +54,7 @@ impl Place {
 }
 
 /// Whether there is such a program; says so when there is none.
-pub fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     let is_there = Command::new(program).arg("--version").output().is_ok();
     if !is_there {
         println!("skipped: there is no {program}");
@@ -63,7 +63,7 @@ pub fn is_there(program: &str) -> bool {
 }
 
 /// Sources that the compilers have something to say about.
-pub const SOURCES: [(&str, &str); 8] = [
+pub(crate) const SOURCES: [(&str, &str); 8] = [
     ("one.h", "#define ONE(a) ((a) + 1)\nstruct one { int a; struct one *next; };\n"),
     ("small.c", "int small(int a) { return a + 1; }\n"),
     (

@@ -1,0 +1,130 @@
+//! What is refused, and what stands in its way; and places of several roots.
+
+mod support;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use larder_relocate::{Places, Rule, can_be_relocated, relocate};
+use support::{Place, is_there};
+
+fn roots(paths: &[&Path]) -> Vec<Vec<u8>> {
+    paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect()
+}
+
+/// Compiles in both places and relocates; what is not refused is what is made there.
+fn check(from: &[&Path], to: &[&Path], here: &[u8], there: &[u8], expect: bool, what: &str) {
+    let (from, to) = (roots(from), roots(to));
+    let from: Vec<&[u8]> = from.iter().map(Vec::as_slice).collect();
+    let to: Vec<&[u8]> = to.iter().map(Vec::as_slice).collect();
+    let made = relocate(Rule::Object, here, &Places { from: &from, to: &to });
+    assert_eq!(made.is_some(), expect, "{what}");
+    assert!(made.is_none_or(|made| made == there), "{what} differs");
+}
+
+#[test]
+fn names_that_no_string_holds_are_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let base = dir.path().canonicalize().expect("a directory");
+    let place = Place::whole(&base.join("here"));
+    place.fill();
+    let root = place.base.as_os_str().as_bytes();
+    let cases: [(&str, &[&str], &str); 9] = [
+        ("gcc", &["-g", "-gz"], "list.c"),
+        ("gcc", &["-g", "-gsplit-dwarf"], "list.c"),
+        ("gcc", &["-g", "-flto"], "list.c"),
+        ("gcc", &["-g", "--coverage"], "list.c"),
+        ("gcc", &["-g"], "file.c"),
+        ("gcc", &[], "file.c"),
+        ("clang", &["-g", "-gsplit-dwarf"], "list.c"),
+        ("clang", &["-g", "-flto"], "list.c"),
+        ("clang", &["-g", "-fprofile-instr-generate", "-fcoverage-mapping"], "list.c"),
+    ];
+    for (compiler, flags, source) in cases {
+        if !is_there(compiler) {
+            continue;
+        }
+        let Some(object) = place.compile(compiler, flags, source, true) else { continue };
+        for rule in [Rule::Object, Rule::ObjectInAnyOrder] {
+            assert!(!can_be_relocated(rule, &object, &[root]), "{compiler} {flags:?} {source}");
+        }
+    }
+}
+
+#[test]
+fn places_of_two_roots() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let base = dir.path().canonicalize().expect("a directory");
+    for compiler in ["gcc", "clang"] {
+        if !is_there(compiler) {
+            continue;
+        }
+        // The sources lie below the build here, and elsewhere there.
+        let from = Place { base: base.join("w"), sources: base.join("w/deep/src") };
+        let to = Place { base: base.join("other/w"), sources: base.join("s") };
+        from.fill();
+        to.fill();
+        for flags in [&["-g"][..], &["-g", "-O2"], &["-O2"]] {
+            let make = |place: &Place| place.compile(compiler, flags, "list.c", true).expect("a sound source");
+            let (here, there) = (make(&from), make(&to));
+            // clang divides names at what they share, which is more here.
+            let expect = compiler == "gcc" || !flags.contains(&"-g");
+            let what = format!("{compiler} {flags:?}");
+            check(&[&from.base, &from.sources], &[&to.base, &to.sources], &here, &there, expect, &what);
+        }
+        // Both go along.
+        let to = Place { base: base.join("x/y/z"), sources: base.join("x/y/z/deep/src") };
+        to.fill();
+        let make = |place: &Place| place.compile(compiler, &["-g"], "list.c", true).expect("a sound source");
+        let (here, there) = (make(&from), make(&to));
+        check(&[&from.base, &from.sources], &[&to.base, &to.sources], &here, &there, true, compiler);
+        check(&[&from.base], &[&to.base], &here, &there, true, compiler);
+    }
+}
+
+#[test]
+fn clang_shares_names_with_the_system() {
+    if !is_there("clang") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let place = Place::whole(&dir.path().canonicalize().expect("a directory").join("here"));
+    place.fill();
+    let object = place.compile("clang", &["-g"], "list.c", true).expect("a sound source");
+    let root = place.base.as_os_str().as_bytes();
+    let to = |to: &str| relocate(Rule::Object, &object, &Places { from: &[root], to: &[to.as_bytes()] });
+    assert!(to("/elsewhere").is_some());
+    // There it would have `/usr` and `include/stdio.h`.
+    assert!(to("/usr/src").is_none());
+}
+
+/// What the assembler writes of itself has no hash table.
+#[test]
+fn sources_of_the_assembler() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let base = dir.path().canonicalize().expect("a directory");
+    let (from, to) = (Place::whole(&base.join("a")), Place::whole(&base.join("longer/b")));
+    for place in [&from, &to] {
+        place.fill();
+        std::fs::write(place.sources.join("x.s"), ".text\n.globl f\nf: nop\n ret\n").expect("a source");
+        std::fs::write(place.sources.join("y.S"), "#define G g\n.text\n.globl G\nG: nop\n ret\n").expect("a source");
+    }
+    for compiler in ["gcc", "clang"].into_iter().filter(|compiler| is_there(compiler)) {
+        for flags in [&["-g"][..], &["-gdwarf-4"], &["-gdwarf-5"]] {
+            for (source, is_absolute) in [("x.s", true), ("x.s", false), ("y.S", true), ("y.S", false)] {
+                let make = |place: &Place| place.compile(compiler, flags, source, is_absolute).expect("a sound source");
+                let what = format!("{compiler} {flags:?} {source} {is_absolute}");
+                check(&[&from.base], &[&to.base], &make(&from), &make(&to), true, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_no_objects_are_refused() {
+    let root = OsStr::new("/w").as_bytes();
+    for bytes in [&b""[..], b"\x7fELF", b"/w/x.c", b"!<arch>\n"] {
+        assert!(!can_be_relocated(Rule::Object, bytes, &[root]));
+    }
+}
