@@ -16,7 +16,7 @@ mod shared;
 mod strings;
 
 use elf::Elf;
-use gimli::{DebugInfo, LittleEndian};
+use gimli::{DebugInfo, LittleEndian, UnitType};
 use line::Line;
 use memchr::memmem;
 use origin::Origin;
@@ -82,7 +82,8 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn read(elf: &Elf<'a>, map: &Map<'_>) -> Option<Parts<'a>> {
         let info = elf.the_section(b".debug_info")?;
-        if !is_one_unit(elf.data(info)) {
+        let has_addresses = elf.the_section(b".debug_addr")?.is_some();
+        if !is_one_unit(elf.data(info), has_addresses) {
             return None;
         }
         let names_at = elf.the_section(b".debug_str")?;
@@ -139,13 +140,21 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Whether it holds one unit at most, of a version that is known.
-fn is_one_unit(info: &[u8]) -> bool {
+/// Whether it holds one unit at most, a whole one of a version that is known. The other half of a split one is named after a
+/// hash of the names, and before DWARF 5 only its addresses have a section.
+fn is_one_unit(info: &[u8], has_addresses: bool) -> bool {
     let whole = DebugInfo::new(info, LittleEndian);
     let mut units = whole.units();
     match units.next() {
         Ok(None) => info.is_empty(),
-        Ok(Some(unit)) => (2..=5).contains(&unit.version()) && matches!(units.next(), Ok(None)),
+        Ok(Some(unit)) => {
+            let is_whole = match unit.version() {
+                2..=4 => !has_addresses,
+                5 => unit.type_() == UnitType::Compilation,
+                _ => false,
+            };
+            is_whole && matches!(units.next(), Ok(None))
+        }
         Err(_) => false,
     }
 }
