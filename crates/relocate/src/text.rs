@@ -44,6 +44,9 @@ pub(crate) fn replace(text: &[u8], map: &Map<'_>) -> Option<Replaced> {
         replaced.bytes.extend_from_slice(pair.to);
         replaced.count += 1;
         kept = at + pair.from.len();
+        if is_padded(text.get(kept..)?) {
+            return None;
+        }
     }
     replaced.bytes.extend_from_slice(text.get(kept..)?);
     Some(replaced)
@@ -116,6 +119,15 @@ fn ends_in_colour(before: &[u8]) -> bool {
     rest.get(..rest.len() - digits).is_some_and(|start| start.ends_with(b"\x1b["))
 }
 
+/// Whether spaces fill a column after a path, as in tables.
+fn is_padded(after: &[u8]) -> bool {
+    after
+        .iter()
+        .position(|c| c.is_ascii_whitespace())
+        .and_then(|at| after.get(at..))
+        .is_some_and(|rest| rest.starts_with(b"  "))
+}
+
 /// What text consists of: anything but control characters that neither space nor colour it.
 fn is_text(c: u8) -> bool {
     c >= b' ' && c != 0x7f || matches!(c, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b | 0x08)
@@ -124,9 +136,10 @@ fn is_text(c: u8) -> bool {
 /// Whether the layout of a text depends on the length of its paths, or the order of its parts on their letters.
 ///
 /// clang's YAML of optimisations breaks its lines at a column, and so do the comments of `-fverbose-asm`. An assembler's
-/// source with debug information has gcc's strings in the order of a hash table.
+/// source with debug information has gcc's strings in the order of a hash table. `-H` ends with a sorted list.
 fn is_laid_out(text: &[u8]) -> bool {
-    const SIGNS: [&[u8]; 6] = [
+    const SIGNS: [&[u8]; 7] = [
+        b"Multiple include guards may be useful for:",
         b"# options passed: ",
         b"# options enabled: ",
         b"\t.section\t.debug_",
@@ -178,6 +191,7 @@ mod tests {
         check("/\0w\0/\0a\0", None);
         check("--- !Passed\nFile: '/w/a/x.c'", None);
         check("x\0", None);
+        check("/w/a/x.o    10", None);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use super::elf::{ENDIAN, Elf};
 
 /// What the table of sections is aligned to.
 const TABLE_ALIGN: usize = 8;
-/// No compiler asks for more than this between sections.
-const PADDING_MAX: usize = 1 << 24;
+/// All padding together takes less, in bytes.
+const PADDING_MAX: usize = 1 << 20;
 
 /// The file with some sections' bytes exchanged.
 pub(super) fn write(elf: &Elf<'_>, data: &[Option<Vec<u8>>]) -> Option<Vec<u8>> {
@@ -25,10 +25,11 @@ pub(super) fn write(elf: &Elf<'_>, data: &[Option<Vec<u8>>]) -> Option<Vec<u8>> 
     order.sort_by_key(|&index| (offset(elf, index), !bytes_of_section(index).unwrap_or_default().is_empty(), index));
 
     let mut out = bytes_of(elf.header).to_vec();
+    let mut padding = PADDING_MAX;
     let mut headers: Vec<_> = elf.sections.iter().map(|section| *section.header).collect();
     for index in order {
         let header = headers.get_mut(index)?;
-        align(&mut out, usize::try_from(header.sh_addralign(ENDIAN)).ok()?)?;
+        align(&mut out, usize::try_from(header.sh_addralign(ENDIAN)).ok()?, &mut padding)?;
         let bytes = bytes_of_section(index)?;
         header.sh_offset.set(ENDIAN, u64::try_from(out.len()).ok()?);
         if header.sh_type(ENDIAN) != elf::SHT_NOBITS {
@@ -36,7 +37,7 @@ pub(super) fn write(elf: &Elf<'_>, data: &[Option<Vec<u8>>]) -> Option<Vec<u8>> 
         }
         out.extend_from_slice(bytes);
     }
-    align(&mut out, TABLE_ALIGN)?;
+    align(&mut out, TABLE_ALIGN, &mut padding)?;
     let mut header = *elf.header;
     header.e_shoff.set(ENDIAN, u64::try_from(out.len()).ok()?);
     let header = bytes_of(&header);
@@ -55,11 +56,9 @@ fn offset(elf: &Elf<'_>, index: usize) -> u64 {
     elf.sections.get(index).map_or(0, |section| section.header.sh_offset(ENDIAN))
 }
 
-fn align(out: &mut Vec<u8>, to: usize) -> Option<()> {
+fn align(out: &mut Vec<u8>, to: usize, padding: &mut usize) -> Option<()> {
     let length = out.len().checked_next_multiple_of(to.max(1))?;
-    if length - out.len() > PADDING_MAX {
-        return None;
-    }
+    *padding = padding.checked_sub(length - out.len())?;
     out.resize(length, 0);
     Some(())
 }

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use larder_relocate::{Places, Rule, relocate};
 
+use crate::support::is_there;
+
 /// Pairs of names of places: shorter, longer, equal, nested in names, and what is quoted.
 const PLACES: [(&str, &str); 7] = [
     ("a", "bb"),
@@ -72,8 +74,7 @@ fn depfile(compiler: &str, place: &Path, round: &Round) -> Vec<u8> {
 }
 
 fn check(compiler: &str) {
-    if Command::new(compiler).arg("--version").output().is_err() {
-        println!("skipped: there is no {compiler}");
+    if !is_there(compiler) {
         return;
     }
     let dir = tempfile::tempdir().expect("a directory");

@@ -1,8 +1,6 @@
 //! Objects of real compilers, made in two places: what is relocated from the one is, byte for byte, what is made in the other.
 //!
-//! `cargo test -p larder-relocate --test objects -- --nocapture` prints the counts.
-
-mod support;
+//! `cargo test -p larder-relocate --test compilers -- --nocapture` prints the counts.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +9,8 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use larder_relocate::{Places, Rule, can_be_relocated, relocate};
-use support::{Place, is_there};
+
+use crate::support::{Place, is_there};
 
 /// Names of two places. The last begin alike.
 const PLACES: [(&str, &str); 5] = [
@@ -72,6 +71,16 @@ fn cases<'a>(c: &'a str, cxx: &'a str) -> Vec<Case<'a>> {
                 is_absolute,
             }));
         }
+    }
+    if c.ends_with("clang") {
+        let flags = ["-g", "--target=aarch64-linux-gnu"];
+        let both = [true, false];
+        cases.extend(both.map(|is_absolute| Case {
+            compiler: c,
+            flags: flags.to_vec(),
+            source: "small.c",
+            is_absolute,
+        }));
     }
     for flags in [&["-g"][..], &["-gdwarf-4", "-O2"]] {
         cases.push(Case { compiler: cxx, flags: flags.to_vec(), source: "stl.cc", is_absolute: true });

@@ -1,13 +1,12 @@
 //! What is refused, and what stands in its way; and places of several roots.
 
-mod support;
-
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_relocate::{Places, Rule, can_be_relocated, relocate};
-use support::{Place, is_there};
+
+use crate::support::{Place, is_there};
 
 fn roots(paths: &[&Path]) -> Vec<Vec<u8>> {
     paths.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect()

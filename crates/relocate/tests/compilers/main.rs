@@ -1,0 +1,7 @@
+//! Real compilers in two places.
+
+mod depfiles;
+mod messages;
+mod objects;
+mod refusals;
+mod support;
