@@ -10,6 +10,7 @@
 //! beside the decoder that it is about.
 
 mod mutate;
+mod places;
 mod seeds;
 mod store;
 mod targets;
@@ -38,6 +39,7 @@ pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     ("manifest", targets::manifest, (4 << 20, 400)),
     ("near", store::near, (64 << 10, 10)),
     ("observations", targets::observations, (4 << 20, 400)),
+    ("relocate", places::relocated, (4 << 20, 400)),
     ("response", targets::response, (64 << 10, 400)),
     ("result", targets::result, (64 << 10, 400)),
     ("roots", targets::roots, (64 << 10, 100)),

@@ -14,7 +14,7 @@ use super::elf::{ENDIAN, Elf};
 /// What the table of sections is aligned to.
 const TABLE_ALIGN: usize = 8;
 /// All padding together takes less, in bytes.
-const PADDING_MAX: usize = 1 << 20;
+const PADDING_MAX: usize = 256 << 10;
 
 /// The file with some sections' bytes exchanged.
 pub(super) fn write(elf: &Elf<'_>, data: &[Option<Vec<u8>>]) -> Option<Vec<u8>> {
