@@ -13,9 +13,10 @@ const BYTES_MAX: u64 = 256 << 20;
 /// The rule of `larder-relocate` for a rewrite.
 pub(crate) fn rule(rewrite: Rewrite) -> Option<Rule> {
     match rewrite {
-        Rewrite::None | Rewrite::Object => None,
+        Rewrite::None => None,
         Rewrite::Text => Some(Rule::Text),
         Rewrite::Depfile => Some(Rule::Depfile),
+        Rewrite::Object => Some(Rule::Object),
     }
 }
 
