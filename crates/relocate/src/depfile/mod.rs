@@ -11,16 +11,17 @@ mod render;
 use memchr::memmem;
 use parse::Depfile;
 
-use crate::roots::Map;
+use crate::roots::{Map, Pair};
 
 /// The depfile with its roots replaced.
 pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+    let roots: Vec<Root<'_>> = map.pairs().iter().map(Root::new).collect();
     // `-MT` is written as it stands, so a root that wants quotes has come apart there.
-    if map.pairs().iter().any(|pair| quoted(pair.from) != pair.from && memmem::find(bytes, pair.from).is_some()) {
+    if roots.iter().any(|root| root.from != root.raw && memmem::find(bytes, root.raw).is_some()) {
         return None;
     }
     let here = Depfile::parse(bytes)?;
-    let there = here.map_words(&mut |word| replace(word, map))?;
+    let there = here.map_words(&mut |word| replace(word, &roots))?;
     let writers = render::Writer::ALL.iter().filter(|writer| writer.render(&here).as_deref() == Some(bytes));
     let mut written = writers.map(|writer| writer.render(&there));
     let first = written.next()??;
@@ -28,27 +29,36 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     written.all(|other| other.as_deref() == Some(&first)).then_some(first)
 }
 
+/// A root as it is quoted in both places.
+struct Root<'a> {
+    raw: &'a [u8],
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl<'a> Root<'a> {
+    fn new(pair: &Pair<'a>) -> Root<'a> {
+        Root { raw: pair.from, from: quoted(pair.from), to: quoted(pair.to) }
+    }
+}
+
 /// The word, quoted as it is, with its root replaced. `None` where a root stands in it in another way.
-fn replace(word: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
-    for pair in map.pairs() {
-        let (from, to) = (quoted(pair.from), quoted(pair.to));
-        let Some(rest) = word.strip_prefix(from.as_slice()) else { continue };
+fn replace(word: &[u8], roots: &[Root<'_>]) -> Option<Vec<u8>> {
+    for root in roots {
+        let Some(rest) = word.strip_prefix(root.from.as_slice()) else { continue };
         if rest.first().is_none_or(|&c| c == b'/') {
-            return is_free(rest, map).then(|| [&to, rest].concat());
+            return is_free(rest, roots).then(|| [&root.to, rest].concat());
         }
     }
-    is_free(word, map).then(|| word.to_vec())
+    is_free(word, roots).then(|| word.to_vec())
 }
 
 /// Whether no root stands in a word where a path could begin or go on: only as the beginning of a longer name.
-fn is_free(word: &[u8], map: &Map<'_>) -> bool {
-    let ends = |at: usize, root: &[u8]| {
-        word.get(at + root.len()).is_none_or(|c| !c.is_ascii_alphanumeric() && !b"_-.+".contains(c))
+fn is_free(word: &[u8], roots: &[Root<'_>]) -> bool {
+    let goes_on = |at: usize, root: &Root<'_>| {
+        word.get(at + root.from.len()).is_some_and(|c| c.is_ascii_alphanumeric() || b"_-.+".contains(c))
     };
-    map.pairs().iter().all(|pair| {
-        let forms = [pair.from.to_vec(), quoted(pair.from)];
-        forms.iter().all(|form| !memmem::find_iter(word, form).any(|at| ends(at, form)))
-    })
+    roots.iter().all(|root| memmem::find_iter(word, &root.from).all(|at| goes_on(at, root)))
 }
 
 /// A name as both gcc and clang quote it for make.
