@@ -3,6 +3,7 @@
 //! Unaware of: whether it could be replaced there.
 
 use memchr::memmem;
+use object::elf;
 
 use crate::depfile;
 use crate::roots::{is_plain, is_plain_byte};
@@ -10,8 +11,26 @@ use crate::roots::{is_plain, is_plain_byte};
 /// Whether any of `roots` stands in `bytes`: at any position, also as the beginning of a longer name, also as characters of
 /// two or four bytes, also quoted for make. Where a root has characters that are quoted in many ways, its longest part
 /// without them is searched. What is compressed is not looked into: see [`hides_its_text`].
+///
+/// clang divides names in debug information at what they share with the working directory. So an object with such information
+/// holds a root, too, when a directory above that root stands in it.
 pub fn holds_a_root(bytes: &[u8], roots: &[&[u8]]) -> bool {
     roots.iter().any(|root| holds(bytes, root))
+        || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root))
+}
+
+/// Whether it begins as a relocatable ELF file does, of whatever kind, and names a section of lines.
+fn has_lines(bytes: &[u8]) -> bool {
+    const KIND_AT: usize = 16;
+    let kind = bytes.get(KIND_AT..KIND_AT + 2);
+    bytes.starts_with(&elf::ELFMAG)
+        && kind.is_some_and(|kind| kind.iter().copied().map(u16::from).sum::<u16>() == elf::ET_REL)
+}
+
+/// Whether a directory above the root stands in it as a whole string.
+fn holds_above(bytes: &[u8], root: &[u8]) -> bool {
+    let ends = root.iter().enumerate().skip(1).filter(|(_, c)| **c == b'/').map(|(at, _)| at);
+    ends.filter_map(|end| root.get(..end)).any(|above| memmem::find(bytes, &[b"\0", above, b"\0"].concat()).is_some())
 }
 
 fn holds(bytes: &[u8], root: &[u8]) -> bool {
@@ -56,5 +75,7 @@ mod tests {
         check(b"/my\\ place", "/my place", true);
         check(b"/my\\040place", "/my place", true);
         check(b"/mine", "/my place", false);
+        check(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0>\0/w\0.debug_line\0", "/w/a", true);
+        check(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0>\0/w\0.debug_line\0", "/w/a", false);
     }
 }

@@ -22,8 +22,8 @@ pub(super) struct Line {
     pub(super) bytes: Option<Vec<u8>>,
     /// Whether it has names in itself.
     pub(super) has_names: bool,
-    /// The absolute names in its tables.
-    pub(super) paths: Vec<Vec<u8>>,
+    /// The names in its tables.
+    pub(super) names: Vec<Vec<u8>>,
     /// Where the program began.
     start: usize,
     /// Where it will begin.
@@ -61,7 +61,7 @@ impl Line {
             bytes.extend_from_slice(section.get(kept..at)?);
             bytes.extend_from_slice(&replace(name.slice(), map)?.bytes);
             kept = at + name.slice().len();
-            line.paths.extend(name.starts_with(b"/").then(|| name.slice().to_vec()));
+            line.names.push(name.slice().to_vec());
         }
         bytes.extend_from_slice(section.get(kept..start)?);
         line.start_there = bytes.len();

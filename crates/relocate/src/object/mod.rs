@@ -46,7 +46,7 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
     let mut parts = Parts::read(&elf, map)?;
     let origin = Origin::of(&parts.names);
     origin.reorder(&elf, &mut parts, order)?;
-    if origin != Origin::Gcc && !shared::splits_alike(parts.paths(), map) {
+    if origin != Origin::Gcc && !shared::splits_alike(parts.file_names(), map) {
         return None;
     }
     if parts.names.changed().any(|name| name.len() < STRING_MIN) {
@@ -100,10 +100,10 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// All absolute names, as they are.
-    fn paths(&self) -> impl Iterator<Item = &[u8]> {
-        let strings = self.names.here().chain(self.line_names.here()).filter(|name| name.starts_with(b"/"));
-        strings.chain(self.line.paths.iter().map(Vec::as_slice))
+    /// All names of directories and files, as they are, and some that are names of other things.
+    fn file_names(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let absolute = self.names.here().filter(|name| name.starts_with(b"/"));
+        absolute.chain(self.line_names.here()).chain(self.line.names.iter().map(Vec::as_slice))
     }
 
     /// Whether roots are looked for in this section, and replaced.

@@ -9,27 +9,42 @@
 use crate::roots::{Map, Pair};
 
 /// Whether names of different roots share as little there as here: nothing. Names below one root share that in both places.
-pub(super) fn splits_alike<'a>(paths: impl Iterator<Item = &'a [u8]>, map: &Map<'_>) -> bool {
+///
+/// A directory above a root is what is left of a name that shares it with the working directory. It stays where it is above
+/// the root there as well, and no rest of a name goes on as the root does.
+pub(super) fn splits_alike<'a>(names: impl Iterator<Item = &'a [u8]> + Clone, map: &Map<'_>) -> bool {
+    let rests = || names.clone().filter(|name| !name.starts_with(b"/"));
     // For each first component, here and there, the root whose names begin with it; `None` is a name below no root.
-    let mut owners: [Vec<(Vec<u8>, Option<Pair<'_>>)>; 2] = [Vec::new(), Vec::new()];
-    for path in paths {
+    let mut owners: [Vec<(&[u8], Option<&[u8]>)>; 2] = [Vec::new(), Vec::new()];
+    for path in names.clone().filter(|name| name.starts_with(b"/")) {
         let root = map.root_of(path).map(|pair| outermost(pair, map));
-        if root.is_none() && map.pairs().iter().any(|pair| is_above(path, pair.from)) {
-            return false;
+        if root.is_none() && map.pairs().iter().any(|pair| below(path, pair.from).is_some()) {
+            if !map.pairs().iter().all(|pair| stays_above(path, *pair, rests())) {
+                return false;
+            }
+            continue;
         }
-        let firsts = match root {
-            Some(pair) => [first(pair.from), first(pair.to)],
-            None => [first(path), first(path)],
-        };
+        let firsts = root.map_or([path; 2], |pair| [pair.from, pair.to]).map(first);
+        let root = root.map(|pair| pair.from);
         for (owners, first) in owners.iter_mut().zip(firsts) {
-            match owners.iter().find(|(name, _)| name == first) {
-                Some((_, owner)) if owner.map(|pair| pair.from) != root.map(|pair| pair.from) => return false,
+            match owners.iter().find(|(name, _)| *name == first) {
+                Some((_, owner)) if *owner != root => return false,
                 Some(_) => {}
-                None => owners.push((first.to_vec(), root)),
+                None => owners.push((first, root)),
             }
         }
     }
     true
+}
+
+/// Whether a directory is above a root in both places, and no name begins as the root goes on below it; or has nothing to do
+/// with it.
+fn stays_above<'a>(path: &[u8], pair: Pair<'_>, mut rests: impl Iterator<Item = &'a [u8]>) -> bool {
+    match (below(path, pair.from), below(path, pair.to)) {
+        (Some(here), Some(there)) => !rests.any(|rest| [first(here), first(there)].contains(&first(rest))),
+        (None, None) => first(path) != first(pair.from) && first(path) != first(pair.to),
+        _ => false,
+    }
 }
 
 /// A root that goes wherever a root above it goes is no root of its own.
@@ -46,10 +61,10 @@ fn first(path: &[u8]) -> &[u8] {
     path.split(|&c| c == b'/').find(|part| !part.is_empty()).unwrap_or_default()
 }
 
-/// Whether `path` is a directory above the root.
-fn is_above(path: &[u8], root: &[u8]) -> bool {
+/// What of the root is below this directory.
+fn below<'a>(path: &[u8], root: &'a [u8]) -> Option<&'a [u8]> {
     let path = path.strip_suffix(b"/").unwrap_or(path);
-    root.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"))
+    root.strip_prefix(path).filter(|rest| rest.starts_with(b"/"))
 }
 
 #[cfg(test)]
@@ -70,6 +85,10 @@ mod tests {
         check(&[("/w/a", "/usr/src")], &["/w/a", "/usr/include"], false);
         check(&[("/usr/src", "/w/a")], &["/usr/src", "/usr/include"], false);
         check(&[("/w/a", "/b")], &["/w"], false);
+        check(&[("/w/a", "/w/b")], &["/w/a", "/w", "in/x.h", "x.h"], true);
+        check(&[("/w/a", "/w/b")], &["/w/a", "/w", "a/x.h"], false);
+        check(&[("/w/a", "/w/b")], &["/w/a", "/w", "b/x.h"], false);
+        check(&[("/w/a", "/w/b"), ("/w/c", "/w/c")], &["/w/a", "/w", "d/x.h"], true);
         check(&[("/w/a", "/x"), ("/v/b", "/x/b")], &["/w/a", "/v/b"], false);
         check(&[("/w/a", "/x"), ("/w/b", "/y")], &["/w/a/c"], true);
         check(&[("/w", "/x"), ("/w/b", "/x/b")], &["/w/a", "/w/b/c"], true);

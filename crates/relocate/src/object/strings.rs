@@ -59,7 +59,7 @@ impl<'a> Strings<'a> {
     }
 
     /// All as they are, in order.
-    pub(super) fn here(&self) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn here(&self) -> impl Iterator<Item = &'a [u8]> + Clone {
         self.all.iter().map(|entry| entry.here)
     }
 

@@ -1,6 +1,7 @@
 //! Objects of real compilers, made in two places: what is relocated from the one is, byte for byte, what is made in the other.
 //!
-//! `cargo test -p larder-relocate --test compilers -- --nocapture` prints the counts.
+//! `cargo test -p larder-relocate --test compilers -- --nocapture` prints the counts. `OTHER_COMPILERS` may name more of them:
+//! `gcc-11,g++-11 clang-19,clang++-19`.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -177,4 +178,12 @@ fn objects_of_gcc() {
 #[test]
 fn objects_of_clang() {
     check("clang", "clang++");
+}
+
+#[test]
+fn objects_of_others() {
+    let others = std::env::var("OTHER_COMPILERS").unwrap_or_default();
+    for (c, cxx) in others.split_whitespace().filter_map(|pair| pair.split_once(',')) {
+        check(c, cxx);
+    }
 }

@@ -3,8 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 
-use larder_relocate::{Places, Rule, can_be_relocated, relocate};
+use larder_relocate::{Places, Rule, can_be_relocated, holds_a_root, relocate};
 
 use crate::support::{Place, is_there};
 
@@ -99,6 +100,40 @@ fn clang_shares_names_with_the_system() {
     assert!(to("/elsewhere").is_some());
     // There it would have `/usr` and `include/stdio.h`.
     assert!(to("/usr/src").is_none());
+}
+
+/// Beside each other, with a header beside both, and built from the directory above.
+#[test]
+fn places_below_one_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let base = dir.path().canonicalize().expect("a directory");
+    let (from, to) = (Place::whole(&base.join("one")), Place::whole(&base.join("other/two")));
+    let beside = Place::whole(&base.join("three"));
+    let common = base.join("common");
+    std::fs::create_dir_all(&common).expect("a directory");
+    std::fs::write(common.join("common.h"), "static inline int common(int a) { return a; }\n").expect("a header");
+    let header = common.join("common.h");
+    let header = header.to_str().expect("a plain name");
+    for compiler in ["gcc", "clang"].into_iter().filter(|compiler| is_there(compiler)) {
+        let flags = ["-g", "-include", header];
+        let make = |place: &Place| {
+            place.fill();
+            place.compile(compiler, &flags, "small.c", true).expect("a sound source")
+        };
+        let here = make(&from);
+        check(&[&from.base], &[&beside.base], &here, &make(&beside), true, compiler);
+        // There it shares one directory more.
+        check(&[&from.base], &[&to.base], &here, &make(&to), true, compiler);
+        let above = |place: &Place| {
+            let source = place.source("small.c", true);
+            let status = Command::new(compiler).args(["-g", "-c", "-o", "x.o"]).arg(source).current_dir(&base).status();
+            assert!(status.expect("a compiler").success());
+            std::fs::read(base.join("x.o")).expect("an object")
+        };
+        let here = above(&from);
+        assert!(holds_a_root(&here, &[from.base.as_os_str().as_bytes()]), "{compiler}");
+        check(&[&from.base], &[&beside.base], &here, &above(&beside), compiler == "gcc", compiler);
+    }
 }
 
 /// What the assembler writes of itself has no hash table.
