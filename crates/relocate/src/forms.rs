@@ -15,8 +15,7 @@ use crate::roots::{is_plain, is_plain_byte};
 /// clang divides names in debug information at what they share with the working directory. So an object with such information
 /// holds a root, too, when a directory above that root stands in it.
 pub fn holds_a_root(bytes: &[u8], roots: &[&[u8]]) -> bool {
-    roots.iter().any(|root| holds(bytes, root))
-        || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root))
+    roots.iter().any(|root| holds(bytes, root)) || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root))
 }
 
 /// Whether it begins as a relocatable ELF file does, of whatever kind, and names a section of lines.

@@ -8,6 +8,9 @@
 
 use crate::roots::{Map, Pair};
 
+/// The first component of a name, and the root that it is below.
+type Owner<'a> = (&'a [u8], Option<&'a [u8]>);
+
 /// Whether names of different roots share as little there as here: nothing. Names below one root share that in both places.
 ///
 /// A directory above a root is what is left of a name that shares it with the working directory. It stays where it is above
@@ -15,7 +18,7 @@ use crate::roots::{Map, Pair};
 pub(super) fn splits_alike<'a>(names: impl Iterator<Item = &'a [u8]> + Clone, map: &Map<'_>) -> bool {
     let rests = || names.clone().filter(|name| !name.starts_with(b"/"));
     // For each first component, here and there, the root whose names begin with it; `None` is a name below no root.
-    let mut owners: [Vec<(&[u8], Option<&[u8]>)>; 2] = [Vec::new(), Vec::new()];
+    let mut owners: [Vec<Owner<'_>>; 2] = [Vec::new(), Vec::new()];
     for path in names.clone().filter(|name| name.starts_with(b"/")) {
         let root = map.root_of(path).map(|pair| outermost(pair, map));
         if root.is_none() && map.pairs().iter().any(|pair| below(path, pair.from).is_some()) {
