@@ -1,6 +1,6 @@
 //! What a compiler left, which is to be written again for another place.
 
-use larder_relocate::{Places, Rule, can_be_relocated, holds_a_root, relocate};
+use larder_relocate::{Places, Rule, Writer, can_be_relocated, holds_a_root, relocate};
 
 const HERE: [&[u8]; 2] = [b"/w/a", b"/w/a/in"];
 /// One that is longer, one that is shorter, one that keeps the roots nested.
@@ -10,10 +10,11 @@ const THERE: [[&[u8]; 2]; 3] =
 /// A byte for the rule, and the rest. What is relocated comes back as it was, and what is in its place stays.
 pub(crate) fn relocated(data: &[u8]) {
     let Some((rule, bytes)) = data.split_first() else { return };
-    let rule = match rule % 4 {
+    let rule = match rule % 5 {
         0 => Rule::Text,
-        1 => Rule::Depfile,
-        2 => Rule::Object,
+        1 => Rule::Depfile(Writer::Gcc),
+        2 => Rule::Depfile(Writer::Clang),
+        3 => Rule::Object,
         _ => Rule::ObjectInAnyOrder,
     };
     holds_a_root(bytes, &HERE);

@@ -1,10 +1,12 @@
 //! Asking a manifest: which of its entries, newest first, still holds here.
 
+use std::cell::Cell;
+
 use larder_model::{ActionResult, Bound, Content, Digest, Manifest, Observer, Roots, Streams, Writer};
 use larder_spawn::Destinations;
-use larder_store::{Checker, Difference, Effort, Stamps};
+use larder_store::{Checker, Difference, Effort, Stamps, Store};
 
-use crate::{Place, Request};
+use crate::{Place, Request, relocated};
 
 /// An entry that does not answer.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub enum Answer<'m> {
     Hit {
         /// The result.
         result: ActionResult<'m>,
+        /// What of it was written again for this place ([`crate::relocated::apply`]).
+        rewritten: Vec<Vec<u8>>,
         /// Who observed it.
         observer: Observer,
         /// How many facts it relied on, and how many of them are absences.
@@ -37,6 +41,7 @@ pub fn ask<'m>(
     manifest: &Manifest<'m>,
     request: &Request,
     place: &Place,
+    store: &Store,
     stamps: &Stamps,
     rejected: &mut Vec<Rejected>,
     effort: &mut Effort,
@@ -52,7 +57,8 @@ pub fn ask<'m>(
             reject(elsewhere(bound, entry.bound_by));
             continue;
         }
-        let checker = Checker { roots: &request.roots, stamps, at_home, variable: &variable };
+        let checker =
+            Checker { roots: &request.roots, stamps, at_home, stampless: Cell::new(false), variable: &variable };
         let Ok((set, result)) = entry.open() else {
             reject(about("the record", "cannot be read"));
             continue;
@@ -62,8 +68,15 @@ pub fn ask<'m>(
             continue;
         }
         match checker.check(&set, effort) {
-            Ok(()) => return Answer::Hit { result, observer: entry.observer, size: set.size() },
             Err(difference) => reject(difference),
+            Ok(()) => match relocated::rewritten(&result, &request.roots, store, stamps) {
+                Some(rewritten) => {
+                    return Answer::Hit { result, rewritten, observer: entry.observer, size: set.size() };
+                }
+                None => {
+                    reject(about("the result", "was made in another place, and cannot be written again for this one"))
+                }
+            },
         }
     }
     Answer::None

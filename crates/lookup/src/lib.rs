@@ -2,7 +2,7 @@
 //! `larder explain` shows. Both use this one code, so that the explanation cannot differ from the act.
 //!
 //! Stages: `tool` finds the program that is meant, `roots` finds what differs between places, `request` makes the Action and its weak fingerprint, `answer` asks
-//! the manifest which recorded observations still hold, `observer` chooses who would observe the
+//! the manifest which recorded observations still hold, `relocated` has a result as it would have been made here, `observer` chooses who would observe the
 //! tool. No stage looks back, none changes anything but stamps. `bounds` says where a request may write, `secret` what
 //! of it is neither kept nor shown.
 //!
@@ -13,6 +13,7 @@
 mod answer;
 mod bounds;
 mod observer;
+pub mod relocated;
 mod request;
 mod roots;
 pub mod secret;

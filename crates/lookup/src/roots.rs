@@ -312,3 +312,116 @@ fn is_in(path: &[u8], root: &[u8]) -> bool {
 pub fn named_root(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_spawn::Destinations;
+    use std::fs;
+
+    /// What stands in a directory of its own: files with a dot in their last name, directories without.
+    struct There {
+        dir: tempfile::TempDir,
+    }
+
+    impl There {
+        fn with(names: &[&str]) -> There {
+            let there = There { dir: tempfile::tempdir().expect("a directory") };
+            for name in names {
+                let path = there.path(name);
+                let is_file = name.ends_with(".txt") || name.ends_with("/configure");
+                fs::create_dir_all(if is_file { path.parent().expect("is below") } else { &path }).expect("makes");
+                if is_file {
+                    fs::write(&path, "").expect("writes");
+                }
+            }
+            there
+        }
+
+        fn path(&self, name: &str) -> std::path::PathBuf {
+            self.dir.path().canonicalize().expect("is there").join(name)
+        }
+
+        fn text(&self, name: &str) -> String {
+            self.path(name).to_string_lossy().into_owned()
+        }
+
+        /// The roots of a command that runs in `cwd`, with this directory's own path as `@`.
+        fn roots(&self, cwd: &str, environment: &[(&str, &str)], named: &[&str], arguments: &[&str]) -> Vec<String> {
+            let top = self.text("");
+            let top = top.trim_end_matches('/');
+            let at = |text: &str| text.replace('@', top).into_bytes();
+            let place = Place {
+                environment: environment.iter().map(|(name, value)| (name.as_bytes().to_vec(), at(value))).collect(),
+                oddities: Vec::new(),
+                cwd: at(cwd),
+                roots: RootRules { named: named.iter().map(|root| at(root)).collect(), find: true },
+                ephemeral: false,
+                destinations: Destinations::now(),
+                ignores_sigpipe_itself: false,
+            };
+            let arguments: Vec<Vec<u8>> = arguments.iter().map(|argument| at(argument)).collect();
+            let apparent = place.variable(b"PWD").map(<[u8]>::to_vec);
+            let roots = find(&place, apparent.as_deref(), &arguments);
+            roots.paths().iter().map(|root| String::from_utf8_lossy(root).replace(top, "@")).collect()
+        }
+    }
+
+    #[test]
+    fn checkouts() {
+        let there = There::with(&["c/.git", "c/sub/d", "j/.jj", "j/x", "h/.hg", "w/x", "bare"]);
+        assert_eq!(there.roots("@/c/sub/d", &[], &[], &[]), ["@/c"]);
+        assert_eq!(there.roots("@/j/x", &[], &[], &[]), ["@/j"]);
+        assert_eq!(there.roots("@/h", &[], &[], &[]), ["@/h"]);
+        // A worktree in another checkout is one of its own, a submodule is not.
+        fs::create_dir_all(there.path("c/tree/s")).expect("makes");
+        fs::write(there.path("c/tree/.git"), "gitdir: ../.git/worktrees/tree\n").expect("writes");
+        assert_eq!(there.roots("@/c/tree/s", &[], &[], &[]), ["@/c/tree"]);
+        fs::write(there.path("c/sub/.git"), "gitdir: ../.git/modules/sub\n").expect("writes");
+        assert_eq!(there.roots("@/c/sub/d", &[], &[], &[]), ["@/c"]);
+        assert_eq!(there.roots("@/bare", &[], &[], &[]), ["@/bare"]);
+    }
+
+    #[test]
+    fn what_build_systems_say() {
+        let there = There::with(&[
+            "o/sandbox/linux-sandbox/12/execroot/ws/b",
+            "o/execroot/ws",
+            "ci/sub",
+            "d",
+            "r/c/.git",
+            "r/c/x",
+        ]);
+        let sandbox = "@/o/sandbox/linux-sandbox/12/execroot/ws";
+        assert_eq!(there.roots(&format!("{sandbox}/b"), &[], &[], &[]), [sandbox]);
+        assert_eq!(there.roots("@/o/execroot/ws", &[], &[], &[]), ["@/o/execroot/ws"]);
+        assert!(is_sandbox(sandbox.as_bytes()) && !is_sandbox(b"/o/execroot/ws") && !is_sandbox(b"/x/3/execroot/w"));
+        let foreign = [("EXT_BUILD_ROOT", sandbox), ("EXT_BUILD_DEPS", "@/d"), ("INSTALLDIR", "/usr")];
+        assert_eq!(there.roots(&format!("{sandbox}/b"), &foreign, &[], &[]), [sandbox, "@/d"]);
+        assert_eq!(there.roots("@/d", &[("GITHUB_WORKSPACE", "@/ci/")], &[], &[]), ["@/ci", "@/d"]);
+        assert_eq!(there.roots("@/ci/sub", &[("CI_PROJECT_DIR", "@/ci")], &[], &[]), ["@/ci"]);
+        assert_eq!(there.roots("@/ci", &[("CI_PROJECT_DIR", "@/gone")], &[], &[]), ["@/ci"]);
+        assert_eq!(there.roots("@/d", &[("WORKSPACE", "@/ci")], &[], &[]), ["@/d"]);
+        assert_eq!(there.roots("@/d", &[("WORKSPACE", "@/ci"), ("JENKINS_URL", "x")], &[], &[]), ["@/ci", "@/d"]);
+        let circle = [("CIRCLE_WORKING_DIRECTORY", "~/ci"), ("HOME", "@")];
+        assert_eq!(there.roots("@/ci/sub", &circle, &[], &[]), ["@/ci"]);
+        assert_eq!(there.roots("@/r/c/x", &[("GITHUB_WORKSPACE", "@/r")], &[], &[]), ["@/r"]);
+    }
+
+    #[test]
+    fn builds_without_a_checkout() {
+        let there = There::with(&["p/build/CMakeCache.txt", "p/build/sub", "p/src/configure", "p/src/lib/x", "q/inc"]);
+        assert_eq!(there.roots("@/p/build/sub", &[], &[], &["-I@/p/src/lib", "-c"]), ["@/p/build", "@/p/src"]);
+        assert_eq!(there.roots("@/q", &[], &[], &["-I", "@/q/inc", "-I/usr/include"]), ["@/q"]);
+        assert_eq!(there.roots("@/q/inc", &[], &[], &["@/p/none"]), ["@/q/inc"]);
+    }
+
+    #[test]
+    fn named_ones_and_links() {
+        let there = There::with(&["real/w/s", "x"]);
+        std::os::unix::fs::symlink("real", there.path("link")).expect("links");
+        assert_eq!(there.roots("@/real/w/s", &[], &["@/real", "@/real/w", "@/real/w"], &[]), ["@/real", "@/real/w"]);
+        assert_eq!(there.roots("@/x", &[], &["@/link/"], &[]), ["@/link", "@/x", "@/real"]);
+        assert_eq!(there.roots("@/real/w/s", &[("PWD", "@/link/w/s")], &["@/real/w"], &[]), ["@/real/w", "@/link/w"]);
+    }
+}

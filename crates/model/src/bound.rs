@@ -81,14 +81,17 @@ pub enum Rewrite {
     None,
     /// Paths stand in it as they are.
     Text,
-    /// As compilers write dependencies for make.
-    Depfile,
+    /// As gcc writes dependencies for make.
+    GccDepfile,
+    /// As clang does.
+    ClangDepfile,
     /// An object file with debug information.
     Object,
 }
 
 impl Rewrite {
-    const ALL: [Rewrite; 4] = [Rewrite::None, Rewrite::Text, Rewrite::Depfile, Rewrite::Object];
+    const ALL: [Rewrite; 5] =
+        [Rewrite::None, Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object];
 
     /// As a record holds it.
     pub fn code(self) -> u8 {

@@ -351,7 +351,7 @@ mod tests {
             Streams::Together(Content::Blob(blob)),
         ] {
             let outputs = kinds.iter().map(|&kind| Output { path: b"p", kind }).collect();
-            let messages = [Rewrite::Depfile, Rewrite::Text];
+            let messages = [Rewrite::GccDepfile, Rewrite::Text];
             let origin = vec![&b"/w"[..]];
             let result = ActionResult {
                 exit_code: 3,

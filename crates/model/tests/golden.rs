@@ -107,7 +107,7 @@ fn result(together: bool) -> ActionResult<'static> {
     let outputs = kinds.into_iter().map(|kind| Output { path: b"\0\x01/o", kind }).collect();
     let (exit_code, consumed_bytes) = if together { (255, 300) } else { (0, 0) };
     let origin = if together { Vec::new() } else { vec![&b"/w"[..], b"/src"] };
-    let messages = [Rewrite::None, if together { Rewrite::Depfile } else { Rewrite::Text }];
+    let messages = [Rewrite::None, if together { Rewrite::GccDepfile } else { Rewrite::Text }];
     ActionResult { exit_code, repeatable: together, consumed_bytes, origin, messages, streams, outputs }
 }
 

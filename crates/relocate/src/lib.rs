@@ -13,6 +13,7 @@ mod object;
 mod roots;
 mod text;
 
+pub use depfile::Writer;
 pub use forms::{hides_its_text, holds_a_root};
 use roots::Map;
 
@@ -33,8 +34,8 @@ pub struct Places<'a> {
 pub enum Rule {
     /// As they are, between characters that are no part of a name: messages, preprocessed text.
     Text,
-    /// Quoted for make, in lines broken at a column.
-    Depfile,
+    /// Quoted for make, in lines broken at a column, as this compiler does.
+    Depfile(Writer),
     /// In the debug information of an object file.
     Object,
     /// The same, and where gcc's hash table has strings in an order that cannot be known, they are left in the one that they
@@ -71,7 +72,7 @@ fn sample(root: &[u8], roots: &[&[u8]]) -> Vec<u8> {
 fn one_way(rule: Rule, bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     match rule {
         Rule::Text => text::relocate(bytes, map),
-        Rule::Depfile => depfile::relocate(bytes, map),
+        Rule::Depfile(writer) => depfile::relocate(writer, bytes, map),
         Rule::Object => object::relocate(bytes, map, object::Order::Same),
         Rule::ObjectInAnyOrder => object::relocate(bytes, map, object::Order::Any),
     }

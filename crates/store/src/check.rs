@@ -3,10 +3,12 @@
 //! Directory by directory: one open, one look where names are known to be missing, one look for each fact. Contents are
 //! read only where no stamp tells them; the first difference ends the check.
 
+use std::cell::Cell;
+use std::fs::File;
 use std::io;
 
 use larder_model::{Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, Status, Twins, names_digest};
-use larder_sys::{Dir, Kind, Look};
+use larder_sys::{Dir, Kind, Look, Trust};
 
 use crate::Stamps;
 use crate::witness::class_of;
@@ -43,6 +45,8 @@ pub struct Checker<'a> {
     pub stamps: &'a Stamps,
     /// The set was recorded in this very place: a content that holds a root is the same bytes.
     pub at_home: bool,
+    /// The last file had no stamp, so the next one will not have one either: it is opened without being looked at first.
+    pub stampless: Cell<bool>,
     /// A variable's value in the tool's environment.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
 }
@@ -162,9 +166,10 @@ impl Checker<'_> {
         }
         let mut only_by_the_directory = true;
         let mut missing: &[u8] = b"";
+        let listed = look.as_ref().and_then(|look| self.listed(dir, look, facts.absent.len()));
         for name in &facts.absent {
             let first = first_component(name);
-            if first == missing {
+            if first == missing || listed.as_ref().is_some_and(|names| names.lack(first)) {
                 continue;
             }
             effort.absences_looked += 1;
@@ -184,6 +189,16 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// The names in a directory, where reading them costs less than looking for so many one by one.
+    fn listed(&self, dir: &Dir, look: &Look, wanted: usize) -> Option<Names> {
+        const DIRECTORY_BYTES_PER_LOOK: u64 = 256;
+        let cheap = wanted > 8 && look.size_bytes < wanted as u64 * DIRECTORY_BYTES_PER_LOOK;
+        if !cheap || !self.stamps.trusts_files(look, || dir.trust().unwrap_or(Trust::NONE)) {
+            return None;
+        }
+        Names::of(dir.names().ok()?)
+    }
+
     /// The directory that was missing is there now. As long as what was looked for in it is not, nothing has changed; but
     /// the directory above no longer tells.
     fn check_absent_below(&self, dir: &Dir, name: &[u8], path: &[u8]) -> Result<(), Difference> {
@@ -197,11 +212,16 @@ impl Checker<'_> {
     fn check_fact(&self, dir: &Dir, name: &[u8], fact: &Fact, effort: &mut Effort) -> Result<(), String> {
         match fact {
             Fact::Content { digest, executable, plain, rooted } => {
+                let is_read_first = self.stampless.get() && !plain && rooted.is_none();
+                if is_read_first && let Ok(file) = dir.open_file(name) {
+                    let look = file_of_mode(larder_sys::file_look(&file), *executable)?;
+                    return self.check_content(|| Ok(file), &look, digest, effort);
+                }
                 let look = if *plain { dir.look(name) } else { dir.look_through(name) };
                 let look = file_of_mode(look, *executable)?;
                 match rooted {
                     Some(rooted) if !self.at_home => self.check_rooted(dir, name, rooted, effort),
-                    _ => self.check_content(dir, name, &look, digest, effort),
+                    _ => self.check_content(|| dir.open_file(name), &look, digest, effort),
                 }
             }
             Fact::Directory => match look(dir, name, true) {
@@ -251,18 +271,23 @@ impl Checker<'_> {
 
     fn check_content(
         &self,
-        dir: &Dir,
-        name: &[u8],
+        open: impl FnOnce() -> io::Result<File>,
         look: &Look,
         digest: &Digest,
         effort: &mut Effort,
     ) -> Result<(), String> {
-        if let Some(known) = self.stamps.content(look) {
+        let known = self.stamps.content(look);
+        self.stampless.set(known.is_none());
+        if let Some(known) = known {
             return if known == *digest { Ok(()) } else { Err(OTHER_CONTENT.into()) };
         }
         effort.hashed += 1;
-        let mut file = dir.open_file(name).map_err(|error| format!("cannot be read: {error}"))?;
-        match self.stamps.hash(&mut file) {
+        let read = open().and_then(|mut file| {
+            // Between the look and the opening another file may have come there.
+            let look = larder_sys::file_look(&file)?;
+            self.stamps.hash_for_comparison(&mut file, &look)
+        });
+        match read {
             Ok(found) if found == *digest => Ok(()),
             Ok(_) => Err(OTHER_CONTENT.into()),
             Err(error) => Err(format!("cannot be read: {error}")),
@@ -279,6 +304,22 @@ impl Checker<'_> {
             Some(encoded) if Digest::of(&encoded) == *rooted => Ok(()),
             _ => Err("has other content, also apart from the place's path in it".into()),
         }
+    }
+}
+
+/// The names in a directory.
+struct Names(Vec<Vec<u8>>);
+
+impl Names {
+    /// A directory may take names for equal that differ in case; beyond ASCII nobody knows which.
+    fn of(names: Vec<(Vec<u8>, u8)>) -> Option<Names> {
+        let mut names: Vec<Vec<u8>> = names.into_iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+        names.sort_unstable();
+        names.iter().all(|name| name.is_ascii()).then_some(Names(names))
+    }
+
+    fn lack(&self, name: &[u8]) -> bool {
+        name.is_ascii() && self.0.binary_search(&name.to_ascii_lowercase()).is_err()
     }
 }
 

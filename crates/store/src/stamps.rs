@@ -50,6 +50,8 @@ pub struct Stamps {
     writable: bool,
     crowded: Cell<bool>,
     trust: RefCell<Vec<(u64, Trust)>>,
+    /// For reading, one file after the other.
+    buffer: RefCell<Vec<u8>>,
 }
 
 impl Stamps {
@@ -63,7 +65,14 @@ impl Stamps {
             // A store that cannot be written can still be read.
             table = path.as_ref().and_then(|path| open_table(path, false).ok());
         }
-        Stamps { writable, table: RefCell::new(table), path, crowded: Cell::new(false), trust: RefCell::default() }
+        Stamps {
+            writable,
+            table: RefCell::new(table),
+            path,
+            crowded: Cell::new(false),
+            trust: RefCell::default(),
+            buffer: RefCell::default(),
+        }
     }
 
     /// No stamps: everything is read.
@@ -74,6 +83,7 @@ impl Stamps {
             writable: false,
             crowded: Cell::new(false),
             trust: RefCell::default(),
+            buffer: RefCell::default(),
         }
     }
 
@@ -114,6 +124,20 @@ impl Stamps {
         Ok((digest, before))
     }
 
+    /// Hash a file that had this look when it was opened, for comparing its content with one that is known. A change
+    /// meanwhile does no harm: the bytes are not the known ones, or they are; and its stamp, which is old, is that of no
+    /// file any more.
+    pub(crate) fn hash_for_comparison(&self, file: &mut File, look: &Look) -> io::Result<Digest> {
+        let now_ns = larder_sys::now_coarse_ns();
+        let mut buffer = self.buffer.borrow_mut();
+        buffer.resize(BUFFER_BYTES, 0);
+        let digest = hash_with(file, &mut buffer, Some(look.size_bytes))?;
+        if self.writable && old_enough(look, now_ns) && self.trust(look, file).files {
+            self.keep(slot_of(stamp(look, look.size_bytes), &digest), 0);
+        }
+        Ok(digest)
+    }
+
     /// Keep that a directory, which had this look at `now_ns` and still after the names were looked for, has none of
     /// them. `trust` is asked of its file system where that is not known yet.
     pub fn keep_absent(&self, look: &Look, now_ns: i64, names: &Digest, trust: impl FnOnce() -> Trust) {
@@ -139,6 +163,11 @@ impl Stamps {
     /// Whether an unchanged directory of this file system has the same names. `ask` is asked once a file system.
     pub fn trusts_directories(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
         self.remembered(look.volume, ask).directories
+    }
+
+    /// Whether this file system is a local one of a kind that is known.
+    pub(crate) fn trusts_files(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
+        self.remembered(look.volume, ask).files
     }
 
     /// Whether a change always shows in the change time of a file that was looked at before it.
@@ -215,12 +244,23 @@ fn old_enough(look: &Look, now_ns: i64) -> bool {
 }
 
 fn hash_all(file: &mut File, size_bytes: u64) -> io::Result<Digest> {
+    hash_with(file, &mut vec![0; BUFFER_BYTES.min(size_bytes as usize + 1)], None)
+}
+
+/// With an expected size, its last bytes are not followed by another look for more, where they did not fill the buffer.
+fn hash_with(file: &mut File, buffer: &mut [u8], expected_bytes: Option<u64>) -> io::Result<Digest> {
     let mut digest = DigestWriter::default();
-    let mut buffer = vec![0; BUFFER_BYTES.min(size_bytes as usize + 1)];
+    let mut read_bytes = 0;
     loop {
-        match file.read(&mut buffer) {
+        match file.read(buffer) {
             Ok(0) => return Ok(digest.finish()),
-            Ok(count) => digest.update(&buffer[..count]),
+            Ok(count) => {
+                digest.update(&buffer[..count]);
+                read_bytes += count as u64;
+                if count < buffer.len() && expected_bytes == Some(read_bytes) {
+                    return Ok(digest.finish());
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

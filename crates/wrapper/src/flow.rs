@@ -1,6 +1,6 @@
 //! The flow of a request: all branching is here, on one screen. Helpers compute.
 
-use larder_lookup::{Answer, Ourselves, Request, Tool, find};
+use larder_lookup::{Answer, Ourselves, Request, Tool, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
 use larder_spawn::{Command, become_tool};
 use larder_store::{Effort, Stamps, Store};
@@ -8,7 +8,6 @@ use larder_store::{Effort, Stamps, Store};
 use crate::account::account;
 use crate::context::Context;
 use crate::miss::{self, Why};
-use crate::relocated::{apply, rewritten};
 use crate::typed::{Typed, file_name, understand};
 use crate::{hit, warn, words};
 
@@ -74,22 +73,21 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
             Ok(None) => {}
             Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
                 let mut effort = Effort::default();
-                match larder_lookup::ask(&manifest, request, &context.place, stamps, &mut Vec::new(), &mut effort) {
-                    Answer::Hit { result, .. } => {
-                        if let Some(bytes) = rewritten(&result, &request.roots, store, stamps) {
-                            let result = apply(&result, &bytes);
-                            if is_verified(settings.verify) && !settings.read_only {
-                                let why = Why { verify: Some(result), ..Why::default() };
-                                return miss::run(context, store, stamps, request, why);
+                let place = &context.place;
+                match larder_lookup::ask(&manifest, request, place, store, stamps, &mut Vec::new(), &mut effort) {
+                    Answer::Hit { result, rewritten, .. } => {
+                        let result = relocated::apply(&result, &rewritten);
+                        if is_verified(settings.verify) && !settings.read_only {
+                            let why = Why { verify: Some(result), ..Why::default() };
+                            return miss::run(context, store, stamps, request, why);
+                        }
+                        match hit::replay(store, stamps, request, &result) {
+                            Ok(code) => {
+                                account(context, Some(store), Outcome::Hit, request.subject(), "");
+                                let _ = stamps.settle(store);
+                                return code;
                             }
-                            match hit::replay(store, stamps, request, &result) {
-                                Ok(code) => {
-                                    account(context, Some(store), Outcome::Hit, request.subject(), "");
-                                    let _ = stamps.settle(store);
-                                    return code;
-                                }
-                                Err(cause) => trouble = Some(cause),
-                            }
+                            Err(cause) => trouble = Some(cause),
                         }
                     }
                     Answer::None => {}

@@ -26,8 +26,6 @@ mod preprocess;
 #[cfg(target_os = "linux")]
 mod reach;
 #[cfg(target_os = "linux")]
-mod relocated;
-#[cfg(target_os = "linux")]
 mod texts;
 #[cfg(target_os = "linux")]
 mod typed;

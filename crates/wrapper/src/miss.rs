@@ -232,6 +232,11 @@ impl Run<'_> {
             carried: witnessed.carried(),
             environment: &folded.seen.environment,
             foreign_program: folded.foreign_program.is_some(),
+            gcc_ran: folded
+                .seen
+                .looked
+                .iter()
+                .any(|(path, looked)| looked.content && file_name(path).starts_with(b"cc1")),
             failed: exit_code != 0,
         };
         let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);

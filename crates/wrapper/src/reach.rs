@@ -8,6 +8,7 @@
 //! Unaware of: how a result is found, and how it is put in place.
 
 use larder_compiler::{Family, Naming, Stage, naming};
+use larder_lookup::relocated::{apply, rewritten, rule};
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{ActionResult, Bound, Content, Made, Manifest, ObservationSet, PLACEHOLDER, Rewrite, Streams};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root};
@@ -15,7 +16,6 @@ use larder_store::{Carried, Stamps, Store};
 
 use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
 use crate::preprocess::{Preprocessed, preprocess};
-use crate::relocated::{apply, rewritten, rule};
 
 /// A larger output is taken to hold everything.
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
@@ -38,6 +38,8 @@ pub(crate) struct Reach<'a> {
     pub(crate) environment: &'a [(Vec<u8>, Option<Vec<u8>>)],
     /// A program ran that is no known part of a compiler.
     pub(crate) foreign_program: bool,
+    /// A compiler proper of gcc's ran: what is called `cc` may be any.
+    pub(crate) gcc_ran: bool,
     pub(crate) failed: bool,
 }
 
@@ -88,7 +90,7 @@ impl Reach<'_> {
         let contents: Vec<&KeptContent> = streams.contents().collect();
         for (index, content) in contents.iter().enumerate().filter(|(index, _)| holding.messages[*index]) {
             let depends = index == 0 && self.writes_dependencies();
-            let rules = if depends { [Rewrite::Depfile, Rewrite::Text] } else { [Rewrite::Text; 2] };
+            let rules: Vec<Rewrite> = if depends { self.depfile().into_iter().collect() } else { vec![Rewrite::Text] };
             messages[index] = self.rule_for(content, &rules).ok_or((Bound::Message, Vec::new()))?;
         }
         let says_something = contents.iter().any(|content| content.borrowed().size_bytes() > 0);
@@ -216,8 +218,9 @@ impl Reach<'_> {
                 encoded == output.path
             })
         };
+        let depfile: Vec<Rewrite> = self.depfile().into_iter().collect();
         let rules: &[Rewrite] = if is(&invocation.depfile) || is(&invocation.output) && self.writes_dependencies() {
-            &[Rewrite::Depfile]
+            &depfile
         } else if invocation.stage == Stage::Object && is(&invocation.output) {
             if self.relocates_debug { &[Rewrite::Object] } else { &[] }
         } else if invocation.stage == Stage::Early && is(&invocation.output) && self.is_preprocessed_only()
@@ -228,6 +231,15 @@ impl Reach<'_> {
             &[]
         };
         self.rule_for(content, rules)
+    }
+
+    /// How the compiler that ran writes dependencies.
+    fn depfile(&self) -> Option<Rewrite> {
+        match self.request.family {
+            Family::Clang => Some(Rewrite::ClangDepfile),
+            _ if self.gcc_ran => Some(Rewrite::GccDepfile),
+            _ => None,
+        }
     }
 
     /// The output is text as it is read, not made from it: no other program wrote names into it in ways of its own.
@@ -299,7 +311,7 @@ impl Reach<'_> {
             let names = holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
             return (!names).then_some(Rewrite::None);
         }
-        [Rewrite::Text, Rewrite::Depfile, Rewrite::Object].into_iter().find(|rewrite| {
+        [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object].into_iter().find(|rewrite| {
             let one = ActionResult {
                 origin: before.origin.clone(),
                 messages: [*rewrite, Rewrite::None],

@@ -1,7 +1,7 @@
 //! Dependencies as compilers write them for make.
 //!
-//! The lines are broken at a column, so other names give other breaks. Which compiler wrote a depfile is found by writing it
-//! again: what reproduces it in its own place writes it for the other.
+//! The lines are broken at a column, so other names give other breaks. What reproduces a depfile in its own place writes it
+//! for the other. A short one may be anybody's, so who wrote it has to be known.
 //!
 //! Unaware of: flags, and whether the files exist.
 
@@ -10,11 +10,12 @@ mod render;
 
 use memchr::memmem;
 use parse::Depfile;
+pub use render::Writer;
 
 use crate::roots::{Map, Pair};
 
 /// The depfile with its roots replaced.
-pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+pub(crate) fn relocate(writer: Writer, bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     let roots: Vec<Root<'_>> = map.pairs().iter().map(Root::new).collect();
     // `-MT` is written as it stands, so a root that wants quotes has come apart there.
     if roots.iter().any(|root| root.from != root.raw && memmem::find(bytes, root.raw).is_some()) {
@@ -22,11 +23,10 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     }
     let here = Depfile::parse(bytes)?;
     let there = here.map_words(&mut |word| replace(word, &roots))?;
-    let writers = render::Writer::ALL.iter().filter(|writer| writer.render(&here).as_deref() == Some(bytes));
-    let mut written = writers.map(|writer| writer.render(&there));
-    let first = written.next()??;
-    // Short ones may be anybody's: then all of these must write the same.
-    written.all(|other| other.as_deref() == Some(&first)).then_some(first)
+    if writer.render(&here)? != bytes {
+        return None;
+    }
+    writer.render(&there)
 }
 
 /// A root as it is quoted in both places.
@@ -97,7 +97,8 @@ mod tests {
 
     fn check(depfile: &str, expect: Option<&str>) {
         let map = Map::new(&[b"/w/a", b"/my place"], &[b"/other", b"/my $"]).expect("sound roots");
-        let found = relocate(depfile.as_bytes(), &map).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let found =
+            relocate(Writer::Gcc, depfile.as_bytes(), &map).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         assert_eq!(found.as_deref(), expect, "{depfile}");
     }
 

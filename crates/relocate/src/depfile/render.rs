@@ -7,9 +7,11 @@
 use super::parse::Depfile;
 
 /// Who writes depfiles.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Writer {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    /// `cc1`, `cc1plus` and its other compilers proper.
     Gcc,
+    /// clang.
     Clang,
 }
 
@@ -19,8 +21,6 @@ const GCC_COLUMNS: usize = 72;
 const CLANG_COLUMNS: usize = 75;
 
 impl Writer {
-    pub(super) const ALL: [Writer; 2] = [Writer::Gcc, Writer::Clang];
-
     /// `None` where the words alone do not say how it would be written.
     pub(super) fn render(self, depfile: &Depfile) -> Option<Vec<u8>> {
         // `-MT 'a b'` is one word to the compiler and two to us, which matters only where lines are broken.

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_relocate::{Places, Rule, relocate};
+use larder_relocate::{Places, Rule, Writer, relocate};
 
 use crate::support::is_there;
 
@@ -73,7 +73,7 @@ fn depfile(compiler: &str, place: &Path, round: &Round) -> Vec<u8> {
     fs::read(place.join("x.d")).expect("a depfile")
 }
 
-fn check(compiler: &str) {
+fn check(compiler: &str, writer: Writer) {
     if !is_there(compiler) {
         return;
     }
@@ -88,7 +88,7 @@ fn check(compiler: &str) {
             let (from, to) = (place(from), place(to));
             let (here, there) = (depfile(compiler, &from, &round), depfile(compiler, &to, &round));
             let places = Places { from: &[from.as_os_str().as_bytes()], to: &[to.as_os_str().as_bytes()] };
-            match relocate(Rule::Depfile, &here, &places) {
+            match relocate(Rule::Depfile(writer), &here, &places) {
                 Some(made) => {
                     assert_eq!(String::from_utf8_lossy(&made), String::from_utf8_lossy(&there), "{compiler}");
                     equal += 1;
@@ -106,10 +106,10 @@ fn check(compiler: &str) {
 
 #[test]
 fn depfiles_of_gcc() {
-    check("gcc");
+    check("gcc", Writer::Gcc);
 }
 
 #[test]
 fn depfiles_of_clang() {
-    check("clang");
+    check("clang", Writer::Clang);
 }

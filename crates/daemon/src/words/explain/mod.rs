@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStringExt;
 use anyhow::{Result, bail};
 use larder_compiler::is_masquerade_name;
 use larder_lookup::{Answer, Place, Request, Tool, ask, choose_observer, find, subject};
-use larder_model::{ActionResult, Bypass, Fallback, Manifest, Output};
+use larder_model::{ActionResult, Bound, Bypass, Fallback, Manifest, Output};
 use larder_spawn::Destinations;
 use larder_store::{Effort, Stamps, Store};
 
@@ -63,6 +63,8 @@ struct Hit {
     outputs: Vec<OutputLine>,
     counts: FactCounts,
     effort: Effort,
+    /// Why it serves this place only.
+    bound: Option<String>,
     rejected: Vec<RejectedLine>,
     /// With `--verbose`.
     facts: Vec<String>,
@@ -213,7 +215,7 @@ fn verdict(store: &Store, stamps: &Stamps, request: &Request, place: &Place, ver
         Err(error) => return Verdict::Fallback(Fallback::Damaged, error.to_string()),
     };
     let (mut rejected, mut effort) = (Vec::new(), Effort::default());
-    let answer = ask(&manifest, request, place, stamps, &mut rejected, &mut effort);
+    let answer = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
     let rejected: Vec<RejectedLine> = rejected.iter().map(rejected_line).collect();
     let (result, observer, at) = match answer {
         Answer::Hit { result, observer, .. } => (result, observer, rejected.len()),
@@ -238,9 +240,17 @@ fn verdict(store: &Store, stamps: &Stamps, request: &Request, place: &Place, ver
         outputs: outputs(&result, request),
         counts: entry.open().map(|(set, _)| FactCounts::of(&set)).unwrap_or_default(),
         effort,
+        bound: entry.bound.map(|bound| bound_text(bound, entry.bound_by)),
         rejected,
         facts: if verbose { facts_of(&manifest, at, request) } else { Vec::new() },
     })
+}
+
+/// Why a result serves only the place where it was made, and what would lift that.
+fn bound_text(bound: Bound, by: &[u8]) -> String {
+    let by = if by.is_empty() { String::new() } else { format!(" ({})", say::clean(by)) };
+    let remedy = bound.remedy().map(|remedy| format!("; what would lift it: {remedy}")).unwrap_or_default();
+    format!("{}{by}{remedy}", bound.reason())
 }
 
 fn rejected_line(rejected: &larder_lookup::Rejected) -> RejectedLine {

@@ -61,6 +61,9 @@ fn hit_text(hit: &Hit, out: &mut dyn Write) -> Result<()> {
     line(out, "checked", &format!("by stamps, but for {read} that had to be read and {looked} looked for"))?;
     line(out, "outputs", &outputs_text(&hit.outputs))?;
     line(out, "exit code", &hit.exit_code.to_string())?;
+    if let Some(why) = &hit.bound {
+        line(out, "only here", why)?;
+    }
     rejected_text(&hit.rejected, out)
 }
 
@@ -169,6 +172,7 @@ fn hit_object(hit: &Hit) -> Value {
         "observer": hit.observer,
         "run_time_us": hit.run_time_us,
         "exit_code": hit.exit_code,
+        "only_here": hit.bound,
         "outputs": outputs.collect::<Vec<_>>(),
         "relies_on": {
             "files": counts.files, "directories": counts.directories, "links": counts.links,

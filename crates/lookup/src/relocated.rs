@@ -4,25 +4,26 @@
 //! written again (`larder-relocate`).
 
 use larder_model::{ActionResult, Content, Output, OutputKind, Rewrite, Roots, Streams};
-use larder_relocate::{Places, Rule, relocate};
+use larder_relocate::{Places, Rule, Writer, relocate};
 use larder_store::{Stamps, Store};
 
 /// More than this is not written again: it would take memory without end.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// The rule of `larder-relocate` for a rewrite.
-pub(crate) fn rule(rewrite: Rewrite) -> Option<Rule> {
+pub fn rule(rewrite: Rewrite) -> Option<Rule> {
     match rewrite {
         Rewrite::None => None,
         Rewrite::Text => Some(Rule::Text),
-        Rewrite::Depfile => Some(Rule::Depfile),
+        Rewrite::GccDepfile => Some(Rule::Depfile(Writer::Gcc)),
+        Rewrite::ClangDepfile => Some(Rule::Depfile(Writer::Clang)),
         Rewrite::Object => Some(Rule::Object),
     }
 }
 
 /// What a result needs written again for this place, in the order in which `apply` takes it: nothing where it was made here.
 /// `None` where it cannot be done.
-pub(crate) fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &Stamps) -> Option<Vec<Vec<u8>>> {
+pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &Stamps) -> Option<Vec<Vec<u8>>> {
     let here: Vec<&[u8]> = roots.paths().iter().map(Vec::as_slice).collect();
     if !result.is_rewritten() || result.origin == here {
         return Some(Vec::new());
@@ -39,7 +40,7 @@ pub(crate) fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, sta
 }
 
 /// The result with these bytes in it.
-pub(crate) fn apply<'a>(result: &ActionResult<'a>, rewritten: &'a [Vec<u8>]) -> ActionResult<'a> {
+pub fn apply<'a>(result: &ActionResult<'a>, rewritten: &'a [Vec<u8>]) -> ActionResult<'a> {
     let mut result = result.clone();
     if rewritten.is_empty() {
         return result;
@@ -99,7 +100,7 @@ mod tests {
         let result = ActionResult {
             origin: vec![b"/a"],
             messages: [Rewrite::None, Rewrite::Text],
-            outputs: vec![file(b"plain", Rewrite::None, b"/a/x"), file(b"x.d", Rewrite::Depfile, b"x.o: /a/x.c\n")],
+            outputs: vec![file(b"plain", Rewrite::None, b"/a/x"), file(b"x.d", Rewrite::GccDepfile, b"x.o: /a/x.c\n")],
             ..ActionResult::of(streams)
         };
         let roots = Roots::new([b"/bb".to_vec()]);
@@ -108,7 +109,7 @@ mod tests {
         let expect = Streams::Apart { stdout: Content::Inline(b"/a/x"), stderr: Content::Inline(b"/bb/x.c:1: no\n") };
         assert_eq!(there.streams, expect);
         assert_eq!(there.outputs[0], result.outputs[0]);
-        assert_eq!(there.outputs[1], file(b"x.d", Rewrite::Depfile, b"x.o: /bb/x.c\n"));
+        assert_eq!(there.outputs[1], file(b"x.d", Rewrite::GccDepfile, b"x.o: /bb/x.c\n"));
         let same = Roots::new([b"/a".to_vec()]);
         assert_eq!(rewritten(&result, &same, &store, &stamps), Some(Vec::new()));
     }
