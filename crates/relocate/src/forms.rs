@@ -3,7 +3,8 @@
 //! Unaware of: whether it could be replaced there.
 
 use memchr::memmem;
-use object::elf;
+use object::read::elf::{FileHeader, SectionHeader as _};
+use object::{Endianness, elf};
 
 use crate::depfile;
 use crate::roots::{is_plain, is_plain_byte};
@@ -51,11 +52,35 @@ pub(crate) fn holds_wide(bytes: &[u8], root: &[u8]) -> bool {
     memmem::find(bytes, &wide(2)).is_some() || memmem::find(bytes, &wide(4)).is_some()
 }
 
-/// Whether bytes begin as something compressed does, so that nobody sees what stands in them.
+/// Whether bytes begin as something compressed does, or are an ELF file of which parts are compressed or kept for a later
+/// compile, so that nobody sees what stands in them.
 pub fn hides_its_text(bytes: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 6] =
         [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04", b"BC\xc0\xde"];
     BEGINNINGS.iter().any(|beginning| bytes.starts_with(beginning))
+        || hides_sections::<elf::FileHeader64<Endianness>>(bytes)
+        || hides_sections::<elf::FileHeader32<Endianness>>(bytes)
+}
+
+/// For what is no sound ELF file of this class, `false`.
+fn hides_sections<H: FileHeader<Endian = Endianness>>(bytes: &[u8]) -> bool {
+    let sections = || {
+        let header = H::parse(bytes).ok()?;
+        let endian = header.endian().ok()?;
+        Some((endian, header.sections(endian, bytes).ok()?))
+    };
+    sections().is_some_and(|(endian, table)| {
+        table.iter().any(|section| {
+            let flags: u64 = section.sh_flags(endian).into();
+            hides_a_section(table.section_name(endian, section).unwrap_or_default(), flags)
+        })
+    })
+}
+
+/// Whether a section of this name and with these flags is compressed, or not yet compiled.
+pub(crate) fn hides_a_section(name: &[u8], flags: u64) -> bool {
+    const BEGINNINGS: [&[u8]; 6] = [b".gnu.lto_", b".gnu.debuglto_", b".llvmbc", b".llvmcmd", b".llvm.lto", b".zdebug"];
+    flags & u64::from(elf::SHF_COMPRESSED) != 0 || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
 
 #[cfg(test)]

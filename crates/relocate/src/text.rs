@@ -107,9 +107,31 @@ fn side_before(before: &[u8]) -> Side {
         Some(b',' | b';' | b'|' | b'&' | b'>' | b'!') => Side::Boundary,
         Some(_) if before.ends_with("‘".as_bytes()) || before.ends_with("“".as_bytes()) => Side::Boundary,
         Some(b'K' | b'm') if ends_in_colour(before) => Side::Boundary,
-        // `-I/w`, `file:///w`, `build/w`: the root, or a name that happens to end like it.
+        Some(_) if ends_in_option(before) => Side::Boundary,
+        // `file:///w`, `build/w`: the root, or a name that happens to end like it.
         Some(_) => Side::Doubt,
     }
+}
+
+/// Whether it ends in an option after which a path follows at once (`-I/w`).
+fn ends_in_option(before: &[u8]) -> bool {
+    const OPTIONS: [&[u8]; 12] = [
+        b"-I",
+        b"-L",
+        b"-R",
+        b"-B",
+        b"-F",
+        b"-T",
+        b"-o",
+        b"-isystem",
+        b"-iquote",
+        b"-idirafter",
+        b"-include",
+        b"-isysroot",
+    ];
+    OPTIONS.iter().filter_map(|option| before.strip_suffix(*option)).any(|rest| {
+        rest.last().is_none_or(|&c| matches!(c, b' ' | b'\t' | b'\n' | b'"' | b'\'' | b'=' | b'(' | b'[' | b','))
+    })
 }
 
 /// Whether it ends in a terminal's sequence for colours (`ESC [ 0 1 m`) or for clearing (`ESC [ K`).
@@ -169,6 +191,7 @@ mod tests {
         check("‘/w/a’ ‘/w/a/in’", Some("‘/other/place’ ‘/n’"));
         check("\x1b[01m\x1b[K/w/a/x.c:\x1b[m", Some("\x1b[01m\x1b[K/other/place/x.c:\x1b[m"));
         check("a=/w/a b:/w/a;", Some("a=/other/place b:/other/place;"));
+        check("a='-I/w/a -L/w/a/in'", Some("a='-I/other/place -L/n'"));
         check("nothing", Some("nothing"));
     }
 
@@ -183,7 +206,8 @@ mod tests {
     fn doubts_are_refused() {
         check("no file /w/a.", None);
         check("/w/a, and", None);
-        check("-I/w/a", None);
+        check("x-I/w/a", None);
+        check("-Wl/w/a", None);
         check("file:///w/a/x.c", None);
         check("build/w/a/x.c", None);
         check("/w/a\0", None);

@@ -9,6 +9,8 @@ use object::elf::{self, FileHeader64, Rela64, SectionHeader64, Sym64};
 use object::pod;
 use object::read::elf::{FileHeader as _, SectionHeader as _};
 
+use crate::forms::hides_a_section;
+
 pub(super) type Header = FileHeader64<LittleEndian>;
 pub(super) type SectionHeader = SectionHeader64<LittleEndian>;
 pub(super) type Rela = Rela64<LittleEndian>;
@@ -101,11 +103,9 @@ impl<'a> Elf<'a> {
 
 /// Whether names in it are compressed, hashed, kept for a later compile, or referred to in a way that is not handled.
 fn is_strange(section: &Section<'_>) -> bool {
-    const BEGINNINGS: [&[u8]; 7] =
-        [b".gnu.lto_", b".gnu.debuglto_", b".llvmbc", b".llvmcmd", b".llvm.lto", b".zdebug", b"__llvm_"];
     let kind = section.header.sh_type(ENDIAN);
-    section.header.sh_flags(ENDIAN) & u64::from(elf::SHF_COMPRESSED) != 0
-        || BEGINNINGS.iter().any(|beginning| section.name.starts_with(beginning))
+    hides_a_section(section.name, section.header.sh_flags(ENDIAN))
+        || section.name.starts_with(b"__llvm_")
         || section.name == b".debug_types"
         || section.name.ends_with(b".dwo")
         || [elf::SHT_REL, elf::SHT_CREL, elf::SHT_SYMTAB_SHNDX].contains(&kind)

@@ -49,7 +49,9 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
     if origin != Origin::Gcc && !shared::splits_alike(parts.file_names(), map) {
         return None;
     }
-    if parts.names.changed().any(|name| name.len() < STRING_MIN) {
+    // A name that holds a path, of a lambda for one, has its place in the table by its hash.
+    let has_table = elf.sections.iter().any(|section| section.name == b".debug_names");
+    if parts.names.changed().any(|name| name.len() < STRING_MIN || has_table && !name.starts_with(b"/")) {
         return None;
     }
     let mut data = Vec::with_capacity(elf.sections.len());

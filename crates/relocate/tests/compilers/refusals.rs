@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
-use larder_relocate::{Places, Rule, can_be_relocated, holds_a_root, relocate};
+use larder_relocate::{Places, Rule, can_be_relocated, hides_its_text, holds_a_root, relocate};
 
 use crate::support::{Place, is_there};
 
@@ -30,7 +30,7 @@ fn names_that_no_string_holds_are_refused() {
     let place = Place::whole(&base.join("here"));
     place.fill();
     let root = place.base.as_os_str().as_bytes();
-    let cases: [(&str, &[&str], &str); 12] = [
+    let cases: [(&str, &[&str], &str); 13] = [
         ("gcc", &["-g", "-gz"], "list.c"),
         ("gcc", &["-g", "-gsplit-dwarf"], "list.c"),
         ("gcc", &["-gdwarf-4", "-gsplit-dwarf"], "list.c"),
@@ -42,13 +42,16 @@ fn names_that_no_string_holds_are_refused() {
         ("clang", &["-g", "-gsplit-dwarf"], "list.c"),
         ("clang", &["-gdwarf-4", "-gsplit-dwarf"], "list.c"),
         ("clang", &["-g", "-flto"], "list.c"),
+        ("clang++", &["-gdwarf-5", "-gpubnames"], "stl.cc"),
         ("clang", &["-g", "-fprofile-instr-generate", "-fcoverage-mapping"], "list.c"),
     ];
     for (compiler, flags, source) in cases {
         if !is_there(compiler) {
             continue;
         }
+        let is_hidden = flags.iter().any(|flag| ["-gz", "-flto"].contains(flag));
         let Some(object) = place.compile(compiler, flags, source, true) else { continue };
+        assert_eq!(hides_its_text(&object), is_hidden, "{compiler} {flags:?} {source}");
         for rule in [Rule::Object, Rule::ObjectInAnyOrder] {
             assert!(!can_be_relocated(rule, &object, &[root]), "{compiler} {flags:?} {source}");
         }
