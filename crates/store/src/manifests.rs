@@ -45,20 +45,28 @@ impl Store {
 
     /// Add `entry` to the manifest of `weak`. Its blobs must be in the store. Returns by how much the store grew.
     pub fn record(&self, weak: &Fingerprint, walk: &ExplainWalk, entry: Entry) -> Result<u64, StoreError> {
+        let mut manifest = Manifest::new(*weak, walk);
+        manifest.add(entry);
+        self.add_to_manifest(&manifest)
+    }
+
+    /// Add the entries of `new` to the store's manifest of the same fingerprint. Returns by how much the store grew.
+    pub(crate) fn add_to_manifest(&self, new: &Manifest) -> Result<u64, StoreError> {
+        let weak = &new.weak;
         let _lock = self.lock(&weak.hex()[..2])?;
         let old = match self.read_manifest(weak, false) {
             // What is there is no file, or somebody else's: it is replaced.
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::Other => None,
             other => other?,
         };
-        let mut manifest = Manifest::new(*weak, walk);
+        let mut manifest = Manifest { entries: Vec::new(), ..new.clone() };
         if let Some(old) = &old
             && let Ok(read) = Manifest::decode(&old.bytes)
             && read.weak == *weak
         {
             manifest.entries = read.entries;
         }
-        manifest.add(entry);
+        new.entries.iter().rev().for_each(|entry| manifest.add(entry.clone()));
         let bytes = manifest.encode();
         let mut temporary = self.temporary()?;
         temporary.write_all(&bytes)?;

@@ -16,11 +16,15 @@ mod context;
 #[cfg(target_os = "linux")]
 mod flow;
 #[cfg(target_os = "linux")]
+mod handover;
+#[cfg(target_os = "linux")]
 mod hit;
 #[cfg(target_os = "linux")]
 mod keep;
 #[cfg(target_os = "linux")]
 mod miss;
+#[cfg(target_os = "linux")]
+mod sink;
 #[cfg(target_os = "linux")]
 mod texts;
 #[cfg(target_os = "linux")]

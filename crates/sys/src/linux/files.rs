@@ -119,6 +119,11 @@ pub fn may_write(path: &[u8]) -> bool {
     fs::access(path, fs::Access::WRITE_OK).is_ok()
 }
 
+/// Whether this process may make and remove names in the directory at `path`; an error says why not.
+pub fn may_make_in(path: &[u8]) -> io::Result<()> {
+    Ok(fs::access(path, fs::Access::WRITE_OK | fs::Access::EXEC_OK)?)
+}
+
 /// Look at an open file.
 pub fn file_look(file: impl AsFd) -> io::Result<Look> {
     statx(file, b"", AtFlags::EMPTY_PATH)
