@@ -41,6 +41,12 @@ pub(crate) enum Word {
     /// Remove everything from the store; asks no question
     #[command(after_help = help::CLEAR)]
     Clear,
+    /// Start, stop, or install larderd, which records for sandboxes that may only read the store
+    #[command(after_help = help::DAEMON)]
+    Daemon(Daemon),
+    /// What `daemon start`, systemd and launchd start
+    #[command(hide = true, after_help = help::SERVE)]
+    Serve(Serve),
     /// Run any command through larder, also one whose name is a word
     #[command(after_help = help::RUN)]
     Run(Run),
@@ -121,6 +127,66 @@ pub(crate) struct Fsck {
     pub(crate) repair: bool,
 }
 
+/// What `daemon` takes.
+#[derive(Args)]
+pub(crate) struct Daemon {
+    #[command(subcommand)]
+    pub(crate) word: DaemonWord,
+}
+
+/// What is to be done with it.
+#[derive(Subcommand)]
+pub(crate) enum DaemonWord {
+    /// Start larderd, unless it runs
+    Start(DaemonStart),
+    /// Have larderd end once it has recorded what it has
+    Stop,
+    /// Say whether larderd runs; exit code 1 when nobody listens
+    Status(DaemonStatus),
+    /// Write the files by which systemd starts larderd on demand
+    Install(DaemonInstall),
+}
+
+/// Options of `daemon start`.
+#[derive(Args)]
+pub(crate) struct DaemonStart {
+    /// Leave after so many seconds without work
+    #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
+    pub(crate) idle: u64,
+}
+
+/// Options of `daemon status`.
+#[derive(Args)]
+pub(crate) struct DaemonStatus {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `daemon install`.
+#[derive(Args)]
+pub(crate) struct DaemonInstall {
+    /// Print the files instead of writing them
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// For launchd instead of systemd
+    #[arg(long)]
+    pub(crate) launchd: bool,
+}
+
+/// Options of `serve`.
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// Leave after so many seconds without work
+    #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
+    pub(crate) idle: u64,
+}
+
+/// An hour.
+const IDLE_S: u64 = 3600;
+/// Ten years.
+const IDLE_MAX_S: u64 = 315_360_000;
+
 /// What `run` takes: for its help only, the wrapper does it.
 #[derive(Args)]
 pub(crate) struct Run {
@@ -179,8 +245,8 @@ const ALIASES: &[(&str, &[&str])] = &[
 const INSTEAD: &[(&str, &str)] = &[
     ("--max-size", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
     ("--set-config", "write it into larder.toml; see `larder help config`"),
-    ("--start-server", "larder needs no server: leave this out"),
-    ("--stop-server", "larder needs no server: leave this out"),
+    ("--start-server", "larder needs no server but in sandboxes: see `larder help daemon`"),
+    ("--stop-server", "larder needs no server but in sandboxes: see `larder help daemon`"),
     ("-M", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
     ("-o", "write it into larder.toml; see `larder help config`"),
 ];

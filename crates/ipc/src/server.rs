@@ -198,7 +198,8 @@ mod tests {
         let both = both();
         let path = both.path.clone();
         let asking = std::thread::spawn(move || crate::ask(&path, &Frame::Ask));
-        both.door.wait(Duration::from_secs(5)).expect("waits");
+        let (woken, _wake) = larder_sys::pipe().expect("makes");
+        both.door.wait(Duration::from_secs(5), woken.as_fd()).expect("waits");
         let channel = both.door.accept().expect("accepts").expect("somebody");
         assert!(matches!(receive(&channel, PATIENCE), Ok(Request::Ask)));
         let state = State { pid: 7, up_s: 8, idle_s: 9, recorded: 10, refused: 11 };

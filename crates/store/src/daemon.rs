@@ -47,7 +47,7 @@ impl Store {
     /// Whether a `larderd` of this store runs. Makes nothing, and can be asked where nothing can be written.
     pub fn daemon_runs(&self) -> bool {
         let file = OpenOptions::new().read(true).open(self.file("locks").join("daemon"));
-        file.is_ok_and(|file| larder_sys::try_write_lock(&file).is_ok_and(|taken| !taken))
+        file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
     }
 
     /// Listen at the place of the socket. What is there, left by one that was killed, is replaced at once, so that there

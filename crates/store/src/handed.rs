@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::io::Read;
 
-use larder_model::{ActionResult, Blob, DecodeError, Manifest, OutputKind, PLACEHOLDER};
+use larder_model::{ActionResult, Blob, DecodeError, Digest, Manifest, OutputKind, PLACEHOLDER};
 
 use crate::layout::Contents;
 use crate::materialise::RIGHTS;
@@ -43,8 +43,9 @@ impl Store {
     }
 
     /// Add the entry of `bytes`, a manifest with one, to the store's manifest of the same fingerprint. Of its blobs, which
-    /// must be in the store, `blobs` were seen to be sound. Returns by how much the store grew.
-    pub fn take_record(&self, bytes: &[u8], blobs: &[Blob]) -> Result<u64, NotTaken> {
+    /// must be in the store, `blobs` were seen to be sound. `subject` names the commands that `explain` finds it by. Returns
+    /// by how much the store grew.
+    pub fn take_record(&self, bytes: &[u8], blobs: &[Blob], subject: &Digest) -> Result<u64, NotTaken> {
         let manifest = Manifest::decode(bytes)?;
         let [entry] = manifest.entries.as_slice() else { return Err(NotTaken::Entries(manifest.entries.len())) };
         let (_, result) = entry.open()?;
@@ -53,7 +54,9 @@ impl Store {
             return Err(NotTaken::BlobMissing);
         }
         well_formed(&result).map_err(NotTaken::Output)?;
-        Ok(self.add_to_manifest(&manifest)?)
+        let grown = self.add_to_manifest(&manifest)?;
+        let _ = self.note_near(subject, &manifest.weak);
+        Ok(grown)
     }
 }
 
@@ -89,7 +92,7 @@ fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::{Content, Digest, FileMode, ModeRule, Output, Placement, Streams};
+    use larder_model::{Content, FileMode, ModeRule, Output, Placement, Streams};
 
     use super::*;
     use crate::Stamps;

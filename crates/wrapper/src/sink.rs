@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 
 use larder_ipc::IpcError;
-use larder_model::{Blob, Content, Digest, Entry, ExplainWalk, Fallback, Fingerprint, Judgement, Outcome, Unrecorded};
+use larder_model::{Blob, Content, Digest, Entry, ExplainWalk, Fingerprint, Judgement, Outcome, Unrecorded};
 use larder_store::{Counters, Stamps, Store, StoreError};
 
 use crate::handover::Handover;

@@ -262,6 +262,14 @@ pub fn try_write_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Whether somebody has the exclusive lock of `file`.
+pub fn is_write_locked(file: &File) -> io::Result<bool> {
+    match fs::flock(file, fs::FlockOperation::NonBlockingLockShared) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        done => done.map(|()| false).map_err(io::Error::from),
+    }
+}
+
 /// 64 random bits, for the names of temporary files.
 pub fn random_u64() -> u64 {
     let mut bytes = [0; 8];

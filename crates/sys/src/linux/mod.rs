@@ -13,9 +13,9 @@ mod terminal;
 
 pub use attended::spawn_attended;
 pub use files::{
-    Dir, boot_id, copy_bytes, file_look, file_trust, growing_memory_file, look, look_through, may_make_in, may_write,
-    memory_file, random_u64, real_path_of, seal, sealed_memory_file, standard_look, try_write_lock, volatile_path,
-    write_lock,
+    Dir, boot_id, copy_bytes, file_look, file_trust, growing_memory_file, is_write_locked, look, look_through,
+    may_make_in, may_write, memory_file, random_u64, real_path_of, seal, sealed_memory_file, standard_look,
+    try_write_lock, volatile_path, write_lock,
 };
 pub use map::Words;
 pub use notify::{

@@ -168,9 +168,10 @@ impl Door {
         Ok(fs::fcntl_setfl(&self.0, flags | OFlags::NONBLOCK)?)
     }
 
-    /// Wait for somebody to connect, at most so long.
-    pub fn wait(&self, at_most: Duration) -> io::Result<()> {
-        let mut asked = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
+    /// Wait for somebody to connect, or for the other end of the pipe `woken` to be closed, at most so long.
+    pub fn wait(&self, at_most: Duration, woken: BorrowedFd) -> io::Result<()> {
+        use rustix::event::{PollFd, PollFlags};
+        let mut asked = [PollFd::new(&self.0, PollFlags::IN), PollFd::from_borrowed_fd(woken, PollFlags::IN)];
         let at_most = rustix::event::Timespec::try_from(at_most).map_err(|_| io::ErrorKind::InvalidInput)?;
         match rustix::event::poll(&mut asked, Some(&at_most)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -237,7 +238,7 @@ mod tests {
         let door = Door::open(&path).expect("listens");
         assert!(door.accept().expect("asks").is_none());
         let ours = Channel::connect(&path, Duration::from_secs(1)).expect("connects");
-        door.wait(Duration::from_secs(1)).expect("waits");
+        door.wait(Duration::from_secs(1), crate::pipe().expect("makes").0.as_fd()).expect("waits");
         let theirs = door.accept().expect("accepts").expect("is there");
         let peer = theirs.peer().expect("is known");
         assert_eq!((peer.user, peer.pid), (crate::effective_user(), crate::process_id() as i32));
