@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
 use larder_sys::{Door, Kind};
@@ -57,6 +57,7 @@ impl Store {
         let beside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
         make_directory(&self.file("tmp"))?;
         let opened = Door::open(&beside).and_then(|door| {
+            fs::set_permissions(&beside, fs::Permissions::from_mode(0o600))?;
             fs::rename(&beside, &path)?;
             let look = fs::symlink_metadata(&path)?;
             Ok((door, StoreSocket { path: path.clone(), is: (look.dev(), look.ino()) }))
