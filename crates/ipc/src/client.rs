@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use larder_model::Fingerprint;
 use larder_sys::{Channel, MESSAGE_DESCRIPTORS_MAX, effective_user};
 
 use crate::frame::{Frame, HEADER_BYTES, State};
@@ -44,6 +45,11 @@ pub fn hand_over(path: &Path, parcel: &File, parcel_bytes: u64, blobs: &[File]) 
         channel.send(&frame.encode(), some)?;
     }
     Ok(())
+}
+
+/// Say that the record of `weak` was used.
+pub fn note_use(path: &Path, weak: &Fingerprint) -> Result<(), IpcError> {
+    Ok(connect(path, HAND_OVER_PATIENCE)?.send(&Frame::Used(*weak).encode(), &[])?)
 }
 
 /// Ask how `larderd` is, or have it stop.

@@ -7,10 +7,11 @@
 //!   3 ask         nothing
 //!   4 state       number pid, number seconds up, number seconds until it leaves when idle, number recorded, number refused
 //!   5 stop        nothing
+//!   6 used        digest weak fingerprint
 //! ```
-//! A wrapper sends 1 and as many 2 as it needs, and leaves. `larderd` answers 3 and 5 with 4.
+//! A wrapper sends 1 and as many 2 as it needs, or 6, and leaves. `larderd` answers 3 and 5 with 4.
 
-use larder_model::{DecodeError, FORMAT_VERSION, Reader, Writer};
+use larder_model::{DecodeError, FORMAT_VERSION, Fingerprint, Reader, Writer};
 
 /// A frame's length, which stands before it.
 pub const HEADER_BYTES: usize = 2;
@@ -35,6 +36,8 @@ pub enum Frame {
     State(State),
     /// Leave.
     Stop,
+    /// A record was used: the one of this weak fingerprint.
+    Used(Fingerprint),
 }
 
 /// How `larderd` is.
@@ -72,6 +75,10 @@ impl Frame {
                 }
             }
             Frame::Stop => w.u8(5),
+            Frame::Used(weak) => {
+                w.u8(6);
+                w.digest(weak);
+            }
         }
         let length = w.bytes.len() as u16;
         [&length.to_le_bytes()[..], &w.bytes].concat()
@@ -105,6 +112,7 @@ impl Frame {
                 refused: r.number()?,
             }),
             5 => Frame::Stop,
+            6 => Frame::Used(r.digest()?),
             tag => return Err(r.unknown_tag(tag)),
         };
         r.finish()?;
@@ -135,6 +143,7 @@ mod tests {
         check(Frame::Ask);
         check(Frame::State(State { pid: most, up_s: most, idle_s: most, recorded: most, refused: most }));
         check(Frame::Stop);
+        check(Frame::Used(larder_model::Digest([9; 32])));
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod parcel;
 mod server;
 
 #[cfg(target_os = "linux")]
-pub use client::{ask, hand_over, listens};
+pub use client::{ask, hand_over, listens, note_use};
 pub use error::IpcError;
 pub use frame::{FRAME_BYTES_MAX, Frame, HEADER_BYTES, State};
 pub use parcel::{BLOBS_MAX, Handed, PARCEL_BYTES_MAX, Parcel};

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use larder_model::Fingerprint;
 use larder_sys::{Channel, effective_user};
 
 use crate::frame::{FRAME_BYTES_MAX, Frame, HEADER_BYTES, State};
@@ -25,6 +26,8 @@ pub enum Request {
     Ask,
     /// That larderd stops.
     Stop,
+    /// That the use of this record is noted.
+    Used(Fingerprint),
 }
 
 /// Receive the request of a connection, which has `patience` for all of it.
@@ -38,6 +41,7 @@ pub fn receive(channel: &Channel, patience: Duration) -> Result<Request, IpcErro
         None => return Ok(Request::Nothing),
         Some(Frame::Ask) => return Ok(Request::Ask),
         Some(Frame::Stop) => return Ok(Request::Stop),
+        Some(Frame::Used(weak)) => return Ok(Request::Used(weak)),
         Some(Frame::HandOver { parcel_bytes, blobs }) => (parcel_bytes, blobs),
         Some(Frame::More | Frame::State(_)) => return Err(IpcError::Unexpected),
     };

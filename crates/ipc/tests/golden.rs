@@ -14,8 +14,14 @@ fn file(name: &str) -> PathBuf {
 #[test]
 fn golden_frames() {
     let state = State { pid: 4_194_304, up_s: 3600, idle_s: 60, recorded: 300, refused: 0 };
-    let frames =
-        [Frame::HandOver { parcel_bytes: 70_000, blobs: 2 }, Frame::More, Frame::Ask, Frame::State(state), Frame::Stop];
+    let frames = [
+        Frame::HandOver { parcel_bytes: 70_000, blobs: 2 },
+        Frame::More,
+        Frame::Ask,
+        Frame::State(state),
+        Frame::Stop,
+        Frame::Used(Digest([6; 32])),
+    ];
     let bytes: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
     golden(&file("frames.hex"), "each frame, one after the other", &bytes);
 }

@@ -21,6 +21,8 @@ const NEAR_BYTES_MAX: u64 = 64;
 pub struct ManifestFile {
     /// All of them.
     pub bytes: Vec<u8>,
+    /// That it was used ought to have been noted, and could not be.
+    pub overdue: bool,
 }
 
 impl Store {
@@ -37,10 +39,9 @@ impl Store {
         let mut bytes = Vec::with_capacity(look.size_bytes as usize + 1);
         file.read_to_end(&mut bytes).map_err(StoreError::reading(&path))?;
         let age_ns = larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
-        if touch && age_ns > USE_COARSE.as_nanos() as i64 {
-            let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
-        }
-        Ok(Some(ManifestFile { bytes }))
+        let due = touch && age_ns > USE_COARSE.as_nanos() as i64;
+        let overdue = due && file.set_times(FileTimes::new().set_modified(SystemTime::now())).is_err();
+        Ok(Some(ManifestFile { bytes, overdue }))
     }
 
     /// Add `entry` to the manifest of `weak`. Its blobs must be in the store. Returns by how much the store grew.

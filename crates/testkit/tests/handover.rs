@@ -234,8 +234,7 @@ fn killed_while_a_tool_runs() {
     probe_skip!(can_mount(), "no mounts of one's own here");
     let here = Here::new();
     let pid = here.start();
-    here.place
-        .tool("work/slow", "echo begun > begun; sleep 1; cat x.c > x.o; echo said");
+    here.place.tool("work/slow", "echo begun > begun; sleep 1; cat x.c > x.o; echo said");
     let child: Child = here.sandbox_command("exec \"$LARDER\" run -- ./slow < /dev/null").start();
     here.wait("begins", |here| here.place.path("work/begun").exists());
     assert_eq!(here.run(&["kill", "-9", &pid.to_string()]).code, Some(0));
@@ -460,6 +459,23 @@ fn systemd_listens_for_it() {
     here.larder(&["daemon", "stop"]).ends(0);
     assert!(PathBuf::from(&socket).exists(), "it is not larderd's to remove");
     assert_eq!(Ran::of(listener).code, Some(0));
+}
+
+#[test]
+fn what_a_sandbox_uses_is_noted() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
+    let shard = fs::read_dir(here.inside("manifests")).expect("is there").next().expect("has one").expect("reads");
+    let manifest = fs::read_dir(shard.path()).expect("is there").next().expect("has one").expect("reads").path();
+    let two_hours_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
+    let used = || manifest.metadata().expect("is there").modified().expect("is known");
+    fs::File::options().write(true).open(&manifest).expect("opens").set_modified(two_hours_ago).expect("is ours");
+    assert!(here.compile().contains(" hit: "), "{}", here.log());
+    assert!(used() == two_hours_ago, "nobody listens");
+    here.start();
+    assert!(here.compile().contains(" hit: "), "{}", here.log());
+    here.wait("is noted", |_| used() > two_hours_ago);
 }
 
 #[test]

@@ -118,6 +118,12 @@ impl<'a> Handover<'a> {
     }
 }
 
+/// Have it noted that a record was used, so that it is not evicted as one that nobody needs. Once an hour for each record
+/// at most, and only where that cannot be noted from here.
+pub(crate) fn note_use(store: &Store, weak: &Fingerprint) {
+    let _ = larder_ipc::note_use(&store.daemon_socket(), weak);
+}
+
 /// Read `source` to its end, and write it to `to`.
 fn pass(source: &mut impl Read, to: &mut impl Write) -> io::Result<Blob> {
     let mut digest = DigestWriter::default();

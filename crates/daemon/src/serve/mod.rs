@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod.rs` | who may serve, the loop that accepts, when it ends |
 //! | `take.rs` | one hand-over: verified, then recorded |
+//! | `warm.rs` | stamps for those who cannot write any |
 //! | `log.rs` | what went wrong, in the store's `daemon.log` |
 //!
 //! A thread for each connection, a bounded number of them. What a connection sends is not believed, and costs at most that
@@ -11,6 +12,7 @@
 
 mod log;
 mod take;
+mod warm;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -210,6 +212,9 @@ impl Daemon {
             match request {
                 Request::Nothing => {}
                 Request::HandOver { parcel, parcel_bytes, blobs } => self.take(parcel, parcel_bytes, blobs),
+                Request::Used(weak) => {
+                    let _ = Store::open(&self.dir).and_then(|store| store.read_manifest(&weak, true));
+                }
                 Request::Ask => answer(channel, self.state())?,
                 Request::Stop => {
                     answer(channel, self.state())?;
@@ -247,9 +252,10 @@ impl Daemon {
             Err(error) => return self.refuse(&error.to_string()),
         };
         match take::take(&store, parcel, parcel_bytes, blobs) {
-            Ok(grown) => {
+            Ok(taken) => {
                 self.recorded.fetch_add(1, Relaxed);
-                self.keep_within_limit(&store, grown);
+                warm::warm(&store, &taken.manifest);
+                self.keep_within_limit(&store, taken.grown);
             }
             Err(error) => self.refuse(&format!("{error:#}")),
         }

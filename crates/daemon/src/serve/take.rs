@@ -14,8 +14,16 @@ use larder_model::{Fallback, Judgement, Outcome, Unrecorded};
 use larder_store::{Counters, NotTaken, Store, StoreError};
 use larder_sys::Kind;
 
-/// Take what was handed over. Returns by how much the store grew.
-pub(super) fn take(store: &Store, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec<OwnedFd>) -> Result<u64> {
+/// What was taken.
+pub(super) struct Taken {
+    /// By how many bytes the store grew.
+    pub(super) grown: u64,
+    /// The manifest that came; empty where none did.
+    pub(super) manifest: Vec<u8>,
+}
+
+/// Take what was handed over.
+pub(super) fn take(store: &Store, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec<OwnedFd>) -> Result<Taken> {
     let file = file_of(parcel, parcel_bytes).context("the parcel")?;
     let mut bytes = vec![0; usize::try_from(parcel_bytes)?];
     file.read_exact_at(&mut bytes, 0).context("the parcel")?;
@@ -34,7 +42,8 @@ pub(super) fn take(store: &Store, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec
     if let Ok(counters) = Counters::open(store) {
         counters.count(outcome);
     }
-    recorded
+    let manifest = parcel.record.map(|handed| handed.manifest.to_vec()).unwrap_or_default();
+    recorded.map(|grown| Taken { grown, manifest })
 }
 
 fn record(store: &Store, handed: &Handed, files: Vec<OwnedFd>) -> Result<u64> {
