@@ -9,6 +9,9 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::help;
 
+mod daemon;
+pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, Serve};
+
 #[derive(Parser)]
 #[command(name = "larder", version, about = "A build cache: a result is used again when everything that it relied on is as it was", long_about = None)]
 #[command(override_usage = help::USAGE, max_term_width = 110, subcommand_value_name = "WORD", subcommand_help_heading = "Words")]
@@ -126,66 +129,6 @@ pub(crate) struct Fsck {
     #[arg(long)]
     pub(crate) repair: bool,
 }
-
-/// What `daemon` takes.
-#[derive(Args)]
-pub(crate) struct Daemon {
-    #[command(subcommand)]
-    pub(crate) word: DaemonWord,
-}
-
-/// What is to be done with it.
-#[derive(Subcommand)]
-pub(crate) enum DaemonWord {
-    /// Start larderd, unless it runs
-    Start(DaemonStart),
-    /// Have larderd end once it has recorded what it has
-    Stop,
-    /// Say whether larderd runs; exit code 1 when nobody listens
-    Status(DaemonStatus),
-    /// Write the files by which systemd starts larderd on demand
-    Install(DaemonInstall),
-}
-
-/// Options of `daemon start`.
-#[derive(Args)]
-pub(crate) struct DaemonStart {
-    /// Leave after so many seconds without work
-    #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
-    pub(crate) idle: u64,
-}
-
-/// Options of `daemon status`.
-#[derive(Args)]
-pub(crate) struct DaemonStatus {
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Options of `daemon install`.
-#[derive(Args)]
-pub(crate) struct DaemonInstall {
-    /// Print the files instead of writing them
-    #[arg(long)]
-    pub(crate) print: bool,
-    /// For launchd instead of systemd
-    #[arg(long)]
-    pub(crate) launchd: bool,
-}
-
-/// Options of `serve`.
-#[derive(Args)]
-pub(crate) struct Serve {
-    /// Leave after so many seconds without work
-    #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
-    pub(crate) idle: u64,
-}
-
-/// An hour.
-const IDLE_S: u64 = 3600;
-/// Ten years.
-const IDLE_MAX_S: u64 = 315_360_000;
 
 /// What `run` takes: for its help only, the wrapper does it.
 #[derive(Args)]

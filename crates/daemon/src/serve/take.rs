@@ -97,3 +97,169 @@ impl Read for FromStart {
         Ok(count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Seek, Write};
+
+    use larder_model::{
+        ActionResult, Blob, Content, Digest, Entry, ExplainWalk, FileMode, Manifest, ModeRule, ObservationSet,
+        Observer, Output, OutputKind, Placement, Streams,
+    };
+    use larder_store::Stamps;
+
+    use super::*;
+
+    /// Larger than what stands in a record.
+    const OBJECT: &[u8] = &[7; 9000];
+
+    struct Handing {
+        store: Store,
+        _dir: tempfile::TempDir,
+        blob: Blob,
+        path: Vec<u8>,
+        bits: u32,
+        manifest: Option<Vec<u8>>,
+    }
+
+    fn handing() -> Handing {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let blob = Blob { digest: Digest::of(OBJECT), size_bytes: OBJECT.len() as u64 };
+        Handing { store, _dir: dir, blob, path: b"\0\x01/x.o".to_vec(), bits: 0o644, manifest: None }
+    }
+
+    fn memory(bytes: &[u8]) -> OwnedFd {
+        let mut file = larder_sys::growing_memory_file("x").expect("makes");
+        file.write_all(bytes).expect("writes");
+        file.seek(io::SeekFrom::End(0)).expect("seeks");
+        file.into()
+    }
+
+    impl Handing {
+        /// A manifest with one entry, which has one output.
+        fn manifest(&self) -> Vec<u8> {
+            let mode = FileMode { bits: self.bits, rule: ModeRule::Exact };
+            let kind = OutputKind::File { placement: Placement::Truncate, mode, content: Content::Blob(self.blob) };
+            let result = ActionResult {
+                exit_code: 0,
+                repeatable: true,
+                consumed_bytes: 0,
+                streams: Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY },
+                outputs: vec![Output { path: &self.path, kind }],
+            };
+            let (walk, weak, mut body) = (ExplainWalk::default(), Digest::of(b"weak"), Vec::new());
+            let set = ObservationSet::default();
+            let entry = Entry::new(&weak, Observer::Kernel, 1, None, &set, &result, &mut body);
+            let mut manifest = Manifest::new(weak, &walk);
+            manifest.add(entry);
+            manifest.encode()
+        }
+
+        fn hand(&self, blobs: &[Blob], files: Vec<OwnedFd>) -> Result<Taken> {
+            let manifest = self.manifest.clone().unwrap_or_else(|| self.manifest());
+            let record = Handed { manifest: &manifest, subject: Digest::of(b"subject"), blobs: blobs.to_vec() };
+            let key = Digest::of(b"judged");
+            let judgement = Judgement::Again.encode();
+            let outcome = Outcome::Miss(None);
+            let bytes = Parcel { outcome, judgements: vec![(key, &judgement)], record: Some(record) }.encode();
+            take(&self.store, memory(&bytes), bytes.len() as u64, files)
+        }
+
+        /// Nothing is recorded, for this reason, and it is counted so.
+        #[track_caller]
+        fn refused(&self, taken: Result<Taken>, why: &str) {
+            let error = format!("{:#}", taken.err().expect("is refused"));
+            assert!(error.contains(why), "{error}");
+            assert!(self.store.read_manifest(&Digest::of(b"weak"), false).expect("reads").is_none());
+            let totals = Counters::read(&self.store);
+            assert_eq!(totals.unrecorded_reasons, [(Unrecorded::OutputLost, 1)]);
+        }
+    }
+
+    #[test]
+    fn what_is_as_it_is_said_to_be_is_recorded() {
+        let handing = handing();
+        let taken = handing.hand(&[handing.blob], vec![memory(OBJECT)]).expect("is taken");
+        assert!(taken.grown > OBJECT.len() as u64 && taken.manifest == handing.manifest());
+        let store = &handing.store;
+        assert!(store.open_blob(&handing.blob, &Stamps::none()).is_ok());
+        assert!(store.read_manifest(&Digest::of(b"weak"), false).expect("reads").is_some());
+        assert_eq!(store.near(&Digest::of(b"subject")), Some(Digest::of(b"weak")));
+        assert_eq!(store.judgement(&Digest::of(b"judged")), Some(Judgement::Again));
+        assert_eq!((Counters::read(store).miss, Counters::read(store).fallback), (1, 0));
+        assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let other: Vec<u8> = OBJECT.iter().map(|byte| byte + 1).collect();
+        let longer = [OBJECT, b"x"].concat();
+        for (bytes, why) in [
+            (other.as_slice(), "another digest"),
+            (&OBJECT[1..], "8999 bytes were passed for 9000"),
+            (&longer, "9001 bytes were passed for 9000"),
+            (b"", "0 bytes"),
+        ] {
+            let handing = handing();
+            handing.refused(handing.hand(&[handing.blob], vec![memory(bytes)]), why);
+            assert!(!handing.store.has_blob(&handing.blob));
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_without_waiting() {
+        let (reader, _writer) = larder_sys::pipe().expect("makes");
+        let directory = OwnedFd::from(File::open("/").expect("opens"));
+        let device = OwnedFd::from(File::open("/dev/zero").expect("opens"));
+        let write_only = File::options().write(true).open("/dev/null").expect("opens").into();
+        for passed in [reader, directory, device, write_only] {
+            let handing = handing();
+            handing.refused(handing.hand(&[handing.blob], vec![passed]), "no file");
+        }
+        assert!(take(&handing().store, File::open("/dev/zero").expect("opens").into(), 100, Vec::new()).is_err());
+    }
+
+    #[test]
+    fn blobs_that_are_missing_or_too_many_are_refused() {
+        let handing_ = handing();
+        handing_.refused(handing_.hand(&[handing_.blob], Vec::new()), "0 files came for 1 blobs");
+        let handing_ = handing();
+        handing_.refused(handing_.hand(&[], Vec::new()), "did not come with it");
+        let handing_ = handing();
+        handing_.refused(handing_.hand(&[], vec![memory(OBJECT)]), "1 files came for 0 blobs");
+        // One that the store has does not count: nobody hashed it now.
+        let handing_ = handing();
+        handing_.store.put_blob(&mut &OBJECT[..]).expect("writes");
+        handing_.refused(handing_.hand(&[], Vec::new()), "did not come with it");
+    }
+
+    #[test]
+    fn records_that_no_command_has_are_refused() {
+        for (path, bits, why) in [
+            (&b"../x"[..], 0o644, "no absolute path"),
+            (b"\0\x01/\0", 0o644, "a zero in its path"),
+            (b"/usr/bin/sh", 0o4755, "set-user-id"),
+        ] {
+            let handing = Handing { path: path.to_vec(), bits, ..handing() };
+            handing.refused(handing.hand(&[handing.blob], vec![memory(OBJECT)]), why);
+        }
+        for manifest in [b"".to_vec(), b"nonsense".to_vec(), vec![larder_model::FORMAT_VERSION; 100]] {
+            let handing = Handing { manifest: Some(manifest), ..handing() };
+            handing.refused(handing.hand(&[handing.blob], vec![memory(OBJECT)]), "the record");
+        }
+        let empty = Manifest::new(Digest::of(b"weak"), &ExplainWalk::default()).encode();
+        let handing = Handing { manifest: Some(empty), ..handing() };
+        handing.refused(handing.hand(&[handing.blob], vec![memory(OBJECT)]), "has 0 entries");
+    }
+
+    #[test]
+    fn a_parcel_that_is_none_is_refused() {
+        let handing = handing();
+        for bytes in [&b""[..], b"parcel", &[0; 1000]] {
+            assert!(take(&handing.store, memory(bytes), bytes.len() as u64, Vec::new()).is_err());
+        }
+        assert!(take(&handing.store, memory(b"parcel"), u64::MAX, Vec::new()).is_err());
+        assert_eq!(Counters::read(&handing.store).miss, 0, "nothing is known of it");
+    }
+}
