@@ -479,6 +479,33 @@ fn what_a_sandbox_uses_is_noted() {
 }
 
 #[test]
+fn a_bazel_sandbox_records() {
+    probe_skip!(is_root() && has("bazel") && has("gcc"), "no Bazel, no compiler, or no sandbox for this user");
+    // In Bazel's sandbox /tmp can be written, and so could a store in it.
+    let apart = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let mut here = Here::new();
+    here.store = apart.path().to_owned();
+    let larder = larder().to_str().expect("is text");
+    let log = here.place.text("log");
+    let store = here.store.to_str().expect("is text");
+    here.place.put("WORKSPACE", "");
+    here.place.put("x.c", (0..800).map(|i| format!("int function_{i}(void) {{ return {i}; }}\n")).collect::<String>());
+    let command = format!("LARDER_DIR={store} LARDER_LOG={log} {larder} gcc -c $< -o $@ && strip $@");
+    let rule = format!("genrule(name = \"x\", srcs = [\"x.c\"], outs = [\"x.o\"], cmd = \"{command}\")\n");
+    here.place.put("BUILD", rule);
+    here.start();
+    let output = format!("--output_user_root={}", here.place.text("bazel"));
+    let words = ["bazel", "--batch", &output, "build", "--spawn_strategy=linux-sandbox", "--nosandbox_debug", "//:x"];
+    let ran = here.run(&words);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(here.log().contains("recorded · handed over to larderd"), "{} {ran:?}", here.log());
+    here.wait_recorded(1);
+    assert_eq!((&here.counted()["miss"], &here.status()["refused"]), (&1.into(), &0.into()));
+    // Bazel leaves directories that their owner may not write to.
+    here.run(&["chmod", "-R", "u+w", &here.place.text("bazel")]).ends(0);
+}
+
+#[test]
 fn units_are_written() {
     let here = Here::new();
     here.larder(&["daemon", "install"]).ends(0);
