@@ -389,18 +389,24 @@ fn a_store_deep_down() {
     assert!(install.code == Some(1) && install.stderr.contains("too long"), "{install:?}");
 }
 
+/// A sandbox of one's own needs no superuser.
 #[test]
 fn in_a_user_namespace() {
-    probe_skip!(can_mount(), "no mounts of one's own here");
     let here = Here::new();
     here.start();
-    let whole = format!("{SANDBOX} exec \"$LARDER\" ./mycc -c x.c -o x.o");
-    let user = ["unshare", "--map-user=1000", "--map-group=1000", "-m", "-n", "-p", "-f", "--mount-proc"];
-    let ran = here.command(&[&user[..], &["sh", "-c", &whole]].concat()).run();
+    let compile = "exec \"$LARDER\" ./mycc -c x.c -o x.o";
+    let as_root = ["unshare", "--map-root-user", "-m", "-n", "-p", "-f", "--mount-proc", "sh", "-c"];
+    let ran = here.command(&[&as_root[..], &[&format!("{SANDBOX} {compile}")]].concat()).run();
     probe_skip!(ran.code == Some(0), "no user namespaces here: {ran:?}");
-    assert_eq!(ran.stdout, "said\n");
     assert!(here.log().contains("handed over to larderd"), "{}", here.log());
     here.wait_recorded(1);
+    assert_eq!(here.status()["refused"], 0, "{}", here.daemon_log());
+    // With another number in there than outside.
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    here.place.put("x.c", "int b;\n".repeat(40));
+    let log = here.sandbox(&format!("exec unshare --map-user=1000 --map-group=1000 -n sh -c '{compile}'"));
+    assert!(log.contains("handed over to larderd"), "{log}");
+    here.wait_recorded(2);
 }
 
 #[test]

@@ -251,7 +251,7 @@ impl Daemon {
             Ok(store) => store,
             Err(error) => return self.refuse(&error.to_string()),
         };
-        match take::take(&store, parcel, parcel_bytes, blobs) {
+        match take::take(&store, self.limit_bytes, parcel, parcel_bytes, blobs) {
             Ok(taken) => {
                 self.recorded.fetch_add(1, Relaxed);
                 warm::warm(&store, &taken.manifest);

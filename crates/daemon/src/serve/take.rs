@@ -22,8 +22,19 @@ pub(super) struct Taken {
     pub(super) manifest: Vec<u8>,
 }
 
-/// Take what was handed over.
-pub(super) fn take(store: &Store, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec<OwnedFd>) -> Result<Taken> {
+/// What does not fit into the store at all.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} bytes are more than the store may have")]
+struct TooLarge(u64);
+
+/// Take what was handed over into a store that may have `limit_bytes`; 0 is no limit.
+pub(super) fn take(
+    store: &Store,
+    limit_bytes: u64,
+    parcel: OwnedFd,
+    parcel_bytes: u64,
+    blobs: Vec<OwnedFd>,
+) -> Result<Taken> {
     let file = file_of(parcel, parcel_bytes).context("the parcel")?;
     let mut bytes = vec![0; usize::try_from(parcel_bytes)?];
     file.read_exact_at(&mut bytes, 0).context("the parcel")?;
@@ -34,7 +45,7 @@ pub(super) fn take(store: &Store, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec
         // Trouble with it only means that it is asked again.
         let _ = store.keep_judgement(key, &judgement);
     }
-    let recorded = parcel.record.as_ref().map_or(Ok(0), |handed| record(store, handed, blobs));
+    let recorded = parcel.record.as_ref().map_or(Ok(0), |handed| record(store, limit_bytes, handed, blobs));
     let outcome = match &recorded {
         Ok(_) => parcel.outcome,
         Err(error) => became_of(error),
@@ -46,9 +57,14 @@ pub(super) fn take(store: &Store, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec
     recorded.map(|grown| Taken { grown, manifest })
 }
 
-fn record(store: &Store, handed: &Handed, files: Vec<OwnedFd>) -> Result<u64> {
+fn record(store: &Store, limit_bytes: u64, handed: &Handed, files: Vec<OwnedFd>) -> Result<u64> {
     if files.len() != handed.blobs.len() {
         bail!("{} files came for {} blobs", files.len(), handed.blobs.len());
+    }
+    // A file without blocks can be of any size, and its bytes are written before their digest is known.
+    let all = handed.blobs.iter().fold(0u64, |sum, blob| sum.saturating_add(blob.size_bytes));
+    if limit_bytes > 0 && all > limit_bytes {
+        bail!(TooLarge(all));
     }
     let mut grown = 0;
     for (blob, file) in handed.blobs.iter().zip(files) {
@@ -66,6 +82,7 @@ fn became_of(error: &anyhow::Error) -> Outcome {
         _ => None,
     });
     match store.map(StoreError::fallback) {
+        None if error.is::<TooLarge>() => Outcome::Miss(Some(Unrecorded::TooLarge)),
         Some(cause) if cause != Fallback::Damaged => Outcome::Fallback(cause),
         // It changed after it was handed over.
         _ => Outcome::Miss(Some(Unrecorded::OutputLost)),
@@ -112,6 +129,7 @@ mod tests {
 
     /// Larger than what stands in a record.
     const OBJECT: &[u8] = &[7; 9000];
+    const LIMIT_BYTES: u64 = 1 << 20;
 
     struct Handing {
         store: Store,
@@ -163,7 +181,7 @@ mod tests {
             let judgement = Judgement::Again.encode();
             let outcome = Outcome::Miss(None);
             let bytes = Parcel { outcome, judgements: vec![(key, &judgement)], record: Some(record) }.encode();
-            take(&self.store, memory(&bytes), bytes.len() as u64, files)
+            take(&self.store, LIMIT_BYTES, memory(&bytes), bytes.len() as u64, files)
         }
 
         /// Nothing is recorded, for this reason, and it is counted so.
@@ -217,7 +235,10 @@ mod tests {
             let handing = handing();
             handing.refused(handing.hand(&[handing.blob], vec![passed]), "no file");
         }
-        assert!(take(&handing().store, File::open("/dev/zero").expect("opens").into(), 100, Vec::new()).is_err());
+        assert!(
+            take(&handing().store, LIMIT_BYTES, File::open("/dev/zero").expect("opens").into(), 100, Vec::new())
+                .is_err()
+        );
     }
 
     #[test]
@@ -254,12 +275,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_without_end_is_not_read() {
+        let sparse = larder_sys::growing_memory_file("x").expect("makes");
+        sparse.set_len(1 << 40).expect("has no blocks");
+        let blob = Blob { digest: Digest::of(OBJECT), size_bytes: 1 << 40 };
+        let handing = Handing { blob, ..handing() };
+        let error = handing.hand(&[blob], vec![sparse.into()]).err().expect("is refused");
+        assert!(error.to_string().contains("more than the store may have"), "{error}");
+        assert_eq!(Counters::read(&handing.store).unrecorded_reasons, [(Unrecorded::TooLarge, 1)]);
+    }
+
+    #[test]
     fn a_parcel_that_is_none_is_refused() {
         let handing = handing();
         for bytes in [&b""[..], b"parcel", &[0; 1000]] {
-            assert!(take(&handing.store, memory(bytes), bytes.len() as u64, Vec::new()).is_err());
+            assert!(take(&handing.store, LIMIT_BYTES, memory(bytes), bytes.len() as u64, Vec::new()).is_err());
         }
-        assert!(take(&handing.store, memory(b"parcel"), u64::MAX, Vec::new()).is_err());
+        assert!(take(&handing.store, LIMIT_BYTES, memory(b"parcel"), u64::MAX, Vec::new()).is_err());
         assert_eq!(Counters::read(&handing.store).miss, 0, "nothing is known of it");
     }
 }
