@@ -39,6 +39,10 @@ fn what_is_learned_of_programs_is_handed_over() {
     assert!(explained.contains("hit"), "{explained}");
     let judged = fs::read_dir(here.inside("judged")).expect("there are judgements").count();
     assert!(judged > 0);
+    // Stamps of the system's files, which a sandbox cannot write.
+    here.wait("stamps are kept", |here| {
+        fs::read_dir(here.inside("stamps")).is_ok_and(|mut list| list.next().is_some())
+    });
     // An unrecorded run teaches as well, and is counted.
     here.place.tool("work/clock", "date +%s%N > x.o; echo said");
     let log = here.sandbox("exec \"$LARDER\" run -- ./clock");
