@@ -6,10 +6,12 @@ use std::path::Path;
 /// The golden files that a target begins with.
 const GOLDEN: &[(&str, &[&str])] = &[
     ("counters", &["store/tests/golden/counters.hex"]),
+    ("frame", &["ipc/tests/golden/frames.hex"]),
     ("fsck", &["model/tests/golden/manifest.hex"]),
     ("log", &["observe/tests/golden/log.hex"]),
     ("manifest", &["model/tests/golden/manifest.hex"]),
     ("observations", &["model/tests/golden/observations.hex"]),
+    ("parcel", &["ipc/tests/golden/parcel_with.hex", "ipc/tests/golden/parcel_without.hex"]),
     ("result", &["model/tests/golden/result_apart.hex", "model/tests/golden/result_together.hex"]),
     ("stamps", &["store/tests/golden/stamps.hex"]),
 ];

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use larder_compiler::{Family, ResponseFiles, family_of, is_compiler_part, parse, provable};
 use larder_config::{Surroundings, load, parse_size, show_size};
+use larder_ipc::{Frame, HEADER_BYTES, Parcel};
 use larder_model::{ActionResult, Digest, FORMAT_VERSION, Judgement, Manifest, ObservationSet, Reader, Roots, Writer};
 
 const FAMILIES: [Family; 5] = [Family::Gcc, Family::Clang, Family::Binutils, Family::Generic, Family::Command];
@@ -45,6 +46,31 @@ pub(crate) fn judgement(data: &[u8]) {
     for bytes in [data, &w.seal()] {
         if let Ok(judgement) = Judgement::decode(bytes) {
             assert_eq!(Judgement::decode(&judgement.encode()).as_ref(), Ok(&judgement));
+        }
+    }
+}
+
+/// Frame after frame, until one is none.
+pub(crate) fn frame(data: &[u8]) {
+    let mut rest = data;
+    while let Some((header, body)) = rest.split_first_chunk() {
+        let Ok(length) = Frame::length(*header) else { return };
+        let Some((body, after)) = body.split_at_checked(length) else { return };
+        if let Ok(frame) = Frame::decode(body) {
+            assert!(frame.encode()[HEADER_BYTES..] == *body, "has another form");
+        }
+        rest = after;
+    }
+}
+
+/// As it is, and with the version and the seal that it ought to have.
+pub(crate) fn parcel(data: &[u8]) {
+    let mut w = Writer::default();
+    w.bytes.push(FORMAT_VERSION);
+    w.bytes.extend_from_slice(data.get(1..data.len().saturating_sub(32)).unwrap_or_default());
+    for bytes in [data, &w.seal()] {
+        if let Ok(parcel) = Parcel::decode(bytes) {
+            assert!(parcel.encode() == bytes, "has another form");
         }
     }
 }

@@ -9,6 +9,9 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::help;
 
+mod daemon;
+pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, Serve};
+
 #[derive(Parser)]
 #[command(name = "larder", version, about = "A build cache: a result is used again when everything that it relied on is as it was", long_about = None)]
 #[command(override_usage = help::USAGE, max_term_width = 110, subcommand_value_name = "WORD", subcommand_help_heading = "Words")]
@@ -41,6 +44,12 @@ pub(crate) enum Word {
     /// Remove everything from the store; asks no question
     #[command(after_help = help::CLEAR)]
     Clear,
+    /// Start, stop, or install larderd, which records for sandboxes that may only read the store
+    #[command(after_help = help::DAEMON)]
+    Daemon(Daemon),
+    /// What `daemon start`, systemd and launchd start
+    #[command(hide = true, after_help = help::SERVE)]
+    Serve(Serve),
     /// Run any command through larder, also one whose name is a word
     #[command(after_help = help::RUN)]
     Run(Run),
@@ -179,8 +188,8 @@ const ALIASES: &[(&str, &[&str])] = &[
 const INSTEAD: &[(&str, &str)] = &[
     ("--max-size", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
     ("--set-config", "write it into larder.toml; see `larder help config`"),
-    ("--start-server", "larder needs no server: leave this out"),
-    ("--stop-server", "larder needs no server: leave this out"),
+    ("--start-server", "larder needs no server but in sandboxes: see `larder help daemon`"),
+    ("--stop-server", "larder needs no server but in sandboxes: see `larder help daemon`"),
     ("-M", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
     ("-o", "write it into larder.toml; see `larder help config`"),
 ];

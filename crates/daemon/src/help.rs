@@ -62,6 +62,24 @@ Records, blobs and stamps go; the counters stay (`larder stats --zero`). Builds 
 Example:
   larder clear";
 
+pub(crate) const DAEMON: &str = "\
+A sandbox that may only read the store (Bazel's, a container's) gets hits, and hands what it recorded to larderd, which
+must run outside of it. Builds that can write to the store need no larderd. `larder doctor` says whether it is reached.
+
+Examples:
+  larder daemon start              until nobody came for an hour
+  larder daemon start --idle 60
+  larder daemon status
+  larder daemon stop
+  larder daemon install            for systemd, which then starts it on demand
+  larder daemon install --print";
+
+pub(crate) const SERVE: &str = "\
+Stays in the foreground. What goes wrong is in daemon.log in the store's directory.
+
+Example:
+  larderd serve --idle 60";
+
 pub(crate) const RUN: &str = "\
 The wrapper does this itself. A command that larder does not know runs untouched, and is counted as a bypass.
 

@@ -1,5 +1,5 @@
-//! `larderd`: for now the words for people. The wrapper executes it in its own place for `larder stats` and the like,
-//! as `argv[0]` = `larder`, with `LARDER_WRAPPER` naming the wrapper's real file.
+//! `larderd`: the words for people, and the daemon that records for sandboxes. The wrapper executes it in its own place
+//! for `larder stats` and the like, as `argv[0]` = `larder`, with `LARDER_WRAPPER` naming the wrapper's real file.
 //!
 //! | file | holds |
 //! |---|---|
@@ -8,6 +8,8 @@
 //! | `surroundings.rs` | environment and configuration, read once |
 //! | `say.rs` | text for people: sizes, durations, names without control characters, one-line errors |
 //! | `words/` | a file a word |
+//! | `serve/` | taking what wrappers hand over that cannot write to the store |
+//! | `units.rs` | files for systemd and launchd |
 //!
 //! Nothing here decides what a build gets: all of it can be missing, and builds go on.
 #![forbid(unsafe_code)]
@@ -19,7 +21,11 @@ mod help;
 #[cfg(target_os = "linux")]
 mod say;
 #[cfg(target_os = "linux")]
+mod serve;
+#[cfg(target_os = "linux")]
 mod surroundings;
+#[cfg(target_os = "linux")]
+mod units;
 #[cfg(target_os = "linux")]
 mod words;
 
@@ -52,6 +58,8 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
         Word::Evict(options) => words::evict::run(&around, &options, &mut out),
         Word::Fsck(options) => words::fsck::run(&around, &options, &mut out),
         Word::Clear => words::clear::run(&around, &mut out),
+        Word::Daemon(options) => words::daemon::run(&around, &options, &mut out),
+        Word::Serve(options) => serve::run(&around, &options),
         Word::Run(_) => words::run::run(&around),
         Word::Completions(options) => words::completions::run(&options, &mut out),
         Word::Man(options) => words::man::run(&options, &mut out),

@@ -121,6 +121,7 @@ reasons! {
         Unprovable, "unprovable", "the dependency file alone does not prove what was looked at";
         ComparesTimes, "compares-times", "the tool compares or keeps the times of files that it changes";
         Unjudged, "unjudged", "a program ran that is not known to be observed whole: the next run of this tool will tell";
+        NoDaemon, "no-daemon", "the store cannot be written, and no larderd listens (`larder daemon start`)";
     }
 }
 

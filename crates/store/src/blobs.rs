@@ -6,7 +6,7 @@ use std::path::Path;
 
 use larder_model::{Blob, DigestWriter};
 
-use crate::layout::{Contents, open_plain};
+use crate::layout::{Contents, Temporary, open_plain};
 use crate::{Stamps, Store, StoreError};
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -22,6 +22,13 @@ pub struct OpenBlob {
 impl Store {
     /// Keep what can be read from `source`, which is read to its end.
     pub fn put_blob(&self, source: &mut impl Read) -> Result<Blob, StoreError> {
+        let (temporary, blob) = self.write_blob(source)?;
+        temporary.place(&self.path_of(Contents::Blobs, &blob.digest))?;
+        Ok(blob)
+    }
+
+    /// Write what can be read from `source`, under a temporary name, and say what it is.
+    pub(crate) fn write_blob(&self, source: &mut impl Read) -> Result<(Temporary, Blob), StoreError> {
         let mut temporary = self.temporary()?;
         let mut digest = DigestWriter::default();
         let mut size_bytes = 0;
@@ -38,9 +45,7 @@ impl Store {
                 Err(error) => return Err(StoreError::reading(Path::new("(the output)"))(error)),
             }
         }
-        let blob = Blob { digest: digest.finish(), size_bytes };
-        temporary.place(&self.path_of(Contents::Blobs, &blob.digest))?;
-        Ok(blob)
+        Ok((temporary, Blob { digest: digest.finish(), size_bytes }))
     }
 
     /// Open a blob. Its bytes are hashed unless a stamp shows that they were, and have not been touched since.

@@ -51,6 +51,18 @@ impl StoreError {
         move |source| StoreError::Io { path: path.to_owned(), source, writing: true }
     }
 
+    /// Writing to `path`, which need not be in the store, failed.
+    pub fn writing_to(path: &Path, source: io::Error) -> StoreError {
+        StoreError::Io { path: path.to_owned(), source, writing: true }
+    }
+
+    /// Nothing may be written here, however often it is tried: a file system that is only read, or no permission.
+    pub fn refuses_writing(&self) -> bool {
+        use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        let refuses = |source: &io::Error| matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem);
+        matches!(self, StoreError::Io { source, writing: true, .. } if refuses(source))
+    }
+
     /// How it is counted.
     pub fn fallback(&self) -> Fallback {
         match self {

@@ -10,6 +10,7 @@
 //!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps.rs draws it)
 //!   counters           outcomes and reasons (counters.rs draws it)
 //!   locks/ab           taken while a manifest ab… is replaced; locks/evict while something is evicted
+//!   daemon.sock        where larderd listens, while it runs; daemon.log what went wrong for it; locks/daemon is its lock
 //!   notes/…            faults in the settings that were warned of, by digest, so that they are not said twice
 //!   tmp/               what is being written; renamed into place, or left by a killed writer and swept later
 //! ```
@@ -25,9 +26,11 @@
 mod blobs;
 mod check;
 mod counters;
+mod daemon;
 mod error;
 mod evict;
 mod fsck;
+mod handed;
 mod judgements;
 mod layout;
 mod manifests;
@@ -40,9 +43,11 @@ mod witness;
 pub use blobs::OpenBlob;
 pub use check::{Checker, Difference, Effort};
 pub use counters::{Counters, Totals};
+pub use daemon::StoreSocket;
 pub use error::StoreError;
 pub use evict::{EVICT_TO_PERCENT, Eviction};
 pub use fsck::FsckReport;
+pub use handed::NotTaken;
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, permitted};

@@ -21,6 +21,8 @@ const NEAR_BYTES_MAX: u64 = 64;
 pub struct ManifestFile {
     /// All of them.
     pub bytes: Vec<u8>,
+    /// That it was used ought to have been noted, and could not be.
+    pub overdue: bool,
 }
 
 impl Store {
@@ -37,28 +39,35 @@ impl Store {
         let mut bytes = Vec::with_capacity(look.size_bytes as usize + 1);
         file.read_to_end(&mut bytes).map_err(StoreError::reading(&path))?;
         let age_ns = larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
-        if touch && age_ns > USE_COARSE.as_nanos() as i64 {
-            let _ = file.set_times(FileTimes::new().set_modified(SystemTime::now()));
-        }
-        Ok(Some(ManifestFile { bytes }))
+        let due = touch && age_ns > USE_COARSE.as_nanos() as i64;
+        let overdue = due && file.set_times(FileTimes::new().set_modified(SystemTime::now())).is_err();
+        Ok(Some(ManifestFile { bytes, overdue }))
     }
 
     /// Add `entry` to the manifest of `weak`. Its blobs must be in the store. Returns by how much the store grew.
     pub fn record(&self, weak: &Fingerprint, walk: &ExplainWalk, entry: Entry) -> Result<u64, StoreError> {
+        let mut manifest = Manifest::new(*weak, walk);
+        manifest.add(entry);
+        self.add_to_manifest(&manifest)
+    }
+
+    /// Add the entries of `new` to the store's manifest of the same fingerprint. Returns by how much the store grew.
+    pub(crate) fn add_to_manifest(&self, new: &Manifest) -> Result<u64, StoreError> {
+        let weak = &new.weak;
         let _lock = self.lock(&weak.hex()[..2])?;
         let old = match self.read_manifest(weak, false) {
             // What is there is no file, or somebody else's: it is replaced.
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::Other => None,
             other => other?,
         };
-        let mut manifest = Manifest::new(*weak, walk);
+        let mut manifest = Manifest { entries: Vec::new(), ..new.clone() };
         if let Some(old) = &old
             && let Ok(read) = Manifest::decode(&old.bytes)
             && read.weak == *weak
         {
             manifest.entries = read.entries;
         }
-        manifest.add(entry);
+        new.entries.iter().rev().for_each(|entry| manifest.add(entry.clone()));
         let bytes = manifest.encode();
         let mut temporary = self.temporary()?;
         temporary.write_all(&bytes)?;

@@ -60,7 +60,7 @@ pub trait Bounds {
 }
 
 /// Set-user-id and set-group-id: whoever may write a record would act as whoever is handed it out.
-const RIGHTS: u32 = 0o6000;
+pub(crate) const RIGHTS: u32 = 0o6000;
 
 impl Store {
     /// Put every output of `result` in place.

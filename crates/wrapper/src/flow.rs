@@ -9,7 +9,7 @@ use crate::account::account;
 use crate::context::Context;
 use crate::miss::{self, Why};
 use crate::typed::{Typed, file_name, understand};
-use crate::{hit, warn, words};
+use crate::{handover, hit, warn, words};
 
 /// Exit code of a shell for a command that is not there, and for one that cannot be executed.
 const NOT_FOUND: i32 = 127;
@@ -83,6 +83,9 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
                         }
                         match hit::replay(store, stamps, request, &result) {
                             Ok(code) => {
+                                if file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| file.overdue)) {
+                                    handover::note_use(store, &request.weak);
+                                }
                                 account(context, Some(store), Outcome::Hit, request.subject(), "");
                                 let _ = stamps.settle(store);
                                 return code;

@@ -7,14 +7,13 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::miss::NotRecorded;
+use crate::sink::Sink;
 use larder_model::{
     Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, PLACEHOLDER, Placement,
     Rewrite, Streams, Unrecorded,
 };
 use larder_spawn::Written;
-use larder_store::Store;
-
-use crate::miss::NotRecorded;
 
 /// Bytes that stand in the record, or in the store.
 pub(crate) enum KeptContent {
@@ -40,7 +39,7 @@ pub(crate) enum KeptStreams {
 }
 
 pub(crate) struct Kept<'a> {
-    pub(crate) store: &'a Store,
+    pub(crate) sink: &'a Sink<'a>,
     /// By how many bytes the store grew.
     pub(crate) grown: u64,
     /// The files that the tool wrote, as it closed them.
@@ -75,7 +74,8 @@ impl Kept<'_> {
                     return Err(lost(Unrecorded::OutputSpecial));
                 }
                 let mut file = File::open(place).map_err(|_| lost(Unrecorded::OutputLost))?;
-                let content = self.content(&mut file, look.size_bytes)?;
+                let own = file.try_clone().map_err(|_| lost(Unrecorded::OutputLost))?;
+                let content = self.content(&mut file, look.size_bytes, Some(&own))?;
                 let same = larder_sys::file_look(&file).is_ok_and(|after| after == look);
                 if !same || *closed_when_complete && !self.is_as_it_was_closed(&look) {
                     return Err(lost(Unrecorded::OutputLost));
@@ -108,7 +108,12 @@ impl Kept<'_> {
         })
     }
 
-    fn content(&mut self, source: &mut impl Read, size_bytes: u64) -> Result<KeptContent, NotRecorded> {
+    fn content(
+        &mut self,
+        source: &mut impl Read,
+        size_bytes: u64,
+        file: Option<&File>,
+    ) -> Result<KeptContent, NotRecorded> {
         if size_bytes <= INLINE_BYTES_MAX as u64 {
             let mut bytes = Vec::new();
             let read = source.take(INLINE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
@@ -117,13 +122,13 @@ impl Kept<'_> {
             }
             return Ok(KeptContent::Inline(bytes));
         }
-        let blob = self.store.put_blob(source)?;
+        let blob = self.sink.put_blob(source, file)?;
         self.grown += blob.size_bytes;
         Ok(KeptContent::Blob(blob))
     }
 
     pub(crate) fn streams(&mut self, written: &Written) -> Result<KeptStreams, NotRecorded> {
-        let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64);
+        let mut keep = |bytes: &Vec<u8>| self.content(&mut bytes.as_slice(), bytes.len() as u64, None);
         Ok(match written {
             Written::Apart { stdout, stderr } => KeptStreams::Apart(keep(stdout)?, keep(stderr)?),
             Written::Together(both) => KeptStreams::Together(keep(both)?),

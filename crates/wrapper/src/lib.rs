@@ -16,6 +16,8 @@ mod context;
 #[cfg(target_os = "linux")]
 mod flow;
 #[cfg(target_os = "linux")]
+mod handover;
+#[cfg(target_os = "linux")]
 mod hit;
 #[cfg(target_os = "linux")]
 mod keep;
@@ -25,6 +27,8 @@ mod miss;
 mod preprocess;
 #[cfg(target_os = "linux")]
 mod reach;
+#[cfg(target_os = "linux")]
+mod sink;
 #[cfg(target_os = "linux")]
 mod texts;
 #[cfg(target_os = "linux")]

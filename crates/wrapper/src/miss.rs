@@ -24,6 +24,7 @@ use crate::context::Context;
 use crate::flow::start;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::reach::{Reach, Reached};
+use crate::sink::Sink;
 use crate::texts::{Texts, archive_has_none, holds_a_process};
 use crate::typed::file_name;
 use crate::watch::{Eyes, Programs, Watched};
@@ -55,9 +56,12 @@ pub(crate) fn run(
     if settings.read_only {
         return untouched(trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback));
     }
-    let counters = match Counters::open(store) {
-        Ok(counters) => counters,
-        Err(error) => return untouched(Outcome::Fallback(error.fallback())),
+    let sink = match Sink::open(store) {
+        Ok(sink) => sink,
+        Err(closed) => {
+            account(context, Some(store), closed.outcome(), source, &closed.detail());
+            return start(&request.command);
+        }
     };
     if larder_sys::is_odd_output(1) || larder_sys::is_odd_output(2) {
         return untouched(Outcome::Bypass(Bypass::OutputToStdout));
@@ -76,7 +80,8 @@ pub(crate) fn run(
     };
     end_as_the_tool_on_panic(watched.observed.finished.end);
     let run_time_us = began.elapsed().as_micros() as u64;
-    let run = Run { context, store, stamps, request, before, started_ns, run_time_us, observer: watched.observer };
+    let run =
+        Run { context, sink: &sink, stamps, request, before, started_ns, run_time_us, observer: watched.observer };
     if let Some(odd) = run.programs().learn(&watched) {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), source, &odd);
     }
@@ -92,15 +97,15 @@ pub(crate) fn run(
         (Err(NotRecorded::Because(why, _)), None) => Outcome::Miss(Some(*why)),
         (Err(NotRecorded::Store(error)), None) => Outcome::Fallback(error.fallback()),
     };
-    counters.count(outcome);
+    let (outcome, word) = sink.finish(outcome);
     let detail = match &recorded {
-        Ok(recorded) => recorded.difference.clone().unwrap_or_default(),
+        Ok(recorded) => recorded.difference.clone().unwrap_or(word),
         Err(why) => why.detail(),
     };
     log(context, outcome, source, &detail);
     let _ = stamps.settle(store);
-    if let Ok(recorded) = recorded {
-        keep_within_limit(context, &counters, recorded.grown);
+    if let (Ok(recorded), Sink::Store { counters, .. }) = (recorded, &sink) {
+        keep_within_limit(context, counters, recorded.grown);
     }
     leave(watched.observed.finished)
 }
@@ -161,7 +166,7 @@ impl From<StoreError> for NotRecorded {
 /// A run that has ended.
 struct Run<'a> {
     context: &'a Context,
-    store: &'a Store,
+    sink: &'a Sink<'a>,
     stamps: &'a Stamps,
     request: &'a Request,
     before: Before,
@@ -212,7 +217,7 @@ impl Run<'_> {
         // The dependency file's observer does not see files being closed.
         let knows_closed = self.observer != larder_model::Observer::Depfile;
         let closed = knows_closed.then_some(folded.seen.closed.as_slice());
-        let mut kept = Kept { store: self.store, grown: 0, closed, umask_was_set: folded.seen.umask_is_set };
+        let mut kept = Kept { sink: self.sink, grown: 0, closed, umask_was_set: folded.seen.umask_is_set };
         let mut outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
         let streams = kept.streams(&observed.finished.written)?;
         let holds = |what: &dyn Fn(&[u8]) -> bool| self.holds(&outputs, &streams, what);
@@ -225,7 +230,7 @@ impl Run<'_> {
             }
         }
         let reach = Reach {
-            store: self.store,
+            sink: self.sink,
             stamps: self.stamps,
             request: self.request,
             relocates_debug: self.context.loaded.settings.relocate_debug,
@@ -254,14 +259,14 @@ impl Run<'_> {
         if result.is_rewritten() || made.bound.is_some() {
             result.origin = self.request.roots.paths().iter().map(Vec::as_slice).collect();
         }
-        let difference = before.and_then(|before| crate::verify::difference(before, &result, self.store, self.stamps));
+        let difference = before.and_then(|before| crate::verify::difference(before, &result, self.sink, self.stamps));
         Ok(Recorded { grown: kept.grown + self.write(&set, &made, &result)?, difference })
     }
 
     fn programs(&self) -> Programs<'_> {
-        let Run { context, store, stamps, request, .. } = *self;
+        let Run { context, sink, stamps, request, .. } = *self;
         let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
-        Programs { store, stamps, place: &context.place, request, preload_is_forced }
+        Programs { sink, stamps, place: &context.place, request, preload_is_forced }
     }
 
     /// clang compares the times of headers with those that a precompiled header was made from.
@@ -296,9 +301,7 @@ impl Run<'_> {
             return Err(NotRecorded::Because(Unrecorded::TooLarge, Vec::new()));
         }
         let entry = Entry::new(&request.weak, self.observer, self.run_time_us, made, set, result, &mut body);
-        let grown = self.store.record(&request.weak, &walk, entry)?;
-        let _ = self.store.note_near(&subject(request), &request.weak);
-        Ok(grown)
+        Ok(self.sink.record(&request.weak, &walk, entry, &subject(request))?)
     }
 
     /// Only an ordinary exit is recorded, and only when nothing that might not happen again had a part in it.
@@ -357,7 +360,7 @@ impl Run<'_> {
     /// Whether a message, an output or its name is such.
     fn holds(&self, outputs: &[KeptOutput], streams: &KeptStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
         let contents = outputs.iter().filter_map(KeptOutput::content).chain(streams.contents());
-        let texts = contents.map(|content| self.store.content_bytes(&content.borrowed(), self.stamps));
+        let texts = contents.map(|content| self.sink.content_bytes(&content.borrowed(), self.stamps));
         // Where one begins with a root, a zero says so.
         let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
         let names = outputs.iter().map(|output| Ok(name(&output.path)));

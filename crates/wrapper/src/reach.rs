@@ -12,10 +12,11 @@ use larder_lookup::relocated::{apply, rewritten, rule};
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{ActionResult, Bound, Content, Made, Manifest, ObservationSet, PLACEHOLDER, Rewrite, Streams};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root};
-use larder_store::{Carried, Stamps, Store};
+use larder_store::{Carried, Stamps};
 
 use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
 use crate::preprocess::{Preprocessed, preprocess};
+use crate::sink::Sink;
 
 /// A larger output is taken to hold everything.
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
@@ -27,7 +28,7 @@ const NO_NAMES: [&[u8]; 9] =
 
 /// What is known of a run when this is decided.
 pub(crate) struct Reach<'a> {
-    pub(crate) store: &'a Store,
+    pub(crate) sink: &'a Sink<'a>,
     pub(crate) stamps: &'a Stamps,
     pub(crate) request: &'a Request,
     /// Debug information is written again where that is exact.
@@ -200,7 +201,7 @@ impl Reach<'_> {
         if content.size_bytes() > SEARCHED_BYTES_MAX {
             return None;
         }
-        self.store.content_bytes(&content, self.stamps).ok()
+        self.sink.content_bytes(&content, self.stamps).ok()
     }
 
     fn roots(&self) -> Vec<&[u8]> {
@@ -255,7 +256,7 @@ impl Reach<'_> {
 
     /// Whether the same was seen in another place, with the same result: then it serves in any.
     pub(crate) fn was_seen_elsewhere(&self, set: &ObservationSet, result: &ActionResult) -> Option<Rewrites> {
-        let file = self.store.read_manifest(&self.request.weak, false).ok()??;
+        let file = self.sink.store().read_manifest(&self.request.weak, false).ok()??;
         let manifest = Manifest::decode(&file.bytes).ok()?;
         let here = roots_digest(&self.request.roots);
         let seen = set.anywhere();
@@ -306,7 +307,7 @@ impl Reach<'_> {
 
     fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         if old == new {
-            let bytes = self.store.content_bytes(new, self.stamps).ok()?;
+            let bytes = self.sink.content_bytes(new, self.stamps).ok()?;
             // Equal in two places, and yet it names one of them.
             let names = holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
             return (!names).then_some(Rewrite::None);
@@ -317,9 +318,11 @@ impl Reach<'_> {
                 messages: [*rewrite, Rewrite::None],
                 ..ActionResult::of(Streams::Together(*old))
             };
-            let Some(bytes) = rewritten(&one, &self.request.roots, self.store, self.stamps) else { return false };
+            let Some(bytes) = rewritten(&one, &self.request.roots, self.sink.store(), self.stamps) else {
+                return false;
+            };
             let Streams::Together(again) = apply(&one, &bytes).streams else { return false };
-            let read = |content: &Content| self.store.content_bytes(content, self.stamps).ok();
+            let read = |content: &Content| self.sink.content_bytes(content, self.stamps).ok();
             read(&again).is_some_and(|again| Some(again) == read(new))
         })
     }

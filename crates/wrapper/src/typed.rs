@@ -3,8 +3,20 @@
 use larder_compiler::is_masquerade_name;
 
 /// Words that `larderd` answers. Any other first argument is a tool; `larder -- stats` is the tool of that name.
-pub(crate) const WORDS: &[&str] =
-    &["clear", "completions", "config", "doctor", "evict", "explain", "fsck", "help", "man", "stats", "version"];
+pub(crate) const WORDS: &[&str] = &[
+    "clear",
+    "completions",
+    "config",
+    "daemon",
+    "doctor",
+    "evict",
+    "explain",
+    "fsck",
+    "help",
+    "man",
+    "stats",
+    "version",
+];
 
 /// What was typed.
 #[derive(Debug, PartialEq, Eq)]

@@ -3,17 +3,19 @@
 //! Unaware of: which hits are verified, and what is done about a difference.
 
 use larder_model::{ActionResult, Content, Output, OutputKind, Streams};
-use larder_store::{Stamps, Store};
+use larder_store::Stamps;
+
+use crate::sink::Sink;
 
 /// The first way in which `found` is not what `recorded` promises.
 pub(crate) fn difference(
     recorded: &ActionResult,
     found: &ActionResult,
-    store: &Store,
+    sink: &Sink,
     stamps: &Stamps,
 ) -> Option<String> {
     let same = |a: &Content, b: &Content| {
-        let bytes = |content: &Content| store.content_bytes(content, stamps).ok();
+        let bytes = |content: &Content| sink.content_bytes(content, stamps).ok();
         a == b || bytes(a).is_some_and(|a| Some(a) == bytes(b))
     };
     if recorded.exit_code != found.exit_code {

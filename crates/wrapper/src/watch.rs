@@ -20,9 +20,10 @@ use larder_observe::{
     What,
 };
 use larder_spawn::{Command, Destinations};
-use larder_store::{Stamps, Store};
+use larder_store::Stamps;
 use larder_sys::ChildEnd;
 
+use crate::sink::Sink;
 use crate::typed::file_name;
 
 /// Looks of loader and libc kept of one program: more means that they are none.
@@ -83,7 +84,7 @@ pub(crate) type Doubt = (Unrecorded, Vec<u8>);
 
 /// What is known of programs in a place.
 pub(crate) struct Programs<'a> {
-    pub(crate) store: &'a Store,
+    pub(crate) sink: &'a Sink<'a>,
     pub(crate) stamps: &'a Stamps,
     pub(crate) place: &'a Place,
     pub(crate) request: &'a Request,
@@ -102,7 +103,7 @@ impl Programs<'_> {
             faulty |= missed;
             let judgement =
                 if missed { Judgement::Disbelieved } else { self.believed(&content, &path, &verdict.unseen) };
-            let _ = self.store.keep_judgement(&program_key(&content, self.place), &judgement);
+            self.sink.keep_judgement(&program_key(&content, self.place), &judgement);
         }
         let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
         let tool = match () {
@@ -111,7 +112,7 @@ impl Programs<'_> {
             // One that succeeds starts more.
             () => Judgement::Again,
         };
-        let _ = self.store.keep_judgement(&tool_key(self.request, self.place), &tool);
+        self.sink.keep_judgement(&tool_key(self.request, self.place), &tool);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let odd = verdict.missed.iter().chain(&verdict.invented).next()?;
         Some(format!("preload is not believed of {}: {} ({:?})", text(&odd.program), text(&odd.path), odd.what))
@@ -120,13 +121,13 @@ impl Programs<'_> {
     /// The tool starts what the library cannot be loaded into: the next run is the kernel's.
     pub(crate) fn leave_to_the_kernel(&self, watched: &Watched) {
         if watched.observer == larder_model::Observer::Preload && !self.preload_is_forced {
-            let _ = self.store.keep_judgement(&tool_key(self.request, self.place), &Judgement::Disbelieved);
+            self.sink.keep_judgement(&tool_key(self.request, self.place), &Judgement::Disbelieved);
         }
     }
 
     /// With what was unseen in runs before.
     fn believed(&self, content: &Digest, path: &[u8], unseen: &[Sight]) -> Judgement {
-        let before = self.store.judgement(&program_key(content, self.place));
+        let before = self.sink.judgement(&program_key(content, self.place));
         let mut all = match before {
             Some(Judgement::Believed(before)) => before,
             _ => Vec::new(),
@@ -146,7 +147,7 @@ impl Programs<'_> {
         }
         let mut looks = BTreeMap::new();
         for (path, content) in self.of(&watched.observed.trace) {
-            match self.store.judgement(&program_key(&content, self.place)) {
+            match self.sink.judgement(&program_key(&content, self.place)) {
                 Some(Judgement::Believed(unseen)) => {
                     unseen.into_iter().for_each(|look| merge(looks.entry(look.path.clone()).or_default(), &look));
                 }
@@ -164,7 +165,7 @@ impl Programs<'_> {
     }
 
     fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {
-        let _ = self.store.keep_judgement(&tool_key(self.request, self.place), &next);
+        self.sink.keep_judgement(&tool_key(self.request, self.place), &next);
         (Unrecorded::Unjudged, program)
     }
 

@@ -44,12 +44,14 @@ fn within(store: &Store, limit_bytes: u64, options: &Evict) -> bool {
     no_limit || Counters::read(store).store_bytes <= limit_bytes
 }
 
-/// To exactly the limit that was typed; to a share of the limit that is set, once over it. The size is measured first:
-/// the counter is only about right.
+/// To exactly the limit that was typed; to a share of the limit that is set, once over it.
 fn evict(store: &Store, limit_bytes: u64, exactly: bool) -> Result<Eviction> {
-    if exactly {
-        return Ok(store.evict(limit_bytes)?);
-    }
+    if exactly { Ok(store.evict(limit_bytes)?) } else { to_limit(store, limit_bytes) }
+}
+
+/// To a share of the limit, where the store is over it; 0 is no limit. The size is measured first: the counter is only about
+/// right.
+pub(crate) fn to_limit(store: &Store, limit_bytes: u64) -> Result<Eviction> {
     let measured = store.evict(u64::MAX)?;
     if limit_bytes == 0 || measured.after_bytes <= limit_bytes {
         return Ok(measured);

@@ -55,7 +55,7 @@ fn top() -> clap::Command {
 fn words() -> Vec<clap::Command> {
     let mut top = top();
     top.build();
-    top.get_subcommands().filter(|command| command.get_name() != "help").cloned().collect()
+    top.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set()).cloned().collect()
 }
 
 fn page_of(command: &clap::Command) -> Page {

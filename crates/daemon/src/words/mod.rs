@@ -4,6 +4,7 @@
 pub(crate) mod clear;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod daemon;
 pub(crate) mod doctor;
 pub(crate) mod evict;
 pub(crate) mod explain;

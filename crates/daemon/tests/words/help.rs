@@ -2,7 +2,7 @@
 
 use crate::place::Here;
 
-const WORDS: [(&str, &[&str]); 10] = [
+const WORDS: [(&str, &[&str]); 11] = [
     ("stats", &["--json", "--zero"]),
     ("explain", &["--json", "--verbose", "--no-terminal"]),
     ("doctor", &["--json"]),
@@ -10,6 +10,7 @@ const WORDS: [(&str, &[&str]); 10] = [
     ("evict", &["--max-size", "--background"]),
     ("fsck", &["--repair"]),
     ("clear", &["counters"]),
+    ("daemon", &["start", "stop", "status", "install"]),
     ("run", &["larder run -- "]),
     ("completions", &["bash", "zsh", "fish"]),
     ("man", &["--dir"]),

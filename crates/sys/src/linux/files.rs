@@ -119,6 +119,11 @@ pub fn may_write(path: &[u8]) -> bool {
     fs::access(path, fs::Access::WRITE_OK).is_ok()
 }
 
+/// Whether this process may make and remove names in the directory at `path`; an error says why not.
+pub fn may_make_in(path: &[u8]) -> io::Result<()> {
+    Ok(fs::access(path, fs::Access::WRITE_OK | fs::Access::EXEC_OK)?)
+}
+
 /// Look at an open file.
 pub fn file_look(file: impl AsFd) -> io::Result<Look> {
     statx(file, b"", AtFlags::EMPTY_PATH)
@@ -213,6 +218,27 @@ pub fn memory_file(name: &str, executable: bool) -> io::Result<File> {
     Ok(File::from(file))
 }
 
+/// A file in memory with this content, which nobody can change any more.
+pub fn sealed_memory_file(name: &str, bytes: &[u8]) -> io::Result<File> {
+    let mut file = growing_memory_file(name)?;
+    io::Write::write_all(&mut file, bytes)?;
+    seal(&file)?;
+    Ok(file)
+}
+
+/// A file in memory that can be sealed once it is written.
+pub fn growing_memory_file(name: &str) -> io::Result<File> {
+    use rustix::fs::MemfdFlags;
+    Ok(File::from(fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
+}
+
+/// From now on nobody can change this file in memory.
+pub fn seal(file: &File) -> io::Result<()> {
+    use rustix::fs::SealFlags;
+    let all = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    Ok(fs::fcntl_add_seals(file, all)?)
+}
+
 /// A path that names an open file for as long as this process holds it.
 pub fn volatile_path(file: &File) -> Vec<u8> {
     format!("/proc/{}/fd/{}", crate::process_id(), file.as_raw_fd()).into_bytes()
@@ -225,6 +251,22 @@ pub fn write_lock(file: &File) -> io::Result<()> {
             Err(rustix::io::Errno::INTR) => {}
             done => return Ok(done?),
         }
+    }
+}
+
+/// Take the exclusive lock of `file` if nobody has it.
+pub fn try_write_lock(file: &File) -> io::Result<bool> {
+    match fs::flock(file, fs::FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        done => done.map(|()| true).map_err(io::Error::from),
+    }
+}
+
+/// Whether somebody has the exclusive lock of `file`.
+pub fn is_write_locked(file: &File) -> io::Result<bool> {
+    match fs::flock(file, fs::FlockOperation::NonBlockingLockShared) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(true),
+        done => done.map(|()| false).map_err(io::Error::from),
     }
 }
 

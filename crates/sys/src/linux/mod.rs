@@ -7,13 +7,15 @@ mod notify;
 mod process;
 mod relay;
 mod signals;
+mod socket;
 mod stdin;
 mod terminal;
 
 pub use attended::spawn_attended;
 pub use files::{
-    Dir, boot_id, copy_bytes, file_look, file_trust, look, look_through, may_write, memory_file, random_u64,
-    real_path_of, standard_look, volatile_path, write_lock,
+    Dir, boot_id, copy_bytes, file_look, file_trust, growing_memory_file, is_write_locked, look, look_through,
+    may_make_in, may_write, memory_file, random_u64, real_path_of, seal, sealed_memory_file, standard_look,
+    try_write_lock, volatile_path, write_lock,
 };
 pub use map::Words;
 pub use notify::{
@@ -28,5 +30,8 @@ pub use process::{
 };
 pub use relay::{RelayEnd, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;
+pub use socket::{
+    Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, passed_file, raise_descriptor_limit,
+};
 pub use stdin::{Input, standard_input, standard_input_left, take_standard_input};
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, same_file, terminal_size};

@@ -90,6 +90,13 @@ fn directory(around: &Surroundings, store: &Store) -> Check {
     }
     match store.nameless_file() {
         Ok(_) => ok("store", format!("{shown}: writable, and nobody else's")),
+        Err(error) if error.refuses_writing() => match larder_ipc::listens(&store.daemon_socket()) {
+            Ok(()) => ok("store", format!("{shown}: only read from here; larderd takes what is recorded")),
+            Err(_) => {
+                let how = "make it writable, set LARDER_DIR, or type `larder daemon start` where it is writable";
+                problem("store", format!("{error}: {how}"))
+            }
+        },
         Err(error) => problem("store", format!("{error}: make it writable, or set LARDER_DIR")),
     }
 }

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `settings.rs` | configuration, switches, the wrapper itself |
 //! | `disk.rs` | the store's directory, its file system, its size; stamps |
+//! | `daemon.rs` | whether somebody records for sandboxes |
 //! | `observing.rs` | `/proc`, memory files, one real observed run |
 //! | `tools.rs` | masquerading links and their order, compilers, other caches |
 
+mod daemon;
 mod disk;
 mod observing;
 mod settings;
@@ -65,6 +67,7 @@ fn problem(what: &str, found: impl Into<String>) -> Check {
 pub(crate) fn run(around: &Surroundings, options: &Doctor, out: &mut dyn Write) -> Result<u8> {
     let mut checks = settings::checks(around);
     checks.extend(disk::checks(around));
+    checks.extend(daemon::checks(around));
     checks.extend(observing::checks(around));
     checks.extend(tools::checks(around));
     let problems = checks.iter().filter(|check| check.state == State::Problem).count();

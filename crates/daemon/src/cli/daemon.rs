@@ -1,0 +1,65 @@
+//! What can be typed about `larderd` itself.
+//!
+//! Unaware of: what is done then.
+
+use clap::{Args, Subcommand};
+
+/// What `daemon` takes.
+#[derive(Args)]
+pub(crate) struct Daemon {
+    #[command(subcommand)]
+    pub(crate) word: DaemonWord,
+}
+
+/// What is to be done with it.
+#[derive(Subcommand)]
+pub(crate) enum DaemonWord {
+    /// Start larderd, unless it runs
+    Start(DaemonStart),
+    /// Have larderd end once it has recorded what it has
+    Stop,
+    /// Say whether larderd runs; exit code 1 when nobody listens
+    Status(DaemonStatus),
+    /// Write the files by which systemd starts larderd on demand
+    Install(DaemonInstall),
+}
+
+/// Options of `daemon start`.
+#[derive(Args)]
+pub(crate) struct DaemonStart {
+    /// Leave after so many seconds without work
+    #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
+    pub(crate) idle: u64,
+}
+
+/// Options of `daemon status`.
+#[derive(Args)]
+pub(crate) struct DaemonStatus {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Options of `daemon install`.
+#[derive(Args)]
+pub(crate) struct DaemonInstall {
+    /// Print the files instead of writing them
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// For launchd instead of systemd
+    #[arg(long)]
+    pub(crate) launchd: bool,
+}
+
+/// Options of `serve`.
+#[derive(Args)]
+pub(crate) struct Serve {
+    /// Leave after so many seconds without work
+    #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
+    pub(crate) idle: u64,
+}
+
+/// An hour.
+const IDLE_S: u64 = 3600;
+/// Ten years.
+const IDLE_MAX_S: u64 = 315_360_000;

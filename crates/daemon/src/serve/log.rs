@@ -1,0 +1,32 @@
+//! A line for whatever went wrong, with the time. Trouble with the log is no trouble.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use larder_store::{Store, StoreError};
+
+use crate::say;
+
+/// The log begins anew once it is longer.
+const LOG_BYTES_MAX: u64 = 1 << 20;
+
+/// An open log.
+pub(super) struct Log(Mutex<File>);
+
+impl Log {
+    pub(super) fn open(store: &Store) -> Result<Log, StoreError> {
+        Ok(Log(Mutex::new(store.open_daemon_log()?)))
+    }
+
+    /// Add a line.
+    pub(super) fn say(&self, what: &str) {
+        let seconds = larder_sys::now_coarse_ns() as f64 / 1e9;
+        let line = format!("{seconds:.3} {}\n", say::one_line(what));
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.metadata().is_ok_and(|about| about.len() > LOG_BYTES_MAX) {
+            let _ = file.set_len(0);
+        }
+        let _ = file.write_all(line.as_bytes());
+    }
+}

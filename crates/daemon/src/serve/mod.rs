@@ -1,0 +1,275 @@
+//! `larderd serve`: the one that takes what wrappers hand over which cannot write to the store.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | who may serve, the loop that accepts, when it ends |
+//! | `take.rs` | one hand-over: verified, then recorded |
+//! | `warm.rs` | stamps for those who cannot write any |
+//! | `log.rs` | what went wrong, in the store's `daemon.log` |
+//!
+//! A thread for each connection, a bounded number of them. What a connection sends is not believed, and costs at most that
+//! connection. It holds nothing of the build's: not its directory, not its descriptors, not its session.
+
+mod log;
+mod take;
+mod warm;
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use larder_ipc::{IpcError, Request, State, answer, listens, receive};
+use larder_store::{Counters, Store, StoreSocket};
+use larder_sys::{Channel, Door};
+
+use self::log::Log;
+use crate::cli::Serve;
+use crate::surroundings::Surroundings;
+use crate::words::{FINE, evict};
+
+/// A connection says all that it has to say in this time.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections that are served at once; the others wait to be accepted.
+const AT_ONCE_MAX: usize = 32;
+/// Another may be just leaving.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// How often it is looked whether the socket is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// After a failure to accept, such as too many descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the threads share.
+struct Daemon {
+    dir: PathBuf,
+    limit_bytes: u64,
+    began: Instant,
+    idle: Duration,
+    log: Log,
+    recorded: AtomicU64,
+    refused: AtomicU64,
+    evicting: AtomicBool,
+    work: Mutex<Work>,
+    fewer: Condvar,
+    /// Closed by whoever is asked to stop, so that who waits at the door wakes up.
+    wake: Mutex<Option<OwnedFd>>,
+}
+
+/// What is going on.
+struct Work {
+    connections: usize,
+    last: Instant,
+}
+
+/// Serve until nobody came for a while, or somebody says stop.
+pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
+    let given = given_socket()?;
+    larder_sys::close_others(3, &given.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>());
+    larder_sys::raise_descriptor_limit();
+    larder_sys::keep_to_ourselves();
+    let dir = around.settings().dir.clone().context("no place for the store is known: set LARDER_DIR")?;
+    let dir = std::path::absolute(dir)?;
+    // The build's directory can be removed.
+    std::env::set_current_dir("/")?;
+    let store = Store::open(&dir)?;
+    let lock = lock(&store)?;
+    let (door, socket) = match given {
+        Some(socket) => (Door::given(socket)?, None),
+        None if listens(&store.daemon_socket()).is_ok() => bail!("{} listens already", store.daemon_socket().display()),
+        None => {
+            let (door, socket) = store.open_daemon_door()?;
+            (door, Some(socket))
+        }
+    };
+    let (woken, wake) = larder_sys::pipe()?;
+    let daemon = Arc::new(Daemon {
+        log: Log::open(&store)?,
+        dir,
+        limit_bytes: around.settings().max_size_bytes,
+        began: Instant::now(),
+        idle: Duration::from_secs(options.idle),
+        recorded: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
+        evicting: AtomicBool::new(false),
+        work: Mutex::new(Work { connections: 0, last: Instant::now() }),
+        fewer: Condvar::new(),
+        wake: Mutex::new(Some(wake)),
+    });
+    daemon.log.say(&format!("process {} begins", larder_sys::process_id()));
+    let why = serve(&daemon, &door, socket.as_ref(), &woken);
+    // Nobody new comes; who is there already is served.
+    socket.iter().for_each(StoreSocket::remove);
+    while accept(&daemon, &door) {}
+    daemon.wait_until_at_most(0);
+    daemon.log.say(&format!("process {} ends: {why}", larder_sys::process_id()));
+    drop(lock);
+    Ok(FINE)
+}
+
+/// The socket that systemd listens with for us.
+fn given_socket() -> Result<Option<OwnedFd>> {
+    let mut given = listenfd::ListenFd::from_env();
+    match given.len() {
+        0 => Ok(None),
+        1 => Ok(given.take_unix_listener(0).context("the socket that was passed")?.map(OwnedFd::from)),
+        more => bail!("{more} sockets were passed, one is served"),
+    }
+}
+
+fn lock(store: &Store) -> Result<std::fs::File> {
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match store.lock_daemon()? {
+            Some(lock) => return Ok(lock),
+            None if Instant::now() > until => bail!("a larderd of this store runs already"),
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Accept until it is time to leave; says why it is.
+fn serve(daemon: &Arc<Daemon>, door: &Door, socket: Option<&StoreSocket>, woken: &OwnedFd) -> &'static str {
+    loop {
+        daemon.wait_until_at_most(AT_ONCE_MAX - 1);
+        if daemon.is_told_to_stop() {
+            return "it was told to";
+        }
+        if accept(daemon, door) {
+            continue;
+        }
+        let left = match daemon.idle_left() {
+            Some(Duration::ZERO) => return "nobody came",
+            left => left.unwrap_or(daemon.idle).min(LOOK_EVERY),
+        };
+        if socket.is_some_and(|socket| !socket.is_there()) {
+            return "its socket was removed";
+        }
+        if let Err(error) = door.wait(left, woken.as_fd()) {
+            daemon.log.say(&error.to_string());
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Accept one connection, and serve it by a thread of its own. False where there is none.
+fn accept(daemon: &Arc<Daemon>, door: &Door) -> bool {
+    let channel = match door.accept() {
+        Ok(Some(channel)) => channel,
+        Ok(None) => return false,
+        Err(error) => {
+            daemon.log.say(&format!("nobody can be let in: {error}"));
+            std::thread::sleep(PAUSE);
+            return false;
+        }
+    };
+    daemon.work().connections += 1;
+    let its = Arc::clone(daemon);
+    let started = std::thread::Builder::new().spawn(move || {
+        its.attend(&channel);
+        its.done();
+    });
+    if let Err(error) = started {
+        daemon.log.say(&format!("no thread for a connection: {error}"));
+        daemon.done();
+    }
+    true
+}
+
+impl Daemon {
+    fn work(&self) -> std::sync::MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn done(&self) {
+        let mut work = self.work();
+        work.connections -= 1;
+        work.last = Instant::now();
+        self.fewer.notify_all();
+    }
+
+    fn wait_until_at_most(&self, connections: usize) {
+        let mut work = self.work();
+        while work.connections > connections {
+            work = self.fewer.wait(work).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// How long nobody must come before it leaves; `None` while somebody is served.
+    fn idle_left(&self) -> Option<Duration> {
+        let work = self.work();
+        (work.connections == 0).then(|| self.idle.saturating_sub(work.last.elapsed()))
+    }
+
+    fn is_told_to_stop(&self) -> bool {
+        self.wake.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    /// Serve one connection.
+    fn attend(&self, channel: &Channel) {
+        let done = receive(channel, PATIENCE).and_then(|request| {
+            match request {
+                Request::Nothing => {}
+                Request::HandOver { parcel, parcel_bytes, blobs } => self.take(parcel, parcel_bytes, blobs),
+                Request::Used(weak) => {
+                    let _ = Store::open(&self.dir).and_then(|store| store.read_manifest(&weak, true));
+                }
+                Request::Ask => answer(channel, self.state())?,
+                Request::Stop => {
+                    answer(channel, self.state())?;
+                    drop(self.wake.lock().unwrap_or_else(PoisonError::into_inner).take());
+                }
+            }
+            Ok(())
+        });
+        if let Err(error) = done {
+            self.refuse(&match error {
+                IpcError::Stranger(user) => format!("user {user} connected"),
+                error => error.to_string(),
+            });
+        }
+    }
+
+    fn refuse(&self, why: &str) {
+        self.refused.fetch_add(1, Relaxed);
+        self.log.say(&format!("refused: {why}"));
+    }
+
+    fn state(&self) -> State {
+        State {
+            pid: larder_sys::process_id().into(),
+            up_s: self.began.elapsed().as_secs(),
+            idle_s: self.idle.as_secs(),
+            recorded: self.recorded.load(Relaxed),
+            refused: self.refused.load(Relaxed),
+        }
+    }
+
+    fn take(&self, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec<OwnedFd>) {
+        let store = match Store::open(&self.dir) {
+            Ok(store) => store,
+            Err(error) => return self.refuse(&error.to_string()),
+        };
+        match take::take(&store, self.limit_bytes, parcel, parcel_bytes, blobs) {
+            Ok(taken) => {
+                self.recorded.fetch_add(1, Relaxed);
+                warm::warm(&store, &taken.manifest);
+                self.keep_within_limit(&store, taken.grown);
+            }
+            Err(error) => self.refuse(&format!("{error:#}")),
+        }
+    }
+
+    fn keep_within_limit(&self, store: &Store, grown: u64) {
+        let Ok(counters) = Counters::open(store) else { return };
+        let size_bytes = counters.grew(grown);
+        if self.limit_bytes == 0 || size_bytes <= self.limit_bytes || self.evicting.swap(true, Relaxed) {
+            return;
+        }
+        if let Err(error) = evict::to_limit(store, self.limit_bytes) {
+            self.log.say(&format!("the store cannot be evicted: {error:#}"));
+        }
+        self.evicting.store(false, Relaxed);
+    }
+}

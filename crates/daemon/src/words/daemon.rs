@@ -1,0 +1,150 @@
+//! `larder daemon`: start, stop, look at, and install the `larderd` that takes what sandboxes hand over.
+//!
+//! Unaware of: what it does once it runs (`serve/`).
+
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use larder_ipc::{Frame, State, ask, listens};
+use larder_spawn::{Command, start_apart};
+use larder_store::Store;
+use serde_json::json;
+
+use super::{FINE, PROBLEM, print_json};
+use crate::cli::{Daemon, DaemonStart, DaemonStatus, DaemonWord};
+use crate::surroundings::Surroundings;
+use crate::{say, units};
+
+/// How long a start or a stop may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// What of the environment it needs: nothing else of a build's or a shell's stays with it.
+const VARIABLES: &[&[u8]] = &[b"HOME", b"PATH", b"TMPDIR", b"XDG_CACHE_HOME", b"XDG_CONFIG_HOME"];
+
+/// Do it, and say what was done.
+pub(crate) fn run(around: &Surroundings, options: &Daemon, out: &mut dyn Write) -> Result<u8> {
+    let store = around.store()?;
+    match &options.word {
+        DaemonWord::Start(options) => start(around, &store, options, out),
+        DaemonWord::Stop => stop(&store, out),
+        DaemonWord::Status(options) => status(&store, options, out),
+        DaemonWord::Install(options) => units::install(around, &store, options, out),
+    }
+}
+
+/// How `larderd` is to be reached.
+pub(crate) enum Found {
+    Runs(State),
+    /// It does not run; whoever listens for it starts it when somebody connects.
+    OnDemand,
+    /// It has the lock, and does not answer.
+    Silent(String),
+    Nothing,
+}
+
+/// Look for it.
+pub(crate) fn find(store: &Store) -> Found {
+    if store.daemon_runs() {
+        return match ask(&store.daemon_socket(), &Frame::Ask) {
+            Ok(state) => Found::Runs(state),
+            Err(error) => Found::Silent(error.to_string()),
+        };
+    }
+    if listens(&store.daemon_socket()).is_ok() { Found::OnDemand } else { Found::Nothing }
+}
+
+fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut dyn Write) -> Result<u8> {
+    match find(store) {
+        Found::Runs(state) => {
+            writeln!(out, "larderd runs already: process {}", state.pid)?;
+            return Ok(FINE);
+        }
+        Found::OnDemand => {
+            writeln!(out, "larderd is started on demand: somebody listens for it already")?;
+            return Ok(FINE);
+        }
+        Found::Silent(_) | Found::Nothing => {}
+    }
+    store.may_be_written().context("larderd must be able to write to the store: start it outside of the sandbox")?;
+    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let own = |name: &[u8]| VARIABLES.contains(&name) || name.starts_with(b"LARDER_");
+    let variables = around.environment.iter().filter(|(name, _)| own(name));
+    let idle = options.idle.to_string();
+    let command = Command {
+        program: program.as_os_str().as_bytes().to_vec(),
+        argv: [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec(),
+        environment: variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect(),
+    };
+    start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match find(store) {
+            Found::Runs(state) => {
+                writeln!(out, "larderd runs: process {}", state.pid)?;
+                return Ok(FINE);
+            }
+            _ if Instant::now() > until => {
+                bail!("larderd did not start: `larderd serve` says why, or {}", store.daemon_log().display())
+            }
+            _ => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+fn stop(store: &Store, out: &mut dyn Write) -> Result<u8> {
+    if !store.daemon_runs() {
+        writeln!(out, "larderd does not run")?;
+        return Ok(FINE);
+    }
+    let state = ask(&store.daemon_socket(), &Frame::Stop).context("larderd does not answer")?;
+    let until = Instant::now() + PATIENCE;
+    while store.daemon_runs() {
+        if Instant::now() > until {
+            bail!("larderd does not end: process {} is at work", state.pid);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    writeln!(out, "larderd ended: it was process {}", state.pid)?;
+    Ok(FINE)
+}
+
+fn status(store: &Store, options: &DaemonStatus, out: &mut dyn Write) -> Result<u8> {
+    let found = find(store);
+    let socket = store.daemon_socket();
+    if options.json {
+        let state = if let Found::Runs(state) = &found { *state } else { State::default() };
+        let object = json!({
+            "runs": matches!(found, Found::Runs(_)),
+            "on_demand": matches!(found, Found::OnDemand),
+            "socket": socket.display().to_string(),
+            "pid": state.pid,
+            "up_s": state.up_s,
+            "idle_s": state.idle_s,
+            "recorded": state.recorded,
+            "refused": state.refused,
+        });
+        print_json(&object, out)?;
+    } else {
+        writeln!(out, "{}", sentence(&found))?;
+    }
+    Ok(if matches!(found, Found::Runs(_) | Found::OnDemand) { FINE } else { PROBLEM })
+}
+
+fn sentence(found: &Found) -> String {
+    match found {
+        Found::Runs(state) => format!(
+            "larderd runs: process {}, since {} s, leaves after {} s without work; {} taken, {} refused",
+            state.pid,
+            state.up_s,
+            state.idle_s,
+            say::count(state.recorded, "hand-over", "hand-overs"),
+            state.refused
+        ),
+        Found::OnDemand => "larderd does not run, and is started on demand".to_owned(),
+        Found::Silent(why) => format!("larderd runs and does not answer: {why}"),
+        Found::Nothing => "larderd does not run: `larder daemon start`".to_owned(),
+    }
+}

@@ -1,0 +1,24 @@
+//! Whether somebody takes what a sandbox hands over that may only read the store.
+
+use super::{Check, note, ok};
+use crate::surroundings::Surroundings;
+use crate::words::daemon::{Found, find};
+
+pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
+    let Ok(store) = around.store() else { return Vec::new() };
+    if around.settings().read_only {
+        return Vec::new();
+    }
+    vec![match find(&store) {
+        Found::Runs(state) => {
+            ok("larderd", format!("runs, process {}: a sandbox that may only read the store can record", state.pid))
+        }
+        Found::OnDemand => ok("larderd", "is started on demand: a sandbox that may only read the store can record"),
+        Found::Silent(why) => note("larderd", format!("does not answer ({why}): `larder daemon stop`, then start")),
+        Found::Nothing => note(
+            "larderd",
+            "does not run: a sandbox that may only read the store, such as Bazel's, gets hits and records nothing; \
+             `larder daemon start` before, or `larder daemon install` once",
+        ),
+    }]
+}

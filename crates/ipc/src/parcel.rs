@@ -1,0 +1,180 @@
+//! What a wrapper hands over that cannot write to the store, and its bytes.
+//!
+//! ```text
+//! parcel    = u8 format version, outcome, number of judgements, judgement*, u8 with a record, [record], digest
+//! outcome   = u8 1 hit · 2 miss that is recorded · 3 miss, number reason · 4 bypass, number reason · 5 fallback, number cause
+//! judgement = digest key, bytes judgement
+//! record    = bytes manifest, digest subject, number of blobs, blob*
+//! blob      = digest, number bytes
+//! ```
+//! The manifest is one as the store has it, with one entry: the new one. Its blobs are passed as descriptors in the order
+//! of the list. The reasons' numbers are those of their counters. The digest at the end is of all before it.
+
+use larder_model::{Blob, Bypass, DecodeError, Digest, FORMAT_VERSION, Fallback, Outcome, Reader, Unrecorded, Writer};
+
+/// No parcel is longer.
+pub const PARCEL_BYTES_MAX: u64 = 96 << 20;
+/// More blobs than these are not handed over.
+pub const BLOBS_MAX: u64 = 1024;
+const MANIFEST_BYTES_MAX: u64 = 80 << 20;
+const JUDGEMENT_BYTES_MAX: u64 = 4 << 20;
+const JUDGEMENTS_MAX: u64 = 4096;
+
+/// What became of a command, and what was learned in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parcel<'a> {
+    /// To be counted.
+    pub outcome: Outcome,
+    /// How programs are observed: where each judgement is kept, and its bytes.
+    pub judgements: Vec<(Digest, &'a [u8])>,
+    /// What is to be recorded.
+    pub record: Option<Handed<'a>>,
+}
+
+/// A record that is handed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed<'a> {
+    /// A manifest with one entry.
+    pub manifest: &'a [u8],
+    /// The commands that `explain` finds it by.
+    pub subject: Digest,
+    /// The blobs that the entry needs.
+    pub blobs: Vec<Blob>,
+}
+
+impl<'a> Parcel<'a> {
+    /// The parcel's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u8(FORMAT_VERSION);
+        let (tag, reason) = match self.outcome {
+            Outcome::Hit => (1, None),
+            Outcome::Miss(None) => (2, None),
+            Outcome::Miss(Some(why)) => (3, Some(why.index())),
+            Outcome::Bypass(why) => (4, Some(why.index())),
+            Outcome::Fallback(cause) => (5, Some(cause.index())),
+        };
+        w.u8(tag);
+        reason.into_iter().for_each(|index| w.number(index as u64));
+        w.number(self.judgements.len() as u64);
+        for (key, judgement) in &self.judgements {
+            w.digest(key);
+            w.bytes(judgement);
+        }
+        w.u8(self.record.is_some().into());
+        if let Some(record) = &self.record {
+            w.bytes(record.manifest);
+            w.digest(&record.subject);
+            w.number(record.blobs.len() as u64);
+            for blob in &record.blobs {
+                w.digest(&blob.digest);
+                w.number(blob.size_bytes);
+            }
+        }
+        w.seal()
+    }
+
+    /// Read a parcel's bytes.
+    pub fn decode(bytes: &'a [u8]) -> Result<Parcel<'a>, DecodeError> {
+        match bytes.first() {
+            Some(&FORMAT_VERSION) => {}
+            Some(&other) => return Err(DecodeError::Version(other)),
+            None => return Err(DecodeError::Truncated(0)),
+        }
+        let mut r = Reader::sealed(bytes)?;
+        r.u8()?;
+        let outcome = outcome(&mut r)?;
+        let mut judgements = Vec::new();
+        for _ in 0..count(&mut r, JUDGEMENTS_MAX)? {
+            judgements.push((r.digest()?, r.bytes(JUDGEMENT_BYTES_MAX)?));
+        }
+        let record = if r.flag()? { Some(Handed::decode(&mut r)?) } else { None };
+        r.finish()?;
+        Ok(Parcel { outcome, judgements, record })
+    }
+}
+
+impl<'a> Handed<'a> {
+    fn decode(r: &mut Reader<'a>) -> Result<Handed<'a>, DecodeError> {
+        let manifest = r.bytes(MANIFEST_BYTES_MAX)?;
+        let subject = r.digest()?;
+        let mut blobs = Vec::new();
+        for _ in 0..count(r, BLOBS_MAX)? {
+            blobs.push(Blob { digest: r.digest()?, size_bytes: r.number()? });
+        }
+        Ok(Handed { manifest, subject, blobs })
+    }
+}
+
+fn outcome(r: &mut Reader) -> Result<Outcome, DecodeError> {
+    fn reason<R: Copy>(r: &mut Reader, all: &[R]) -> Result<R, DecodeError> {
+        let at = r.position();
+        let index = usize::try_from(r.number()?).ok();
+        let found = index.and_then(|index| all.get(index)).copied();
+        found.ok_or(DecodeError::Limit { limit: all.len() as u64 - 1, at })
+    }
+    Ok(match r.u8()? {
+        1 => Outcome::Hit,
+        2 => Outcome::Miss(None),
+        3 => Outcome::Miss(Some(reason(r, Unrecorded::ALL)?)),
+        4 => Outcome::Bypass(reason(r, Bypass::ALL)?),
+        5 => Outcome::Fallback(reason(r, Fallback::ALL)?),
+        tag => return Err(r.unknown_tag(tag)),
+    })
+}
+
+fn count(r: &mut Reader, limit: u64) -> Result<usize, DecodeError> {
+    let at = r.position();
+    match r.count()? {
+        count if count as u64 > limit => Err(DecodeError::Limit { limit, at }),
+        count => Ok(count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back_and_never_damaged() {
+        let blobs = vec![Blob { digest: Digest([7; 32]), size_bytes: 5000 }];
+        let record = Handed { manifest: b"manifest", subject: Digest([5; 32]), blobs };
+        let outcomes = [
+            Outcome::Hit,
+            Outcome::Miss(None),
+            Outcome::Miss(Some(Unrecorded::Clock)),
+            Outcome::Bypass(Bypass::TooHard),
+            Outcome::Fallback(Fallback::Verify),
+        ];
+        for outcome in outcomes {
+            for record in [None, Some(record.clone())] {
+                let parcel = Parcel { outcome, judgements: vec![(Digest([1; 32]), &b"judged"[..])], record };
+                let bytes = parcel.encode();
+                assert_eq!(Parcel::decode(&bytes), Ok(parcel));
+                for at in 0..bytes.len() {
+                    let mut damaged = bytes.clone();
+                    damaged[at] ^= 0x41;
+                    assert!(Parcel::decode(&damaged).is_err(), "byte {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_count_is_believed() {
+        let sealed = |bytes: &[u8]| {
+            let mut w = Writer::default();
+            w.bytes.extend_from_slice(bytes);
+            w.seal()
+        };
+        for body in [
+            &[FORMAT_VERSION, 3, 200, 1][..],
+            &[FORMAT_VERSION, 6],
+            &[FORMAT_VERSION, 1, 200, 200, 200, 200, 1],
+            &[FORMAT_VERSION, 1, 0, 2],
+            &[FORMAT_VERSION, 1, 0, 1, 255, 255, 255, 255, 15],
+        ] {
+            assert!(Parcel::decode(&sealed(body)).is_err(), "{body:?}");
+        }
+    }
+}

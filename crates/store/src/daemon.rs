@@ -1,0 +1,147 @@
+//! What `larderd` has in the store's directory: its socket, its log, and the lock that makes it the only one.
+//!
+//! Unaware of: what is said over the socket.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+
+use larder_sys::{Door, Kind};
+
+use crate::layout::make_directory;
+use crate::{Store, StoreError};
+
+/// A socket of ours in the store.
+pub struct StoreSocket {
+    path: PathBuf,
+    /// Device and inode: whoever puts another there has these not.
+    is: (u64, u64),
+}
+
+impl Store {
+    /// Where `larderd` listens.
+    pub fn daemon_socket(&self) -> PathBuf {
+        self.file("daemon.sock")
+    }
+
+    /// Where `larderd` says what went wrong.
+    pub fn daemon_log(&self) -> PathBuf {
+        self.file("daemon.log")
+    }
+
+    /// Open that log for adding to it.
+    pub fn open_daemon_log(&self) -> Result<File, StoreError> {
+        let path = self.daemon_log();
+        self.open_or_make(&path, OpenOptions::new().append(true).create(true))
+    }
+
+    /// The lock of the one `larderd` of this store, which lasts until it is closed; `None` where another has it.
+    pub fn lock_daemon(&self) -> Result<Option<File>, StoreError> {
+        let path = self.file("locks").join("daemon");
+        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        let taken = larder_sys::try_write_lock(&file).map_err(StoreError::writing(&path))?;
+        Ok(taken.then_some(file))
+    }
+
+    /// Whether a `larderd` of this store runs. Makes nothing, and can be asked where nothing can be written.
+    pub fn daemon_runs(&self) -> bool {
+        let file = OpenOptions::new().read(true).open(self.file("locks").join("daemon"));
+        file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
+    }
+
+    /// Listen at the place of the socket. What is there, left by one that was killed, is replaced at once, so that there
+    /// is no moment without it. Only under the lock.
+    pub fn open_daemon_door(&self) -> Result<(Door, StoreSocket), StoreError> {
+        let path = self.daemon_socket();
+        let beside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+        make_directory(&self.file("tmp"))?;
+        let opened = Door::open(&beside).and_then(|door| {
+            fs::set_permissions(&beside, fs::Permissions::from_mode(0o600))?;
+            fs::rename(&beside, &path)?;
+            let look = fs::symlink_metadata(&path)?;
+            Ok((door, StoreSocket { path: path.clone(), is: (look.dev(), look.ino()) }))
+        });
+        opened.map_err(|error| {
+            let _ = fs::remove_file(&beside);
+            StoreError::writing(&path)(error)
+        })
+    }
+}
+
+impl StoreSocket {
+    /// Whether it is still there: somebody may have removed the whole store, or begun another.
+    pub fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|look| (look.dev(), look.ino()) == self.is)
+    }
+
+    /// Take it away, so that nobody connects any more.
+    pub fn remove(&self) {
+        if self.is_there() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Store {
+    /// Whether files can be made in the store; an error says why not. One call, since every miss asks.
+    pub fn may_be_written(&self) -> Result<(), StoreError> {
+        let path = self.file("tmp");
+        match larder_sys::may_make_in(path.as_os_str().as_encoded_bytes()) {
+            // It is made when it is first needed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done.map_err(StoreError::writing(&path)),
+        }
+    }
+
+    /// Whether a socket lies there, whoever listens.
+    pub fn has_daemon_socket(&self) -> bool {
+        const SOCKET: Kind = Kind::Other(0o14);
+        let path = self.daemon_socket();
+        larder_sys::look(path.as_os_str().as_encoded_bytes()).is_ok_and(|look| look.kind == SOCKET)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        assert!(!store.daemon_runs() && !store.has_daemon_socket());
+        let lock = store.lock_daemon().expect("locks").expect("nobody has it");
+        assert!(store.lock_daemon().expect("asks").is_none());
+        assert!(store.daemon_runs());
+        drop(lock);
+        assert!(!store.daemon_runs());
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_only_ones_own_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let (_, first) = store.open_daemon_door().expect("listens");
+        assert!(first.is_there() && store.has_daemon_socket());
+        let (door, second) = store.open_daemon_door().expect("listens");
+        assert!(!first.is_there() && second.is_there());
+        first.remove();
+        assert!(second.is_there());
+        let patience = std::time::Duration::from_secs(1);
+        assert!(larder_sys::Channel::connect(&store.daemon_socket(), patience).is_ok());
+        drop(door);
+        second.remove();
+        assert!(!store.has_daemon_socket());
+    }
+
+    #[test]
+    fn whether_it_can_be_written() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(&dir.path().join("not/there")).expect("opens");
+        assert!(store.may_be_written().is_ok());
+        store.lock("00").expect("makes");
+        store.put_blob(&mut &b"x"[..]).expect("writes");
+        assert!(store.may_be_written().is_ok());
+    }
+}

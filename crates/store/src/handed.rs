@@ -1,0 +1,147 @@
+//! Taking in what somebody else recorded: blobs by the digest that they are said to have, records by what they say.
+//!
+//! Unaware of: where they come from.
+
+use std::collections::HashSet;
+use std::io::Read;
+
+use larder_model::{ActionResult, Blob, DecodeError, Digest, Manifest, OutputKind, PLACEHOLDER};
+
+use crate::layout::Contents;
+use crate::materialise::RIGHTS;
+use crate::{Store, StoreError};
+
+/// Why a record is not taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTaken {
+    /// It cannot be read.
+    #[error("the record: {0}")]
+    Malformed(#[from] DecodeError),
+    /// It has not one entry.
+    #[error("the record has {0} entries")]
+    Entries(usize),
+    /// It needs bytes that did not come with it.
+    #[error("the record needs a blob that did not come with it")]
+    BlobMissing,
+    /// An output that no record of a command may have.
+    #[error("the record: an output {0}")]
+    Output(&'static str),
+    /// The store has trouble of its own.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Store {
+    /// Keep what can be read from `source` if it is `blob`; else nothing is kept.
+    pub fn take_blob(&self, source: &mut impl Read, blob: &Blob) -> Result<(), StoreError> {
+        // A byte more than it should have shows that there are more.
+        let (temporary, found) = self.write_blob(&mut source.take(blob.size_bytes.saturating_add(1)))?;
+        if found != *blob {
+            return Err(StoreError::BlobDamaged(blob.digest));
+        }
+        temporary.place(&self.path_of(Contents::Blobs, &blob.digest))
+    }
+
+    /// Add the entry of `bytes`, a manifest with one, to the store's manifest of the same fingerprint. Of its blobs, which
+    /// must be in the store, `blobs` were seen to be sound. `subject` names the commands that `explain` finds it by. Returns
+    /// by how much the store grew.
+    pub fn take_record(&self, bytes: &[u8], blobs: &[Blob], subject: &Digest) -> Result<u64, NotTaken> {
+        let manifest = Manifest::decode(bytes)?;
+        let [entry] = manifest.entries.as_slice() else { return Err(NotTaken::Entries(manifest.entries.len())) };
+        let (_, result) = entry.open()?;
+        let sound: HashSet<&Blob> = blobs.iter().collect();
+        if !result.blobs().all(|blob| sound.contains(&blob)) {
+            return Err(NotTaken::BlobMissing);
+        }
+        well_formed(&result).map_err(NotTaken::Output)?;
+        let grown = self.add_to_manifest(&manifest)?;
+        let _ = self.note_near(subject, &manifest.weak);
+        Ok(grown)
+    }
+}
+
+/// What must hold of a result's outputs wherever it is used. Whether they are within the bounds of a command is asked when
+/// one is handed out: it depends on the command.
+fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
+    for output in &result.outputs {
+        let (rooted, below) = match output.path {
+            [PLACEHOLDER, root, below @ ..] if *root > 0 => (true, below),
+            path => (false, path),
+        };
+        match below {
+            b"" if rooted => {}
+            [b'/', ..] => {}
+            _ => return Err("has no absolute path"),
+        }
+        if below.contains(&0) {
+            return Err("has a zero in its path");
+        }
+        if matches!(output.kind, OutputKind::File { mode, .. } if mode.bits & RIGHTS != 0) {
+            return Err("would be set-user-id or set-group-id");
+        }
+    }
+    let links = result.outputs.iter().filter(|output| matches!(output.kind, OutputKind::Link(_)));
+    for link in links {
+        let through = |path: &[u8]| path.strip_prefix(link.path).is_some_and(|rest| rest.first() == Some(&b'/'));
+        if result.outputs.iter().any(|output| through(output.path)) {
+            return Err("leads through a link of the same run");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_model::{Content, FileMode, ModeRule, Output, Placement, Rewrite, Streams};
+
+    use super::*;
+    use crate::Stamps;
+
+    #[test]
+    fn a_blob_is_what_it_is_said_to_be_or_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let blob = |bytes: &[u8], size_bytes| Blob { digest: Digest::of(bytes), size_bytes };
+        for (bytes, said) in [
+            (&b"object"[..], blob(b"abject", 6)),
+            (b"object", blob(b"object", 5)),
+            (b"object", blob(b"object", 7)),
+            (b"objects", blob(b"object", 6)),
+            (b"", blob(b"object", 6)),
+            (b"object", blob(b"object", u64::MAX)),
+        ] {
+            assert!(matches!(store.take_blob(&mut &bytes[..], &said), Err(StoreError::BlobDamaged(_))));
+            assert!(!store.has_blob(&said));
+        }
+        store.take_blob(&mut &b"object"[..], &blob(b"object", 6)).expect("is kept");
+        assert!(store.open_blob(&blob(b"object", 6), &Stamps::none()).is_ok());
+        assert_eq!(std::fs::read_dir(store.file("tmp")).expect("lists").count(), 0, "nothing is left");
+    }
+
+    fn check(outputs: &[Output], expect: Result<(), &str>) {
+        let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
+        let result = ActionResult { outputs: outputs.to_vec(), ..ActionResult::of(streams) };
+        assert_eq!(well_formed(&result), expect, "{outputs:?}");
+    }
+
+    #[test]
+    fn outputs() {
+        let file = |path, bits| {
+            let mode = FileMode { bits, rule: ModeRule::Exact };
+            let (placement, rewrite, content) = (Placement::Truncate, Rewrite::None, Content::EMPTY);
+            Output { path, kind: OutputKind::File { placement, mode, rewrite, content } }
+        };
+        let link = |path| Output { path, kind: OutputKind::Link(b"to") };
+        for path in [&b"/w/x.o"[..], b"\0\x01/x.o", b"\0\xff/x.o", b"\0\x01"] {
+            check(&[file(path, 0o644)], Ok(()));
+        }
+        for path in [&b"x.o"[..], b"", b"\0\0/x", b"\0", b"\0\x01x.o", b"../x"] {
+            check(&[file(path, 0o644)], Err("has no absolute path"));
+        }
+        check(&[file(b"/x\0y", 0o644)], Err("has a zero in its path"));
+        check(&[file(b"\0\x01/x\0\x01", 0o644)], Err("has a zero in its path"));
+        check(&[file(b"/x", 0o4755)], Err("would be set-user-id or set-group-id"));
+        check(&[link(b"/w/a"), file(b"/w/ab", 0o644)], Ok(()));
+        check(&[file(b"/w/a/b", 0o644), link(b"/w/a")], Err("leads through a link of the same run"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Builds in sandboxes: what they record, and what they see without `larderd`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use larder_testkit::{can_mount, has, is_root, larder, probe_skip};
+
+use crate::here::{Here, SANDBOX};
+
+#[test]
+fn a_sandbox_records_and_hits() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    here.start();
+    assert!(here.compile().contains("recorded · handed over to larderd"), "{}", here.log());
+    here.wait_recorded(1);
+    assert!(here.compile().contains(" hit: "), "{}", here.log());
+    // Outside the same.
+    here.place.remove(&["x.o"]);
+    let _ = fs::remove_file(here.place.path("log"));
+    assert_eq!(here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]).stdout, "said\n");
+    here.right();
+    assert!(here.log().contains(" hit: "), "{}", here.log());
+    let counted = here.counted();
+    assert_eq!((&counted["miss"], &counted["hit"]), (&1.into(), &1.into()), "hits in a sandbox are not counted");
+    assert!(here.larder(&["fsck"]).ends(0).stdout.contains("all sound"));
+    assert_eq!(here.status()["refused"], 0, "{}", here.daemon_log());
+}
+
+#[test]
+fn what_is_learned_of_programs_is_handed_over() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    here.start();
+    here.compile();
+    here.wait_recorded(1);
+    let explained = here.larder(&["explain", "--no-terminal", "--", "./mycc", "-c", "x.c", "-o", "x.o"]).stdout;
+    assert!(explained.contains("hit"), "{explained}");
+    let judged = fs::read_dir(here.inside("judged")).expect("there are judgements").count();
+    assert!(judged > 0);
+    // Stamps of the system's files, which a sandbox cannot write.
+    here.wait("stamps are kept", |here| {
+        fs::read_dir(here.inside("stamps")).is_ok_and(|mut list| list.next().is_some())
+    });
+    // An unrecorded run teaches as well, and is counted.
+    here.place.tool("work/clock", "date +%s%N > x.o; echo said");
+    let log = here.sandbox("exec \"$LARDER\" run -- ./clock");
+    assert!(log.contains("not recorded"), "{log}");
+    here.wait_recorded(2);
+    assert_eq!(here.counted()["unrecorded_reasons"]["clock"], 1);
+}
+
+#[test]
+fn the_caller_strips_and_renames_the_next_moment() {
+    probe_skip!(can_mount() && has("gcc") && has("strip"), "no compiler, or no mounts of one's own here");
+    let here = Here::new();
+    here.start();
+    here.place.put("y.c", (0..800).map(|i| format!("int function_{i}(void) {{ return {i}; }}\n")).collect::<String>());
+    let compile = "\"$LARDER\" gcc -c y.c -o y.o && cp y.o kept.o && strip y.o && mv y.o z.o && : > z.o && echo said";
+    here.sandbox(compile);
+    here.wait_recorded(1);
+    let plain = here.run(&["gcc", "-c", "y.c", "-o", "plain.o"]);
+    assert_eq!(plain.code, Some(0), "{plain:?}");
+    let log = here.sandbox("\"$LARDER\" gcc -c y.c -o y.o && echo said");
+    assert!(log.contains(" hit: "), "{log}");
+    assert!(here.place.read("y.o") == here.place.read("plain.o"), "what the compiler wrote, not what strip left");
+    assert!(here.place.read("kept.o") == here.place.read("plain.o"));
+}
+
+#[test]
+fn without_larderd_nothing_is_recorded_and_everything_works() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    let miss = |log: &str| {
+        assert!(log.contains("miss, not recorded"), "{log}");
+        assert!(log.contains("the store cannot be written, and no larderd listens"), "{log}");
+    };
+    miss(&here.compile());
+    miss(&here.compile());
+    // Hits as before.
+    here.place.remove(&["x.o"]);
+    assert_eq!(here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]).stdout, "said\n");
+    assert!(here.compile().contains(" hit: "), "{}", here.log());
+    // It cannot be started from in there, and that is said.
+    let ran = here.sandbox_command("\"$LARDER\" daemon start").run();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("outside of the sandbox"), "{ran:?}");
+    let doctor = here.sandbox_command("\"$LARDER\" doctor").run();
+    assert!(doctor.code == Some(1) && doctor.stdout.contains("larder daemon start"), "{doctor:?}");
+    // Outside, doctor says so beforehand.
+    assert!(here.larder(&["doctor"]).stdout.contains("note     larderd"));
+    here.start();
+    assert!(here.larder(&["doctor"]).stdout.contains("ok       larderd"));
+    let doctor = here.sandbox_command("\"$LARDER\" doctor").run();
+    assert!(doctor.stdout.contains("only read from here; larderd takes"), "{doctor:?}");
+}
+
+#[test]
+fn where_counting_is_possible_the_reason_is_counted() {
+    probe_skip!(!is_root(), "the superuser may write everywhere");
+    let here = Here::new();
+    here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
+    fs::set_permissions(here.inside("tmp"), fs::Permissions::from_mode(0o555)).expect("is ours");
+    here.place.put("x.c", "int b;\n".repeat(40));
+    here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
+    assert_eq!(here.counted()["unrecorded_reasons"]["no-daemon"], 1);
+}
+
+#[test]
+fn sixteen_at_once() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    here.start();
+    let loop_ = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do \
+        mkdir -p d$i && cp -p mycc d$i/ && (cat x.c; echo \"int n$i;\") > d$i/x.c && touch -d '1 hour ago' d$i/x.c; done; sleep 0.1; \
+        for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do (cd d$i && \"$LARDER\" ./mycc -c x.c -o x.o > /dev/null) & done; \
+        wait; echo said";
+    let log = here.sandbox(loop_);
+    let recorded = log.lines().filter(|line| line.contains("handed over to larderd")).count();
+    // The first few may each be told to wait for what is learned of the shell.
+    here.wait_recorded(recorded as u64);
+    assert_eq!(log.lines().count(), 16, "{log}");
+    let log = here.sandbox(loop_);
+    assert_eq!(log.lines().filter(|line| line.contains(" hit: ")).count(), 16, "{log}");
+    assert_eq!(here.status()["refused"], 0, "{}", here.daemon_log());
+    assert!(here.larder(&["fsck"]).ends(0).stdout.contains("all sound"));
+}
+
+#[test]
+fn a_store_deep_down() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::with_store(&format!("{}/store", "deep".repeat(40)));
+    here.start();
+    assert!(here.inside("daemon.sock").as_os_str().len() > 108);
+    here.compile();
+    here.wait_recorded(1);
+    assert!(here.compile().contains(" hit: "), "{}", here.log());
+    let install = here.larder(&["daemon", "install", "--print"]);
+    assert!(install.code == Some(1) && install.stderr.contains("too long"), "{install:?}");
+}
+
+/// A sandbox of one's own needs no superuser.
+#[test]
+fn in_a_user_namespace() {
+    let here = Here::new();
+    here.start();
+    let compile = "exec \"$LARDER\" ./mycc -c x.c -o x.o";
+    let as_root = ["unshare", "--map-root-user", "-m", "-n", "-p", "-f", "--mount-proc", "sh", "-c"];
+    let ran = here.command(&[&as_root[..], &[&format!("{SANDBOX} {compile}")]].concat()).run();
+    probe_skip!(ran.code == Some(0), "no user namespaces here: {ran:?}");
+    assert!(here.log().contains("handed over to larderd"), "{}", here.log());
+    here.wait_recorded(1);
+    assert_eq!(here.status()["refused"], 0, "{}", here.daemon_log());
+    // With another number in there than outside.
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    here.place.put("x.c", "int b;\n".repeat(40));
+    let log = here.sandbox(&format!("exec unshare --map-user=1000 --map-group=1000 -n sh -c '{compile}'"));
+    assert!(log.contains("handed over to larderd"), "{log}");
+    here.wait_recorded(2);
+}
+
+#[test]
+fn what_a_sandbox_uses_is_noted() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    here.larder(&["./mycc", "-c", "x.c", "-o", "x.o"]);
+    let shard = fs::read_dir(here.inside("manifests")).expect("is there").next().expect("has one").expect("reads");
+    let manifest = fs::read_dir(shard.path()).expect("is there").next().expect("has one").expect("reads").path();
+    let two_hours_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
+    let used = || manifest.metadata().expect("is there").modified().expect("is known");
+    fs::File::options().write(true).open(&manifest).expect("opens").set_modified(two_hours_ago).expect("is ours");
+    assert!(here.compile().contains(" hit: "), "{}", here.log());
+    assert!(used() == two_hours_ago, "nobody listens");
+    here.start();
+    assert!(here.compile().contains(" hit: "), "{}", here.log());
+    here.wait("is noted", |_| used() > two_hours_ago);
+}
+
+#[test]
+fn a_bazel_sandbox_records() {
+    probe_skip!(is_root() && has("bazel") && has("gcc"), "no Bazel, no compiler, or no sandbox for this user");
+    // In Bazel's sandbox /tmp can be written, and so could a store in it.
+    let apart = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let mut here = Here::new();
+    here.store = apart.path().to_owned();
+    let larder = larder().to_str().expect("is text");
+    let log = here.place.text("log");
+    let store = here.store.to_str().expect("is text");
+    here.place.put("WORKSPACE", "");
+    here.place.put("x.c", (0..800).map(|i| format!("int function_{i}(void) {{ return {i}; }}\n")).collect::<String>());
+    let command = format!("LARDER_DIR={store} LARDER_LOG={log} {larder} gcc -c $< -o $@ && strip $@");
+    let rule = format!("genrule(name = \"x\", srcs = [\"x.c\"], outs = [\"x.o\"], cmd = \"{command}\")\n");
+    here.place.put("BUILD", rule);
+    here.start();
+    let output = format!("--output_user_root={}", here.place.text("bazel"));
+    let words = ["bazel", "--batch", &output, "build", "--spawn_strategy=linux-sandbox", "--nosandbox_debug", "//:x"];
+    let ran = here.run(&words);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(here.log().contains("recorded · handed over to larderd"), "{} {ran:?}", here.log());
+    here.wait_recorded(1);
+    assert_eq!((&here.counted()["miss"], &here.status()["refused"]), (&1.into(), &0.into()));
+    // Bazel leaves directories that their owner may not write to.
+    here.run(&["chmod", "-R", "u+w", &here.place.text("bazel")]).ends(0);
+}

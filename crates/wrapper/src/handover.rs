@@ -1,0 +1,177 @@
+//! What a run left, for `larderd`: collected here, and handed over at the end in one go, without waiting for what becomes
+//! of it. Outputs are copied into memory that nobody can change any more: the caller may strip its object the next
+//! moment.
+//!
+//! Unaware of: where it goes in the store.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use larder_ipc::{Handed, IpcError, PARCEL_BYTES_MAX, Parcel, hand_over, listens};
+use larder_model::{Blob, Digest, DigestWriter, Entry, ExplainWalk, Fingerprint, Judgement, Manifest, Outcome};
+use larder_store::{Store, StoreError};
+
+const BUFFER_BYTES: usize = 256 << 10;
+/// More than this is not copied into memory: the outputs' own files are passed. Where one is changed before `larderd` has
+/// read it, it has not its digest any more, and nothing is recorded.
+const MEMORY_BYTES_MAX: u64 = 256 << 20;
+
+/// What is to be handed over.
+pub(crate) struct Handover<'a> {
+    pub(crate) store: &'a Store,
+    blobs: RefCell<Vec<(Blob, File)>>,
+    memory_bytes: Cell<u64>,
+    judgements: RefCell<Vec<(Digest, Judgement)>>,
+    /// The manifest's bytes, and the subject.
+    record: RefCell<Option<(Vec<u8>, Digest)>>,
+}
+
+impl<'a> Handover<'a> {
+    /// Where somebody listens. Nothing is connected meanwhile: a tool can run for hours.
+    pub(crate) fn open(store: &'a Store) -> Result<Handover<'a>, IpcError> {
+        listens(&store.daemon_socket())?;
+        Ok(Handover {
+            store,
+            blobs: RefCell::default(),
+            memory_bytes: Cell::new(0),
+            judgements: RefCell::default(),
+            record: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn put_blob(&self, source: &mut impl Read, file: Option<&File>) -> Result<Blob, StoreError> {
+        let failed = |error| StoreError::writing_to(Path::new("(memory)"), error);
+        let size_bytes = file.and_then(|file| file.metadata().ok()).map_or(0, |about| about.len());
+        let fits = self.memory_bytes.get().saturating_add(size_bytes) <= MEMORY_BYTES_MAX;
+        let (blob, kept) = match file {
+            Some(file) if !fits => {
+                let blob = pass(source, &mut io::sink()).map_err(failed)?;
+                (blob, file.try_clone().map_err(failed)?)
+            }
+            _ => {
+                let mut memory = larder_sys::growing_memory_file("larder-blob").map_err(failed)?;
+                let blob = pass(source, &mut memory).map_err(failed)?;
+                // What is not sealed is verified all the same.
+                let _ = larder_sys::seal(&memory);
+                self.memory_bytes.set(self.memory_bytes.get() + blob.size_bytes);
+                (blob, memory)
+            }
+        };
+        let mut blobs = self.blobs.borrow_mut();
+        if !blobs.iter().any(|(known, _)| *known == blob) {
+            blobs.push((blob, kept));
+        }
+        Ok(blob)
+    }
+
+    /// The bytes of a blob of this run.
+    pub(crate) fn blob_bytes(&self, blob: &Blob) -> Option<Vec<u8>> {
+        let blobs = self.blobs.borrow();
+        let (_, file) = blobs.iter().find(|(known, _)| known == blob)?;
+        let mut bytes = vec![0; usize::try_from(blob.size_bytes).ok()?];
+        file.read_exact_at(&mut bytes, 0).ok()?;
+        Some(bytes)
+    }
+
+    pub(crate) fn record(&self, weak: &Fingerprint, walk: &ExplainWalk, entry: Entry, subject: &Digest) {
+        let mut manifest = Manifest::new(*weak, walk);
+        manifest.add(entry);
+        *self.record.borrow_mut() = Some((manifest.encode(), *subject));
+    }
+
+    pub(crate) fn judgement(&self, key: &Digest) -> Option<Judgement> {
+        let judgements = self.judgements.borrow();
+        judgements.iter().rfind(|(known, _)| known == key).map(|(_, judgement)| judgement.clone())
+    }
+
+    pub(crate) fn keep_judgement(&self, key: &Digest, judgement: &Judgement) {
+        self.judgements.borrow_mut().push((*key, judgement.clone()));
+    }
+
+    /// Hand it over.
+    pub(crate) fn send(&self, outcome: Outcome) -> Result<(), IpcError> {
+        let encoded: Vec<_> =
+            self.judgements.borrow().iter().map(|(key, judgement)| (*key, judgement.encode())).collect();
+        let record = self.record.borrow();
+        let blobs = self.blobs.borrow();
+        // Without its record, what a run left is of no use.
+        let blobs: &[(Blob, File)] = if record.is_some() { &blobs } else { &[] };
+        let parcel = Parcel {
+            outcome,
+            judgements: encoded.iter().map(|(key, bytes)| (*key, bytes.as_slice())).collect(),
+            record: record.as_ref().map(|(manifest, subject)| Handed {
+                manifest,
+                subject: *subject,
+                blobs: blobs.iter().map(|(blob, _)| *blob).collect(),
+            }),
+        };
+        let bytes = parcel.encode();
+        if bytes.len() as u64 > PARCEL_BYTES_MAX {
+            return Err(IpcError::TooMany);
+        }
+        let file = larder_sys::sealed_memory_file("larder-parcel", &bytes)?;
+        let files = blobs.iter().map(|(_, file)| file.try_clone()).collect::<io::Result<Vec<_>>>()?;
+        hand_over(&self.store.daemon_socket(), &file, bytes.len() as u64, &files)
+    }
+}
+
+/// Have it noted that a record was used, so that it is not evicted as one that nobody needs. Once an hour for each record
+/// at most, and only where that cannot be noted from here.
+pub(crate) fn note_use(store: &Store, weak: &Fingerprint) {
+    let _ = larder_ipc::note_use(&store.daemon_socket(), weak);
+}
+
+/// Read `source` to its end, and write it to `to`.
+fn pass(source: &mut impl Read, to: &mut impl Write) -> io::Result<Blob> {
+    let mut digest = DigestWriter::default();
+    let mut size_bytes = 0;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => return Ok(Blob { digest: digest.finish(), size_bytes }),
+            Ok(count) => {
+                digest.update(&buffer[..count]);
+                to.write_all(&buffer[..count])?;
+                size_bytes += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_is_there_and_stays_as_it_was() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        assert!(Handover::open(&store).is_err(), "nobody listens");
+        let _door = store.open_daemon_door().expect("listens");
+        let handover = Handover::open(&store).expect("somebody listens");
+        let path = dir.path().join("x.o");
+        std::fs::write(&path, b"object").expect("writes");
+        let mut file = File::open(&path).expect("opens");
+        let own = file.try_clone().expect("clones");
+        let blob = handover.put_blob(&mut file, Some(&own)).expect("is kept");
+        assert_eq!(blob, Blob { digest: Digest::of(b"object"), size_bytes: 6 });
+        std::fs::write(&path, b"strip!").expect("writes");
+        assert_eq!(handover.blob_bytes(&blob).as_deref(), Some(&b"object"[..]));
+
+        // One that is too large for memory is passed as it is.
+        handover.memory_bytes.set(MEMORY_BYTES_MAX);
+        let mut file = File::open(&path).expect("opens");
+        let own = file.try_clone().expect("clones");
+        let blob = handover.put_blob(&mut file, Some(&own)).expect("is kept");
+        assert_eq!(handover.blob_bytes(&blob).as_deref(), Some(&b"strip!"[..]));
+        handover.keep_judgement(&blob.digest, &Judgement::Again);
+        handover.keep_judgement(&blob.digest, &Judgement::Disbelieved);
+        assert_eq!(handover.judgement(&blob.digest), Some(Judgement::Disbelieved), "the last");
+        assert!(handover.send(Outcome::Miss(None)).is_ok());
+    }
+}
