@@ -77,7 +77,7 @@ impl Naming {
                 let path = whole.strip_prefix(flag.as_bytes()).unwrap_or_default();
                 !path.starts_with(b"/") && path.windows(2).any(|part| part == b"..")
             };
-            if SYSTEM_DIRECTORIES.iter().any(|flag| goes_up(flag)) {
+            if SYSTEM_DIRECTORIES.iter().any(goes_up) {
                 self.shortened.push(whole.clone());
             }
             self.places.push(whole);

@@ -19,24 +19,19 @@ pub struct Rejected {
     pub why: Difference,
 }
 
-/// What a manifest says to a request.
-pub enum Answer<'m> {
-    /// This result answers it.
-    Hit {
-        /// The result.
-        result: ActionResult<'m>,
-        /// What of it was written again for this place ([`crate::relocated::apply`]).
-        rewritten: Vec<Vec<u8>>,
-        /// Who observed it.
-        observer: Observer,
-        /// How many facts it relied on, and how many of them are absences.
-        size: (usize, usize),
-    },
-    /// None does.
-    None,
+/// A result that answers a request.
+pub struct Answer<'m> {
+    /// As it is recorded.
+    pub result: ActionResult<'m>,
+    /// What of it was written again for this place ([`crate::relocated::apply`]).
+    pub rewritten: Vec<Vec<u8>>,
+    /// Who observed it.
+    pub observer: Observer,
+    /// How many facts it relied on, and how many of them are absences.
+    pub size: (usize, usize),
 }
 
-/// Which result of `manifest` answers `request`. `rejected` receives the entries that do not, `effort` what it cost.
+/// Which result of `manifest` answers `request`, if one does. `rejected` receives the entries that do not, `effort` what it cost.
 pub fn ask<'m>(
     manifest: &Manifest<'m>,
     request: &Request,
@@ -45,7 +40,7 @@ pub fn ask<'m>(
     stamps: &Stamps,
     rejected: &mut Vec<Rejected>,
     effort: &mut Effort,
-) -> Answer<'m> {
+) -> Option<Answer<'m>> {
     let variable = |name: &[u8]| place.asked(name);
     let here = roots_digest(&request.roots);
     for (entry_at, entry) in manifest.entries.iter().enumerate() {
@@ -71,7 +66,7 @@ pub fn ask<'m>(
             Err(difference) => reject(difference),
             Ok(()) => match relocated::rewritten(&result, &request.roots, store, stamps) {
                 Some(rewritten) => {
-                    return Answer::Hit { result, rewritten, observer: entry.observer, size: set.size() };
+                    return Some(Answer { result, rewritten, observer: entry.observer, size: set.size() });
                 }
                 None => {
                     reject(about("the result", "was made in another place, and cannot be written again for this one"))
@@ -79,7 +74,7 @@ pub fn ask<'m>(
             },
         }
     }
-    Answer::None
+    None
 }
 
 /// Why a result that was made in another place is not used here.

@@ -4,7 +4,7 @@
 //! outputs. A path that it looked at and changed later counts as it was before. What cannot be recorded soundly is a
 //! refusal, with the path that shows why.
 
-use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
+use std::collections::{HashMap, HashSet};
 
 use larder_model::{
     Change, Digest, Fact, FileMode, Habit, Identity, Looked, ModeRule, Placement, Prior, Seen, Times, Unrecorded,
@@ -722,7 +722,7 @@ impl<'t> Fold<'t> {
             ..Seen::default()
         };
         let made_order = std::mem::take(&mut self.made_order);
-        let mut listed = HashSet::default();
+        let mut listed = HashSet::new();
         for path in made_order {
             if !listed.insert(path) {
                 continue;

@@ -16,7 +16,7 @@
 
 use std::io;
 
-use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
+use std::collections::{HashMap, HashSet};
 
 use larder_spawn::{Command, Destinations};
 

@@ -6,7 +6,7 @@
 //!
 //! Unaware of: what becomes of an event.
 
-use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
+use std::collections::{HashMap, HashSet};
 
 use crate::trace::{Event, Kind, OpenFlags, Trace};
 

@@ -12,7 +12,7 @@ use larder_model::{
 };
 use larder_sys::{Dir, Kind, Look, Trust};
 
-use rustc_hash::FxHashMap as HashMap;
+use std::collections::HashMap;
 
 use crate::Stamps;
 use crate::check::{failure, join, kind_code, listing_digest, look, status_of};

@@ -1,6 +1,6 @@
 //! The flow of a request: all branching is here, on one screen. Helpers compute.
 
-use larder_lookup::{Answer, Ourselves, Request, Tool, find, relocated};
+use larder_lookup::{Answer, Ourselves, Request, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
 use larder_spawn::{Command, become_tool};
 use larder_store::{Effort, Stamps, Store};
@@ -74,26 +74,24 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
             Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
                 let mut effort = Effort::default();
                 let place = &context.place;
-                match larder_lookup::ask(&manifest, request, place, store, stamps, &mut Vec::new(), &mut effort) {
-                    Answer::Hit { result, rewritten, .. } => {
-                        let result = relocated::apply(&result, &rewritten);
-                        if is_verified(settings.verify) && !settings.read_only {
-                            let why = Why { verify: Some(result), ..Why::default() };
-                            return miss::run(context, store, stamps, request, why);
-                        }
-                        match hit::replay(store, stamps, request, &result) {
-                            Ok(code) => {
-                                if file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| file.overdue)) {
-                                    handover::note_use(store, &request.weak);
-                                }
-                                account(context, Some(store), Outcome::Hit, request.subject(), "");
-                                let _ = stamps.settle(store);
-                                return code;
-                            }
-                            Err(cause) => trouble = Some(cause),
-                        }
+                let answer = ask(&manifest, request, place, store, stamps, &mut Vec::new(), &mut effort);
+                if let Some(Answer { result, rewritten, .. }) = answer {
+                    let result = relocated::apply(&result, &rewritten);
+                    if is_verified(settings.verify) && !settings.read_only {
+                        let why = Why { verify: Some(result), ..Why::default() };
+                        return miss::run(context, store, stamps, request, why);
                     }
-                    Answer::None => {}
+                    match hit::replay(store, stamps, request, &result) {
+                        Ok(code) => {
+                            if file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| file.overdue)) {
+                                handover::note_use(store, &request.weak);
+                            }
+                            account(context, Some(store), Outcome::Hit, request.subject(), "");
+                            let _ = stamps.settle(store);
+                            return code;
+                        }
+                        Err(cause) => trouble = Some(cause),
+                    }
                 }
             }
             Ok(Some(_)) => trouble = Some(Fallback::Damaged),

@@ -53,7 +53,7 @@ use std::rc::Rc;
 
 use larder_spawn::{Command, Destinations};
 use larder_sys::{Attendant, FilterStep, Listener};
-use rustc_hash::FxHashMap as HashMap;
+use std::collections::HashMap;
 
 use self::process::Caller;
 use self::watch::{Watch, bare};

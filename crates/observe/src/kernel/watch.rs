@@ -2,7 +2,7 @@
 //!
 //! Unaware of: how notifications arrive and are answered.
 
-use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
+use std::collections::{HashMap, HashSet};
 
 use larder_model::Identity;
 use larder_sys::{Look, Notification};

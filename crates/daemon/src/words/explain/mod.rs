@@ -218,8 +218,8 @@ fn verdict(store: &Store, stamps: &Stamps, request: &Request, place: &Place, ver
     let answer = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
     let rejected: Vec<RejectedLine> = rejected.iter().map(rejected_line).collect();
     let (result, observer, at) = match answer {
-        Answer::Hit { result, observer, .. } => (result, observer, rejected.len()),
-        Answer::None => {
+        Some(Answer { result, observer, .. }) => (result, observer, rejected.len()),
+        None => {
             let facts = if verbose { facts_of(&manifest, 0, request) } else { Vec::new() };
             return Verdict::Miss(Miss { rejected, nearest: Nearest::Itself, observer: None, facts });
         }
