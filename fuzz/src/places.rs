@@ -1,6 +1,6 @@
 //! What a compiler left, which is to be written again for another place.
 
-use larder_relocate::{Places, Rule, Writer, can_be_relocated, holds_a_root, relocate};
+use larder_relocate::{Places, Rule, Writer, can_be_relocated, hides_its_text, holds_a_root, relocate};
 
 const HERE: [&[u8]; 2] = [b"/w/a", b"/w/a/in"];
 /// One that is longer, one that is shorter, one that keeps the roots nested.
@@ -18,8 +18,12 @@ pub(crate) fn relocated(data: &[u8]) {
         _ => Rule::ObjectInAnyOrder,
     };
     holds_a_root(bytes, &HERE);
+    hides_its_text(bytes);
     if can_be_relocated(rule, bytes, &HERE) {
-        assert!(relocate(rule, bytes, &Places { from: &HERE, to: &HERE }).as_deref() == Some(bytes), "changed in its place");
+        assert!(
+            relocate(rule, bytes, &Places { from: &HERE, to: &HERE }).as_deref() == Some(bytes),
+            "changed in its place"
+        );
     }
     for to in &THERE {
         if let Some(there) = relocate(rule, bytes, &Places { from: &HERE, to }) {
