@@ -43,6 +43,17 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
 /// What only the benchmarks need.
 const PACKAGES_FOR_BENCH: &[(Sign, &str)] = &[(Sign::Program("valgrind"), "valgrind")];
 
+/// What only the benchmark with Bazel needs: Bazel, and what libX11 is built with.
+const PACKAGES_FOR_BAZEL: &[(Sign, &str)] = &[
+    (Sign::Program("bazel"), "bazel-bootstrap"),
+    (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
+    (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),
+    (Sign::File(&["/usr/include/X11/Xproto.h"]), "x11proto-dev"),
+    (Sign::File(&["/usr/include/xcb/xcb.h"]), "libxcb1-dev"),
+    (Sign::File(&["/usr/include/X11/Xtrans/Xtrans.h"]), "xtrans-dev"),
+    (Sign::Program("bzip2"), "bzip2"),
+];
+
 /// Parts of the pinned toolchain beside the compiler.
 const COMPONENTS: &[&str] = &["rustfmt", "clippy"];
 
@@ -57,7 +68,7 @@ pub(crate) const CHECKED_TARGETS: &[&str] =
 pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
     for_torture()?;
-    for_bench(place)
+    for_bench_bazel(place)
 }
 
 /// The compilers, the build tools, and the wrapper's target.
@@ -86,6 +97,12 @@ pub(crate) fn for_bench(place: &Place) -> Result<()> {
         install(&["python3-pip"])?;
     }
     Ok(())
+}
+
+/// The same, and Bazel with what its packages are built with.
+pub(crate) fn for_bench_bazel(place: &Place) -> Result<()> {
+    for_bench(place)?;
+    packages(PACKAGES_FOR_BAZEL)
 }
 
 fn packages(wanted: &[(Sign, &'static str)]) -> Result<()> {

@@ -48,9 +48,10 @@ configure() {
     eval "\"\$configure\" --prefix=\"\$prefix\" $CONFIGURE_OPTIONS"
 }
 
-# zlib's ./configure takes a compiler's own flags from CFLAGS only; those of autoconf are as they are documented.
-export CC AR
+# D: archives without the times of their members. zlib's ./configure reads the first name, libtool's the second.
+export CC AR ARFLAGS=rcsD AR_FLAGS=rcsD
 [ -z "${CFLAGS-}" ] || export CFLAGS
+[ -z "${TIMES-}" ] || echo "place $EXT_BUILD_ROOT" >"$BUILD_TMPDIR.times"
 phase configure configure
 phase make make -j"$JOBS"
 phase install make install
