@@ -25,7 +25,7 @@ mkdir larder
 mount --bind "$LARDER_HERE" larder
 if [ -L "$top/cc/gcc" ]; then ln -s /larder/larder cc/gcc; else mount --bind "$top/cc" cc; fi
 exec unshare --user --map-user=1234 --map-group=1234 --root="$top/root" --wd=/src \
-    env -i PATH=/usr/bin:/bin LC_ALL=C HOME=/nowhere TMPDIR=/tmp LARDER_DIR=/cache CC=/cc/gcc sh -euc "$1"
+    env -i PATH=/usr/local/bin:/usr/bin:/bin LC_ALL=C HOME=/nowhere TMPDIR=/tmp LARDER_DIR=/cache CC=/cc/gcc sh -euc "$1"
 "#;
 
 const MAKEFILE: &str = "CFLAGS = -O2 -Iinclude -MD\nall: one.o two.o p\n%.o: src/%.c\n\t$(CC) $(CFLAGS) -c -o $@ $<\n\
@@ -67,7 +67,7 @@ fn a_root_of_another_path_and_user() {
         Case {
             name: &format!("a root of its own, {flags}"),
             files: &files,
-            first: "make -C first >/dev/null",
+            first: "cd first; make >/dev/null",
             second: "make >/dev/null",
             compared: "second",
             left_out: &[],
