@@ -12,6 +12,7 @@ mod least_hits {
     pub(super) const CMAKE_ODD_NAMES: u64 = 0;
     pub(super) const AUTOTOOLS_MOVED: u64 = 0;
     pub(super) const MAKE_MOVED: u64 = 0;
+    pub(super) const MANY_PROBES: u64 = 0;
 }
 
 const LIB_H: &str = "#ifndef LIB_H\n#define LIB_H\nint one(int a);\nint two(int a);\n#endif\n";
@@ -75,6 +76,8 @@ const COMMIT: &str = "git -C main init -q; git -C main add .\n\
     git -C main -c user.name=a -c user.email=a@b commit -qm a\n\
     git -C main worktree add -q ../first; git -C main worktree add -q ../the-second-tree; sleep 0.1\n";
 
+/// More than there are results kept for one command.
+const PROBES: usize = 100;
 const NINJA_LEAVES: &[&str] = &[".ninja_log", ".ninja_deps"];
 const CMAKE_LEAVES: &[&str] =
     &[".ninja_log", ".ninja_deps", "CMakeOutput.log", "CMakeError.log", "CMakeConfigureLog.yaml"];
@@ -181,6 +184,26 @@ fn a_source_and_build_directory_that_was_moved() {
         compared: "further/down/moved",
         left_out: NINJA_LEAVES,
         least_hits: least_hits::MAKE_MOVED,
+    }
+    .check();
+}
+
+/// All probes of one `./configure` are one command line, over a source that is another one each time.
+#[test]
+fn more_probes_than_a_few() {
+    probe_skip!(has("autoconf") && has("make"), "autoconf or make is not installed");
+    let probes = (0..PROBES).map(|at| format!("no_such_name_{at}")).collect::<Vec<_>>().join(", ");
+    let script = AUTOTOOLS[0].1.replace("AC_CHECK_FUNCS", &format!("AC_CHECK_DECLS([{probes}])\nAC_CHECK_FUNCS"));
+    let files = [&[("main/configure.ac", script.as_str())], &AUTOTOOLS[1..]].concat();
+    let build = "mkdir out; (cd out; ../main/configure; make) >/dev/null 2>&1";
+    Case {
+        name: "autotools, more probes than a few, in the same place",
+        files: &files,
+        first: &format!("(cd main; autoreconf -i >/dev/null 2>&1); {build}; rm -r out; sleep 0.1"),
+        second: build,
+        compared: "out",
+        left_out: AUTOTOOLS_LEAVES,
+        least_hits: least_hits::MANY_PROBES,
     }
     .check();
 }
