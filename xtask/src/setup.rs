@@ -31,6 +31,16 @@ const PACKAGES: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/include/string.h"]), "libc6-dev"),
 ];
 
+/// What the checks need beside: the build systems, Bazel among them, that larder stands in front of.
+const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
+    (Sign::Program("meson"), "meson"),
+    (Sign::Program("autoconf"), "autoconf"),
+    (Sign::Program("unshare"), "util-linux"),
+    (Sign::Program("bazel"), "bazel-bootstrap"),
+    (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
+    (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),
+];
+
 /// What only the torture suite needs; it skips, and says so, what it does not find.
 const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
     (Sign::Program("bison"), "bison"),
@@ -42,6 +52,14 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
 
 /// What only the benchmarks need.
 const PACKAGES_FOR_BENCH: &[(Sign, &str)] = &[(Sign::Program("valgrind"), "valgrind")];
+
+/// What only the benchmark with Bazel needs beside Bazel: what libX11 is built with, and what unpacks sources.
+const PACKAGES_FOR_BAZEL: &[(Sign, &str)] = &[
+    (Sign::File(&["/usr/include/X11/Xproto.h"]), "x11proto-dev"),
+    (Sign::File(&["/usr/include/xcb/xcb.h"]), "libxcb1-dev"),
+    (Sign::File(&["/usr/include/X11/Xtrans/Xtrans.h"]), "xtrans-dev"),
+    (Sign::Program("bzip2"), "bzip2"),
+];
 
 /// Parts of the pinned toolchain beside the compiler.
 const COMPONENTS: &[&str] = &["rustfmt", "clippy"];
@@ -57,7 +75,7 @@ pub(crate) const CHECKED_TARGETS: &[&str] =
 pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
     for_torture()?;
-    for_bench(place)
+    for_bench_bazel(place)
 }
 
 /// The compilers, the build tools, and the wrapper's target.
@@ -69,6 +87,7 @@ pub(crate) fn for_builds(place: &Place) -> Result<()> {
 /// The same, and what the checks need.
 pub(crate) fn for_tests(place: &Place) -> Result<()> {
     for_builds(place)?;
+    packages(PACKAGES_FOR_TESTS)?;
     components(place)?;
     targets(place, CHECKED_TARGETS)
 }
@@ -86,6 +105,13 @@ pub(crate) fn for_bench(place: &Place) -> Result<()> {
         install(&["python3-pip"])?;
     }
     Ok(())
+}
+
+/// The same, and Bazel with what its packages are built with.
+pub(crate) fn for_bench_bazel(place: &Place) -> Result<()> {
+    for_bench(place)?;
+    packages(PACKAGES_FOR_TESTS)?;
+    packages(PACKAGES_FOR_BAZEL)
 }
 
 fn packages(wanted: &[(Sign, &'static str)]) -> Result<()> {

@@ -3,6 +3,7 @@
 //! `measure` runs commands in turn and keeps samples, `count` counts system calls and instructions, `report` shows a
 //! result and writes it to `target/bench`. A new benchmark is a file that builds subjects and fills a report.
 
+mod bazel;
 mod build;
 mod count;
 mod hit;
@@ -22,6 +23,8 @@ pub(crate) enum Word {
     Hit(hit::Options),
     /// Whole builds: plain, cold and warm, beside other caches
     Build(build::Options),
+    /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
+    Bazel(bazel::Options),
 }
 
 /// Runs one benchmark.
@@ -29,5 +32,6 @@ pub(crate) fn bench(place: &Place, word: &Word) -> Result<()> {
     match word {
         Word::Hit(options) => hit::hit(place, options),
         Word::Build(options) => build::build(place, options),
+        Word::Bazel(options) => bazel::bazel(place, options),
     }
 }

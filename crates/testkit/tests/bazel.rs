@@ -1,0 +1,103 @@
+//! Bazel itself, on the workspace in examples/bazel: with larder as the toolchain's compiler every output has the digest that
+//! it has without, in the first sandboxes and in fresh ones.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use larder_testkit::{Counters, Kind, Place, Tree, has, larder, probe_skip, workspace};
+
+/// The builds after the plain one, and how many commands of each hit at least. Raised when larder learns more.
+const BUILDS: &[(&str, u64)] = &[("first sandboxes", 0), ("fresh sandboxes", 0), ("fresh sandboxes again", 0)];
+
+/// What of the example is built here: the packages of //foreign need sources that are fetched.
+const PARTS: &[&str] = &[".bazelrc", "BUILD", "WORKSPACE", "cc", "no_coverage", "rules_cc"];
+/// What Debian's Bazel finds on disk instead of downloading it.
+const RULES: &[&str] = &["/usr/share/bazel/tools/skylib/WORKSPACE", "/usr/share/bazel/rules/java/WORKSPACE"];
+
+/// A workspace, and a server that ends with it.
+struct Bazel {
+    place: Place,
+}
+
+impl Drop for Bazel {
+    fn drop(&mut self) {
+        self.run("shutdown", &[]);
+    }
+}
+
+impl Bazel {
+    fn new() -> Bazel {
+        let place = Place::new();
+        let example = workspace().join("examples/bazel");
+        PARTS.iter().for_each(|part| copy(&example.join(part), &place.path("work").join(part)));
+        // Nothing is set where builds run: larder finds its store in the file beside it.
+        fs::create_dir(place.path("opt")).expect("can be made");
+        for name in ["larder", "larderd"] {
+            fs::copy(larder().with_file_name(name), place.path("opt").join(name)).expect("can be copied");
+        }
+        fs::write(place.path("opt/larder.toml"), format!("dir = \"{}\"\n", place.text("store")))
+            .expect("can be written");
+        Bazel { place }
+    }
+
+    fn run(&self, word: &str, words: &[&str]) -> larder_testkit::Ran {
+        let root = format!("--output_user_root={}", self.place.text("bazel"));
+        let run = self.place.run(&[&["bazel", &root, word], words].concat()).env("USER", "larder");
+        run.without("LARDER_DIR").without("TMPDIR").run()
+    }
+
+    /// What is built by fresh actions with the compiler at this path.
+    #[track_caller]
+    fn build(&self) -> Tree {
+        self.run("clean", &[]).ends(0);
+        let compiler = format!("--repo_env=CC={}", self.place.text("cc/gcc"));
+        self.run("test", &[&compiler, "//cc/..."]).ends(0);
+        let made = fs::canonicalize(self.place.path("work/bazel-bin/cc")).expect("was built");
+        let mut tree = Tree::of(&made);
+        tree.0.retain(|_, entry| matches!(entry.kind, Kind::File(_)));
+        assert!(tree.0.keys().filter(|path| path.extension().is_some_and(|end| end == "o")).count() >= 4, "{tree:?}");
+        tree
+    }
+
+    fn counters(&self) -> Counters {
+        let program = self.place.path("opt/larder");
+        let words = [program.as_os_str(), "stats".as_ref(), "--json".as_ref()];
+        Counters::parse(&self.place.run(&words).run().ends(0).stdout)
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    if !from.is_dir() {
+        fs::copy(from, to).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+        return;
+    }
+    fs::create_dir_all(to).expect("can be made");
+    for entry in fs::read_dir(from).expect("can be listed") {
+        let entry = entry.expect("can be read");
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
+#[test]
+fn outputs_have_the_same_digests() {
+    probe_skip!(
+        has("bazel") && RULES.iter().all(|file| PathBuf::from(file).exists()),
+        "Debian's Bazel is not installed"
+    );
+    let bazel = Bazel::new();
+    // One path for both: Bazel writes the compiler's directory down for the linker.
+    bazel.place.tool("cc/gcc", "exec /usr/bin/gcc \"$@\"");
+    let plain = bazel.build();
+    fs::remove_file(bazel.place.path("cc/gcc")).expect("can be removed");
+    std::os::unix::fs::symlink("../opt/larder", bazel.place.path("cc/gcc")).expect("can be made");
+    for &(what, least_hits) in BUILDS {
+        let before = bazel.counters();
+        assert_eq!(bazel.build().difference(&plain), None, "{what}: larder / plain");
+        let after = bazel.counters();
+        let grown = |name: &str| after.get(name) - before.get(name);
+        eprintln!("{what}: {} hits, {} misses ({})", grown("hit"), grown("miss"), after.since(&before));
+        assert!(grown("hit") + grown("miss") >= 8, "{what}: larder was not asked");
+        assert!(grown("hit") >= least_hits, "{what}: {} hits, expected {least_hits}", grown("hit"));
+    }
+}

@@ -1,0 +1,7 @@
+//! The same build in two places: whatever hits in the second, every file there is what the plain compiler makes there.
+#![cfg(target_os = "linux")]
+
+mod builds;
+mod container;
+mod sandboxes;
+mod two;
