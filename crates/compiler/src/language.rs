@@ -15,6 +15,11 @@ pub(crate) enum Kind {
     Linked,
 }
 
+/// Whether a file is a source by the ending of its name.
+pub fn is_source(path: &[u8]) -> bool {
+    of_file(path) == Kind::Source
+}
+
 /// By the ending of a file's name.
 pub(crate) fn of_file(path: &[u8]) -> Kind {
     let name = path.rsplit(|&c| c == b'/').next().unwrap_or(path);

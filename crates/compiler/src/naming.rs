@@ -61,6 +61,12 @@ impl Invocation {
 }
 
 impl Naming {
+    /// Whether a flag may bring columns of the sources into the result, as debug information and sanitizers do.
+    pub fn shows_columns(&self) -> bool {
+        let blind = |word: &Vec<u8>| BLIND.iter().any(|flag| word.starts_with(flag.as_bytes()));
+        !self.others.iter().all(blind)
+    }
+
     fn flag(&mut self, word: &[u8], value: Option<&[u8]>) {
         let whole = [word, value.unwrap_or_default()].concat();
         let begins = |flags: &[&str]| flags.iter().any(|flag| word.starts_with(flag.as_bytes()));
@@ -218,6 +224,34 @@ const PLACES: &[&str] = &[
     "-working-directory",
 ];
 
+/// Flags that show nothing of where something stands in a source.
+const BLIND: &[&str] = &[
+    "-O",
+    "-W",
+    "-ansi",
+    "-c",
+    "-fPIC",
+    "-fPIE",
+    "-fcommon",
+    "-fdata-sections",
+    "-fexceptions",
+    "-ffunction-sections",
+    "-fno-",
+    "-fpic",
+    "-fpie",
+    "-fstack-protector",
+    "-fstrict",
+    "-fvisibility",
+    "-fwrapv",
+    "-g0",
+    "-m",
+    "-pedantic",
+    "-pipe",
+    "-pthread",
+    "-std=",
+    "-w",
+];
+
 /// Where gcc writes the name without links and `..`, if that is shorter.
 const SYSTEM_DIRECTORIES: &[&str] =
     &["--sysroot=", "--sysroot", "-B", "-idirafter", "-isysroot", "-isystem", "-iwithprefix"];
@@ -284,6 +318,14 @@ mod tests {
         }
         for line in ["-Wa,--noexecstack x.c", "-fprofile-prefix-map=/a=b x.c", "-x c x", "-gdwarf-4 x.c"] {
             assert_eq!(read(line).transforms, Option::None, "{line}");
+        }
+    }
+
+    #[test]
+    fn columns() {
+        assert!(!read("-O2 -Wall -fPIC -pthread -c x.c").shows_columns());
+        for line in ["-g -c x.c", "-fsanitize=undefined -c x.c", "-fopenmp -c x.c", "-ggdb3 -O2 -c x.c"] {
+            assert!(read(line).shows_columns(), "{line}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    Family, Invocation, ResponseFiles, StandardInput, binutils_input, environment, family_of, parse,
+    Family, Invocation, ResponseFiles, StandardInput, binutils_input, environment, family_of, is_source, parse,
 };
 use larder_model::{ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, Terminal, UMASK, Variable};
 use larder_spawn::{Command, Destinations};
@@ -222,6 +222,7 @@ impl Request {
                 Family::Gcc | Family::Clang | Family::Binutils => Vec::new(),
             },
             standard_input: Vec::new(),
+            source: None,
         };
         let roots = roots::find(place, action.apparent_cwd.as_deref(), &argv[1..]);
         let reads = match family {
@@ -229,7 +230,10 @@ impl Request {
             _ => invocation.standard_input,
         };
         let input = read_standard_input(reads)?;
-        let action = Action { standard_input: input.key(&roots), ..action };
+        let compiles = matches!(family, Family::Gcc | Family::Clang) && is_source(&invocation.source);
+        let source = compiles.then(|| absolute(&place.cwd, &invocation.source));
+        let source = source.and_then(|path| larder_store::content_anywhere(&path, &roots, stamps));
+        let action = Action { standard_input: input.key(&roots), source, ..action };
         let weak = action.fingerprint(&roots);
         let command = Command { program: tool.path, argv, environment: place.environment_block() };
         Ok(Request { command, family, invocation, action, roots, weak, input: input.bytes() })

@@ -213,6 +213,7 @@ impl Search<'_> {
             if let Some(apparent) = apparent
                 && let Some(rest) = cwd.strip_prefix(&root[..])
                 && let Some(name) = apparent.strip_suffix(rest)
+                && !name.starts_with(b"/proc/")
             {
                 self.add_any(name);
             }

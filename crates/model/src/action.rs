@@ -56,6 +56,9 @@ pub struct Action {
     pub inherited: Vec<u8>,
     /// What stands on standard input, where the tool may read it: a word, or the digest of all that is there.
     pub standard_input: Vec<u8>,
+    /// Digest of the first source, roots replaced, where a compiler's command line names one: so many sources may share one
+    /// command line, as the probes of a `./configure` do.
+    pub source: Option<Digest>,
 }
 
 impl Action {
@@ -98,6 +101,9 @@ impl Action {
         if !self.standard_input.is_empty() {
             walk.field("standard input", &self.standard_input);
         }
+        if let Some(source) = &self.source {
+            walk.field("source content", &source.0);
+        }
     }
 
     /// The weak fingerprint.
@@ -125,6 +131,7 @@ mod tests {
             processor: Vec::new(),
             inherited: Vec::new(),
             standard_input: Vec::new(),
+            source: None,
         }
     }
 
@@ -148,6 +155,7 @@ mod tests {
             ("processor", |a| a.processor = b"avx".to_vec()),
             ("inherited", |a| a.inherited = b"limits".to_vec()),
             ("standard input", |a| a.standard_input = b"nothing".to_vec()),
+            ("source", |a| a.source = Some(Digest::of(b"int x;"))),
         ];
         let roots = Roots::default();
         let mut seen = vec![action().fingerprint(&roots)];

@@ -12,7 +12,7 @@ use larder_model::{
 use larder_testkit::{golden, golden_bytes};
 
 /// Of `action` in `roots`.
-const WEAK: &str = "20f2cc9ce4cf3ea60b18e6de2988e0bbfad43c4f049df406496126931818c208";
+const WEAK: &str = "a4ebb822944ab6c274ca177f45ee1a8a88e18e0cbb0cf6f55788c14e0a967ab7";
 /// Of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 
@@ -38,6 +38,7 @@ fn action() -> Action {
         processor: b"cpu".to_vec(),
         inherited: b"limits".to_vec(),
         standard_input: b"nothing".to_vec(),
+        source: Some(Digest([0x22; 32])),
     }
 }
 

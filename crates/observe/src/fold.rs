@@ -324,7 +324,9 @@ impl<'t> Fold<'t> {
     }
 
     fn look(&mut self, e: &Event<'t>, policy: &Policy) {
-        if self.ignored(e.path) {
+        // The working directory by another name, as Bazel has `PWD`: both are in the key.
+        let names_cwd = e.path == b"/proc/self/cwd" && self.habit(e.pid, policy).times != Times::Status;
+        if self.ignored(e.path) || names_cwd {
             return;
         }
         if self.is_made(e) {

@@ -4,12 +4,15 @@
 //!
 //! Unaware of: what follows from it.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use larder_model::{Digest, Roots};
-use larder_sys::Look;
+use larder_model::{Digest, PLACEHOLDER, Roots};
+use larder_sys::{Kind, Look};
 use memchr::memmem;
 
 use crate::Stamps;
@@ -24,13 +27,15 @@ pub(crate) struct Held {
     pub(crate) rooted: Option<Digest>,
     /// A root is in it in a way that cannot be replaced.
     pub(crate) fixed: bool,
+    /// A root stands elsewhere than in a line for the preprocessor: columns behind it depend on its length.
+    pub(crate) loose: bool,
     /// It may ask for the name of a file.
     pub(crate) names_files: bool,
 }
 
 impl Held {
     /// Of a file that is not looked into.
-    pub(crate) const ANYTHING: Held = Held { rooted: None, fixed: true, names_files: true };
+    pub(crate) const ANYTHING: Held = Held { rooted: None, fixed: true, loose: true, names_files: true };
 }
 
 /// Looks into files for one place.
@@ -83,6 +88,7 @@ impl<'a> Scan<'a> {
         let left = |encoded: &Vec<u8>| self.roots.paths().iter().any(|root| memmem::find(encoded, root).is_some());
         Held {
             fixed: holds_root && encoded.as_ref().is_none_or(left),
+            loose: encoded.as_ref().is_some_and(|encoded| stands_loose(encoded)),
             rooted: encoded.map(|encoded| Digest::of(&encoded)),
             names_files: names_files(bytes),
         }
@@ -90,6 +96,29 @@ impl<'a> Scan<'a> {
 }
 
 const MAGIC_BYTES: usize = 8;
+
+/// The digest of a file's content, roots replaced: the same in every place of a build. `None` where it is no file that can be
+/// read.
+pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
+    let scan = Scan::new(roots, stamps);
+    let look = larder_sys::look_through(path).ok().filter(|look| look.kind == Kind::File)?;
+    if let Some(digest) = stamps.content(&look)
+        && stamps.holds_none(&look, &scan.rootless)
+    {
+        return Some(digest);
+    }
+    let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
+    let (digest, look) = stamps.hash_of(&mut file).ok()?;
+    file.rewind().ok()?;
+    Some(scan.file(&look, || Ok(file)).ok()?.rooted.unwrap_or(digest))
+}
+
+/// Whether a root, which stands as a zero here, is in a line that is not all the preprocessor's. One that is continued from
+/// the line before counts as such.
+fn stands_loose(encoded: &[u8]) -> bool {
+    let is_directive = |line: &[u8]| line.trim_ascii_start().starts_with(b"#") && memmem::find(line, b"*/").is_none();
+    encoded.split(|&b| b == b'\n').any(|line| line.contains(&PLACEHOLDER) && !is_directive(line))
+}
 
 /// Objects, archives, programs: what they hold reaches a result as it is, where it does.
 fn is_program(bytes: &[u8]) -> bool {
@@ -145,6 +174,9 @@ mod tests {
         assert_eq!(held(b"/some/where \0"), (false, true));
         assert_eq!(held(b"x/some/where /some/where"), (true, true));
         assert_eq!(held(b"/some"), (false, false));
+        let loose = |text: &[u8]| Scan::new(&roots, &stamps).bytes(text).loose;
+        assert!(!loose(b"int x;\n # define X \"/some/where\"\n"));
+        assert!(loose(b"/* /some/where */ int x;\n") && loose(b"#define X \\\n \"/some/where\"\n"));
         assert!(is_program(b"\x7fELF\x02\x01\x01\0") && is_program(b"!<arch>\n") && !is_program(b"int x;"));
     }
 }

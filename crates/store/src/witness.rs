@@ -35,6 +35,8 @@ pub struct Witnessed {
 pub struct Carried {
     /// A text that was generated here: a path in it, which is another one elsewhere.
     pub rooted: Option<Vec<u8>>,
+    /// Of these, a text in which it stands elsewhere than in a line for the preprocessor.
+    pub loose: Option<Vec<u8>>,
     /// A path that stays the same elsewhere.
     pub fixed: Option<Vec<u8>>,
     /// A word that becomes the name of a file.
@@ -317,6 +319,7 @@ impl Walk<'_> {
         let carried = &mut self.set.carried;
         let kinds = [
             (held.rooted.is_some(), &mut carried.rooted),
+            (held.loose, &mut carried.loose),
             (held.fixed, &mut carried.fixed),
             (held.names_files, &mut carried.names_files),
         ];

@@ -36,8 +36,7 @@ pub(crate) fn preprocess(command: &Command, arguments: &[Vec<u8>], roots: &Roots
     if let Some(name) = command.argv.first() {
         run.arg0(OsStr::from_bytes(name));
     }
-    // Comments are kept: behind one that names the place, every column depends on it.
-    run.args(arguments.iter().map(|word| OsStr::from_bytes(word))).args(["-E", "-C"]);
+    run.args(arguments.iter().map(|word| OsStr::from_bytes(word))).arg("-E");
     run.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     for variable in &command.environment {
         if let Some(equals) = variable.iter().position(|&b| b == b'=') {
@@ -63,9 +62,12 @@ pub(crate) fn preprocess(command: &Command, arguments: &[Vec<u8>], roots: &Roots
 
 fn said(text: &[u8], roots: &Roots) -> Preprocessed {
     let roots: Vec<&[u8]> = roots.paths().iter().map(Vec::as_slice).collect();
-    let lines = text.split(|&b| b == b'\n').filter(|line| !is_marker(line));
-    let names = lines.into_iter().any(|line| asks_for_a_name(line) || holds_a_root(line, &roots));
-    if names { Preprocessed::Names } else { Preprocessed::Free }
+    let lines = text.split_inclusive(|&b| b == b'\n').filter(|line| !is_marker(line));
+    let code = lines.fold(Vec::with_capacity(text.len()), |mut code, line| {
+        code.extend_from_slice(line);
+        code
+    });
+    if asks_for_a_name(&code) || holds_a_root(&code, &roots) { Preprocessed::Names } else { Preprocessed::Free }
 }
 
 /// `# 12 "/src/x.c" 2`: where the next line comes from.
@@ -75,13 +77,12 @@ fn is_marker(line: &[u8]) -> bool {
 }
 
 /// What is left of such a word in preprocessed text becomes the name of a file later.
-fn asks_for_a_name(line: &[u8]) -> bool {
+fn asks_for_a_name(code: &[u8]) -> bool {
     const WORDS: [&[u8]; 3] = [b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
     // `__builtin_FILE_NAME` is without the directory.
     const FILE: &[u8] = b"__builtin_FILE";
-    let file = |at: usize| line.get(at + FILE.len()) != Some(&b'_');
-    line.contains(&b'_')
-        && (WORDS.iter().any(|word| memmem::find(line, word).is_some()) || memmem::find_iter(line, FILE).any(file))
+    let file = |at: usize| code.get(at + FILE.len()) != Some(&b'_');
+    WORDS.iter().any(|word| memmem::find(code, word).is_some()) || memmem::find_iter(code, FILE).any(file)
 }
 
 #[cfg(test)]
@@ -94,7 +95,6 @@ mod tests {
         let check = |text: &str, expect| assert_eq!(said(text.as_bytes(), &roots), expect, "{text}");
         check("# 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
         check("#line 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
-        check("int x;\n/* /some/where */ int y;", Preprocessed::Names);
         check("char *x = L\"/some/where\";", Preprocessed::Names);
         check("f(__builtin_FILE());", Preprocessed::Names);
         check("f(__builtin_FILE_NAME());", Preprocessed::Free);

@@ -112,6 +112,10 @@ impl Reach<'_> {
         if let (Some(input), true) = (&self.carried.fixed, is_rewritten) {
             return Err((Bound::Input, input.clone()));
         }
+        let loose = self.carried.loose.as_ref().filter(|input| !self.is_a_response_file(input));
+        if let (Some(input), true) = (loose, says_something || naming.shows_columns()) {
+            return Err((Bound::Input, input.clone()));
+        }
         let defined = naming.definitions.iter().find(|word| self.names_us(word));
         let generated = self.carried.rooted.as_ref();
         if self.request.invocation.stage == Stage::Early && self.writes_dependencies() {
@@ -145,6 +149,12 @@ impl Reach<'_> {
             }
             _ => None,
         }
+    }
+
+    /// What is in a response file is known by its arguments.
+    fn is_a_response_file(&self, path: &[u8]) -> bool {
+        let named = self.request.action.argv.iter().filter_map(|word| word.strip_prefix(b"@"));
+        named.map(|named| self.request.absolute(named)).any(|named| named == path)
     }
 
     fn writes_dependencies(&self) -> bool {
