@@ -20,6 +20,10 @@ pub struct Naming {
     pub mapped: Vec<(Vec<u8>, Vec<u8>)>,
     /// Names of directories that the compiler may shorten, where that makes them shorter than they are as typed.
     pub shortened: Vec<Vec<u8>>,
+    /// `-frandom-seed`, with which the name of a source may become part of a symbol's.
+    pub seed: Option<Vec<u8>>,
+    /// The sources.
+    pub sources: Vec<Vec<u8>>,
     /// Definitions of macros, and other words for the preprocessor.
     pub definitions: Vec<Vec<u8>>,
     /// Arguments that say where something is.
@@ -76,6 +80,9 @@ impl Naming {
         if let Some(old) = MAPS.iter().find_map(|map| word.strip_prefix(map.as_bytes())) {
             let old = old.rsplitn(2, |&b| b == b'=').last().unwrap_or_default();
             self.mapped.push((old.to_vec(), whole));
+        } else if begins(&["-frandom-seed"]) {
+            self.seed = Some(whole.clone());
+            self.others.push(whole);
         } else if begins(DEFINITIONS) {
             self.definitions.push(whole);
         } else if begins(PLACES) {
@@ -101,6 +108,7 @@ impl Naming {
             self.transforms = Some(path.to_vec());
         }
         self.places.push(path.to_vec());
+        self.sources.push(path.to_vec());
         self.preprocess.push(path.to_vec());
     }
 }
@@ -143,7 +151,6 @@ const TRANSFORM: &[&str] = &[
     "-fpath-coverage",
     "-fplugin",
     "-fprofile",
-    "-frandom-seed",
     "-fsave-optimization-record",
     "-ftest-coverage",
     "-fthinlto",
@@ -247,6 +254,7 @@ const BLIND: &[&str] = &[
     "-m",
     "-pedantic",
     "-pipe",
+    "-frandom-seed",
     "-pthread",
     "-std=",
     "-w",

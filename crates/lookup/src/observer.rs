@@ -76,8 +76,8 @@ fn without_preload(request: &Request, place: &Place) -> Option<Choice> {
     KernelObserver::new().map(|_| Choice::Kernel).ok().or_else(|| depfile(request, place))
 }
 
-/// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage of a
-/// compiler, and for each command of which nothing is known.
+/// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage and
+/// language of a compiler, which are other programs, and for each command of which nothing is known.
 pub fn tool_key(request: &Request, place: &Place) -> Digest {
     let kind = match (request.family, request.invocation.stage) {
         (Family::Command, _) => return key(b'C', &request.weak, place),
@@ -85,7 +85,9 @@ pub fn tool_key(request: &Request, place: &Place) -> Digest {
         (_, Stage::Object) => b'O',
         (_, Stage::End) => b'T',
     };
-    key(kind, &request.action.tool, place)
+    let name = file_name(&request.invocation.source);
+    let ending = name.iter().rposition(|&b| b == b'.').map_or(&b""[..], |dot| &name[dot..]);
+    key(kind, &Digest::of(&[&request.action.tool.0, ending].concat()), place)
 }
 
 /// Where the judgement of a program with this content is kept.

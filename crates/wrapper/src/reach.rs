@@ -106,6 +106,9 @@ impl Reach<'_> {
         if let Some(other) = naming.others.iter().find(|word| self.names_us(word)) {
             return Err((Bound::Argument, other.clone()));
         }
+        if let (Some(seed), true) = (&naming.seed, naming.sources.iter().any(|source| self.names_us(source))) {
+            return Err((Bound::Flag, seed.clone()));
+        }
         if let Some(directory) = naming.shortened.first() {
             return Err((Bound::Argument, directory.clone()));
         }

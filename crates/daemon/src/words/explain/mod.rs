@@ -118,9 +118,10 @@ pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) 
 fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     let destinations = if options.no_terminal { no_terminal() } else { Destinations::now() };
     let place = around.place(destinations)?;
-    let (argv, any_command) =
+    let (mut argv, any_command) =
         without_ourselves(options.command.into_iter().map(OsStringExt::into_vec).collect(), around);
     let tool = tool_of(&argv, around)?;
+    argv[0] = tool.first_argument(&argv[0]);
     let shown = say::clean(&tool.path);
     let settings = around.settings();
     let mut notes = Vec::new();
