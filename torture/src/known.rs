@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 
 /// Pattern of `case · step`, and the reason.
 const MISSES: &[(&str, &str)] = &[
-    (r"^B/.* · (elsewhere|next sandbox|moved)$", PLACE),
+    (r"^B/shared-absolute/.* · elsewhere", "a link that is told absolute paths has to be seen in two places"),
+    (r"^B/own-path-in-assert/.* · elsewhere", "the preprocessed text names the place"),
+    (r"^B/derived-config-and-macros-debug/gcc · elsewhere", "gcc has strings of macros in the order of a hash table"),
     (r"^A/(as|cc1)-appears · appears, again", LEARNS),
     (r"^A/options-that-matter/gcc · -x c\+\+, again", LEARNS),
     (r"^F/(bison-fails · mended|ls-by-version-script · appears|run-caller-terminated · then), again", LEARNS),
@@ -33,7 +35,6 @@ const MISSES: &[(&str, &str)] = &[
 ];
 
 const THERE: &str = "the tool looked at what was there";
-const PLACE: &str = "a record serves only the directory that it was made in";
 const LEARNS: &str = "whether a tool is seen whole is learnt from its first run that ends well, which is not kept";
 
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {

@@ -177,7 +177,7 @@ fn is_named(program: &[u8], names: &[&str]) -> bool {
 }
 
 const GCC_PARTS: &[&str] =
-    &["cc1", "cc1obj", "cc1objplus", "cc1plus", "cpp", "f951", "g++-mapper-server", "lto-wrapper", "lto1"];
+    &["cc1", "cc1obj", "cc1objplus", "cc1plus", "collect2", "cpp", "f951", "g++-mapper-server", "lto-wrapper", "lto1"];
 
 /// Those write the times and owners of the files that they put together, unless told not to.
 const ARCHIVERS: &[&str] = &["ar", "gcc-ar", "gcc-ranlib", "llvm-ar", "llvm-ranlib", "ranlib"];

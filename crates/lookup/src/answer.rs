@@ -52,8 +52,6 @@ pub fn ask<'m>(
             reject(elsewhere(bound, entry.bound_by));
             continue;
         }
-        let checker =
-            Checker { roots: &request.roots, stamps, at_home, stampless: Cell::new(false), variable: &variable };
         let Ok((set, result)) = entry.open() else {
             reject(about("the record", "cannot be read"));
             continue;
@@ -62,6 +60,9 @@ pub fn ask<'m>(
             reject(about("standard output and error", "are one file now and were not, or the reverse"));
             continue;
         }
+        let (stampless, same_bytes_will_do) = (Cell::new(false), !result.is_rewritten());
+        let checker =
+            Checker { roots: &request.roots, stamps, at_home, same_bytes_will_do, stampless, variable: &variable };
         match checker.check(&set, effort) {
             Err(difference) => reject(difference),
             Ok(()) => match relocated::rewritten(&result, &request.roots, store, stamps) {

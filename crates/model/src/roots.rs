@@ -89,7 +89,8 @@ impl Roots {
         while let Some(slash) = text[at..].iter().position(|&b| b == b'/').map(|slash| at + slash) {
             at = slash + 1;
             if begins_a_path(&text[..slash])
-                && let Some((index, root)) = self.embedded(&text[slash..])
+                && let Some((index, root)) =
+                    self.embedded(&text[slash..]).or_else(|| self.ends_a_sentence(&text[slash..]))
             {
                 encoded.extend_from_slice(&text[kept..slash]);
                 encoded.extend([PLACEHOLDER, index as u8 + 1]);
@@ -110,6 +111,24 @@ impl Roots {
             others.encode_path(root, &mut encoded);
             (encoded != *root).then_some((index as u8 + 1, encoded))
         })
+    }
+
+    /// A root before a full stop with a space behind it.
+    fn ends_a_sentence(&self, text: &[u8]) -> Option<(usize, &[u8])> {
+        let fits = |root: &[u8]| match text.strip_prefix(root) {
+            Some([b'.', rest @ ..]) => rest.first().is_none_or(u8::is_ascii_whitespace),
+            _ => false,
+        };
+        let found = self.roots.iter().enumerate().filter(|(_, root)| fits(root)).max_by_key(|(_, root)| root.len());
+        found.map(|(index, root)| (index, root.as_slice()))
+    }
+
+    /// Whether a path only begins with a root's text, and yet [`Roots::encode_text`] takes that for the root: `/root` and
+    /// `/root (2)/x`. Elsewhere such a path would be another one, and a record would not know it.
+    pub fn is_beside(&self, path: &[u8]) -> bool {
+        let next = |root: &Vec<u8>| path.strip_prefix(&root[..]).and_then(|rest| rest.first().copied());
+        self.leading(path).is_none()
+            && self.roots.iter().filter_map(next).any(|next| next != b'/' && (!is_name(next) || next == b'.'))
     }
 
     fn embedded(&self, text: &[u8]) -> Option<(usize, &[u8])> {
@@ -178,10 +197,19 @@ mod tests {
         };
         check("#define X \"/a/b/c\"\n", Some(b"#define X \"\0\x02\"\n"));
         check("-L/a/b x", Some(b"-L\0\x01 x"));
+        check("in /a/b. Then", Some(b"in \0\x01. Then"));
         check("x/a/b", None);
         check("/a/bc", None);
+        check("/a/b.c", None);
         check("\0/a/b", None);
         check("", None);
+    }
+
+    #[test]
+    fn neighbours() {
+        let beside = |path: &str| roots().is_beside(path.as_bytes());
+        assert!(beside("/a/b (2)/x") && beside("/a/b@2/x") && beside("/a/b.d"));
+        assert!(!beside("/a/b") && !beside("/a/b/c (2)") && !beside("/a/bc") && !beside("/x"));
     }
 
     #[test]

@@ -45,6 +45,9 @@ pub struct Checker<'a> {
     pub stamps: &'a Stamps,
     /// The set was recorded in this very place: a content that holds a root is the same bytes.
     pub at_home: bool,
+    /// A content that holds a root may also be the very bytes that were recorded, as where a build directory was moved: the
+    /// result has nothing of what they name. Not where the result is written again, since they then stay as they are.
+    pub same_bytes_will_do: bool,
     /// The last file had no stamp, so the next one will not have one either: it is opened without being looked at first.
     pub stampless: Cell<bool>,
     /// A variable's value in the tool's environment.
@@ -220,7 +223,7 @@ impl Checker<'_> {
                 let look = if *plain { dir.look(name) } else { dir.look_through(name) };
                 let look = file_of_mode(look, *executable)?;
                 match rooted {
-                    Some(rooted) if !self.at_home => self.check_rooted(dir, name, rooted, effort),
+                    Some(rooted) if !self.at_home => self.check_rooted(dir, name, (digest, rooted), effort),
                     _ => self.check_content(|| dir.open_file(name), &look, digest, effort),
                 }
             }
@@ -295,13 +298,20 @@ impl Checker<'_> {
     }
 
     /// A file that was generated in its place: the same but for the paths in it.
-    fn check_rooted(&self, dir: &Dir, name: &[u8], rooted: &Digest, effort: &mut Effort) -> Result<(), String> {
+    fn check_rooted(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        (digest, rooted): (&Digest, &Digest),
+        effort: &mut Effort,
+    ) -> Result<(), String> {
         effort.hashed += 1;
         let read = dir.open_file(name).and_then(|mut file| crate::scan::read_text(&mut file));
         let text = read.map_err(|error| format!("cannot be read: {error}"))?;
-        let encoded = text.and_then(|text| self.roots.encode_content(&text));
-        match encoded {
+        let Some(text) = text else { return Err(OTHER_CONTENT.into()) };
+        match self.roots.encode_content(&text) {
             Some(encoded) if Digest::of(&encoded) == *rooted => Ok(()),
+            _ if self.same_bytes_will_do && Digest::of(&text) == *digest => Ok(()),
             _ => Err("has other content, also apart from the place's path in it".into()),
         }
     }

@@ -236,6 +236,7 @@ impl Run<'_> {
             relocates_debug: self.context.loaded.settings.relocate_debug,
             carried: witnessed.carried(),
             environment: &folded.seen.environment,
+            looked: &folded.seen.looked,
             foreign_program: folded.foreign_program.is_some(),
             gcc_ran: folded
                 .seen

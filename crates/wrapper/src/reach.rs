@@ -10,7 +10,9 @@
 use larder_compiler::{Family, Naming, Stage, naming};
 use larder_lookup::relocated::{apply, rewritten, rule};
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
-use larder_model::{ActionResult, Bound, Content, Made, Manifest, ObservationSet, PLACEHOLDER, Rewrite, Streams};
+use larder_model::{
+    ActionResult, Bound, Content, Looked, Made, Manifest, ObservationSet, PLACEHOLDER, Rewrite, Streams,
+};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root};
 use larder_store::{Carried, Stamps};
 
@@ -37,6 +39,8 @@ pub(crate) struct Reach<'a> {
     pub(crate) carried: &'a Carried,
     /// Variables that were asked for.
     pub(crate) environment: &'a [(Vec<u8>, Option<Vec<u8>>)],
+    /// Paths that were looked at.
+    pub(crate) looked: &'a [(Vec<u8>, Looked)],
     /// A program ran that is no known part of a compiler.
     pub(crate) foreign_program: bool,
     /// A compiler proper of gcc's ran: what is called `cc` may be any.
@@ -78,6 +82,9 @@ impl Reach<'_> {
             return Err((Bound::Flag, flag.clone()));
         }
         let holding = self.holding(outputs, streams);
+        if let Some((path, _)) = self.looked.iter().find(|(path, _)| self.request.roots.is_beside(path)) {
+            return Err((Bound::Argument, path.clone()));
+        }
         if !compiles {
             let known = matches!(self.request.family, Family::Gcc | Family::Clang | Family::Binutils);
             let named = self.arguments_name_us() || self.environment_names_us();

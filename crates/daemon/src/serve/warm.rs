@@ -30,7 +30,14 @@ pub(super) fn warm(store: &Store, bytes: &[u8]) {
         result.blobs().for_each(|blob| drop(store.open_blob(&blob, &stamps)));
         let roots = Roots::default();
         let stampless = Cell::new(false);
-        let checker = Checker { roots: &roots, stamps: &stamps, at_home: true, stampless, variable: &|_| None };
+        let checker = Checker {
+            roots: &roots,
+            stamps: &stamps,
+            at_home: true,
+            same_bytes_will_do: false,
+            stampless,
+            variable: &|_| None,
+        };
         for directory in set.directories.into_iter().filter(|directory| directory.path.first() != Some(&PLACEHOLDER)) {
             let alone = ObservationSet { directories: vec![directory], ..ObservationSet::default() };
             let _ = checker.check(&alone, &mut Effort::default());

@@ -6,13 +6,13 @@ use crate::two::Case;
 
 /// So many commands hit in the second place at least.
 mod least_hits {
-    pub(super) const CMAKE_WORKTREES: u64 = 0;
-    pub(super) const MESON_WORKTREES: u64 = 0;
-    pub(super) const AUTOTOOLS_WORKTREES: u64 = 0;
-    pub(super) const CMAKE_ODD_NAMES: u64 = 0;
+    pub(super) const CMAKE_WORKTREES: u64 = 6;
+    pub(super) const MESON_WORKTREES: u64 = 23;
+    pub(super) const AUTOTOOLS_WORKTREES: u64 = 24;
+    pub(super) const CMAKE_ODD_NAMES: u64 = 4;
     pub(super) const AUTOTOOLS_MOVED: u64 = 0;
-    pub(super) const MAKE_MOVED: u64 = 0;
-    pub(super) const MANY_PROBES: u64 = 0;
+    pub(super) const MAKE_MOVED: u64 = 3;
+    pub(super) const MANY_PROBES: u64 = 130;
 }
 
 const LIB_H: &str = "#ifndef LIB_H\n#define LIB_H\nint one(int a);\nint two(int a);\n#endif\n";

@@ -1,0 +1,71 @@
+//! What can be made of a place's path without naming it, and what names it without being made of it.
+
+use super::{ABSOLUTE, FAR, Far, HEADER, RELATIVE, SOURCE, fill, in_places};
+use crate::case::{Case, case};
+use crate::change::{all, nothing, put, symlink};
+
+#[rustfmt::skip]
+pub(super) fn cases() -> Vec<Case> {
+    let plain = [SOURCE, HEADER];
+    let unit = |text: &'static str| [("src/x.c", text), HEADER];
+    let config = |text: &'static str| [("src/x.c", "#include \"config.h\"\nint f(void){return HAVE_X;}\n"), ("inc/config.h", text)];
+    let relative = format!("cc -O1 {RELATIVE}");
+    let absolute = format!("cc -O1 {ABSOLUTE}");
+    let derived = |name: &str, files: &[(&str, &str)], cmd: &str, far| in_places(&format!("derived-{name}"), files, cmd, far);
+    let mut cases = vec![
+        // A map that cuts the place's path: what remains of it names the place.
+        derived("map-half-a-name", &plain, "cc -g -ffile-prefix-map={root}/=x -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
+        derived("map-of-slash", &plain, "cc -g -fdebug-prefix-map=/=R -Iinc -c src/x.c -o out/x.o", Far::Differs),
+        derived("map-of-all", &unit("const char *p = __FILE__;\n"), "cc -fmacro-prefix-map={cwd}/src=S -c {cwd}/src/x.c -o out/x.o", Far::Hits),
+        // Numbers made of a name.
+        derived("file-length-pasted", &unit("#define P(a,b) a##b\nint f(void){return sizeof P(__FI,LE__);}\n"), &absolute, Far::Differs),
+        derived("file-in-array-size", &unit("char v[sizeof __FILE__];\n"), &absolute, Far::Differs),
+        derived("file-in-include-path", &unit("#include \"h.h\"\nint f(void){return H + __LINE__;}\n"), &absolute, Far::Hits),
+        derived("base-file-length", &unit("int f(void){return sizeof __BASE_FILE__;}\n"), &absolute, Far::Differs),
+        derived("assert-unused", &unit("#include <assert.h>\nint f(int a){return a;}\n"), &absolute, Far::Hits),
+        derived("assert-used", &unit("#include <assert.h>\nint f(int a){assert(a);return a;}\n"), &absolute, Far::Differs),
+        derived("assert-relative", &unit("#include <assert.h>\nint f(int a){assert(a);return a;}\n"), &relative, Far::Hits),
+        derived("define-length", &unit("int f(void){return sizeof P;}\n"), "cc '-DP=\"{cwd}/x\"' -Iinc -c src/x.c -o out/x.o", Far::Differs),
+        derived("define-in-if", &unit("#if defined(P)\nint f(void){return 1;}\n#endif\n"), "cc '-DP=\"{cwd}/x\"' -Iinc -c src/x.c -o out/x.o", Far::Hits),
+        derived("define-in-warning", &unit("int f(void){return P;}\n"), "cc -Wall '-DP=\"{cwd}/x\"' -Iinc -c src/x.c -o out/x.o", Far::Differs),
+        // Columns behind a path in a comment.
+        derived("comment-column", &config("#define HAVE_X 1\n/* @PLACE@ */ static inline int g(int a) { return a / 2; }\n"), &format!("cc -g -O0 {RELATIVE}"), Far::Differs),
+        derived("comment-column-warning", &config("#define HAVE_X 1\n/* @PLACE@ */ static int g(int a) { int unused; return a; }\n"), &format!("cc -Wall {RELATIVE}"), Far::Differs),
+        derived("comment-without-debug", &config("/* Made in @PLACE@. */\n#define HAVE_X 1\n"), &relative, Far::Hits),
+        derived("config-and-debug", &config("#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n"), &format!("cc -g {RELATIVE}"), Far::Hits),
+        derived("config-and-macros-debug", &config("#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n"), &format!("cc -g3 {RELATIVE}"), Far::Hits),
+        derived("config-continued", &config("#define HAVE_X 1\n#define PREFIX \\\n  \"@PLACE@/usr\"\n"), &format!("cc -g {RELATIVE}"), Far::Differs),
+        derived("config-absolute-depfile", &config("#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n"), &format!("cc -MD -MF {{cwd}}/out/x.d {ABSOLUTE}"), Far::Hits),
+        derived("line-names-generator", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &relative, Far::Hits),
+        derived("line-names-generator-g", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &format!("cc -g {RELATIVE}"), Far::Hits),
+        derived("static-assert-length", &unit("#define L(x) (sizeof(x) % 7)\nint v[L(\"@PLACE@\") + 1];\n"), &relative, Far::Differs),
+        // Names that the compiler writes in another way.
+        derived("isystem-goes-up", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem src/../inc -c src/x.c -o out/x.o", Far::Differs),
+        derived("isystem-plain", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem inc -c src/x.c -o out/x.o", Far::Hits),
+        derived("random-seed-absolute", &unit("#include \"h.h\"\nint f(void){return H;}\n"), &format!("cc -frandom-seed=1 {ABSOLUTE}"), Far::Differs),
+        derived("random-seed-relative", &unit("#include \"h.h\"\nint f(void){return H;}\n"), &format!("cc -frandom-seed=1 {RELATIVE}"), Far::Hits),
+        derived("profile-use", &plain, &format!("cc -O2 -fprofile-use -Wno-missing-profile {ABSOLUTE}"), Far::Differs),
+        derived("lto", &plain, &format!("cc -flto -frandom-seed=1 {RELATIVE}"), Far::Differs),
+        derived("embedded-in-asm", &unit("__asm__(\".section s\\n.asciz \\\"@PLACE@\\\"\");\n"), &relative, Far::Differs),
+        derived("wide-file", &unit("#define W(x) L##x\n#define V(x) W(x)\nconst int *p = (const int *)V(__FILE__);\n"), &absolute, Far::Differs),
+        // A directory beside the place, whose name begins with all of the place's.
+        case("B/derived-beside").both().setup(fill("a", &plain)).setup(fill("b", &plain))
+            .setup(all([put("a @2/h2.h", "#define H2 1\n"), put("b @2/h2.h", "#define H2 2\n"),
+                put("a/src/x.c", "#include <h2.h>\nint f(void){return H2;}\n"), put("b/src/x.c", "#include <h2.h>\nint f(void){return H2;}\n")]))
+            .cmd("cc -c '-I{cwd} @2' src/x.c -o out/x.o").cwd("a").twice().cwd("b").changes("elsewhere", nothing()),
+        // Outside of the place: the same bytes in both.
+        case("B/derived-outside-names-first").both().setup(fill("a", &plain)).setup(fill(FAR, &plain))
+            .setup(put("shared/s.h", "#define S \"@ROOT@/a/x\"\n")).setup(put("a/src/x.c", "#include <s.h>\nconst char *f(void){return S;}\n"))
+            .setup(put(format!("{FAR}/src/x.c"), "#include <s.h>\nconst char *f(void){return S;}\n"))
+            .cmd(&format!("cc -g -I{{root}}/shared {RELATIVE}")).cwd("a").twice().cwd(FAR).changes("elsewhere", nothing()).may_miss(),
+        case("B/derived-header-is-a-link").both().setup(fill("a", &plain)).setup(fill(FAR, &plain))
+            .setup(all([put("real/h.h", HEADER.1), crate::change::rm("a/inc/h.h"), symlink("@ROOT@/real/h.h", "a/inc/h.h"),
+                crate::change::rm(format!("{FAR}/inc/h.h")), symlink("@ROOT@/real/h.h", format!("{FAR}/inc/h.h"))]))
+            .cmd(&format!("cc -g -MD -MF out/x.d {ABSOLUTE}")).cwd("a").twice().cwd(FAR).back("elsewhere", nothing()),
+    ];
+    cases.push(in_places("derived-lambda-name", &[("src/x.cc", "template<class T> int n(T){return sizeof __PRETTY_FUNCTION__;}\nint f(){return n([]{});}\n")],
+        "c++ -std=c++17 -c {cwd}/src/x.cc -o out/x.o", Far::Differs));
+    cases.push(in_places("derived-static-constructor", &[("src/x.cc", "namespace { struct S { S(); ~S(); } s; S::S() {} S::~S() {} }\n")],
+        "c++ -c {cwd}/src/x.cc -o out/x.o", Far::Hits));
+    cases
+}
