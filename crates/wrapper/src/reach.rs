@@ -185,8 +185,8 @@ impl Reach<'_> {
 
     fn arguments_name_us(&self) -> bool {
         let argv = &self.request.action.argv;
-        argv.iter().skip(1).any(|word| self.names_us(word))
-            || self.request.family == Family::Binutils && self.names_us(&argv[0])
+        // A compiler that lies in the place has its own headers there.
+        argv.iter().any(|word| self.names_us(word)) || self.names_us(&self.request.action.tool_path)
     }
 
     fn environment_names_us(&self) -> bool {

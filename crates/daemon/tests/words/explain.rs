@@ -64,7 +64,7 @@ fn a_hit_and_what_it_relies_on() {
     let here = with_record(&["gcc", "-O1", "-c", "x.c"]);
     let ran = here.larder(&["explain", "--", "gcc", "-O1", "-c", "x.c"]).ends(0);
     let ran = ran.says("hit: record 1 of 1 holds; preload observed it").says("840 ms").says("1 file, 1 absence");
-    ran.says("work/x.o (9.77 KiB)");
+    ran.says("work/x.o (9.77 KiB)").says("roots ");
     let same = here.larder(&["explain", "gcc", "-O1", "-c", "x.c"]).ends(0);
     assert!(same.out.starts_with("hit"), "{same:?}");
     here.larder(&["explain", "-v", "gcc", "-O1", "-c", "x.c"]).ends(0).says("work/x.c, content").says("work/y.h");

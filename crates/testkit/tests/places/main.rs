@@ -3,5 +3,6 @@
 
 mod builds;
 mod container;
+mod rules;
 mod sandboxes;
 mod two;

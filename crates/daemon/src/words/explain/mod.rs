@@ -41,6 +41,8 @@ struct Explanation {
 struct About {
     source: String,
     output: Option<String>,
+    /// What may have another path where the same build runs elsewhere.
+    roots: Vec<String>,
     fingerprint: String,
 }
 
@@ -166,6 +168,7 @@ fn about(request: &Request) -> About {
     About {
         source: say::clean(request.subject()),
         output: request.invocation.output.as_deref().map(say::clean),
+        roots: request.roots.paths().iter().map(|root| say::clean(root)).collect(),
         fingerprint: request.weak.hex(),
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn text(explanation: &Explanation, verbose: bool, out: &mut dyn Write
         if let Some(output) = &about.output {
             line(out, "output", output)?;
         }
+        line(out, "roots", &if about.roots.is_empty() { "none".to_owned() } else { about.roots.join(", ") })?;
         line(out, "fingerprint", &format!("{} (weak)", about.fingerprint))?;
     }
     for note in &explanation.notes {
@@ -154,6 +155,7 @@ pub(super) fn object(explanation: &Explanation) -> Value {
     if let Some(about) = &explanation.about {
         object["source"] = json!(about.source);
         object["output"] = json!(about.output);
+        object["roots"] = json!(about.roots);
         object["fingerprint"] = json!(about.fingerprint);
     }
     object
