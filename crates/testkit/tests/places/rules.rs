@@ -9,7 +9,7 @@ fn trees(names: &[&str]) -> Place {
         place.put(&format!("{name}/src/x.c"), "#include \"h.h\"\nint f(void) { return H; }\n");
         place.put(&format!("{name}/src/file.c"), "const char *f(void) { return __FILE__; }\n");
         place.put(&format!("{name}/inc/h.h"), "#define H 1\n");
-        std::fs::create_dir_all(place.path(&format!("work/{name}/out"))).expect("makes");
+        std::fs::create_dir_all(place.path(format!("work/{name}/out"))).expect("makes");
     }
     place
 }
@@ -19,7 +19,7 @@ fn compile(place: &Place, tree: &str, source: &str, flags: &[&str]) -> Run {
     let top = place.text(&format!("work/{tree}"));
     let (inc, source) = (format!("-I{top}/inc"), format!("{top}/src/{source}"));
     let words = [&["gcc", "-c", &inc, &source, "-o", "x.o"], flags].concat();
-    place.larder(&words).cwd(place.path(&format!("work/{tree}/out")))
+    place.larder(&words).cwd(place.path(format!("work/{tree}/out")))
 }
 
 /// The outcome in each of two places, which are emptied of what was made.
@@ -77,7 +77,7 @@ fn what_serves_one_place_only_is_explained() {
         let source = place.text(&format!("work/{tree}/src/file.c"));
         let inc = format!("-I{}", place.text(&format!("work/{tree}/inc")));
         let words = ["explain", "--no-terminal", "gcc", "-c", &inc, &source, "-o", "x.o"];
-        let run = place.larder(&words).cwd(place.path(&format!("work/{tree}/out")));
+        let run = place.larder(&words).cwd(place.path(format!("work/{tree}/out")));
         rooted(run, tree).run().ends(0).stdout
     };
     let here = explain("b");
@@ -97,7 +97,7 @@ fn a_sandbox_may_take_what_names_another() {
     let place = trees(&[&first, &second, "plain"]);
     let run = |tree: &str| compile(&place, tree, "file.c", &[]).env("LARDER_POLICY", "ephemeral");
     assert_eq!(outcomes(&place, [run(&first), run(&second)]), ["miss", "hit"]);
-    let object = std::fs::read(place.path(&format!("work/{second}/out/x.o"))).expect("was made");
+    let object = std::fs::read(place.path(format!("work/{second}/out/x.o"))).expect("was made");
     let path = place.text(&format!("work/{first}/src/file.c")).into_bytes();
     assert!(object.windows(path.len()).any(|part| part == path), "it names the first, as documented");
     let plain = run("plain").env("LARDER_ROOTS", place.text("work/plain"));
