@@ -17,21 +17,11 @@ pub enum Bound {
     Input,
     /// The command is no compile of one source: it can serve elsewhere once it was seen to give the same in two places.
     SeenOnce,
-    /// The place was told by a link.
-    Link,
 }
 
 impl Bound {
-    const ALL: [Bound; 8] = [
-        Bound::Output,
-        Bound::Message,
-        Bound::Argument,
-        Bound::Flag,
-        Bound::Text,
-        Bound::Input,
-        Bound::SeenOnce,
-        Bound::Link,
-    ];
+    const ALL: [Bound; 7] =
+        [Bound::Output, Bound::Message, Bound::Argument, Bound::Flag, Bound::Text, Bound::Input, Bound::SeenOnce];
 
     /// As a record holds it.
     pub fn code(self) -> u8 {
@@ -58,7 +48,6 @@ impl Bound {
             Bound::Text => "the preprocessed text names the place, or asks for the name of a file",
             Bound::Input => "an input holds the path of the place, and the result may hold what was made of it",
             Bound::SeenOnce => "such a command serves elsewhere once it gave the same in two places",
-            Bound::Link => "the place was reached through a symbolic link",
         }
     }
 
@@ -68,7 +57,7 @@ impl Bound {
             Bound::Output | Bound::Text => Some("-ffile-prefix-map=DIRECTORY=. with the directory of the build"),
             Bound::Message => Some("relative paths on the command line"),
             Bound::Argument => Some("relative paths on the command line"),
-            Bound::Flag | Bound::Input | Bound::SeenOnce | Bound::Link => None,
+            Bound::Flag | Bound::Input | Bound::SeenOnce => None,
         }
     }
 }
