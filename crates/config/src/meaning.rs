@@ -3,7 +3,6 @@
 //! Unaware of: which setting it is for, and whether a file or the environment gave it, beyond [`Base`].
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use larder_model::Observer;
@@ -100,12 +99,11 @@ pub(crate) fn observer(given: Given) -> Result<Option<Observer>, String> {
 pub(crate) fn roots(given: Given, base: &Base) -> Result<(bool, Vec<PathBuf>), String> {
     let Given::Text(text) = given else { return Err("write paths in quotes, with colons between them".to_owned()) };
     let (mut find, mut roots) = (true, Vec::new());
-    let parts = text.as_encoded_bytes().split(|byte| *byte == b':').filter(|part| !part.is_empty());
-    for part in parts {
-        match part {
-            b"auto" => find = true,
-            b"none" => find = false,
-            part => roots.push(path(Given::Text(OsStr::from_bytes(part)), base)?),
+    for part in std::env::split_paths(text).filter(|part| !part.as_os_str().is_empty()) {
+        match part.to_str() {
+            Some("auto") => find = true,
+            Some("none") => find = false,
+            _ => roots.push(path(Given::Text(part.as_os_str()), base)?),
         }
     }
     Ok((find, roots))
