@@ -147,11 +147,12 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending) -> rustix::io::
 /// them, serving the attendant until the tool has ended. Does not collect the child.
 pub fn relay(child: &Child, streams: &mut [Stream], mut attendant: Attending) -> io::Result<RelayEnd> {
     let pid = Pid::from_raw(child.pid).ok_or_else(|| io::Error::other("no process id"))?;
-    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    // Without such a descriptor the tool has ended when its streams have.
+    let ended = pidfd_open(pid, PidfdFlags::empty()).ok();
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut tool_ended = false;
-    while streams.iter().any(|s| s.from.is_some()) || !tool_ended {
-        let (ready, end_seen) = wait(&ended, tool_ended, streams, &mut attendant)?;
+    while streams.iter().any(|s| s.from.is_some()) || !tool_ended && ended.is_some() {
+        let (ready, end_seen) = wait(ended.as_ref(), tool_ended, streams, &mut attendant)?;
         if ready.is_empty() && tool_ended {
             return Ok(RelayEnd { held_open: true });
         }
@@ -160,20 +161,36 @@ pub fn relay(child: &Child, streams: &mut [Stream], mut attendant: Attending) ->
         }
         tool_ended |= end_seen;
     }
+    if let (None, Some(served)) = (&ended, attendant) {
+        serve_while_any_lives(served)?;
+    }
     Ok(RelayEnd { held_open: false })
+}
+
+/// Answer until nobody is left who could ask: a tool that has closed its streams may go on.
+fn serve_while_any_lives(attendant: &mut dyn Attendant) -> io::Result<()> {
+    loop {
+        match attendant.listener() {
+            None => return Ok(()),
+            Some(listener) => match poll(&mut [PollFd::from_borrowed_fd(listener, PollFlags::IN)], None) {
+                Err(Errno::INTR) => continue,
+                polled => drop(polled?),
+            },
+        }
+        attendant.serve();
+    }
 }
 
 /// Which streams can be read, and whether the tool has ended. Once it has, does not wait.
 fn wait(
-    ended: &OwnedFd,
+    ended: Option<&OwnedFd>,
     tool_ended: bool,
     streams: &[Stream],
     attendant: &mut Attending,
 ) -> io::Result<(Vec<usize>, bool)> {
     let (open, mut set) = poll_set(streams);
-    if !tool_ended {
-        set.push(PollFd::new(ended, PollFlags::IN));
-    }
+    let ended = ended.filter(|_| !tool_ended);
+    set.extend(ended.map(|ended| PollFd::new(ended, PollFlags::IN)));
     let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     loop {
         let waited = match tool_ended {
@@ -186,7 +203,7 @@ fn wait(
             Ok(()) => break,
         }
     }
-    let end_seen = !tool_ended && set.last().is_some_and(|p| !p.revents().is_empty());
+    let end_seen = ended.is_some() && set.last().is_some_and(|p| !p.revents().is_empty());
     let ready = open.into_iter().zip(&set).filter(|(_, p)| !p.revents().is_empty()).map(|(i, _)| i).collect();
     Ok((ready, end_seen))
 }
