@@ -30,11 +30,12 @@ pub struct Witnessed {
     carried: Carried,
 }
 
-/// What inputs hold that could carry the path of this place into a result: of each kind the first input that holds it.
+/// What inputs hold that could carry the path of this place into a result: of each kind but one the first input that holds
+/// it.
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
-    /// A text that was generated here: a path in it, which is another one elsewhere.
-    pub rooted: Option<Vec<u8>>,
+    /// Texts that were generated here, all of them: a path in each, which is another one elsewhere.
+    pub rooted: Vec<Vec<u8>>,
     /// Of these, a text in which it stands elsewhere than in a line for the preprocessor.
     pub loose: Option<Vec<u8>>,
     /// A path that stays the same elsewhere.
@@ -318,11 +319,13 @@ impl Walk<'_> {
     fn note_carried(&mut self, path: &[u8], held: &Held) {
         let carried = &mut self.set.carried;
         let kinds = [
-            (held.rooted.is_some(), &mut carried.rooted),
             (held.loose, &mut carried.loose),
             (held.fixed, &mut carried.fixed),
             (held.names_files, &mut carried.names_files),
         ];
+        if held.rooted.is_some() {
+            carried.rooted.push(path.to_vec());
+        }
         for (_, first) in kinds.into_iter().filter(|(is, first)| *is && first.is_none()) {
             *first = Some(path.to_vec());
         }

@@ -15,10 +15,12 @@ use larder_model::{
 };
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root};
 use larder_store::{Carried, Stamps};
+use memchr::memmem;
 
 use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
 use crate::preprocess::{Preprocessed, preprocess};
 use crate::sink::Sink;
+use crate::typed::file_name;
 
 /// A larger output is taken to hold everything.
 const SEARCHED_BYTES_MAX: u64 = 256 << 20;
@@ -88,7 +90,7 @@ impl Reach<'_> {
         if !compiles {
             let known = matches!(self.request.family, Family::Gcc | Family::Clang | Family::Binutils);
             let named = self.arguments_name_us() || self.environment_names_us();
-            let free = !named && naming.transforms.is_none() && self.carried.rooted.is_none() && !holding.any();
+            let free = !named && naming.transforms.is_none() && self.carried.rooted.is_empty() && !holding.any();
             return if known && !self.foreign_program && free { Ok(()) } else { Err((Bound::SeenOnce, Vec::new())) };
         }
         for (output, _) in outputs.iter_mut().zip(&holding.outputs).filter(|(_, holds)| **holds) {
@@ -101,12 +103,13 @@ impl Reach<'_> {
             let rules: Vec<Rewrite> = if depends { self.depfile().into_iter().collect() } else { vec![Rewrite::Text] };
             messages[index] = self.rule_for(content, &rules).ok_or((Bound::Message, Vec::new()))?;
         }
-        let says_something = contents.iter().any(|content| content.borrowed().size_bytes() > 0);
-        self.nothing_was_derived(&naming, holding.any(), says_something)
+        let said: Option<Vec<Vec<u8>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
+        let said = said.ok_or((Bound::Message, Vec::new()))?.concat();
+        self.nothing_was_derived(&naming, holding.any(), &said)
     }
 
     /// A compile's result cannot have been made of this place's path, but where it shows.
-    fn nothing_was_derived(&self, naming: &Naming, is_rewritten: bool, says_something: bool) -> Result<(), Bind> {
+    fn nothing_was_derived(&self, naming: &Naming, is_rewritten: bool, said: &[u8]) -> Result<(), Bind> {
         if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old)) {
             return Err((Bound::Flag, map.clone()));
         }
@@ -123,16 +126,19 @@ impl Reach<'_> {
             return Err((Bound::Input, input.clone()));
         }
         let loose = self.carried.loose.as_ref().filter(|input| !self.is_a_response_file(input));
-        if let (Some(input), true) = (loose, says_something || naming.shows_columns()) {
+        if let (Some(input), true) = (loose, !said.is_empty() || naming.shows_columns()) {
             return Err((Bound::Input, input.clone()));
         }
         let defined = naming.definitions.iter().find(|word| self.names_us(word));
-        let generated = self.carried.rooted.as_ref();
+        let generated = self.carried.rooted.first();
         if self.request.invocation.stage == Stage::Early && self.writes_dependencies() {
             return Ok(());
         }
-        if says_something && let Some(input) = defined.or(generated) {
-            // A column, or the line of marks under a text.
+        // A column in a text that was generated, or on the command line. All else that is said of what stands there comes of
+        // the preprocessed text.
+        let says = |word: &[u8]| memmem::find(said, word).is_some();
+        let shown = self.carried.rooted.iter().find(|path| says(file_name(path)));
+        if let Some(input) = shown.or(defined.filter(|_| says(b"<command"))) {
             return Err((Bound::Message, input.clone()));
         }
         let asked = self.carried.names_files.as_ref();
