@@ -241,9 +241,10 @@ fn fails(doing: Doing) {
     let bench = Bench::new(doing);
     let calls = bench.calls();
     let errors = |call: &Call| ERRORS.iter().find(|(name, _)| *name == call.name).map_or(&[][..], |row| row.1);
-    // A call that is made to fail is not made at all, so a failed `close` would leave a pipe open, which no real one
-    // does; and reading from a pipe does not fail.
-    let honest = |call: &&Call| !matches!(&*call.name, "close" | "read") || !call.line.contains("pipe:");
+    // A call that is made to fail is not made at all, so a failed `close` would leave a pipe or a socket open, whose other
+    // end waits for that; no real one does. And reading from them does not fail.
+    let is_waited_for = |call: &Call| ["pipe:", "socket:"].iter().any(|kind| call.line.contains(kind));
+    let honest = |call: &&Call| !matches!(&*call.name, "close" | "read") || !is_waited_for(call);
     let faults =
         calls.iter().filter(honest).flat_map(|call| errors(call).iter().map(move |error| (call, *error))).collect();
     let (mut injected, mut wrong) = (0, Vec::new());
