@@ -37,8 +37,8 @@ pub use names::{adds_execute, family_of, is_masquerade_name, replaces_output, un
 pub use naming::{Naming, naming};
 pub use parse::parse;
 pub use programs::{
-    CLOCK_WORDS, DATE_WORDS, HASH_WORDS, LISTS_VARIABLES, MEMORY_WORDS, PROCESS_WORDS, SERVED, TIME_WORDS, Told, habit,
-    is_compiler_part,
+    AWK_WORDS, CLOCK_WORDS, CMAKE_WORDS, DATE_WORDS, HASH_WORDS, LISTS_VARIABLES, MEMORY_WORDS, Named, PROCESS_WORDS,
+    SERVED, SHELL_TIME_WORDS, TIME_WORDS, Told, habit, is_compiler_part, is_log, names_shell_clocks,
 };
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;

@@ -12,48 +12,80 @@ use crate::{Family, family_of};
 /// What a command says of itself, beyond its programs' names.
 #[derive(Clone, Copy)]
 pub struct Told<'a> {
-    /// A text of it holds one of [`TIME_WORDS`].
-    pub times_are_named: bool,
-    /// A text of it holds one of [`CLOCK_WORDS`].
-    pub clocks_are_named: bool,
-    /// A text of it holds one of [`HASH_WORDS`].
-    pub hashes_are_named: bool,
-    /// A text of it names what a process can read of its own memory.
-    pub memory_is_named: bool,
-    /// A text has a compiler compare the times of files (`#pragma GCC dependency`).
-    pub dates_are_compared: bool,
+    /// The arguments of the program but the first, where all of them are known.
+    pub arguments: Option<&'a [&'a [u8]]>,
+    /// What its texts hold.
+    pub named: Named,
     /// Whether a variable is set, and not to `random`.
     pub is_set: &'a dyn Fn(&[u8]) -> bool,
+}
+
+/// Which words the texts of a command hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// One of [`TIME_WORDS`].
+    pub times: bool,
+    /// One of [`SHELL_TIME_WORDS`].
+    pub shell_times: bool,
+    /// As [`names_shell_clocks`] says.
+    pub shell_clocks: bool,
+    /// One of [`AWK_WORDS`].
+    pub awk_clocks: bool,
+    /// One of [`CMAKE_WORDS`].
+    pub cmake_clocks: bool,
+    /// One of [`CLOCK_WORDS`].
+    pub clocks: bool,
+    /// One of [`HASH_WORDS`].
+    pub hashes: bool,
+    /// What a process can read of its own memory.
+    pub memory: bool,
+    /// A text has a compiler compare the times of files (`#pragma GCC dependency`).
+    pub dates_compared: bool,
+}
+
+impl Named {
+    /// Everything: of a text that cannot be searched.
+    pub const ANYTHING: Named = Named {
+        times: true,
+        shell_times: true,
+        shell_clocks: true,
+        awk_clocks: true,
+        cmake_clocks: true,
+        clocks: true,
+        hashes: true,
+        memory: true,
+        dates_compared: true,
+    };
 }
 
 impl Told<'_> {
     /// Nothing at all.
     pub fn nothing() -> Told<'static> {
-        Told {
-            times_are_named: false,
-            clocks_are_named: false,
-            hashes_are_named: false,
-            memory_is_named: false,
-            dates_are_compared: false,
-            is_set: &|_| false,
-        }
+        Told { arguments: Some(&[]), named: Named::default(), is_set: &|_| false }
+    }
+
+    /// Whether an argument is one of these, or not all are known.
+    fn may_have(&self, is_one: impl Fn(&[u8]) -> bool) -> bool {
+        self.arguments.is_none_or(|arguments| arguments.iter().any(|argument| is_one(argument)))
     }
 }
 
-/// Of the program of this file name. `times_are_named` says that a text of the command holds one of [`TIME_WORDS`]: then
-/// interpreters are not trusted with times.
+/// Of the program of this file name.
 pub fn habit(program: &[u8], told: Told) -> Habit {
-    let Told { times_are_named, clocks_are_named, hashes_are_named, is_set, .. } = told;
+    let Told { named, is_set, .. } = told;
     let is = |names: &[&str]| is_named(program, names);
     let strict = Habit {
         times: Times::Blind,
+        compares: false,
         clock_reads: 0,
         zone_reads: 0,
         random_reads: 0,
         sorts_names: false,
-        tunes_memory: is(TUNES_MEMORY) && !told.memory_is_named,
+        tunes_memory: is(TUNES_MEMORY) && !named.memory
+            || is(READS_WHAT_IT_IS_TOLD) && !told.may_have(|argument| argument.starts_with(b"/proc")),
         tries_terminal: false,
         names_at_random: false,
+        shows_numbers: false,
     };
     if is_compiler_part(program) {
         return Habit {
@@ -61,47 +93,134 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
             random_reads: u32::MAX,
             sorts_names: true,
             tunes_memory: true,
-            times: if told.dates_are_compared { Times::Files } else { Times::Blind },
+            times: if named.dates_compared { Times::Files } else { Times::Blind },
             ..strict
         };
     }
-    let interpreted = |times| if times_are_named { Times::Status } else { times };
-    if is(COPIERS) && !times_are_named {
-        Habit { times: Times::Mode, ..strict }
+    let interpreted = |times| if named.times { Times::Status } else { times };
+    // Its clock and its random numbers end in its log and in names of directories that it removes.
+    let builds = Habit {
+        compares: true,
+        clock_reads: u32::MAX,
+        zone_reads: u32::MAX,
+        random_reads: u32::MAX,
+        sorts_names: true,
+        ..strict
+    };
+    if is(COPIERS) {
+        copies(program, &told, strict)
     } else if is(BLIND) {
         strict
     } else if is(SHELLS) {
-        // bash notes the time of its start, for $SECONDS, and seeds $RANDOM: three reads.
-        let clock_reads = if times_are_named { 0 } else { 3 };
-        Habit { times: interpreted(Times::Blind), clock_reads, sorts_names: true, tries_terminal: true, ..strict }
+        // bash notes the time of its start, for $SECONDS, and seeds $RANDOM; each process that it forks does so again.
+        let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
+        // A shell can compare times, and has no way to write them down.
+        Habit { compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
+    } else if is(BUILDS) {
+        builds
+    } else if is(CMAKE) && !named.cmake_clocks {
+        builds
+    } else if is(PYTHON) && runs_meson(&told) {
+        builds
     } else if is(PYTHON) {
         // At its start it asks for the time, for what the zone is in winter and in summer, and for the seed of its hash
         // function (3.11).
-        let clock_reads = if clocks_are_named { 0 } else { 1 };
-        let random_reads = if is_set(b"PYTHONHASHSEED") || hashes_are_named { 0 } else { 1 };
+        let clock_reads = if named.clocks { 0 } else { 1 };
+        let random_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
-    } else if is(PERL) && !clocks_are_named {
+    } else if is(PERL) && !named.clocks {
         // $^T is the time of its start; the seeds of its hash function are two reads (5.36).
-        let random_reads = if is_set(b"PERL_HASH_SEED") || hashes_are_named { 0 } else { 2 };
-        let clock_reads = if times_are_named { 0 } else { 1 };
+        let random_reads = if is_set(b"PERL_HASH_SEED") || named.hashes { 0 } else { 2 };
+        let clock_reads = if named.times { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
-    } else if is(AWK) && !times_are_named {
+    } else if is(AWK) && !named.awk_clocks {
         // It seeds rand() in every run.
         Habit { clock_reads: 2, random_reads: 1, ..strict }
+    } else if is(ARCHIVERS) {
+        // Whether it writes down times shows in what it wrote.
+        Habit { times: Times::Files, clock_reads: u32::MAX, ..strict }
+    } else if is(&["diff"]) && !told.may_have(shows_files) {
+        strict
     } else if is(NAMES_TEMPORARY_FILES) {
         Habit { names_at_random: true, ..strict }
+    } else if is(&["find"]) && !told.may_have(|argument| holds_any(argument, FIND_WORDS)) {
+        // It notes the time of its start, for options that are among the words.
+        Habit { clock_reads: 1, ..strict }
+    } else if is(&["ls"]) && told.arguments == Some(&[b"-di", b"."]) {
+        // So autoconf asks whether two names lead to one directory.
+        Habit { shows_numbers: true, ..strict }
+    } else if is(&["ls"]) {
+        lists(&told, strict)
+    } else if is(&["test", "["]) && !told.may_have(|argument| argument == b"-ef") {
+        Habit { compares: told.may_have(|argument| matches!(argument, b"-nt" | b"-ot")), ..strict }
     } else if is(SHOWS_STATUS) {
-        // find and tar note the time of their start, for options that are among the words and for warnings.
-        let clock_reads = if is(&["find", "tar"]) && !times_are_named { 1 } else { 0 };
+        // tar notes the time of its start, for warnings.
+        let clock_reads = if is(&["find", "tar"]) && !named.times { 1 } else { 0 };
         Habit { times: Times::Status, clock_reads, ..strict }
+    } else if is_probe(program) {
+        Habit { times: Times::Files, clock_reads: u32::MAX, random_reads: u32::MAX, zone_reads: u32::MAX, ..strict }
     } else {
         Habit { times: interpreted(Times::Files), ..strict }
     }
 }
 
-/// Words by which a script can get at the times of files, at the time of its start, and at random numbers that are
-/// seeded in every run. Where a text that a command reads, or one of its arguments,
-/// holds one, its interpreters count as programs that write down all that `stat` says.
+/// Copiers hand modes on, compare times only when told to, and hand those on only by setting them, which shows.
+fn copies(program: &[u8], told: &Told, strict: Habit) -> Habit {
+    let short = |argument: &[u8], letters: &[u8]| {
+        argument.len() > 1
+            && argument[0] == b'-'
+            && argument[1] != b'-'
+            && argument[1..].iter().any(|b| letters.contains(b))
+    };
+    let letters: &[u8] = if is_named(program, &["sed"]) { b"" } else { b"uC" };
+    let words: &[&[u8]] = &[b"--update", b"--compare"];
+    let compares =
+        told.may_have(|argument| short(argument, letters) || words.iter().any(|word| argument.starts_with(word)));
+    Habit { times: Times::Mode, compares, ..strict }
+}
+
+/// `ls` with nothing but options that name files, sort them by time, or say how they are laid out.
+fn lists(told: &Told, strict: Habit) -> Habit {
+    const HARMLESS: &[u8] = b"1aAdRrFpLHBCxmt";
+    let is_odd = |argument: &[u8]| match argument {
+        [b'-', b'-', ..] => true,
+        [b'-', letters @ ..] => letters.iter().any(|letter| !HARMLESS.contains(letter)),
+        _ => false,
+    };
+    match told.may_have(is_odd) {
+        true => Habit { times: Times::Status, ..strict },
+        false => {
+            let by_time = |argument: &[u8]| argument.starts_with(b"-") && argument.contains(&b't');
+            Habit { compares: told.may_have(by_time), sorts_names: true, ..strict }
+        }
+    }
+}
+
+/// Options by which `diff` writes down when files were modified, or goes through directories.
+fn shows_files(argument: &[u8]) -> bool {
+    let short = argument.len() > 1 && argument[0] == b'-' && argument[1..].iter().any(|b| b"ucUCNr".contains(b));
+    short || argument.starts_with(b"--")
+}
+
+/// Meson is a program in Python.
+fn runs_meson(told: &Told) -> bool {
+    let script = told.arguments.and_then(|arguments| arguments.iter().find(|argument| !argument.starts_with(b"-")));
+    script.is_some_and(|script| matches!(script.rsplit(|&b| b == b'/').next(), Some(b"meson" | b"meson.py")))
+}
+
+/// The programs that autoconf, CMake and Meson make to ask something of the machine: what they do with the clock is to
+/// see whether there is one.
+fn is_probe(program: &[u8]) -> bool {
+    program == b"conftest" || program.starts_with(b"cmTC_") || program.starts_with(b"sanitycheck")
+}
+
+fn holds_any(text: &[u8], words: &[&str]) -> bool {
+    words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
+}
+
+/// Words by which a script in Python or Perl, or an unknown program, can get at the times of files, at the time of its
+/// start, and at random numbers that are seeded in every run. Where a text that a command reads, or one of its arguments,
+/// holds one, they count as programs that write down all that `stat` says.
 #[rustfmt::skip]
 pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
@@ -109,6 +228,63 @@ pub const TIME_WORDS: &[&str] = &[
     "copystat", "copy2", "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
     "cp -u", "cp -au", "cp -vu", "cp -uv", "mv -u", "--update", "install -C", "--compare",
     ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
+];
+
+/// Words by which a shell compares the times of files.
+pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot", "-ef"];
+
+/// Variables by which a shell gets at the clock, or at what it seeds by it.
+const SHELL_CLOCKS: &[&str] = &["RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME"];
+
+/// Where one of these is part of a temporary file's name, or of a command for a system that is not ours: in what autoconf
+/// and libtool write.
+const SHELL_NAMES: &[&str] = &[
+    "$$-$RANDOM",
+    "${RANDOM-0}$$",
+    "$RANDOM-$$",
+    "try and use $RANDOM",
+    "test -n \"$RANDOM\"",
+    "`expr ${RANDOM-$$} %",
+];
+
+/// Whether a text names a way by which a shell gets at the clock, but for names of temporary files.
+pub fn names_shell_clocks(text: &[u8]) -> bool {
+    let is_clock = |name: &&[u8]| SHELL_CLOCKS.iter().any(|clock| clock.as_bytes() == *name);
+    let names = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').filter(is_clock).count();
+    // What is quoted is another script's.
+    let plain: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\\').collect();
+    let count = |word: &str| memchr::memmem::find_iter(&plain, word.as_bytes()).count();
+    names > SHELL_NAMES.iter().map(|name| count(name)).sum()
+        || count("printf %(") + count("printf '%(") + count("printf \"%(") > 0
+}
+
+/// Words by which a script in awk gets at the clock, or at what it seeds by it.
+pub const AWK_WORDS: &[&str] = &["rand(", "rand;", "systime", "strftime"];
+
+/// Words by which a CMake script gets at the clock, at times of files, and at random numbers.
+pub const CMAKE_WORDS: &[&str] = &["TIMESTAMP", "RANDOM", "UUID"];
+
+/// What has `find` look at times, owners, and all that `stat` says.
+const FIND_WORDS: &[&str] = &[
+    "newer",
+    "min",
+    "time",
+    "-printf",
+    "-fprintf",
+    "-ls",
+    "-fls",
+    "-user",
+    "-group",
+    "-uid",
+    "-gid",
+    "-nouser",
+    "-nogroup",
+    "-links",
+    "-inum",
+    "-samefile",
+    "-used",
+    "-daystart",
+    "-perm",
 ];
 
 /// Words by which a script can get at clocks that many programs read for other reasons.
@@ -140,6 +316,18 @@ pub const SERVED: &[(&str, &[&str])] = &[
     ("gmake", &["MAKEFLAGS", "MFLAGS", "MAKELEVEL"]),
     ("ninja", &["NINJA_STATUS"]),
     ("cargo", &["CARGO_MAKEFLAGS"]),
+];
+
+/// What build systems write down for people to read when something went wrong. Times, numbers of processes and names of
+/// temporary files stand in it, and no program takes anything from it.
+pub fn is_log(file_name: &[u8]) -> bool {
+    LOGS.iter().any(|log| log.as_bytes() == file_name)
+}
+
+#[rustfmt::skip]
+const LOGS: &[&str] = &[
+    "config.log", "configure.log", "CMakeOutput.log", "CMakeError.log", "CMakeConfigureLog.yaml", "meson-log.txt",
+    ".ninja_log",
 ];
 
 /// Words by which a script can get at the number of a process. Where a text holds one, and a result then holds such a
@@ -186,53 +374,106 @@ const ARCHIVERS: &[&str] = &["ar", "gcc-ar", "gcc-ranlib", "llvm-ar", "llvm-ranl
 #[rustfmt::skip]
 const BLIND: &[&str] = &[
     "basename", "bison", "cat", "chmod", "cmp", "comm", "cut", "dirname", "echo", "egrep", "env", "expand", "expr",
-    "false", "fgrep", "flex", "fmt", "fold", "gperf", "grep", "head", "hostname", "join", "lex", "m4",
+    "false", "fgrep", "file", "flex", "fmt", "fold", "gperf", "grep", "head", "hostname", "join", "lex", "m4",
     "md5sum", "mkdir", "nasm", "nl", "od", "paste", "pathchk", "pkg-config", "pkgconf", "printenv", "printf", "protoc",
     "pwd", "re2c", "readlink", "realpath", "rm", "rmdir", "seq", "sha1sum", "sha256sum", "sleep", "sort", "split",
     "tac", "tail", "tee", "tr", "true", "tsort", "tty", "uname", "unexpand", "uniq", "wc", "which", "xxd", "yacc", "yasm",
 ];
 /// Those with a handler for a full stack (libsigsegv), and those that size themselves by what there is.
-const TUNES_MEMORY: &[&str] = &[
-    "bison", "cargo", "cmp", "diff", "egrep", "fgrep", "flex", "gawk", "grep", "java", "m4", "node", "rustc", "sed",
-    "sort",
-];
+const TUNES_MEMORY: &[&str] = &["cargo", "gawk", "java", "node", "rustc"];
+/// Of these, those that open no file but those that they are told of.
+const READS_WHAT_IT_IS_TOLD: &[&str] = &["bison", "cmp", "diff", "egrep", "fgrep", "flex", "grep", "m4", "sed", "sort"];
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 const AWK: &[&str] = &["awk", "gawk", "mawk", "nawk", "original-awk"];
 const PERL: &[&str] = &["perl"];
 const PYTHON: &[&str] = &["pypy", "python"];
-/// They compare times only when told to, by words that are among [`TIME_WORDS`].
+/// They compare times only when told to.
 const COPIERS: &[&str] = &["cp", "ginstall", "install", "ln", "mv", "sed"];
 /// Random numbers end in names of temporary files.
 const NAMES_TEMPORARY_FILES: &[&str] = &["mktemp", "tempfile"];
-const SHOWS_STATUS: &[&str] =
-    &["cpio", "du", "find", "gmake", "ls", "make", "ninja", "rsync", "samu", "stat", "tar", "test", "zip", "["];
+const SHOWS_STATUS: &[&str] = &["cpio", "du", "find", "ls", "rsync", "stat", "tar", "test", "zip", "["];
+/// They decide by which file is newer. `make` has sorted what `$(wildcard)` finds since 4.3.
+const BUILDS: &[&str] = &["gmake", "make", "ninja", "samu"];
+const CMAKE: &[&str] = &["cmake", "cpack", "ctest"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn of(name: &str, arguments: &[&[u8]], named: Named) -> Habit {
+        habit(name.as_bytes(), Told { arguments: Some(arguments), named, ..Told::nothing() })
+    }
+
     #[test]
     fn habits() {
-        let check = |name: &str, named, expect| {
-            let told = Told { times_are_named: named, ..Told::nothing() };
-            assert_eq!(habit(name.as_bytes(), told).times, expect, "{name} {named}");
-        };
-        check("cc1plus", false, Times::Blind);
-        check("lto1", false, Times::Blind);
-        check("m4", false, Times::Blind);
-        check("x86_64-linux-gnu-ld.bfd", true, Times::Blind);
-        check("grep", true, Times::Blind);
-        check("sed", false, Times::Mode);
-        check("dash", false, Times::Blind);
-        check("dash", true, Times::Status);
-        check("python3.11", false, Times::Inputs);
-        check("python3.11", true, Times::Status);
-        check("make", false, Times::Status);
-        check("ar", false, Times::Files);
-        check("mygenerator", false, Times::Files);
+        let times = |name: &str, named| of(name, &[], named).times;
+        let (nothing, anything) = (Named::default(), Named::ANYTHING);
+        assert_eq!(times("cc1plus", nothing), Times::Blind);
+        assert_eq!(times("lto1", nothing), Times::Blind);
+        assert_eq!(times("m4", nothing), Times::Blind);
+        assert_eq!(times("grep", anything), Times::Blind);
+        assert_eq!(times("sed", nothing), Times::Mode);
+        assert_eq!(times("dash", anything), Times::Blind);
+        assert_eq!(times("python3.11", nothing), Times::Inputs);
+        assert_eq!(times("python3.11", anything), Times::Status);
+        assert_eq!(times("make", nothing), Times::Blind);
+        assert_eq!(times("ar", nothing), Times::Files);
+        assert_eq!(times("mygenerator", nothing), Times::Files);
         let told = Told { is_set: &|name| name == b"PYTHONHASHSEED", ..Told::nothing() };
         assert_eq!(habit(b"cc1", told).clock_reads, u32::MAX);
         assert_eq!(habit(b"mygenerator", told).clock_reads, 0);
         assert_eq!(habit(b"python3", told).random_reads, 0);
+    }
+
+    #[test]
+    fn clocks() {
+        let reads = |name: &str, named| of(name, &[], named).clock_reads;
+        let shell = Named { shell_clocks: true, ..Named::default() };
+        assert_eq!((reads("bash", Named::default()), reads("bash", shell)), (u32::MAX, 0));
+        let awk = Named { awk_clocks: true, ..Named::default() };
+        assert_eq!((reads("mawk", shell), reads("mawk", awk)), (2, 0));
+        assert_eq!((reads("cmake", Named::default()), reads("cmake", Named::ANYTHING)), (u32::MAX, 0));
+        assert_eq!((reads("conftest", Named::ANYTHING), reads("date", Named::default())), (u32::MAX, 0));
+    }
+
+    #[test]
+    fn names_of_temporary_files_are_no_clocks() {
+        for (text, expect) in [
+            ("tmp=./conf$$-$RANDOM; mkdir $tmp", false),
+            ("my_tmpdir=$my_template-${RANDOM-0}$$", false),
+            ("TIMEOUT_SECONDS=3", false),
+            ("echo $RANDOM # not $$-$RANDOM", true),
+            ("echo $((SECONDS - start))", true),
+            ("printf '%(%Y)T' -1", true),
+        ] {
+            assert_eq!(names_shell_clocks(text.as_bytes()), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn arguments_count() {
+        let of = |name: &str, arguments: &[&[u8]]| {
+            let habit = of(name, arguments, Named::default());
+            (habit.times, habit.compares)
+        };
+        assert_eq!(of("make", &[]), (Times::Blind, true));
+        assert_eq!(of("cp", &[b"-r", b"a", b"b"]), (Times::Mode, false));
+        assert_eq!(of("cp", &[b"-ru", b"a", b"b"]), (Times::Mode, true));
+        assert_eq!(of("sed", &[b"-un", b"p"]), (Times::Mode, false));
+        assert_eq!(of("ls", &[b"-Lt", b"a", b"b"]), (Times::Blind, true));
+        assert_eq!(of("ls", &[b"-l"]), (Times::Status, false));
+        assert_eq!(of("ls", &[b"--full-time"]), (Times::Status, false));
+        assert_eq!(of("ls", &[]), (Times::Blind, false));
+        assert_eq!(of("find", &[b".", b"-name", b"x"]), (Times::Blind, false));
+        assert_eq!(of("find", &[b".", b"-newer", b"x"]), (Times::Status, false));
+        assert_eq!(of("diff", &[b"a", b"b"]), (Times::Blind, false));
+        assert_eq!(of("diff", &[b"-u", b"a", b"b"]), (Times::Files, false));
+        assert_eq!(of("test", &[b"a", b"-nt", b"b"]), (Times::Blind, true));
+        assert_eq!(of("[", &[b"-f", b"a", b"]"]), (Times::Blind, false));
+        assert_eq!(of("python3", &[b"/usr/bin/meson", b"setup"]), (Times::Blind, true));
+        let unknown = Told { arguments: None, ..Told::nothing() };
+        assert_eq!(habit(b"ls", unknown).times, Times::Status);
+        assert_eq!(habit(b"find", unknown).times, Times::Status);
+        assert!(habit(b"cp", unknown).compares);
     }
 }

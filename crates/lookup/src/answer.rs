@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use larder_model::{ActionResult, Bound, Content, Digest, Manifest, Observer, Roots, Streams, Writer};
+use larder_model::{ActionResult, Bound, Content, Digest, Manifest, ObservationSet, Observer, Roots, Streams, Writer};
 use larder_spawn::Destinations;
 use larder_store::{Checker, Difference, Effort, Stamps, Store};
 
@@ -21,6 +21,8 @@ pub struct Rejected {
 
 /// A result that answers a request.
 pub struct Answer<'m> {
+    /// What it relied on.
+    pub set: ObservationSet<'m>,
     /// As it is recorded.
     pub result: ActionResult<'m>,
     /// What of it was written again for this place ([`crate::relocated::apply`]).
@@ -46,7 +48,8 @@ pub fn ask<'m>(
     for (entry_at, entry) in manifest.entries.iter().enumerate() {
         let mut reject = |why| rejected.push(Rejected { entry: entry_at, observer: entry.observer, why });
         let at_home = entry.made_in == here;
-        if let (Some(bound), false) = (entry.bound, at_home)
+        if let Some(bound) = entry.bound
+            && !(at_home && bound.serves_at_home())
             && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
         {
             reject(elsewhere(bound, entry.bound_by));
@@ -67,7 +70,8 @@ pub fn ask<'m>(
             Err(difference) => reject(difference),
             Ok(()) => match relocated::rewritten(&result, &request.roots, store, stamps) {
                 Some(rewritten) => {
-                    return Some(Answer { result, rewritten, observer: entry.observer, size: set.size() });
+                    let size = set.size();
+                    return Some(Answer { set, result, rewritten, observer: entry.observer, size });
                 }
                 None => {
                     reject(about("the result", "was made in another place, and cannot be written again for this one"))
@@ -82,7 +86,11 @@ pub fn ask<'m>(
 fn elsewhere(bound: Bound, by: &[u8]) -> Difference {
     let subject = if by.is_empty() { "the result" } else { "" };
     let remedy = bound.remedy().map(|remedy| format!("; what would lift it: {remedy}")).unwrap_or_default();
-    let what = format!("was made in another place, and serves only there: {}{remedy}", bound.reason());
+    let where_made = match bound.serves_at_home() {
+        true => "was made in another place, and serves only there: ",
+        false => "",
+    };
+    let what = format!("{where_made}{}{remedy}", bound.reason());
     Difference { subject: [subject.as_bytes(), by].concat(), what }
 }
 

@@ -77,10 +77,11 @@ fn without_preload(request: &Request, place: &Place) -> Option<Choice> {
 }
 
 /// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage and
-/// language of a compiler, which are other programs, and for each command of which nothing is known.
+/// language of a compiler, which are other programs. Of a command of which nothing is known it is the guess that what it starts
+/// is known by now; where it is not, its next run is judged again.
 pub fn tool_key(request: &Request, place: &Place) -> Digest {
     let kind = match (request.family, request.invocation.stage) {
-        (Family::Command, _) => return key(b'C', &request.weak, place),
+        (Family::Command, _) => return key(b'C', &request.action.tool, place),
         (_, Stage::Early) => b'E',
         (_, Stage::Object) => b'O',
         (_, Stage::End) => b'T',

@@ -197,8 +197,16 @@ impl Search<'_> {
             if is_shared(path) || self.holds(path) || SYSTEM.iter().any(|system| path.starts_with(system)) {
                 continue;
             }
-            let Ok(look) = larder_sys::look_through(path) else { continue };
-            let directory = if look.kind == Kind::Directory { path } else { above(path) };
+            let directory = match larder_sys::look_through(path) {
+                Ok(look) if look.kind == Kind::Directory => path,
+                Ok(_) => above(path),
+                // A place that is made later: `--prefix`.
+                Err(_) if argument.starts_with(b"--") => match levels(path).find(|level| is_directory(level)) {
+                    Some(there) if there.len() > 1 => there,
+                    _ => continue,
+                },
+                Err(_) => continue,
+            };
             let top = checkout(directory).or_else(|| highest(directory, &SOURCE_TOPS));
             let top = top.filter(|top| !is_shared(top)).or_else(|| shared_above(directory, &self.place.cwd));
             left -= 1;
@@ -280,6 +288,10 @@ fn levels(directory: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(directory), |level| Some(above(level))).take_while(|level| level.len() > 1)
 }
 
+fn is_directory(path: &[u8]) -> bool {
+    larder_sys::look_through(path).is_ok_and(|look| look.kind == Kind::Directory)
+}
+
 fn above(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|&b| b == b'/').unwrap_or(0)]
 }
@@ -292,6 +304,9 @@ fn shared_above<'p>(a: &'p [u8], b: &[u8]) -> Option<&'p [u8]> {
 /// The absolute path in an argument that names a source or a directory of them.
 fn told_path(argument: &[u8]) -> Option<&[u8]> {
     const FLAGS: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
+    if let Some(at) = argument.iter().position(|&b| b == b'=').filter(|_| argument.starts_with(b"--")) {
+        return Some(&argument[at + 1..]).filter(|value| value.starts_with(b"/"));
+    }
     let value = FLAGS.iter().find_map(|flag| argument.strip_prefix(*flag)).unwrap_or(argument);
     value.starts_with(b"/").then_some(value)
 }

@@ -17,11 +17,22 @@ pub enum Bound {
     Input,
     /// The command is no compile of one source: it can serve elsewhere once it was seen to give the same in two places.
     SeenOnce,
+    /// Processes of the command may have named something by their numbers, which are others in each run: it serves nowhere
+    /// until it was seen to give the same with other numbers.
+    Chance,
 }
 
 impl Bound {
-    const ALL: [Bound; 7] =
-        [Bound::Output, Bound::Message, Bound::Argument, Bound::Flag, Bound::Text, Bound::Input, Bound::SeenOnce];
+    const ALL: [Bound; 8] = [
+        Bound::Output,
+        Bound::Message,
+        Bound::Argument,
+        Bound::Flag,
+        Bound::Text,
+        Bound::Input,
+        Bound::SeenOnce,
+        Bound::Chance,
+    ];
 
     /// As a record holds it.
     pub fn code(self) -> u8 {
@@ -33,9 +44,14 @@ impl Bound {
         Bound::ALL.get(usize::from(code).wrapping_sub(1)).copied()
     }
 
+    /// Whether the result serves in the place where it was made.
+    pub fn serves_at_home(self) -> bool {
+        self != Bound::Chance
+    }
+
     /// Whether the worst that it could do elsewhere is to name the place where it was made.
     pub fn is_only_a_path(self) -> bool {
-        !matches!(self, Bound::Flag | Bound::SeenOnce)
+        !matches!(self, Bound::Flag | Bound::SeenOnce | Bound::Chance)
     }
 
     /// What people read, about a result that was made in another place.
@@ -48,6 +64,9 @@ impl Bound {
             Bound::Text => "the preprocessed text names the place, or asks for the name of a file",
             Bound::Input => "an input holds the path of the place, and the result may hold what was made of it",
             Bound::SeenOnce => "such a command serves elsewhere once it gave the same in two places",
+            Bound::Chance => {
+                "the numbers of its processes may be in it: it serves once it gave the same with other numbers"
+            }
         }
     }
 
@@ -57,7 +76,7 @@ impl Bound {
             Bound::Output | Bound::Text => Some("-ffile-prefix-map=DIRECTORY=. with the directory of the build"),
             Bound::Message => Some("relative paths on the command line"),
             Bound::Argument => Some("relative paths on the command line"),
-            Bound::Flag | Bound::Input | Bound::SeenOnce => None,
+            Bound::Flag | Bound::Input | Bound::SeenOnce | Bound::Chance => None,
         }
     }
 }

@@ -57,6 +57,8 @@ pub struct Looked {
     pub identity: Option<Identity>,
     /// How far what else `stat` says of it can reach the result.
     pub times: Times,
+    /// When it was modified was compared with when others were.
+    pub compared: bool,
     /// The tool changed it afterwards: only its state before counts.
     pub prior: Option<Prior>,
 }
@@ -82,6 +84,8 @@ pub enum Times {
 pub struct Habit {
     /// How far the times of files can reach its result.
     pub times: Times,
+    /// It compares when the files that it looks at were modified, and lets nothing else of that reach its result.
+    pub compares: bool,
     /// How often one process of it reads the clock.
     pub clock_reads: u32,
     /// How often one process of it asks for the local time of a given moment, and so for the time zone.
@@ -96,6 +100,8 @@ pub struct Habit {
     pub tries_terminal: bool,
     /// It may ask for any number of random numbers, if it makes something new: they are in that one's name.
     pub names_at_random: bool,
+    /// It writes down numbers that are others in each place, for somebody to compare.
+    pub shows_numbers: bool,
 }
 
 /// Something that the tool made or removed and left so.

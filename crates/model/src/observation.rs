@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! set        = number of directories, directory*, number of variables, variable*
-//! set        ends with number of twins, twin*; twin = bytes path, bytes path, u8 bits: 1 one file, 2 equal times
+//! set        goes on with number of twins, twin*; twin = bytes path, bytes path, u8 bits: 1 one file, 2 equal times
+//! set        ends with number of ages, age*, oldest first; age = bytes path, u8 1 where it is as old as the one before
 //! directory  = bytes path, u8 links, [bytes real path], number class, number of facts, fact*, number of absences, name*
 //! links      = 0 of no matter · 1 there are none in the path · 2 they lead to the real path
 //! fact       = bytes name, u8 tag, …        by tag:
@@ -146,6 +147,15 @@ pub struct Twins<'a> {
     pub same_time: bool,
 }
 
+/// Something whose time of modification was compared with others'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Age<'a> {
+    /// Its path, root replaced.
+    pub path: &'a [u8],
+    /// It was modified when the one before it in the list was; else later.
+    pub same: bool,
+}
+
 /// All that a result relied on, beyond what its Action says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservationSet<'a> {
@@ -155,6 +165,8 @@ pub struct ObservationSet<'a> {
     pub environment: Vec<EnvFact<'a>>,
     /// Files of equal content.
     pub twins: Vec<Twins<'a>>,
+    /// What a program compared the times of, the oldest first. All of it is older than the run.
+    pub ages: Vec<Age<'a>>,
 }
 
 /// The digest under which "this directory has none of these names" is kept as a stamp. `names` are sorted.
@@ -201,6 +213,11 @@ impl<'a> ObservationSet<'a> {
             twins.paths.iter().for_each(|path| w.bytes(path));
             w.u8(u8::from(twins.same_file) | u8::from(twins.same_time) << 1);
         }
+        w.number(self.ages.len() as u64);
+        for age in &self.ages {
+            w.bytes(age.path);
+            w.u8(age.same.into());
+        }
     }
 
     /// Read a set.
@@ -224,6 +241,9 @@ impl<'a> ObservationSet<'a> {
             }
             set.twins.push(Twins { paths, same_file: bits & 1 != 0, same_time: bits & 2 != 0 });
         }
+        for _ in 0..r.count()? {
+            set.ages.push(Age { path: r.bytes(PATH_BYTES_MAX)?, same: r.flag()? });
+        }
         Ok(set)
     }
 
@@ -231,7 +251,7 @@ impl<'a> ObservationSet<'a> {
     pub fn size(&self) -> (usize, usize) {
         let facts: usize = self.directories.iter().map(|d| d.facts.len()).sum();
         let absent: usize = self.directories.iter().map(|d| d.absent.len()).sum();
-        (facts + absent + self.environment.len(), absent)
+        (facts + absent + self.environment.len() + self.ages.len(), absent)
     }
 }
 
@@ -406,6 +426,7 @@ mod tests {
                 EnvFact { name: b"B", value: Some(Digest::of(b"v")) },
             ],
             twins: vec![Twins { paths: [b"a", b"b"], same_file: true, same_time: false }],
+            ages: vec![Age { path: b"a", same: false }, Age { path: b"b", same: true }],
         };
         let mut w = Writer::default();
         set.encode(&mut w);

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use larder_model::{
-    Action, ActionResult, Blob, Bound, Bypass, Content, DecodeError, Digest, DirFacts, Entry, EnvFact, ExplainWalk,
-    FORMAT_VERSION, Fact, Fallback, FileMode, HOST, Links, Made, Manifest, ModeRule, NamedFact, ObservationSet,
-    Observer, Output, OutputKind, Placement, Reader, Rewrite, Roots, Status, Streams, Terminal, Twins, UMASK,
-    Unrecorded, Variable, Writer, names_digest,
+    Action, ActionResult, Age, Blob, Bound, Bypass, Content, DecodeError, Digest, DirFacts, Entry, EnvFact,
+    ExplainWalk, FORMAT_VERSION, Fact, Fallback, FileMode, HOST, Links, Made, Manifest, ModeRule, NamedFact,
+    ObservationSet, Observer, Output, OutputKind, Placement, Reader, Rewrite, Roots, Status, Streams, Terminal, Twins,
+    UMASK, Unrecorded, Variable, Writer, names_digest,
 };
 use larder_testkit::{golden, golden_bytes};
 
@@ -81,6 +81,7 @@ fn set() -> ObservationSet<'static> {
             Twins { paths: [b"\0\x01/a.h", b"\0\x01/b.h"], same_file: true, same_time: true },
             Twins { paths: [b"c", b"d"], same_file: false, same_time: false },
         ],
+        ages: vec![Age { path: b"\0\x01/a.c", same: false }, Age { path: b"c", same: true }],
     }
 }
 

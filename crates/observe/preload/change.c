@@ -28,29 +28,29 @@ static int two(unsigned kind, int result, unsigned flags, struct text *from, con
 
 EXPORT int rename(const char *old, const char *new)
 {
-    TWO(LARDER_RENAME, 0, AT_FDCWD, old, AT_FDCWD, new, REAL(rename)(old, new));
+    TWO(LARDER_RENAME, 0, AT_FDCWD, old, AT_FDCWD, new, DONE(REAL(rename)(old, new)));
 }
 
 EXPORT int renameat(int old_fd, const char *old, int new_fd, const char *new)
 {
-    TWO(LARDER_RENAME, 0, old_fd, old, new_fd, new, REAL(renameat)(old_fd, old, new_fd, new));
+    TWO(LARDER_RENAME, 0, old_fd, old, new_fd, new, DONE(REAL(renameat)(old_fd, old, new_fd, new)));
 }
 
 EXPORT int renameat2(int old_fd, const char *old, int new_fd, const char *new, unsigned flags)
 {
     TWO(LARDER_RENAME, flags, old_fd, old, new_fd, new,
-        REAL(renameat2)(old_fd, old, new_fd, new, flags));
+        DONE(REAL(renameat2)(old_fd, old, new_fd, new, flags)));
 }
 
 EXPORT int link(const char *old, const char *new)
 {
-    TWO(LARDER_LINK, 0, AT_FDCWD, old, AT_FDCWD, new, REAL(link)(old, new));
+    TWO(LARDER_LINK, 0, AT_FDCWD, old, AT_FDCWD, new, DONE(REAL(link)(old, new)));
 }
 
 EXPORT int linkat(int old_fd, const char *old, int new_fd, const char *new, int flags)
 {
     TWO(LARDER_LINK, flags & AT_SYMLINK_FOLLOW ? 1 : 0, old_fd, old, new_fd, new,
-        REAL(linkat)(old_fd, old, new_fd, new, flags));
+        DONE(REAL(linkat)(old_fd, old, new_fd, new, flags)));
 }
 
 static int linked(int result, const char *target, int dirfd, const char *path)
@@ -67,12 +67,12 @@ static int linked(int result, const char *target, int dirfd, const char *path)
 
 EXPORT int symlink(const char *target, const char *path)
 {
-    return linked(REAL(symlink)(target, path), target, AT_FDCWD, path);
+    return linked(DONE(REAL(symlink)(target, path)), target, AT_FDCWD, path);
 }
 
 EXPORT int symlinkat(const char *target, int dirfd, const char *path)
 {
-    return linked(REAL(symlinkat)(target, dirfd, path), target, dirfd, path);
+    return linked(DONE(REAL(symlinkat)(target, dirfd, path)), target, dirfd, path);
 }
 
 /* One name whose directory may go away with it. */
@@ -94,12 +94,12 @@ static int gone(unsigned kind, int result, struct text *text, const char *path)
         return gone(kind, result, &text, path);                                             \
     } while (0)
 
-EXPORT int rmdir(const char *path) { GONE(LARDER_RMDIR, AT_FDCWD, path, REAL(rmdir)(path)); }
+EXPORT int rmdir(const char *path) { GONE(LARDER_RMDIR, AT_FDCWD, path, DONE(REAL(rmdir)(path))); }
 
 EXPORT int unlinkat(int dirfd, const char *path, int flags)
 {
     GONE(flags & AT_REMOVEDIR ? LARDER_RMDIR : LARDER_UNLINK, dirfd, path,
-         REAL(unlinkat)(dirfd, path, flags));
+         DONE(REAL(unlinkat)(dirfd, path, flags)));
 }
 
 EXPORT int remove(const char *path)
@@ -107,14 +107,14 @@ EXPORT int remove(const char *path)
     struct stat st;
     bool directory = log_on() && raw_stat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
                      (st.st_mode & TYPE_MASK) == TYPE_DIRECTORY;
-    GONE(directory ? LARDER_RMDIR : LARDER_UNLINK, AT_FDCWD, path, REAL(remove)(path));
+    GONE(directory ? LARDER_RMDIR : LARDER_UNLINK, AT_FDCWD, path, DONE(REAL(remove)(path)));
 }
 
 /* One name that stays, below `fd`. */
 #define ONE(kind, name, parameters, arguments, fd, flags, extra)                            \
     EXPORT int name parameters                                                              \
     {                                                                                       \
-        int result = REAL(name) arguments;                                                  \
+        int result = DONE(REAL(name) arguments);                                                  \
         path_event(kind, result != 0, fd, path, flags, (uint32_t)(extra));                  \
         return result;                                                                      \
     }
@@ -147,16 +147,16 @@ ONE(LARDER_MKNOD, mkfifoat, (int fd, const char *path, unsigned mode), (fd, path
 /* Of an older glibc, as in look.c. */
 EXPORT int __xmknod(int version, const char *path, unsigned mode, unsigned long *dev)
 {
-    int result = real_has(R___xmknod) ? REAL(__xmknod)(version, path, mode, dev)
-                                      : REAL(mknod)(path, mode, *dev);
+    int result = real_has(R___xmknod) ? DONE(REAL(__xmknod)(version, path, mode, dev))
+                                      : DONE(REAL(mknod)(path, mode, *dev));
     path_event(LARDER_MKNOD, result != 0, AT_FDCWD, path, 0, mode);
     return result;
 }
 
 EXPORT int __xmknodat(int version, int fd, const char *path, unsigned mode, unsigned long *dev)
 {
-    int result = real_has(R___xmknodat) ? REAL(__xmknodat)(version, fd, path, mode, dev)
-                                        : REAL(mknodat)(fd, path, mode, *dev);
+    int result = real_has(R___xmknodat) ? DONE(REAL(__xmknodat)(version, fd, path, mode, dev))
+                                        : DONE(REAL(mknodat)(fd, path, mode, *dev));
     path_event(LARDER_MKNOD, result != 0, fd, path, 0, mode);
     return result;
 }
@@ -165,7 +165,7 @@ EXPORT int __xmknodat(int version, int fd, const char *path, unsigned mode, unsi
 #define ONE_OR_FD(kind, name, parameters, arguments, flags, extra)                          \
     EXPORT int name parameters                                                              \
     {                                                                                       \
-        int result = REAL(name) arguments;                                                  \
+        int result = DONE(REAL(name) arguments);                                                  \
         if (path)                                                                           \
             path_event(kind, result != 0, fd, path, flags, (uint32_t)(extra));              \
         else                                                                                \
@@ -179,7 +179,7 @@ ONE_OR_FD(LARDER_UTIME, futimesat, (int fd, const char *path, const void *times)
 #define OF_FD(kind, name, parameters, arguments, extra)                                     \
     EXPORT int name parameters                                                              \
     {                                                                                       \
-        int result = REAL(name) arguments;                                                  \
+        int result = DONE(REAL(name) arguments);                                                  \
         fd_event(kind, result != 0, fd, (uint32_t)(extra));                                 \
         return result;                                                                      \
     }
@@ -202,12 +202,12 @@ static int truncated(int result, const char *path, long length)
 
 EXPORT int truncate(const char *path, long length)
 {
-    return truncated(REAL(truncate)(path, length), path, length);
+    return truncated(DONE(REAL(truncate)(path, length)), path, length);
 }
 
 EXPORT int truncate64(const char *path, long length)
 {
-    return truncated(REAL(truncate64)(path, length), path, length);
+    return truncated(DONE(REAL(truncate64)(path, length)), path, length);
 }
 
 static int attributed(int result, const char *path, int fd, const char *name, unsigned flags)
@@ -229,7 +229,7 @@ static int attributed(int result, const char *path, int fd, const char *name, un
 #define SET(call, parameters, arguments, path, fd, flags)                                   \
     EXPORT int call parameters                                                              \
     {                                                                                       \
-        return attributed(REAL(call) arguments, path, fd, name, flags);                     \
+        return attributed(DONE(REAL(call) arguments), path, fd, name, flags);                     \
     }
 SET(setxattr, (const char *path, const char *name, const void *value, size_t size, int how),
     (path, name, value, size, how), path, -1, 0)

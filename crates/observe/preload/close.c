@@ -39,7 +39,7 @@ EXPORT int close(int fd)
 {
     if (watched(fd))
         closing(fd);
-    return REAL(close)(fd);
+    return DONE(REAL(close)(fd));
 }
 
 extern WEAK int fileno(void *file);

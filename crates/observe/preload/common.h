@@ -72,6 +72,10 @@ static inline bool log_on(void)
 bool log_open(const char *path);
 void log_write(struct larder_event *event, const struct text *path, const struct text *path2);
 void event_stat(struct larder_event *event, const struct stat *st);
+/* Whether that is the observer's own program. */
+bool event_is_of_wrapper(const struct larder_event *event);
+/* Whether errno says that a signal came, and the kernel asks as well (DONE). */
+bool log_interrupted(void);
 /* An event whose error is errno when `failed`. */
 struct larder_event event_new(unsigned kind, bool failed);
 /* The commonest events whole; they do nothing when the log is not open. */

@@ -92,10 +92,47 @@ void objects_event(void)
         object_event(walk.interpreter);
 }
 
-static void start_event(void)
+/* The arguments.  As the kernel lays them out: their number, the arguments, NULL, and
+ * then the environment, which is still there when nobody's code has run but that of
+ * libraries' constructors. */
+static char **find_arguments(char **envp)
+{
+    if (!envp || envp[-1])
+        return NULL;
+    char **argv = envp - 1;
+    for (long count = 0; count < 65536; count++, argv--)
+        if ((long)argv[-1] == count)
+            return argv;
+    return NULL;
+}
+
+/* Adds text to arguments as log.h has them; returns their size. */
+static size_t add_argument(char to[LARDER_ARGUMENTS_MAX], size_t size, const char *text)
+{
+    for (; *text && size < LARDER_ARGUMENTS_MAX; text++)
+        to[size++] = *text;
+    if (size < LARDER_ARGUMENTS_MAX)
+        to[size++] = LARDER_ARGUMENT_END;
+    return size;
+}
+
+static size_t arguments(char to[LARDER_ARGUMENTS_MAX], char **argv)
+{
+    size_t size = 0;
+    if (!argv) { /* unknown: more than are kept */
+        memset(to, '?', LARDER_ARGUMENTS_MAX);
+        return LARDER_ARGUMENTS_MAX;
+    }
+    for (char **word = argv; word[0] && word[1] && size < LARDER_ARGUMENTS_MAX; word++)
+        size = add_argument(to, size, word[1]);
+    return size;
+}
+
+static void start_event(char **argv)
 {
     struct larder_event event = event_new(LARDER_START, false);
-    struct text text;
+    struct text text, text2;
+    char words[LARDER_ARGUMENTS_MAX];
     struct stat st;
     event.extra = (uint32_t)raw_getppid();
     long length = raw_readlink("/proc/self/exe", text.dir, sizeof text.dir);
@@ -105,7 +142,8 @@ static void start_event(void)
         event_stat(&event, &st);
     else
         event.error = (int)-result;
-    log_write(&event, &text, NULL);
+    text_raw(&text2, words, arguments(words, argv));
+    log_write(&event, &text, &text2);
 }
 
 static void forget(char **entry)
@@ -163,11 +201,12 @@ static bool wake(char **envp, int otherwise)
     if (log_state)
         return log_state == 2;
     log_state = 1;
+    char **argv = find_arguments(envp); /* before anything is hidden */
     int state = begin(envp);
     __atomic_store_n(&log_state, state ? state : otherwise, __ATOMIC_RELEASE);
     if (state != 2)
         return false;
-    start_event();
+    start_event(argv);
     objects_event();
     return true;
 }

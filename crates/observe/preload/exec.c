@@ -26,15 +26,17 @@ bool exec_announce(const char *path)
     struct target target;
     struct text text, final;
     target_look(&target, path);
-    struct larder_event event = event_new(target.reason ? LARDER_DROP : LARDER_EXEC, false);
-    if (!target.reason && raw_access(own.preload, 4) != 0) {
-        event.kind = LARDER_DROP;
-        target.reason = LARDER_DROP_PRELOAD_GONE;
-    }
-    event.extra = target.reason;
+    struct larder_event event = event_new(LARDER_EXEC, false);
     if (!target.error)
         event_stat(&event, &target.st);
-    else if (!target.reason)
+    if (target.reason == LARDER_DROP_STATIC && !target.script && event_is_of_wrapper(&event))
+        target.reason = 0;
+    if (!target.reason && raw_access(own.preload, 4) != 0)
+        target.reason = LARDER_DROP_PRELOAD_GONE;
+    if (target.reason)
+        event.kind = LARDER_DROP;
+    event.extra = target.reason;
+    if (target.error && !target.reason)
         event.error = target.error;
     text_path(&text, AT_FDCWD, target.error == EFAULT ? NULL : path);
     text_path(&final, AT_FDCWD, target.script ? target.final : NULL);
@@ -56,7 +58,7 @@ static int run(const char *path, words argv, words envp)
     if (!log_on())
         return REAL(execve)(path, argv, envp);
     words with = exec_announce(path) ? ENVIRONMENT_WITH_OWN(envp) : (char **)envp;
-    int result = REAL(execve)(path, argv, with);
+    int result = DONE(REAL(execve)(path, argv, with));
     failed_event(path, errno);
     return result;
 }

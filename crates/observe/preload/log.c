@@ -197,8 +197,8 @@ static char *text_copy(char *to, const struct text *t)
 }
 
 /* A forked process has its parent's memory, this number in it.  One that was vforked
- * has it together with its parent, so that either may seem to be new: the reader takes
- * only what it does not know. */
+ * has it together with its parent, so that either may seem to be new: the reader knows
+ * them apart by the parent's number. */
 static uint32_t last_pid;
 
 static uint32_t own_pid(void)
@@ -207,7 +207,8 @@ static uint32_t own_pid(void)
     uint32_t before = __atomic_exchange_n(&last_pid, pid, __ATOMIC_RELAXED);
     if (before && before != pid) {
         struct larder_event forked = event_new(LARDER_FORKED, false);
-        forked.extra = before;
+        forked.extra = (uint32_t)raw_getppid();
+        forked.mode = before;
         log_write(&forked, NULL, NULL);
     }
     return pid;
@@ -252,6 +253,16 @@ void event_stat(struct larder_event *event, const struct stat *st)
     event->mtime_ns = (int64_t)st->st_mtime * 1000000000 + (int64_t)st->st_mtime_nsec;
     event->ctime_ns = (int64_t)st->st_ctime * 1000000000 + (int64_t)st->st_ctime_nsec;
     event->mode = st->st_mode;
+}
+
+bool log_interrupted(void)
+{
+    return errno == EINTR && log_state == 2 && header->overflow & LARDER_KERNEL_ASKS;
+}
+
+bool event_is_of_wrapper(const struct larder_event *event)
+{
+    return header->wrapper_ino && event->dev == header->wrapper_dev && event->ino == header->wrapper_ino;
 }
 
 struct larder_event event_new(unsigned kind, bool failed)

@@ -16,7 +16,7 @@
  * lost (`tail` goes on growing and may exceed `capacity`).
  *
  * The supervisor makes the file: magic, version, capacity (the file's size),
- * tail = 4096, everything else 0.
+ * tail = 4096, the wrapper; everything else 0.
  */
 #ifndef LARDER_LOG_H
 #define LARDER_LOG_H
@@ -24,11 +24,13 @@
 #include <stdint.h>
 
 #define LARDER_LOG_MAGIC "LARDLOG1" /* the first 8 bytes, without a NUL */
-#define LARDER_LOG_VERSION 1u
+#define LARDER_LOG_VERSION 2u
 #define LARDER_LOG_START 4096u /* where the first event is */
 
 #define LARDER_OVERFLOW_LOST 1u    /* an event did not fit */
 #define LARDER_OVERFLOW_CLOSING 2u /* the supervisor ends: nothing is preloaded into what is executed from now on */
+
+#define LARDER_KERNEL_ASKS 4u /* no loss: the kernel asks the supervisor as well before each call */
 
 struct larder_header {
     char magic[8];
@@ -36,6 +38,10 @@ struct larder_header {
     uint32_t overflow; /* bits below */
     uint64_t capacity;
     uint64_t tail;
+    /* The program that observes, as dev and ino of an event: where a tool starts it again, it finds this log by the
+     * library's variables and writes into it what it does. */
+    uint64_t wrapper_dev;
+    uint64_t wrapper_ino;
 };
 
 /* 72 bytes, then `path_len` bytes of path, `path2_len` bytes of path2 (neither
@@ -68,7 +74,9 @@ struct larder_event {
 
 enum larder_kind {
     /* The observer is at work in a new program image.  path: what
-     * /proc/self/exe says; stat of it; extra: the parent's pid. */
+     * /proc/self/exe says; stat of it; extra: the parent's pid; path2: its
+     * arguments but the first, each followed by LARDER_ARGUMENT_END, at most
+     * LARDER_ARGUMENTS_MAX bytes: where more are, it does not end so. */
     LARDER_START = 1,
     /* A shared object is loaded, or the program's ELF interpreter.  path as the
      * loader names it; stat.  Repeated after each dlopen. */
@@ -123,7 +131,9 @@ enum larder_kind {
     LARDER_CLOSED = 34,   /* a descriptor that was opened for writing is closed; stat, no path */
     LARDER_DIED = 33,     /* a child was found to have died; mode: its pid, extra: the signal */
     LARDER_RANDOM = 35,   /* path: the function; the first few times in each process */
-    LARDER_FORKED = 36,   /* the first event of a process that was forked; extra: the pid of one with its program */
+    /* The first event of a process that was forked, or the next of one that vforked.  extra: the parent's pid; mode: the
+     * pid of whoever wrote from this memory before */
+    LARDER_FORKED = 36,
 };
 
 enum larder_drop {
@@ -157,6 +167,9 @@ enum larder_time {
     LARDER_TIME_CLOCK = 3, /* clock_gettime of the real time */
     LARDER_TIME_LOCAL = 4, /* localtime, ctime, mktime */
 };
+
+#define LARDER_ARGUMENT_END '\37' /* ASCII's unit separator */
+#define LARDER_ARGUMENTS_MAX 1024
 
 /* That many events of one sort from a process, and no more. */
 #define LARDER_FEW 4

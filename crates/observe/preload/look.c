@@ -20,7 +20,7 @@ static int looked(unsigned kind, int result, int dirfd, const char *path, const 
 #define STAT(name, kind)                                                                    \
     EXPORT int name(const char *path, struct stat *st)                                      \
     {                                                                                       \
-        return looked(kind, REAL(name)(path, st), AT_FDCWD, path, st);                      \
+        return looked(kind, DONE(REAL(name)(path, st)), AT_FDCWD, path, st);                      \
     }
 STAT(stat, LARDER_STAT)
 STAT(stat64, LARDER_STAT)
@@ -37,7 +37,7 @@ static int looked_at(int result, int dirfd, const char *path, const struct stat 
 #define FSTATAT(name)                                                                       \
     EXPORT int name(int dirfd, const char *path, struct stat *st, int flags)                \
     {                                                                                       \
-        return looked_at(REAL(name)(dirfd, path, st, flags), dirfd, path, st, flags);       \
+        return looked_at(DONE(REAL(name)(dirfd, path, st, flags)), dirfd, path, st, flags);       \
     }
 FSTATAT(fstatat)
 FSTATAT(fstatat64)
@@ -47,7 +47,7 @@ FSTATAT(fstatat64)
 #define XSTAT(name, plain, kind)                                                            \
     EXPORT int name(int version, const char *path, struct stat *st)                         \
     {                                                                                       \
-        int result = real_has(R_##name) ? REAL(name)(version, path, st) : REAL(plain)(path, st); \
+        int result = real_has(R_##name) ? DONE(REAL(name)(version, path, st)) : DONE(REAL(plain)(path, st)); \
         return looked(kind, result, AT_FDCWD, path, st);                                    \
     }
 XSTAT(__xstat, stat, LARDER_STAT)
@@ -58,8 +58,8 @@ XSTAT(__lxstat64, lstat64, LARDER_LSTAT)
 #define FXSTATAT(name, plain)                                                               \
     EXPORT int name(int version, int dirfd, const char *path, struct stat *st, int flags)   \
     {                                                                                       \
-        int result = real_has(R_##name) ? REAL(name)(version, dirfd, path, st, flags)       \
-                                        : REAL(plain)(dirfd, path, st, flags);              \
+        int result = real_has(R_##name) ? DONE(REAL(name)(version, dirfd, path, st, flags))       \
+                                        : DONE(REAL(plain)(dirfd, path, st, flags));              \
         return looked_at(result, dirfd, path, st, flags);                                   \
     }
 FXSTATAT(__fxstatat, fstatat)
@@ -67,7 +67,7 @@ FXSTATAT(__fxstatat64, fstatat64)
 
 EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
 {
-    int result = REAL(statx)(dirfd, path, flags, mask, stx);
+    int result = DONE(REAL(statx)(dirfd, path, flags, mask, stx));
     if (((flags & AT_EMPTY_PATH) && (!path || !*path)) || !log_on())
         return result;
     struct larder_event event =
@@ -92,7 +92,7 @@ EXPORT int statx(int dirfd, const char *path, int flags, unsigned mask, struct s
 #define ACCESS(name, flags)                                                                 \
     EXPORT int name(const char *path, int mode)                                             \
     {                                                                                       \
-        int result = REAL(name)(path, mode);                                                \
+        int result = DONE(REAL(name)(path, mode));                                                \
         path_event(LARDER_ACCESS, result != 0, AT_FDCWD, path, flags, (uint32_t)mode);      \
         return result;                                                                      \
     }
@@ -104,7 +104,7 @@ ACCESS(euidaccess, 2)
 #define STATFS(name)                                                                        \
     EXPORT int name(const char *path, void *st)                                             \
     {                                                                                       \
-        int result = REAL(name)(path, st);                                                  \
+        int result = DONE(REAL(name)(path, st));                                                  \
         path_event(LARDER_ACCESS, result != 0, AT_FDCWD, path, 0, 0);                       \
         return result;                                                                      \
     }
@@ -115,7 +115,7 @@ STATFS(statvfs64)
 
 EXPORT int faccessat(int dirfd, const char *path, int mode, int flags)
 {
-    int result = REAL(faccessat)(dirfd, path, mode, flags);
+    int result = DONE(REAL(faccessat)(dirfd, path, mode, flags));
     path_event(LARDER_ACCESS, result != 0, dirfd, path,
                (flags & AT_SYMLINK_NOFOLLOW ? 1 : 0) | (flags & AT_EACCESS ? 2 : 0), (uint32_t)mode);
     return result;
@@ -136,22 +136,22 @@ static long read_link(long result, int dirfd, const char *path, const char *buff
 
 EXPORT long readlink(const char *path, char *buffer, size_t size)
 {
-    return read_link(REAL(readlink)(path, buffer, size), AT_FDCWD, path, buffer, size);
+    return read_link(DONE(REAL(readlink)(path, buffer, size)), AT_FDCWD, path, buffer, size);
 }
 
 EXPORT long __readlink_chk(const char *path, char *buffer, size_t size, size_t room)
 {
-    return read_link(REAL(__readlink_chk)(path, buffer, size, room), AT_FDCWD, path, buffer, size);
+    return read_link(DONE(REAL(__readlink_chk)(path, buffer, size, room)), AT_FDCWD, path, buffer, size);
 }
 
 EXPORT long readlinkat(int dirfd, const char *path, char *buffer, size_t size)
 {
-    return read_link(REAL(readlinkat)(dirfd, path, buffer, size), dirfd, path, buffer, size);
+    return read_link(DONE(REAL(readlinkat)(dirfd, path, buffer, size)), dirfd, path, buffer, size);
 }
 
 EXPORT long __readlinkat_chk(int dirfd, const char *path, char *buffer, size_t size, size_t room)
 {
-    return read_link(REAL(__readlinkat_chk)(dirfd, path, buffer, size, room), dirfd, path, buffer, size);
+    return read_link(DONE(REAL(__readlinkat_chk)(dirfd, path, buffer, size, room)), dirfd, path, buffer, size);
 }
 
 static char *resolved(char *result, const char *path)

@@ -93,7 +93,7 @@ static int opened(int fd, int dirfd, const char *path, int flags, unsigned mode)
     {                                                                                       \
         unsigned mode = MODE(flags);                                                        \
         int seen = making(AT_FDCWD, path, flags);                                           \
-        return opened(REAL(name)(path, flags, mode), AT_FDCWD, path, seen, mode);           \
+        return opened(DONE(REAL(name)(path, flags, mode)), AT_FDCWD, path, seen, mode);           \
     }
 OPEN(open)
 OPEN(open64)
@@ -103,7 +103,7 @@ OPEN(open64)
     {                                                                                       \
         unsigned mode = MODE(flags);                                                        \
         int seen = making(dirfd, path, flags);                                              \
-        return opened(REAL(name)(dirfd, path, flags, mode), dirfd, path, seen, mode);       \
+        return opened(DONE(REAL(name)(dirfd, path, flags, mode)), dirfd, path, seen, mode);       \
     }
 OPENAT(openat)
 OPENAT(openat64)
@@ -111,7 +111,7 @@ OPENAT(openat64)
 #define OPEN_2(name)                                                                        \
     EXPORT int name(const char *path, int flags)                                            \
     {                                                                                       \
-        return opened(REAL(name)(path, flags), AT_FDCWD, path, flags, 0);                   \
+        return opened(DONE(REAL(name)(path, flags)), AT_FDCWD, path, flags, 0);                   \
     }
 OPEN_2(__open_2)
 OPEN_2(__open64_2)
@@ -119,7 +119,7 @@ OPEN_2(__open64_2)
 #define OPENAT_2(name)                                                                      \
     EXPORT int name(int dirfd, const char *path, int flags)                                 \
     {                                                                                       \
-        return opened(REAL(name)(dirfd, path, flags), dirfd, path, flags, 0);               \
+        return opened(DONE(REAL(name)(dirfd, path, flags)), dirfd, path, flags, 0);               \
     }
 OPENAT_2(__openat_2)
 OPENAT_2(__openat64_2)
@@ -128,7 +128,7 @@ OPENAT_2(__openat64_2)
     EXPORT int name(const char *path, unsigned mode)                                        \
     {                                                                                       \
         int seen = making(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC);                    \
-        return opened(REAL(name)(path, mode), AT_FDCWD, path, seen, mode);                  \
+        return opened(DONE(REAL(name)(path, mode)), AT_FDCWD, path, seen, mode);                  \
     }
 CREAT(creat)
 CREAT(creat64)
@@ -303,9 +303,9 @@ EXPORT int chdir(const char *path)
     struct text text;
     struct stat st;
     if (!log_on())
-        return REAL(chdir)(path);
+        return DONE(REAL(chdir)(path));
     text_dir(&text, AT_FDCWD);
-    int result = REAL(chdir)(path);
+    int result = DONE(REAL(chdir)(path));
     struct larder_event event = event_new(LARDER_OPEN, result < 0);
     event.flags = LARDER_OPEN_PATHONLY | LARDER_OPEN_DIRECTORY;
     if (!event.error && raw_stat(AT_FDCWD, ".", &st, 0) == 0)

@@ -60,4 +60,15 @@ static inline void *real_get(enum real which)
 /* The function behind `name`, with the type it is declared with. */
 #define REAL(name) ((__typeof__(&name))real_get(R_##name))
 
+/* Where the kernel asks the supervisor as well, a signal that comes before it has heard makes a call fail with EINTR that
+ * was not even begun: it is made again. */
+#define DONE(call)                                                                         \
+    ({                                                                                     \
+        __typeof__(call) result_;                                                          \
+        do                                                                                 \
+            result_ = (call);                                                              \
+        while (result_ == -1 && log_interrupted());                                        \
+        result_;                                                                           \
+    })
+
 #endif

@@ -11,6 +11,7 @@ use larder_model::{
 };
 
 use crate::trace::{self, Kind, OpenFlags, Trace};
+use crate::who::Who;
 
 type Event<'a> = trace::Event<&'a [u8]>;
 
@@ -34,10 +35,13 @@ pub struct Policy<'a> {
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
     /// Program file names that are known parts of compilers: they ask libc for the variables they use.
     pub is_compiler_part: &'a dyn Fn(&[u8]) -> bool,
-    /// What a program of this file name does in every run, whatever its result.
-    pub habit: &'a dyn Fn(&[u8]) -> Habit,
+    /// What a program of this file name and with these arguments, as a `Kind::Start` has them, does in every run,
+    /// whatever its result.
+    pub habit: &'a dyn Fn(&[u8], &[u8]) -> Habit,
     /// What was in a file before the command ran, where that was noted.
     pub before: &'a dyn Fn(&Identity) -> Option<Prior>,
+    /// A text of the command names the numbers of processes, so that names may hold them.
+    pub names_by_number: bool,
     /// Whether the command may write there.
     pub may_write: &'a dyn Fn(&[u8]) -> bool,
     /// The first process of the command, which its caller started.
@@ -56,6 +60,8 @@ pub struct Folded {
     pub foreign_program: Option<Vec<u8>>,
     /// Names that were made up at random and are gone again: a result that holds one is another each time.
     pub random_names: Vec<Vec<u8>>,
+    /// Names were looked for and not found that hold the number of a process: the next run looks for others.
+    pub by_chance: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -92,7 +98,14 @@ struct Fold<'t> {
     lstat_missing: HashSet<&'t [u8]>,
     /// Where something was to be removed and nothing was.
     unlinked: HashSet<&'t [u8]>,
-    programs: HashMap<u32, &'t [u8]>,
+    who: Who<'t>,
+    /// Names that hold the number of the process that did not find them, or of one that it comes from.
+    numbered: HashSet<&'t [u8]>,
+    by_chance: bool,
+    /// Processes in which a shell began.
+    shells: HashSet<u32>,
+    /// Of the program that each process runs.
+    habits: HashMap<u32, Habit>,
     /// How often each process read the clock and asked for random numbers.
     clock_reads: HashMap<u32, u32>,
     zone_reads: HashMap<u32, u32>,
@@ -126,6 +139,10 @@ pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
     for (mut event, (path, path2)) in trace.iter().zip(&names) {
         event.path = path.as_deref().unwrap_or(event.path);
         event.path2 = path2.as_deref().unwrap_or(event.path2);
+        if matches!(event.kind, Kind::MakeDirectory | Kind::RemoveDirectory | Kind::ChangeMode) {
+            event.path = without_slash(event.path);
+        }
+        fold.note_number(&event, policy);
         if SHORTAGES.contains(&event.error) {
             fold.refuse(Unrecorded::Shortage, event.path);
         }
@@ -154,12 +171,12 @@ impl<'t> Fold<'t> {
             }
             Kind::Clock | Kind::Random => self.clock_or_random(e, policy),
             Kind::Forked => {
-                if let Some(program) = self.programs.get(&e.extra).copied() {
-                    self.programs.entry(e.pid).or_insert(program);
-                }
-                for reads in [&mut self.clock_reads, &mut self.zone_reads, &mut self.random_reads] {
-                    let before = reads.get(&e.extra).copied().unwrap_or_default();
-                    reads.entry(e.pid).or_insert(before);
+                if let Some(source) = self.who.learn(e) {
+                    self.habits.remove(&e.pid);
+                    for reads in [&mut self.clock_reads, &mut self.zone_reads, &mut self.random_reads] {
+                        let before = reads.get(&source).copied().unwrap_or_default();
+                        reads.insert(e.pid, before);
+                    }
                 }
             }
             Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
@@ -186,7 +203,11 @@ impl<'t> Fold<'t> {
         match e.kind {
             Kind::Start => {
                 *self.starts.entry(e.pid).or_default() += 1;
-                self.programs.insert(e.pid, e.path);
+                self.who.learn(e);
+                self.habits.remove(&e.pid);
+                if self.habit(e.pid, policy).tries_terminal {
+                    self.shells.insert(e.pid);
+                }
                 self.clock_reads.remove(&e.pid);
                 self.zone_reads.remove(&e.pid);
                 self.random_reads.remove(&e.pid);
@@ -223,8 +244,14 @@ impl<'t> Fold<'t> {
         }
     }
 
-    fn habit(&self, pid: u32, policy: &Policy) -> Habit {
-        (policy.habit)(self.programs.get(&pid).map(|program| file_name(program)).unwrap_or_default())
+    fn habit(&mut self, pid: u32, policy: &Policy) -> Habit {
+        let running = self.who.runs(pid);
+        *self.habits.entry(pid).or_insert_with(|| (policy.habit)(file_name(running.program), running.arguments))
+    }
+
+    /// The file name of what a process runs.
+    fn program(&self, pid: u32) -> &'t [u8] {
+        file_name(self.who.runs(pid).program)
     }
 
     fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {
@@ -243,8 +270,7 @@ impl<'t> Fold<'t> {
         let reads = reads.entry(e.pid).or_default();
         *reads += 1;
         if *reads > allowed {
-            let program = self.programs.get(&e.pid).copied().unwrap_or_default();
-            self.refuse(why, program);
+            self.refuse(why, self.who.runs(e.pid).program);
         }
     }
 
@@ -263,7 +289,7 @@ impl<'t> Fold<'t> {
     }
 
     /// What compilers tune their memory by; what others make of it is not known.
-    fn tunes_memory(&self, e: &Event, policy: &Policy) -> bool {
+    fn tunes_memory(&mut self, e: &Event, policy: &Policy) -> bool {
         const EXACT: [&[u8]; 3] = [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup"];
         EXACT.contains(&e.path) && self.habit(e.pid, policy).tunes_memory
     }
@@ -277,7 +303,8 @@ impl<'t> Fold<'t> {
 
     fn is_made(&self, e: &Event<'t>) -> bool {
         let by_inode = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
-        let by_name = self.made.contains_key(e.path) || self.below_made(e.path);
+        let path = without_slash(e.path);
+        let by_name = self.made.contains_key(path) || self.below_made(path);
         // What a `..` leads to is found by inode or not at all.
         by_inode || by_name && !has_parents(e.path)
     }
@@ -289,8 +316,13 @@ impl<'t> Fold<'t> {
     }
 
     fn device(&mut self, path: &[u8]) -> bool {
-        let stable: &[&[u8]] =
-            &[b"/proc/filesystems", b"/proc/cpuinfo", b"/proc/version", b"/sys/devices/system/cpu/online"];
+        let stable: &[&[u8]] = &[
+            b"/proc/filesystems",
+            b"/proc/cpuinfo",
+            b"/proc/version",
+            b"/proc/sys/kernel/ngroups_max",
+            b"/sys/devices/system/cpu/online",
+        ];
         let odd = [&b"/dev/"[..], b"/proc/", b"/sys/"].iter().any(|p| path.starts_with(p));
         if odd && !stable.contains(&path) && !path.starts_with(b"/dev/shm/") {
             self.refuse(Unrecorded::Device, path);
@@ -308,7 +340,8 @@ impl<'t> Fold<'t> {
             return self.refuse(Unrecorded::Device, e.path);
         }
         let identity = e.identity;
-        let times = if executed { Times::Blind } else { self.habit(e.pid, policy).times };
+        let habit = self.habit(e.pid, policy);
+        let times = if executed { Times::Blind } else { habit.times };
         self.seen_by.push((e.pid, e.path));
         let looked = self.touch(e.path);
         looked.content = true;
@@ -343,6 +376,7 @@ impl<'t> Fold<'t> {
         if e.kind == Kind::ReadLink && e.path.starts_with(b"/proc/self/fd/") && e.path2.starts_with(b"/") {
             return self.read_link_of_open_file(e);
         }
+        self.by_chance |= self.habit(e.pid, policy).shows_numbers;
         if e.path.starts_with(b"/proc/") || e.path.starts_with(b"/sys/") {
             self.device(e.path);
             return;
@@ -361,9 +395,18 @@ impl<'t> Fold<'t> {
         let special = e.extra & 2 != 0 || e.extra & 1 != 0 && !file;
         let asks_rights = special && !self.runs_a_compiler_part(e.pid, policy);
         self.seen_by.push((e.pid, e.path));
+        let reported = if matches!(kind, Kind::Stat) { e.extra } else { 0 };
+        let times = match reported {
+            trace::REPORTED_MODE => times.max(Times::Mode),
+            trace::REPORTED_MODIFIED => times.max(Times::Inputs),
+            trace::REPORTED_STATUS => times.max(Times::Status),
+            _ => times,
+        };
+        let compares = habit.compares || reported == trace::REPORTED_COMPARED;
         let looked = self.touch(e.path);
+        looked.compared |= compares && file && matches!(kind, Kind::Stat | Kind::Lstat);
         looked.times = looked.times.max(times);
-        looked.order |= kind == Kind::List && !habit.sorts_names;
+        looked.order |= kind == Kind::List && !habit.sorts_names && e.extra != crate::IN_ANY_ORDER;
         if file && matches!(kind, Kind::Stat | Kind::Lstat) {
             looked.identity = looked.identity.or(e.identity);
         }
@@ -608,14 +651,14 @@ impl<'t> Fold<'t> {
     }
 
     fn runs_a_compiler_part(&self, pid: u32, policy: &Policy) -> bool {
-        self.programs.get(&pid).is_some_and(|program| (policy.is_compiler_part)(file_name(program)))
+        (policy.is_compiler_part)(self.program(pid))
     }
 
     /// A file that the command wrote goes away under this name. What was there before would have gone with it, and
     /// other names of that would have been written to.
     fn made_file_goes(&mut self, e: &Event<'t>, policy: &Policy) {
         let Some(Made::File { writer, .. }) = self.made.get(e.path) else { return };
-        let replaces = self.programs.get(writer).is_some_and(|program| (policy.replaces_output)(file_name(program)));
+        let replaces = (policy.replaces_output)(self.program(*writer));
         match self.names.get(e.path) {
             Some(false) if !self.temporary_names.contains(e.path) => self.touch(e.path).absent = true,
             Some(true) if !replaces => self.refuse(Unrecorded::UpdatesFile, e.path),
@@ -670,12 +713,12 @@ impl<'t> Fold<'t> {
 
     /// Linkers ask for the umask and add the right to execute to what is there.
     fn change_mode(&mut self, e: &Event<'t>, policy: &Policy) {
-        let linker = self.programs.get(&e.pid).is_some_and(|program| (policy.adds_execute)(file_name(program)));
+        let linker = (policy.adds_execute)(self.program(e.pid));
         if !linker {
             self.gives_modes.insert(e.pid);
         }
         let rule = if linker { ModeRule::Executable } else { ModeRule::Set };
-        let replaces = self.programs.get(&e.pid).is_some_and(|program| (policy.unlinks_output)(file_name(program)));
+        let replaces = (policy.unlinks_output)(self.program(e.pid));
         if !linker && !replaces && self.names.get(e.path) == Some(&true) {
             // What it has now may come of what it had.
             return self.refuse(Unrecorded::UpdatesFile, e.path);
@@ -742,6 +785,10 @@ impl<'t> Fold<'t> {
             }
         }
         for path in std::mem::take(&mut self.order) {
+            if self.is_of_this_run(path) {
+                self.by_chance |= self.numbered.contains(path);
+                continue;
+            }
             if let Some(looked) = self.looked.remove(path) {
                 self.input(path, looked, policy, &mut seen);
             }
@@ -750,7 +797,38 @@ impl<'t> Fold<'t> {
             seen,
             refusals: self.refusals,
             foreign_program: self.foreign_program.map(<[u8]>::to_vec),
+            by_chance: self.by_chance,
             random_names: self.random_names.iter().map(|path| file_name(path).to_vec()).collect(),
+        }
+    }
+
+    /// Nothing was there, and the name holds the number of a process or was made up at random: nobody will look for it again.
+    fn is_of_this_run(&self, path: &[u8]) -> bool {
+        let nothing = Looked { absent: true, ..Looked::default() };
+        if self.looked.get(path) != Some(&nothing) || self.made.contains_key(path) {
+            return false;
+        }
+        let within = |name: &&[u8]| path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
+        self.numbered.contains(path) || self.random_names.iter().any(within)
+    }
+
+    /// Note a name that was not looked at before, where it holds the number of who looks for it or makes it.
+    fn note_number(&mut self, e: &Event<'t>, policy: &Policy) {
+        let new = policy.names_by_number && file_name(e.path).iter().any(u8::is_ascii_digit);
+        if !new || self.looked.contains_key(e.path) || self.numbered.contains(e.path) || !(policy.may_write)(e.path) {
+            return;
+        }
+        // So long that it is none by accident: a shell between that one and who looks may have done nothing that is seen.
+        const DIGITS: usize = 3;
+        let numbers = file_name(e.path).split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        for digits in numbers {
+            let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
+            let Some(number) = number.filter(|_| digits[0] != b'0') else { continue };
+            if self.who.line(e.pid).any(|pid| pid == number) || digits.len() >= DIGITS && self.shells.contains(&number)
+            {
+                self.numbered.insert(e.path);
+                return;
+            }
         }
     }
 
@@ -763,12 +841,12 @@ impl<'t> Fold<'t> {
         }
         let change = match made {
             Made::File { placement, mode, writer, temporary } => {
-                let known = self.programs.get(&writer).is_some_and(|p| (policy.replaces_output)(file_name(p)));
+                let known = (policy.replaces_output)(self.program(writer));
                 if temporary && !known && self.names.get(path) != Some(&true) {
                     // It was made only because nothing was there.
                     self.touch(path).absent = true;
                 }
-                let unlinks = self.programs.get(&writer).is_some_and(|p| (policy.unlinks_output)(file_name(p)));
+                let unlinks = (policy.unlinks_output)(self.program(writer));
                 let removes = known && self.lstat_missing.contains(path) && placement == Placement::Truncate;
                 let placement = match placement {
                     Placement::Rename => Placement::Rename,
@@ -776,8 +854,7 @@ impl<'t> Fold<'t> {
                     _ if removes => Placement::Unlink,
                     other => other,
                 };
-                let closed_when_complete =
-                    self.programs.get(&writer).is_some_and(|p| (policy.is_compiler_part)(file_name(p)));
+                let closed_when_complete = (policy.is_compiler_part)(self.program(writer));
                 let anew = matches!(placement, Placement::Rename | Placement::Unlink);
                 let new = anew || self.names.get(path) == Some(&false);
                 Change::File { placement, mode, new, closed_when_complete }
@@ -834,6 +911,13 @@ fn empty(opened: &Identity) -> Option<Prior> {
     (opened.size_bytes == 0).then(|| Prior::File { digest: Digest::of(b""), mode: None })
 }
 
+/// A directory's name, which may have a slash at its end, or a dot after that.
+fn without_slash(path: &[u8]) -> &[u8] {
+    let path = path.strip_suffix(b"/.").unwrap_or(path);
+    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
+    &path[..end.max(path.len().min(1))]
+}
+
 fn has_parents(path: &[u8]) -> bool {
     path.windows(3).any(|part| part == b"/..") && path.split(|&b| b == b'/').any(|part| part == b"..")
 }
@@ -888,12 +972,13 @@ mod tests {
             variable_is_covered: &|name| name == b"COVERED",
             variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
             is_compiler_part: &|program| program == b"as" || program == b"cc1",
-            habit: &|program| {
+            habit: &|program, _| {
                 let part = program == b"as" || program == b"cc1";
                 let times = if program == b"find" { Times::Status } else { Times::Blind };
                 let times = if program == b"generator" { Times::Files } else { times };
                 Habit {
                     times,
+                    compares: program == b"make",
                     clock_reads: if part { 9 } else { 1 },
                     zone_reads: 0,
                     random_reads: 0,
@@ -901,12 +986,14 @@ mod tests {
                     tunes_memory: part,
                     tries_terminal: false,
                     names_at_random: false,
+                    shows_numbers: false,
                 }
             },
             before: &|opened| {
                 let known = event(Kind::Stat, "/w/known").identity.map(|id| id.inode) == Some(opened.inode);
                 known.then(|| Prior::File { digest: Digest::of(b"old"), mode: Some(0o644) })
             },
+            names_by_number: true,
             may_write: &|path| path.starts_with(b"/w/"),
             first_pid: Some(PID),
         };

@@ -16,11 +16,12 @@
 
 use std::io;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use larder_spawn::{Command, Destinations};
 
 use crate::trace;
+use crate::who::Who;
 use crate::{KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
 
 /// What libc reads for itself.
@@ -31,7 +32,7 @@ pub const LIBC_FILES: &[&str] = &[
     // names of users, groups and hosts; `/` tells whether the process was moved to another root meanwhile
     "/etc/nsswitch.conf", "/", "/etc/passwd", "/etc/group", "/var/run/nscd/socket", "/run/nscd/socket",
     // sysconf, malloc, qsort
-    "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory",
+    "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory", "/proc/sys/kernel/ngroups_max",
 ];
 
 /// Directories in which, at any depth, libc reads for itself.
@@ -114,8 +115,10 @@ pub struct BothObserved {
     pub observed: Observed,
     /// What the kernel observer saw of the same run.
     pub kernel: Trace,
-    /// Below this is what the preloaded observer needs itself.
-    plumbing: Vec<u8>,
+    /// Below these is what the preloaded observer needs itself, and ours inside the run.
+    plumbing: Vec<Vec<u8>>,
+    /// Our own program's file.
+    wrapper: Vec<u8>,
 }
 
 impl BothObservers {
@@ -126,25 +129,39 @@ impl BothObservers {
 
     /// Run the tool, seen by both. An error means that it was not started and still can be.
     pub fn run(&self, command: &Command, to: &Destinations) -> io::Result<BothObserved> {
+        self.preload.kernel_asks()?;
         let (supervisor, trace) = self.kernel.supervisor();
         let observed = larder_spawn::attended(Box::new(supervisor), || self.preload.run(command, to))?;
         let kernel = trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() });
-        let plumbing = format!("/proc/{}/fd/", larder_sys::process_id()).into_bytes();
-        Ok(BothObserved { observed, kernel, plumbing })
+        let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
+        let began = |event: &Event| (event.kind == Kind::Start && event.path == wrapper).then_some(event.pid);
+        let wrappers = kernel.iter().filter_map(|event| began(&event));
+        let plumbing = wrappers.chain([larder_sys::process_id()]).map(|pid| format!("/proc/{pid}/fd/").into_bytes());
+        Ok(BothObserved { plumbing: plumbing.collect(), observed, kernel, wrapper })
     }
 }
 
 impl BothObserved {
     /// As the kernel observer says it, without what only the library needs.
     pub fn by_kernel(self) -> Observed {
-        let mut trace = self.kernel;
-        trace.events.retain(|event| !event.path.starts_with(&self.plumbing));
+        let plumbing = |path: &[u8]| self.plumbing.iter().any(|own| path.starts_with(own));
+        let mut reported = reports(&self.observed.trace, &self.wrapper);
+        let mut events = Vec::new();
+        for event in self.kernel.events.into_iter().filter(|event| !plumbing(&event.path)) {
+            let own = event.kind == Kind::Start && event.path == self.wrapper;
+            let pid = event.pid;
+            events.push(event);
+            if own && let Some(reports) = reported.get_mut(&pid) {
+                events.extend(reports.pop_front().unwrap_or_default());
+            }
+        }
+        let trace = Trace { events, ..self.kernel };
         Observed { finished: self.observed.finished, trace }
     }
 
     /// Judge the run.
     pub fn verdict(&self) -> Verdict {
-        compare(&self.observed.trace, &self.kernel, &self.plumbing)
+        compare(&self.observed.trace, &self.kernel, &self.plumbing, &self.wrapper)
     }
 }
 
@@ -157,10 +174,31 @@ type Fact<'t> = (&'t [u8], Vec<u8>, What);
 /// Stands for the program in what is said of a file's being executed.
 const EXECUTED: &[u8] = b"";
 
-/// Compare what both saw of one run. The preloaded library and its log are files below `plumbing`.
-pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[u8]) -> Verdict {
+/// What wrappers inside a run have reported of themselves, run by run of each process's number.
+fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<trace::Event>>> {
+    let mut reports: HashMap<u32, VecDeque<Vec<trace::Event>>> = HashMap::new();
+    let mut who = Who::default();
+    for event in preload.iter() {
+        who.learn(&event);
+        if who.runs(event.pid).program != wrapper {
+            continue;
+        }
+        let of_process = reports.entry(event.pid).or_default();
+        match event.kind {
+            Kind::Start => of_process.push_back(Vec::new()),
+            // The kernel has seen these.
+            Kind::Exec | Kind::ExecFailed => {}
+            _ => of_process.back_mut().into_iter().for_each(|events| events.push(event.owned())),
+        }
+    }
+    reports
+}
+
+/// Compare what both saw of one run. The preloaded library and its log are files below one of `plumbing`; what the program
+/// `wrapper` does is none of its business.
+pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &[u8]) -> Verdict {
     let links = Links::of(kernel);
-    let (theirs, ours) = (Facts::of(preload, &links, plumbing), Facts::of(kernel, &links, plumbing));
+    let (theirs, ours) = (Facts::of(preload, &links, plumbing, wrapper), Facts::of(kernel, &links, plumbing, wrapper));
     let dropped = preload.incomplete || kernel.incomplete || theirs.dropped || ours.dropped || ours.unloaded;
     let mut verdict = Verdict { dropped, ..Verdict::default() };
     for fact in ours.all.iter().filter(|fact| !theirs.cover(fact)) {
@@ -198,32 +236,35 @@ struct Facts<'t> {
 }
 
 impl<'t> Facts<'t> {
-    fn of(trace: &'t Trace, links: &Links<'t>, plumbing: &[u8]) -> Facts<'t> {
+    fn of(trace: &'t Trace, links: &Links<'t>, plumbing: &[Vec<u8>], wrapper: &[u8]) -> Facts<'t> {
         let mut facts = Facts::default();
-        let mut programs: HashMap<u32, &[u8]> = HashMap::default();
+        let mut who = Who::default();
         let mut loading: HashSet<u32> = HashSet::default();
         for e in trace.iter() {
             match e.kind {
                 Kind::Start => {
-                    programs.insert(e.pid, e.path);
+                    who.learn(&e);
+                    if e.path == wrapper {
+                        loading.remove(&e.pid);
+                        continue;
+                    }
                     facts.unloaded |= !loading.insert(e.pid);
                 }
-                Kind::Forked => {
-                    if let Some(program) = programs.get(&e.extra).copied() {
-                        programs.entry(e.pid).or_insert(program);
-                    }
-                }
+                Kind::Forked => drop(who.learn(&e)),
                 Kind::Drop => facts.dropped = true,
                 _ => {}
             }
-            if e.path.starts_with(plumbing) {
+            if plumbing.iter().any(|own| e.path.starts_with(own)) {
                 // The library opens its log when it begins, which is when the loader has done its work.
                 if matches!(e.kind, Kind::Open(flags) if flags.has(OpenFlags::WRITE)) {
                     loading.remove(&e.pid);
                 }
                 continue;
             }
-            let program = programs.get(&e.pid).copied().unwrap_or_default();
+            let program = who.runs(e.pid).program;
+            if !wrapper.is_empty() && program == wrapper && e.kind != Kind::Exec {
+                continue;
+            }
             if e.kind == Kind::Object {
                 facts.libraries.insert((program, file_name(e.path)));
             }
@@ -231,7 +272,8 @@ impl<'t> Facts<'t> {
             let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed);
             for (path, what) in said(&e, program, links) {
                 let program = if executes { EXECUTED } else { program };
-                let fact = (program, path, what);
+                // What is opened and then listed is named in two ways.
+                let fact = (program, without_dots(path), what);
                 if loading.contains(&e.pid) {
                     facts.loaders.insert(fact.clone());
                 }
@@ -351,13 +393,18 @@ fn inode(e: &Event) -> Vec<u8> {
     }
 }
 
-/// What a link leads to, or the error of reading it.
-type Target<'t> = Result<&'t [u8], i32>;
+/// What came of reading links of one name, which may have been one thing and then another.
+#[derive(Default)]
+struct Way<'t> {
+    target: Option<&'t [u8]>,
+    missing: bool,
+    plain: bool,
+}
 
 /// What the kernel saw links to be, so as to know what `realpath` looked at on its way.
 struct Links<'t> {
     /// By program and path.
-    read: HashMap<&'t [u8], HashMap<&'t [u8], Target<'t>>>,
+    read: HashMap<&'t [u8], HashMap<&'t [u8], Way<'t>>>,
     /// Paths that were looked at with a `/` at their end, and the errors: whether they are directories.
     directories: HashMap<&'t [u8], HashMap<&'t [u8], i32>>,
 }
@@ -367,22 +414,19 @@ impl<'t> Links<'t> {
     const MAX: usize = 40;
 
     fn of(kernel: &'t Trace) -> Links<'t> {
-        let mut programs: HashMap<u32, &[u8]> = HashMap::default();
+        let mut who = Who::default();
         let mut links = Links { read: HashMap::default(), directories: HashMap::default() };
         for e in kernel.iter() {
-            if e.kind == Kind::Start {
-                programs.insert(e.pid, e.path);
-            }
-            if e.kind == Kind::Forked
-                && let Some(program) = programs.get(&e.extra).copied()
-            {
-                programs.entry(e.pid).or_insert(program);
-            }
-            let program = programs.get(&e.pid).copied().unwrap_or_default();
+            who.learn(&e);
+            let program = who.runs(e.pid).program;
             match e.kind {
                 Kind::ReadLink => {
-                    let target = if e.error == 0 { Ok(e.path2) } else { Err(e.error) };
-                    links.read.entry(program).or_default().insert(e.path, target);
+                    let way = links.read.entry(program).or_default().entry(e.path).or_default();
+                    match e.error {
+                        0 => way.target = Some(e.path2),
+                        libc::ENOENT => way.missing = true,
+                        _ => way.plain = true,
+                    }
                 }
                 Kind::Access => {
                     if let Some(directory) = e.path.strip_suffix(b"/") {
@@ -413,29 +457,38 @@ impl<'t> Links<'t> {
                 let what = if *error == 0 { What::Looked } else { What::Failed(*error) };
                 facts.push(([&next[..], b"/"].concat(), what));
             }
-            match self.read.get(program).and_then(|read| read.get(&next[..])) {
-                Some(Ok(target)) if followed < Self::MAX => {
+            // The working directory, by which a path that is not absolute begins, has no links.
+            let Some(way) = self.read.get(program).and_then(|read| read.get(&next[..])) else {
+                done = next;
+                continue;
+            };
+            if way.missing {
+                facts.push((next.clone(), What::Absent));
+            }
+            if way.plain || way.target.is_some() {
+                facts.push((next.clone(), What::Link));
+            }
+            match way.target {
+                Some(target) if followed < Self::MAX => {
                     followed += 1;
-                    facts.push((next, What::Link));
                     if target.starts_with(b"/") {
                         done.clear();
                     }
                     rest.extend(parts(target));
                 }
-                Some(Err(libc::ENOENT)) => {
-                    facts.push((next, What::Absent));
-                    break;
-                }
-                Some(_) => {
-                    facts.push((next.clone(), What::Link));
-                    done = next;
-                }
-                // The working directory, by which a path that is not absolute begins, has no links.
-                None => done = next,
+                _ => done = next,
             }
         }
         facts
     }
+}
+
+/// The path without components that are a dot.
+fn without_dots(mut path: Vec<u8>) -> Vec<u8> {
+    while let Some(at) = memchr::memmem::find(&path, b"/./") {
+        path.drain(at..at + 2);
+    }
+    path
 }
 
 fn file_name(path: &[u8]) -> &[u8] {
@@ -458,7 +511,7 @@ mod tests {
             let start = event(Kind::Start, "/b/x", 0);
             Trace { events: [&[start], events].concat(), ..Trace::default() }
         };
-        let verdict = compare(&trace(preload), &trace(kernel), PLUMBING);
+        let verdict = compare(&trace(preload), &trace(kernel), &[PLUMBING.to_vec()], b"");
         let paths = |sights: &[Sight]| sights.iter().map(|s| String::from_utf8_lossy(&s.path).into_owned()).collect();
         (verdict.alike, paths(&verdict.unseen), paths(&verdict.missed))
     }

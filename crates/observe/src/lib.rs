@@ -19,14 +19,19 @@ mod loader;
 mod paths;
 mod preload;
 mod trace;
+mod who;
 
 pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
 pub use fold::{Folded, Policy, fold};
 pub use judge::{BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Sight, Verdict, What, compare};
 pub use kernel::KernelObserver;
 pub use loader::loader_looks;
-pub use preload::{PreloadObserver, Program, judge};
-pub use trace::{Event, Kind, OpenFlags, Trace};
+pub use preload::{IN_ANY_ORDER, OuterLog, PreloadObserver, Program, judge};
+pub use trace::{
+    Event, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, Trace, arguments,
+    identity_of, mode_of,
+};
+pub use who::{Running, Who};
 
 use larder_spawn::{Command, Destinations, Finished};
 

@@ -1,6 +1,7 @@
 //! A trace: what the processes of one command did with paths, in order.
 
 use larder_model::Identity;
+use larder_sys::Look;
 
 /// All events of a command. A compile of some size has thousands, so those that came as a log stay in it, and are
 /// read where they stand.
@@ -42,6 +43,22 @@ pub struct Event<P = Vec<u8>> {
     pub extra: u32,
 }
 
+impl Event<&[u8]> {
+    /// The same with paths of its own.
+    pub fn owned(&self) -> Event {
+        Event {
+            pid: self.pid,
+            error: self.error,
+            kind: self.kind,
+            path: self.path.to_vec(),
+            path2: self.path2.to_vec(),
+            identity: self.identity,
+            mode: self.mode,
+            extra: self.extra,
+        }
+    }
+}
+
 impl Event<Vec<u8>> {
     fn borrowed(&self) -> Event<&[u8]> {
         Event {
@@ -55,6 +72,49 @@ impl Event<Vec<u8>> {
             extra: self.extra,
         }
     }
+}
+
+/// In a `Kind::Stat` of a wrapper that answered inside a run: how much of what `stat` says the result relied on.
+pub const REPORTED_MODE: u32 = 1 << 8;
+/// The same, with when it was modified.
+pub const REPORTED_MODIFIED: u32 = 2 << 8;
+/// The same, with all of it.
+pub const REPORTED_STATUS: u32 = 3 << 8;
+/// The same: when it was modified was compared.
+pub const REPORTED_COMPARED: u32 = 4 << 8;
+
+/// The mode of what was found, as `stat` gives it: type and permissions.
+pub fn mode_of(look: &Look) -> u32 {
+    let kind = match look.kind {
+        larder_sys::Kind::File => 0o10,
+        larder_sys::Kind::Directory => 0o04,
+        larder_sys::Kind::Link => 0o12,
+        larder_sys::Kind::Other(kind) => u32::from(kind),
+    };
+    kind << 12 | look.mode
+}
+
+/// Which file was found.
+pub fn identity_of(look: &Look) -> Identity {
+    Identity {
+        device: look.device,
+        inode: look.inode,
+        size_bytes: look.size_bytes,
+        modified_ns: look.modified_ns,
+        changed_ns: look.changed_ns,
+    }
+}
+
+/// What follows each argument in the second text of a `Kind::Start` (`LARDER_ARGUMENT_END`, `preload/log.h`).
+pub(crate) const ARGUMENT_END: u8 = 0o37;
+/// No more of them is kept (`LARDER_ARGUMENTS_MAX`).
+pub(crate) const ARGUMENTS_BYTES_MAX: usize = 1024;
+
+/// The arguments of a program but the first, from a `Kind::Start`. `None` where not all of them were kept.
+pub fn arguments(kept: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let whole = kept.len() < ARGUMENTS_BYTES_MAX && kept.last().is_none_or(|last| *last == ARGUMENT_END);
+    let words = kept.strip_suffix(&[ARGUMENT_END]).unwrap_or(kept).split(|byte| *byte == ARGUMENT_END);
+    whole.then(|| words.take(if kept.is_empty() { 0 } else { usize::MAX }))
 }
 
 /// How a file was opened.
@@ -93,7 +153,7 @@ impl OpenFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the system call, or the function, of its name")]
 pub enum Kind {
-    /// A program began; `path` is its file.
+    /// A program began; `path` is its file, `path2` its [`arguments`], `extra` its parent where that is known.
     Start,
     /// A shared object was loaded.
     Object,
@@ -133,7 +193,8 @@ pub enum Kind {
     Clock,
     /// Random numbers were asked for.
     Random,
-    /// A process appears that was forked and runs the same program as process `extra`.
+    /// A process appears that was forked by process `extra`; or one goes on that shared its memory with such. `mode`: the
+    /// process that wrote from this memory before, or 0.
     Forked,
     Network,
     UnixSocket,

@@ -150,9 +150,9 @@ fn is_padded(after: &[u8]) -> bool {
         .is_some_and(|rest| rest.starts_with(b"  "))
 }
 
-/// What text consists of: anything but control characters that neither space nor colour it.
+/// What text consists of: anything but control characters that neither space nor colour it. autoconf has awk split fields at a bell.
 fn is_text(c: u8) -> bool {
-    c >= b' ' && c != 0x7f || matches!(c, b'\t' | b'\n' | b'\r' | 0x0c | 0x1b | 0x08)
+    c >= b' ' && c != 0x7f || matches!(c, b'\t' | b'\n' | b'\r' | 0x07 | 0x08 | 0x0c | 0x1b)
 }
 
 /// Whether the layout of a text depends on the length of its paths, or the order of its parts on their letters.

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 
-use larder_model::{Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, Status, Twins, names_digest};
+use larder_model::{Age, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, Status, Twins, names_digest};
 use larder_sys::{Dir, Kind, Look, Trust};
 
 use crate::Stamps;
@@ -79,7 +79,35 @@ impl Checker<'_> {
                 return differs(&path, "is another directory's other name now and was not, or the reverse");
             }
         }
-        set.twins.iter().try_for_each(|twins| self.check_twins(twins))
+        set.twins.iter().try_for_each(|twins| self.check_twins(twins))?;
+        self.check_ages(&set.ages)
+    }
+
+    /// What was compared by age must be so again, and older than what the command makes now.
+    fn check_ages(&self, ages: &[Age]) -> Result<(), Difference> {
+        let mut before: Option<i64> = None;
+        for age in ages {
+            let mut path = Vec::new();
+            let known = self.roots.decode_path(age.path, &mut path);
+            let Some(look) = Some(&path).filter(|_| known).and_then(|path| larder_sys::look_through(path).ok()) else {
+                return differs(age.path, "cannot be looked at");
+            };
+            let is_as_before = match before {
+                None => true,
+                Some(before) if age.same => look.modified_ns == before,
+                Some(before) => look.modified_ns > before,
+            };
+            if !is_as_before {
+                return differs(&path, "is older or newer than another file that it was compared with, and was not");
+            }
+            before = Some(look.modified_ns);
+        }
+        match (before, ages.last()) {
+            (Some(newest), Some(last)) if newest > larder_sys::now_coarse_ns() => {
+                differs(last.path, "was modified in the future, so it is newer than what the command makes")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Files of equal content are one or two, and as old as each other or not, as they were.
@@ -366,6 +394,7 @@ pub(crate) fn look(dir: &Dir, name: &[u8], follow: bool) -> io::Result<Look> {
 
 /// The error that an operation ends in, if it does.
 pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
+    let name = if name.is_empty() { b"." } else { name };
     let error = match operation {
         0 => dir.look_through(name).err(),
         access if access & Fact::ACCESS != 0 => dir.access(name, access & 7).err(),

@@ -2,17 +2,18 @@
 //!
 //! Anything unexpected is an error before it is damage: the caller then runs the tool, which does what it does.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use larder_model::{ActionResult, Content, FileMode, ModeRule, Output, OutputKind, Placement, Roots};
+use larder_model::{ActionResult, Blob, Content, FileMode, ModeRule, Output, OutputKind, Placement, Roots};
 use larder_sys::Kind;
 
 use crate::layout::{NO_FOLLOW, NO_WAIT};
-use crate::stage::{Failed, Planned, put_together};
+use crate::stage::{Failed, Planned, Source, put_together};
 use crate::{Stamps, Store, StoreError};
 
 /// An output that could not be put in place.
@@ -59,32 +60,48 @@ pub trait Bounds {
     fn may_write_through(&self, link: &[u8]) -> bool;
 }
 
+/// So many blobs of one result are open at a time: a process may have 1024 files open on most systems.
+const OPEN_MAX: usize = 256;
+/// By how much one output is newer than the one before it.
+const AGE_STEP: Duration = Duration::from_micros(1);
+
 /// Set-user-id and set-group-id: whoever may write a record would act as whoever is handed it out.
 pub(crate) const RIGHTS: u32 = 0o6000;
 
 impl Store {
-    /// Put every output of `result` in place.
+    /// Put every output of `result` in place. `aged`: each file is to be newer than those before it, for who goes by that.
     pub fn materialise(
         &self,
         result: &ActionResult,
         roots: &Roots,
         bounds: &dyn Bounds,
         stamps: &Stamps,
+        aged: bool,
     ) -> Result<(), MaterialiseError> {
         let paths = permitted(result, roots, bounds)?;
         // All blobs are opened, and so found sound, before anything is touched.
+        let open = |blob: &Blob| self.open_blob(blob, stamps).map(|opened| opened.file).map_err(io::Error::other);
         let mut blobs = Vec::new();
         for output in &result.outputs {
             blobs.push(match output.kind {
-                OutputKind::File { content: Content::Blob(blob), .. } => Some(self.open_blob(&blob, stamps)?),
+                OutputKind::File { content: Content::Blob(blob), .. } => {
+                    let opened = self.open_blob(&blob, stamps)?;
+                    match blobs.len() < OPEN_MAX {
+                        true => Some(Source::Open(opened.file, opened.size_bytes)),
+                        false => Some(Source::Closed(&open, blob)),
+                    }
+                }
                 _ => None,
             });
         }
         let mut planned = Vec::new();
+        let mut modified = SystemTime::now();
         for ((output, path), blob) in result.outputs.iter().zip(paths).zip(blobs) {
+            // Writing a file takes longer than this, so none is newer than the present.
+            modified += AGE_STEP;
             match plan(&path, output, bounds) {
                 Ok(before) => {
-                    planned.push(Planned { output, path, before, blob: blob.map(|b| (b.file, b.size_bytes)) });
+                    planned.push(Planned { output, path, before, blob, modified: aged.then_some(modified) });
                 }
                 Err(source) => return Err(MaterialiseError::Io { path, source }),
             }
@@ -209,28 +226,37 @@ fn put(one: &Planned) -> io::Result<()> {
         fs::remove_file(&one.path)?;
     }
     match one.output.kind {
-        OutputKind::File { .. } => put_bytes(&one.path, one.output, one.before, one.blob.as_ref()),
+        OutputKind::File { .. } => put_bytes(&one.path, one, one.before),
         OutputKind::Directory(_) if one.before != Before::Nothing => Ok(()),
         _ => make(&one.path, one.output),
     }
 }
 
 /// Write an output's bytes, with its mode.
-pub(crate) fn put_bytes(path: &Path, output: &Output, before: Before, blob: Option<&(File, u64)>) -> io::Result<()> {
-    let OutputKind::File { mode, content, .. } = output.kind else { return Ok(()) };
+pub(crate) fn put_bytes(path: &Path, one: &Planned, before: Before) -> io::Result<()> {
+    let OutputKind::File { mode, content, .. } = one.output.kind else { return Ok(()) };
     let file = open(path, before, mode)?;
-    match (content, blob) {
+    match (content, &one.blob) {
         (Content::Inline(bytes), _) => (&file).write_all(bytes)?,
-        (Content::Blob(_), Some((from, size_bytes))) => {
-            if larder_sys::copy_bytes(from, &file, *size_bytes)? != *size_bytes {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
-            }
+        (Content::Blob(_), Some(Source::Open(from, size_bytes))) => {
+            copy(from, &file, *size_bytes)?;
             // Perhaps once more, to another place.
             io::Seek::rewind(&mut &*from)?;
         }
+        (Content::Blob(_), Some(Source::Closed(reopen, blob))) => copy(&reopen(blob)?, &file, blob.size_bytes)?,
         (Content::Blob(_), None) => return Err(io::Error::from(io::ErrorKind::NotFound)),
     }
+    if let Some(modified) = one.modified {
+        file.set_times(FileTimes::new().set_modified(modified))?;
+    }
     set_mode(&file, mode, before)
+}
+
+fn copy(from: &File, to: &File, size_bytes: u64) -> io::Result<()> {
+    match larder_sys::copy_bytes(from, to, size_bytes)? {
+        copied if copied == size_bytes => Ok(()),
+        _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+    }
 }
 
 /// Make a link or a directory.

@@ -9,8 +9,9 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use larder_model::{ModeRule, Output, OutputKind};
+use larder_model::{Blob, ModeRule, Output, OutputKind};
 
 use crate::materialise::{Before, make, put_bytes};
 
@@ -19,7 +20,17 @@ pub(crate) struct Planned<'a> {
     pub(crate) output: &'a Output<'a>,
     pub(crate) path: PathBuf,
     pub(crate) before: Before,
-    pub(crate) blob: Option<(File, u64)>,
+    pub(crate) blob: Option<Source<'a>>,
+    /// When it is to have been modified, where that is not when it is written.
+    pub(crate) modified: Option<SystemTime>,
+}
+
+/// A blob that was found sound.
+pub(crate) enum Source<'a> {
+    /// It is open.
+    Open(File, u64),
+    /// There are too many to have all of them open.
+    Closed(&'a dyn Fn(&Blob) -> io::Result<File>, Blob),
 }
 
 /// What the kernel leaves of a mode when a file is written to: no set-user-id, no set-group-id.
@@ -72,7 +83,7 @@ fn prepare(one: &Planned, beside: &mut Beside) -> io::Result<()> {
         OutputKind::File { .. } => {
             let path = one.path.with_file_name(format!(".larder-{:016x}", larder_sys::random_u64()));
             beside.files.push(Some(path.clone()));
-            put_bytes(&path, one.output, Before::Nothing, one.blob.as_ref())?;
+            put_bytes(&path, one, Before::Nothing)?;
             beside.files.pop();
             file = Some(path);
         }
@@ -102,7 +113,7 @@ fn commit(one: &Planned, file: Option<&Path>) -> io::Result<()> {
         let adds = matches!(one.output.kind, OutputKind::File { mode, .. } if mode.rule == ModeRule::Executable);
         let stays = there.nlink() > 1 || there.uid() != larder_sys::effective_user() || adds;
         if one.before == Before::Through || stays {
-            put_bytes(&one.path, one.output, one.before, one.blob.as_ref())?;
+            put_bytes(&one.path, one, one.before)?;
             return fs::remove_file(file);
         }
         let mode = there.permissions().mode() & RIGHTS_KEPT;

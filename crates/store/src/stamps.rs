@@ -244,7 +244,10 @@ fn old_enough(look: &Look, now_ns: i64) -> bool {
 }
 
 fn hash_all(file: &mut File, size_bytes: u64) -> io::Result<Digest> {
-    hash_with(file, &mut vec![0; BUFFER_BYTES.min(size_bytes as usize + 1)], None)
+    // The kernel's own files have no size, and some give all that they hold at once or only its beginning.
+    const KERNELS_FILE_BYTES: usize = 4096;
+    let buffer_bytes = BUFFER_BYTES.min(size_bytes as usize + 1).max(KERNELS_FILE_BYTES);
+    hash_with(file, &mut vec![0; buffer_bytes], None)
 }
 
 /// With an expected size, its last bytes are not followed by another look for more, where they did not fill the buffer.

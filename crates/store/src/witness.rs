@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use larder_model::{
-    Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Status, Times,
+    Age, Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Status, Times,
     Twins, Unrecorded, names_digest,
 };
 use larder_sys::{Dir, Kind, Look, Trust};
@@ -27,6 +27,8 @@ pub struct Witnessed {
     directories: BTreeMap<Vec<u8>, Directory>,
     environment: Vec<(Vec<u8>, Option<Digest>)>,
     twins: Vec<([Vec<u8>; 2], bool, bool)>,
+    /// Paths whose times were compared, with those.
+    ages: BTreeMap<Vec<u8>, i64>,
     carried: Carried,
 }
 
@@ -185,6 +187,9 @@ impl Walk<'_> {
                     }
                 }
             }
+            if let (true, Some(identity)) = (looked.compared && prior != Prior::Absent, looked.identity) {
+                self.note_age(path, identity.modified_ns)?;
+            }
             if let (Times::Files, Some(identity)) = (looked.times, looked.identity)
                 && prior != Prior::Absent
             {
@@ -252,6 +257,9 @@ impl Walk<'_> {
                 }
             }
             other => self.fact(directory, name, OwnedFact::Other(kind_code(other))),
+        }
+        if looked.compared {
+            self.note_age(path, found.modified_ns)?;
         }
         if (Times::Mode..Times::Status).contains(&looked.times) && found.kind == Kind::File {
             self.fact(directory, name, OwnedFact::Mode(found.mode));
@@ -329,6 +337,17 @@ impl Walk<'_> {
         for (_, first) in kinds.into_iter().filter(|(is, first)| *is && first.is_none()) {
             *first = Some(path.to_vec());
         }
+    }
+
+    /// What is as new as the run could be older or newer than what the command made.
+    fn note_age(&mut self, path: &[u8], modified_ns: i64) -> Done {
+        if modified_ns >= self.witness.started_ns {
+            return refuse(Unrecorded::ComparesTimes, path);
+        }
+        let mut encoded = Vec::new();
+        self.witness.roots.encode_path(path, &mut encoded);
+        self.set.ages.insert(encoded, modified_ns);
+        Ok(())
     }
 
     fn note_source(&mut self, path: &[u8], found: &Look, fact: &OwnedFact) {
@@ -601,6 +620,13 @@ impl Witnessed {
         }
         for ([a, b], same_file, same_time) in &self.twins {
             set.twins.push(Twins { paths: [a, b], same_file: *same_file, same_time: *same_time });
+        }
+        let mut ages: Vec<(&Vec<u8>, i64)> = self.ages.iter().map(|(path, modified_ns)| (path, *modified_ns)).collect();
+        ages.sort_by_key(|(_, modified_ns)| *modified_ns);
+        let mut before = None;
+        for (path, modified_ns) in ages {
+            set.ages.push(Age { path, same: before == Some(modified_ns) });
+            before = Some(modified_ns);
         }
         set.environment = self.environment.iter().map(|(name, value)| EnvFact { name, value: *value }).collect();
         set

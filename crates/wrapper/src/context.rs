@@ -10,6 +10,8 @@ use larder_config::{FILE_BYTES_MAX, Loaded, Surroundings};
 use larder_lookup::{Ourselves, Place, RootRules, named_root};
 use larder_spawn::Destinations;
 
+use crate::outer;
+
 /// What a request runs in.
 pub(crate) struct Context {
     /// The place of the command.
@@ -39,7 +41,8 @@ impl Context {
             cwd: Some(&cwd),
         };
         let loaded = larder_config::load(&surroundings);
-        let environment = variables.into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
+        let mut environment = variables.into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
+        outer::find(&mut environment);
         let oddities = larder_sys::environment_oddities();
         let place = Place {
             environment,

@@ -9,7 +9,7 @@ use crate::account::account;
 use crate::context::Context;
 use crate::miss::{self, Why};
 use crate::typed::{Typed, file_name, understand};
-use crate::{handover, hit, warn, words};
+use crate::{handover, hit, outer, warn, words};
 
 /// Exit code of a shell for a command that is not there, and for one that cannot be executed.
 const NOT_FOUND: i32 = 127;
@@ -75,14 +75,18 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
                 let mut effort = Effort::default();
                 let place = &context.place;
                 let answer = ask(&manifest, request, place, store, stamps, &mut Vec::new(), &mut effort);
-                if let Some(Answer { result, rewritten, .. }) = answer {
+                if let Some(Answer { set, result, rewritten, .. }) = answer {
                     let result = relocated::apply(&result, &rewritten);
                     if is_verified(settings.verify) && !settings.read_only {
                         let why = Why { verify: Some(result), ..Why::default() };
                         return miss::run(context, store, stamps, request, why);
                     }
+                    let before = outer::Before::of(&result, &request.roots);
                     match hit::replay(store, stamps, request, &result) {
                         Ok(code) => {
+                            if let Some(before) = before {
+                                outer::answered(context, request, &set, &result, &before);
+                            }
                             if file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| file.overdue)) {
                                 handover::note_use(store, &request.weak);
                             }
@@ -133,7 +137,9 @@ fn untouched(context: &Context, store: Option<&Store>, tool: Tool, argv: Vec<Vec
 
 /// Become the tool. Comes back only with the exit code of a shell that cannot.
 pub(crate) fn start(command: &Command) -> i32 {
-    let error = become_tool(command);
+    let mut command = command.clone();
+    outer::becomes(&command.program, &mut command.environment);
+    let error = become_tool(&command);
     eprintln!("larder: {}: {error}", String::from_utf8_lossy(&command.program));
     if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use larder_compiler::Family;
 use larder_lookup::Request;
 use larder_model::{ActionResult, Content, Fallback, Streams};
 use larder_store::{MaterialiseError, Stamps, Store};
@@ -27,7 +28,7 @@ pub(crate) fn replay(
         Streams::Apart { stdout, stderr } => [(1, bytes(stdout)?), (2, bytes(stderr)?)],
         Streams::Together(both) => [(1, bytes(both)?), (2, Vec::new())],
     };
-    match store.materialise(result, &request.roots, request, stamps) {
+    match store.materialise(result, &request.roots, request, stamps, request.family == Family::Command) {
         Ok(()) => {}
         Err(error @ MaterialiseError::HalfDone { .. }) => {
             eprintln!("larder: {error}: some of what the command leaves is in place, and it cannot run again on that");

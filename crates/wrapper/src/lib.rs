@@ -24,6 +24,8 @@ mod keep;
 #[cfg(target_os = "linux")]
 mod miss;
 #[cfg(target_os = "linux")]
+mod outer;
+#[cfg(target_os = "linux")]
 mod preprocess;
 #[cfg(target_os = "linux")]
 mod reach;

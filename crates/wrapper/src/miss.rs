@@ -28,7 +28,7 @@ use crate::sink::Sink;
 use crate::texts::{Texts, archive_has_none, holds_a_process};
 use crate::typed::file_name;
 use crate::watch::{Eyes, Programs, Watched};
-use crate::words;
+use crate::{outer, words};
 
 /// Why the tool runs.
 #[derive(Default)]
@@ -79,6 +79,7 @@ pub(crate) fn run(
         Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
     };
     end_as_the_tool_on_panic(watched.observed.finished.end);
+    outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace);
     let run_time_us = began.elapsed().as_micros() as u64;
     let run =
         Run { context, sink: &sink, stamps, request, before, started_ns, run_time_us, observer: watched.observer };
@@ -221,7 +222,9 @@ impl Run<'_> {
         let mut outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
         let streams = kept.streams(&observed.finished.written)?;
         let holds = |what: &dyn Fn(&[u8]) -> bool| self.holds(&outputs, &streams, what);
-        if texts.name_processes && holds(&|text| text.contains(&0) || holds_a_process(text, &observed.trace)) {
+        let named = texts.name_processes && holds(&|text| text.contains(&0) || holds_a_process(text, &observed.trace));
+        let by_chance = named || folded.by_chance;
+        if by_chance && !whole {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
         }
         for name in &folded.random_names {
@@ -247,13 +250,14 @@ impl Run<'_> {
         };
         let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);
         let set = witnessed.set();
-        if matches!(made.bound, Some((Bound::SeenOnce, _))) {
-            let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
-            if let Some(rewrites) = reach.was_seen_elsewhere(&set, &result) {
-                made.bound = None;
-                messages = rewrites.messages;
-                outputs.iter_mut().zip(rewrites.outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
-            }
+        if by_chance && made.bound.as_ref().is_none_or(|(bound, _)| *bound == Bound::SeenOnce) {
+            made.bound = Some((Bound::Chance, observed.finished.pid.to_string().into_bytes()));
+        }
+        let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
+        if let Some((bound, rewrites)) = reach.lifted(&made, &set, &result) {
+            made.bound = bound;
+            messages = rewrites.messages;
+            outputs.iter_mut().zip(rewrites.outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
         }
         let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
         result.messages = messages;
@@ -335,8 +339,9 @@ impl Run<'_> {
             },
             variable: &|name| place.variable(name).map(<[u8]>::to_vec),
             is_compiler_part: &is_compiler_part,
-            habit: &|program| self.habit(program, texts),
+            habit: &|program, kept| self.habit(program, kept, texts),
             before: &|opened| self.before.of(opened),
+            names_by_number: texts.name_processes,
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
         };
@@ -369,16 +374,10 @@ impl Run<'_> {
     }
 
     /// An archiver that leaves out times and owners, as it does by default on most systems, is blind for them.
-    fn habit(&self, program: &[u8], texts: &Texts) -> Habit {
+    fn habit(&self, program: &[u8], kept: &[u8], texts: &Texts) -> Habit {
         let is_set = |name: &[u8]| self.context.place.variable(name).is_some_and(|value| value != b"random");
-        let told = Told {
-            times_are_named: texts.name_times,
-            clocks_are_named: texts.name_clocks,
-            hashes_are_named: texts.name_hashes,
-            memory_is_named: texts.name_memory,
-            dates_are_compared: texts.compare_dates,
-            is_set: &is_set,
-        };
+        let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);
+        let told = Told { arguments: words.as_deref(), named: texts.named, is_set: &is_set };
         let usual = habit(program, told);
         let arguments = &self.request.action.argv[1..];
         let itself = self.request.family == Family::Binutils && usual.times == Times::Files;

@@ -7,13 +7,15 @@
 //!
 //! Unaware of: how a result is found, and how it is put in place.
 
-use larder_compiler::{Family, Naming, Stage, naming};
+use std::collections::HashMap;
+
+use larder_compiler::{Family, Naming, Stage, is_log, naming};
 use larder_lookup::relocated::{apply, rewritten, rule};
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{
-    ActionResult, Bound, Content, Looked, Made, Manifest, ObservationSet, PLACEHOLDER, Rewrite, Streams,
+    ActionResult, Bound, Content, Looked, Made, Manifest, ObservationSet, OutputKind, PLACEHOLDER, Rewrite, Streams,
 };
-use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root};
+use larder_relocate::{Rule, can_be_relocated, hides_its_text, holds_a_root};
 use larder_store::{Carried, Stamps};
 use memchr::memmem;
 
@@ -280,19 +282,39 @@ impl Reach<'_> {
         rules.iter().copied().find(|rewrite| rule(*rewrite).is_some_and(|rule| can_be_relocated(rule, &bytes, &roots)))
     }
 
-    /// Whether the same was seen in another place, with the same result: then it serves in any.
-    pub(crate) fn was_seen_elsewhere(&self, set: &ObservationSet, result: &ActionResult) -> Option<Rewrites> {
+    /// What lifts a bound of a command that is no compile: the same was seen before, with the same result. In another place,
+    /// then it serves in any; with processes of other numbers, then none of those is in it.
+    pub(crate) fn lifted(
+        &self,
+        made: &Made,
+        set: &ObservationSet,
+        result: &ActionResult,
+    ) -> Option<(Option<Bind>, Rewrites)> {
+        let (bound, by) = made.bound.as_ref()?;
+        if !matches!(bound, Bound::SeenOnce | Bound::Chance) {
+            return None;
+        }
         let file = self.sink.store().read_manifest(&self.request.weak, false).ok()??;
         let manifest = Manifest::decode(&file.bytes).ok()?;
-        let here = roots_digest(&self.request.roots);
         let seen = set.anywhere();
-        let others = manifest.entries.iter().filter(|entry| entry.made_in != here);
-        others.filter(|entry| matches!(entry.bound, Some(Bound::SeenOnce))).find_map(|entry| {
+        manifest.entries.iter().find_map(|entry| {
+            let elsewhere = entry.made_in != made.made_in;
+            let other_numbers = match (bound, entry.bound) {
+                (Bound::SeenOnce, Some(Bound::SeenOnce)) => elsewhere,
+                (Bound::Chance, Some(Bound::Chance)) => entry.bound_by != by.as_slice(),
+                // What was cleared of chance in one place is now seen in another.
+                (Bound::Chance, Some(Bound::SeenOnce)) => elsewhere,
+                _ => false,
+            };
+            if !other_numbers {
+                return None;
+            }
             let (other, before) = entry.open().ok()?;
             if other.anywhere() != seen {
                 return None;
             }
-            self.rewrites_between(&before, result)
+            let rewrites = self.rewrites_between(&before, result)?;
+            Some(((!elsewhere).then_some((Bound::SeenOnce, Vec::new())), rewrites))
         })
     }
 
@@ -314,21 +336,34 @@ impl Reach<'_> {
             }
             _ => return None,
         }
-        for (a, b) in before.outputs.iter().zip(&now.outputs) {
-            let rewrite = match (&a.kind, &b.kind) {
+        // They stand in the order in which they were finished, which need not be the same where several run at once.
+        let by_path: HashMap<&[u8], &OutputKind> =
+            before.outputs.iter().map(|output| (output.path, &output.kind)).collect();
+        for output in &now.outputs {
+            let rewrite = match (by_path.get(output.path)?, &output.kind) {
                 (
                     File { placement, mode, content, .. },
                     File { placement: placement2, mode: mode2, content: content2, .. },
-                ) if placement == placement2 && mode == mode2 => self.rewrite_between(before, content, content2)?,
-                (a, b) if a == b => Rewrite::None,
+                ) if placement == placement2 && mode == mode2 => match is_log(file_name(output.path)) {
+                    true => self.rewrite_of_log(content2)?,
+                    false => self.rewrite_between(before, content, content2)?,
+                },
+                (a, b) if *a == b => Rewrite::None,
                 _ => return None,
             };
-            if a.path != b.path {
-                return None;
-            }
             rewrites.outputs.push(rewrite);
         }
         Some(rewrites)
+    }
+
+    /// Logs hold times, numbers of processes and names of temporary files, which are others in each run.
+    fn rewrite_of_log(&self, content: &Content) -> Option<Rewrite> {
+        let bytes = self.sink.content_bytes(content, self.stamps).ok()?;
+        let roots = self.roots();
+        match holds_a_root(&bytes, &roots) {
+            false => Some(Rewrite::None),
+            true => can_be_relocated(Rule::Text, &bytes, &roots).then_some(Rewrite::Text),
+        }
     }
 
     fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {

@@ -10,10 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, MEMORY_WORDS, PROCESS_WORDS, TIME_WORDS, is_left_out,
+    AWK_WORDS, CLOCK_WORDS, CMAKE_WORDS, DATE_WORDS, Family, HASH_WORDS, MEMORY_WORDS, Named, PROCESS_WORDS,
+    SHELL_TIME_WORDS, TIME_WORDS, is_compiler_part, is_left_out, names_shell_clocks,
 };
 use larder_lookup::Request;
-use larder_observe::{Kind, OpenFlags, Trace};
+use larder_observe::{Kind, OpenFlags, Trace, Who};
 
 /// A text longer than this is not searched, and counts as if it named times.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
@@ -24,16 +25,8 @@ const SYSTEM: [&[u8]; 8] =
 /// What the texts of a command hold by way of words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
-    /// A word by which scripts get at times of files.
-    pub(crate) name_times: bool,
-    /// A word by which scripts get at clocks.
-    pub(crate) name_clocks: bool,
-    /// A word by which scripts get at what hangs on a seed or an address.
-    pub(crate) name_hashes: bool,
-    /// A word by which a process gets at its own memory.
-    pub(crate) name_memory: bool,
-    /// A source has the compiler compare times.
-    pub(crate) compare_dates: bool,
+    /// Words by which scripts get at times, clocks, seeds and addresses.
+    pub(crate) named: Named,
     /// A word by which scripts get at their process id.
     pub(crate) name_processes: bool,
     /// Variables that are left out of the key, and are named here.
@@ -45,23 +38,28 @@ impl Texts {
     pub(crate) fn of(request: &Request, trace: &Trace) -> Texts {
         let mut found = Texts::default();
         if matches!(request.family, Family::Gcc | Family::Clang) {
-            found.compare_dates = texts(trace).iter().any(|path| file_holds(path, DATE_WORDS));
+            found.named.dates_compared = texts(trace, &|_| true).iter().any(|path| file_holds(path, DATE_WORDS));
         }
         if matches!(request.family, Family::Command | Family::Generic) {
             found.search(&request.action.argv.join(&b' '));
             found.search(&request.input);
             request.action.environment.iter().for_each(|variable| found.search(&variable.value));
-            texts(trace).into_iter().for_each(|path| found.search_file(&path));
+            texts(trace, &|program| !is_compiler_part(program)).into_iter().for_each(|path| found.search_file(&path));
         }
         found
     }
 
     fn search(&mut self, text: &[u8]) {
         let holds = |words: &[&str]| holds(text, words);
-        self.name_times = self.name_times || holds(TIME_WORDS);
-        self.name_clocks = self.name_clocks || holds(CLOCK_WORDS);
-        self.name_hashes = self.name_hashes || holds(HASH_WORDS);
-        self.name_memory = self.name_memory || holds(MEMORY_WORDS);
+        let named = &mut self.named;
+        named.times = named.times || holds(TIME_WORDS);
+        named.shell_times = named.shell_times || holds(SHELL_TIME_WORDS);
+        named.shell_clocks = named.shell_clocks || names_shell_clocks(text);
+        named.awk_clocks = named.awk_clocks || holds(AWK_WORDS);
+        named.cmake_clocks = named.cmake_clocks || holds(CMAKE_WORDS);
+        named.clocks = named.clocks || holds(CLOCK_WORDS);
+        named.hashes = named.hashes || holds(HASH_WORDS);
+        named.memory = named.memory || holds(MEMORY_WORDS);
         self.name_processes = self.name_processes || holds(PROCESS_WORDS);
         let names = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
         self.variables.extend(names.filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
@@ -71,13 +69,10 @@ impl Texts {
         let Ok(file) = File::open(Path::new(OsStr::from_bytes(path))) else { return };
         let mut bytes = Vec::new();
         match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
-            // A program's own words are no script's.
-            Ok(_) if bytes.starts_with(b"\x7fELF") => {}
+            // The words of a program, or of an archive of such, are no script's.
+            Ok(_) if bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n") => {}
             Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes),
-            _ => {
-                (self.name_times, self.name_clocks, self.name_hashes) = (true, true, true);
-                (self.name_memory, self.name_processes) = (true, true);
-            }
+            _ => (self.named, self.name_processes) = (Named::ANYTHING, true),
         }
     }
 }
@@ -103,13 +98,23 @@ pub(crate) fn holds_a_process(text: &[u8], trace: &Trace) -> bool {
     text.split(|byte| !byte.is_ascii_digit()).any(|number| processes.contains(number))
 }
 
-fn texts(trace: &Trace) -> HashSet<Vec<u8>> {
-    let read = trace.iter().filter(|event| {
-        let opened = matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ));
-        opened && event.error == 0 && event.mode >> 12 == 0o10
-    });
+/// Texts that were read by programs of these file names.
+fn texts(trace: &Trace, by: &dyn Fn(&[u8]) -> bool) -> HashSet<Vec<u8>> {
     let outside = |path: &[u8]| !SYSTEM.iter().any(|system| path.starts_with(system));
-    read.filter(|event| outside(event.path)).map(|event| event.path.to_vec()).collect()
+    let mut who = Who::default();
+    let mut found = HashSet::new();
+    for event in trace.iter() {
+        who.learn(&event);
+        let opened = matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ));
+        if opened && event.error == 0 && event.mode >> 12 == 0o10 && outside(event.path) && !found.contains(event.path)
+        {
+            let program = who.runs(event.pid).program;
+            if by(program.rsplit(|&b| b == b'/').next().unwrap_or(program)) {
+                found.insert(event.path.to_vec());
+            }
+        }
+    }
+    found
 }
 
 /// Whether the archive at `path` was written without times and owners: `ar`'s member headers are text, the time 12

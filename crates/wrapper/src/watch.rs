@@ -16,13 +16,14 @@ use larder_compiler::is_compiler_part;
 use larder_lookup::{Choice, Place, Request, program_key, tool_key};
 use larder_model::{Digest, Fallback, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
-    BothObservers, DepfileObserver, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sight, Trace, Verdict,
-    What,
+    BothObservers, DepfileObserver, Event, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sight, Trace,
+    Verdict, What,
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 use larder_sys::ChildEnd;
 
+use crate::context::OWN_FILE;
 use crate::sink::Sink;
 use crate::typed::file_name;
 
@@ -172,7 +173,9 @@ impl Programs<'_> {
     /// The programs that began, with their content.
     fn of(&self, trace: &Trace) -> BTreeMap<Vec<u8>, Digest> {
         let mut programs = BTreeMap::new();
-        for event in trace.iter().filter(|event| event.kind == Kind::Start && event.error == 0) {
+        let own = larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default();
+        let began = |event: &Event<&[u8]>| event.kind == Kind::Start && event.error == 0 && event.path != own;
+        for event in trace.iter().filter(began) {
             if !programs.contains_key(event.path)
                 && let Some(content) = self.content(event.path)
             {

@@ -36,7 +36,7 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
     let fact = Fact::Content { digest: source, executable: false, plain: false, rooted: None };
     let facts = vec![NamedFact { name: b"x.c", fact }];
     let directory = DirFacts { path: b"\0\x01", facts, absent: vec![b"y.h"], ..DirFacts::default() };
-    let set = ObservationSet { directories: vec![directory], environment: Vec::new(), twins: Vec::new() };
+    let set = ObservationSet { directories: vec![directory], ..ObservationSet::default() };
     let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
     let kind =
         OutputKind::File { placement: Placement::Replace, mode, rewrite: Rewrite::None, content: Content::Blob(blob) };

@@ -5,9 +5,10 @@ use std::io;
 use larder_sys::{Kind as FileKind, Look, Notification};
 
 use super::calls::{At, Call};
-use super::process::{Caller, Trouble, identity_of};
+use super::process::{Caller, Trouble};
 use super::settle::{Expected, Pending};
 use super::watch::{DROP_UNSUPPORTED, Watch, error_of, looked};
+use crate::trace::identity_of;
 use crate::{Event, Kind, OpenFlags};
 
 const EXECUTE: u8 = 1;
@@ -106,7 +107,7 @@ impl Watch {
         self.written.insert((look.device, look.inode));
         if let Some(event) = self.events.get_mut(event) {
             event.identity = Some(larder_model::Identity { size_bytes: 0, ..identity_of(look) });
-            event.mode = super::process::mode_of(look);
+            event.mode = crate::trace::mode_of(look);
         }
     }
 }

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use larder_model::Identity;
-use larder_sys::{Kind, Look, Notification};
+use larder_sys::{Look, Notification};
 
 use super::calls::At;
 
@@ -28,27 +27,6 @@ pub(super) enum Trouble {
 pub(super) struct Caller {
     pub(super) thread: u32,
     pub(super) process: u32,
-}
-
-/// What kind of thing a look found, as in `st_mode`.
-pub(super) fn mode_of(look: &Look) -> u32 {
-    let kind = match look.kind {
-        Kind::File => 0o10,
-        Kind::Directory => 0o04,
-        Kind::Link => 0o12,
-        Kind::Other(kind) => u32::from(kind),
-    };
-    kind << 12 | look.mode
-}
-
-pub(super) fn identity_of(look: &Look) -> Identity {
-    Identity {
-        device: look.device,
-        inode: look.inode,
-        size_bytes: look.size_bytes,
-        modified_ns: look.modified_ns,
-        changed_ns: look.changed_ns,
-    }
 }
 
 impl Caller {

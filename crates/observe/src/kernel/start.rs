@@ -13,6 +13,7 @@ use super::calls::At;
 use super::process::{Caller, Trouble};
 use super::settle::{Expected, Pending};
 use super::watch::{DROP_CLASS, DROP_UNREADABLE, Watch, bare, looked};
+use crate::trace::{ARGUMENT_END, ARGUMENTS_BYTES_MAX};
 use crate::{Event, Kind};
 
 const DROP_SUID: u32 = 2;
@@ -46,6 +47,7 @@ impl Watch {
             }
             (None, _) => return Ok(()),
         };
+        let words = if at.dir.is_some() { call.arguments[2] } else { call.arguments[1] };
         self.hidden_clock_is_gone(caller.process);
         let mut interpreters = Vec::new();
         let verdict = judge(caller, &path, &mut interpreters)?;
@@ -58,7 +60,15 @@ impl Watch {
             Verdict::Drops(reason) => self.drop_event(caller, reason, &path),
             Verdict::Fails(error) if !first => self.fails(caller, path, error),
             Verdict::Fails(_) => {}
-            Verdict::Begins { image, look, loader } => self.begins(caller, &image, look, loader),
+            Verdict::Begins { image, look, loader } => {
+                let mut arguments = Vec::new();
+                if !interpreters.is_empty() {
+                    arguments.extend(path);
+                    arguments.push(ARGUMENT_END);
+                }
+                add_arguments(caller, words, &mut arguments);
+                self.begins(caller, &image, look, loader, arguments);
+            }
         }
         Ok(())
     }
@@ -85,11 +95,16 @@ impl Watch {
         self.events.push(Event { path, error, ..bare(caller, Kind::ExecFailed) });
     }
 
-    fn begins(&mut self, caller: Caller, image: &[u8], look: Look, loader: Option<Vec<u8>>) {
+    fn begins(&mut self, caller: Caller, image: &[u8], look: Look, loader: Option<Vec<u8>>, arguments: Vec<u8>) {
         self.not_begun = self.not_begun.filter(|pid| *pid != caller.process);
+        if (look.device, look.inode) == self.wrapper {
+            self.wrappers.insert(caller.process);
+        } else {
+            self.wrappers.remove(&caller.process);
+        }
         self.expect_image(caller, image, &look);
         let real = real_path(image).unwrap_or_else(|_| image.to_vec());
-        self.events.push(Event { path: real, ..looked(caller, Kind::Start, &Ok(look)) });
+        self.events.push(Event { path: real, path2: arguments, ..looked(caller, Kind::Start, &Ok(look)) });
         if let Some(loader) = loader {
             let found = larder_sys::look_through(&loader);
             self.events.push(Event { path: loader, ..looked(caller, Kind::Object, &found) });
@@ -101,6 +116,11 @@ impl Watch {
     /// meanwhile.
     pub(super) fn appears(&mut self, caller: Caller) {
         let Some(parent) = caller.parent() else { return };
+        if self.wrappers.contains(&parent) {
+            self.wrappers.insert(caller.process);
+        } else {
+            self.wrappers.remove(&caller.process);
+        }
         let parents = Caller { thread: parent, process: parent }.image();
         let same = |look: Look| parents.as_ref().is_ok_and(|p| (p.device, p.inode) == (look.device, look.inode));
         if caller.image().is_ok_and(same) {
@@ -112,6 +132,24 @@ impl Watch {
         let expected = Expected::Runs { image: (look.device, look.inode) };
         self.pending.push(Pending { caller, path: path.to_vec(), expected });
     }
+}
+
+/// The words at `address` but the first, as a `Kind::Start` has them.
+fn add_arguments(caller: Caller, address: u64, to: &mut Vec<u8>) {
+    const WORDS_MAX: u64 = 4096;
+    for word in 1..WORDS_MAX {
+        let Ok([at]) = caller.numbers(address + word * 8) else { return };
+        if at == 0 || to.len() >= ARGUMENTS_BYTES_MAX {
+            break;
+        }
+        match caller.text(at) {
+            Ok(text) => to.extend(text),
+            // Too long to be read: what is kept is not all.
+            Err(_) => to.resize(ARGUMENTS_BYTES_MAX, b'?'),
+        }
+        to.push(ARGUMENT_END);
+    }
+    to.truncate(ARGUMENTS_BYTES_MAX);
 }
 
 fn real_path(path: &[u8]) -> io::Result<Vec<u8>> {

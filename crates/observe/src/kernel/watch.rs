@@ -10,8 +10,9 @@ use larder_sys::{Look, Notification};
 use super::calls::{At, CLONE_NEW, Call, rows};
 use super::clock::Patches;
 use super::filter::ARCHITECTURE;
-use super::process::{Caller, Trouble, identity_of, mode_of, process_of};
+use super::process::{Caller, Trouble, process_of};
 use super::settle::Pending;
+use crate::trace::{identity_of, mode_of};
 use crate::{Event, Kind};
 
 /// The reason in a `Kind::Drop` (`LARDER_DROP_*`, `preload/log.h`).
@@ -31,6 +32,10 @@ pub(super) struct Watch {
     pub(super) directories: HashMap<(u64, u64), Vec<u8>>,
     /// The tool's process, until it has begun.
     pub(super) not_begun: Option<u32>,
+    /// Ourselves, as device and inode: started again inside the run, we report there ourselves.
+    pub(super) wrapper: (u64, u64),
+    /// Processes in which that runs, or that it has forked.
+    pub(super) wrappers: HashSet<u32>,
     /// Processes whose new program has made no call yet.
     pub(super) hidden_clocks: HashSet<u32>,
     /// What makes clocks visible, once it was looked for.
@@ -48,7 +53,8 @@ pub(super) struct Mark {
 
 impl Watch {
     pub(super) fn new() -> Watch {
-        Watch { calls: rows().map(|row| (row.number, row.call)).collect(), ..Watch::default() }
+        let wrapper = larder_sys::look_through(b"/proc/self/exe").map_or((0, 0), |look| (look.device, look.inode));
+        Watch { wrapper, calls: rows().map(|row| (row.number, row.call)).collect(), ..Watch::default() }
     }
 
     pub(super) fn mark(&self) -> Mark {
@@ -98,6 +104,8 @@ impl Watch {
         let argument = |index: u8| call.arguments[usize::from(index)] as u32;
         let flags = |index: Option<u8>| index.map_or(0, argument) as i32;
         match what {
+            Call::Execute(at, index) => self.execute(caller, call, at, flags(index))?,
+            _ if self.wrappers.contains(&caller.process) => {}
             Call::Open(..) | Call::Create(..) | Call::OpenHow(..) => self.opening(caller, call, what)?,
             Call::Stat(at, index) => {
                 let follow = flags(index) & libc::AT_SYMLINK_NOFOLLOW == 0;
@@ -109,7 +117,6 @@ impl Watch {
             Call::List(index) => self.list(caller, argument(index) as i32)?,
             Call::Close(index) => self.close(caller, argument(index) as i32),
             Call::ChangeDirectory(at) => self.change_directory(caller, call, at)?,
-            Call::Execute(at, index) => self.execute(caller, call, at, flags(index))?,
             Call::Begin => {}
             Call::Socket => self.number_event(caller, Kind::Network, argument(0), b"socket"),
             Call::Address => self.address(caller, call)?,

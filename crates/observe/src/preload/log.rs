@@ -10,27 +10,46 @@ use larder_model::Identity;
 use crate::trace::{Event, Kind, OpenFlags, Trace};
 
 const MAGIC: &[u8; 8] = b"LARDLOG1";
-const VERSION: u32 = 1;
-const FIRST_EVENT: u64 = 4096;
-const EVENT_HEAD_BYTES: usize = 72;
+const VERSION: u32 = 2;
+pub(super) const FIRST_EVENT: u64 = 4096;
+const OVERFLOW_AT: u64 = 12;
+pub(super) const EVENT_HEAD_BYTES: usize = 72;
+/// The header as words: `overflow` is the second half of the second.
+pub(super) const HEADER_WORDS: usize = 8;
+pub(super) const LOST_WORD: usize = 1;
+pub(super) const LOST_BITS: u64 = if cfg!(target_endian = "little") { 1 << 32 } else { 1 };
+pub(super) const CAPACITY_WORD: usize = 2;
+pub(super) const TAIL_WORD: usize = 3;
+/// The kernel asks as well (`LARDER_KERNEL_ASKS`).
+const KERNEL_ASKS: u32 = 4;
 /// A longer log is not read: the command was too large to be recorded by this observer.
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// The first bytes of an empty log.
-pub(super) fn header(capacity: u64) -> Vec<u8> {
+/// The first bytes of an empty log of the program that is file `wrapper`: device and inode.
+pub(super) fn header(capacity: u64, wrapper: (u64, u64)) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_ne_bytes());
     bytes.extend(0u32.to_ne_bytes());
     bytes.extend(capacity.to_ne_bytes());
     bytes.extend(FIRST_EVENT.to_ne_bytes());
+    bytes.extend(wrapper.0.to_ne_bytes());
+    bytes.extend(wrapper.1.to_ne_bytes());
     bytes
+}
+
+/// Whether a file is a log of this version.
+pub(super) fn check_header(file: &File) -> io::Result<()> {
+    let mut head = [0; 12];
+    file.read_exact_at(&mut head, 0)?;
+    let ours = head[..8] == *MAGIC && u32_at(&head, 8) == VERSION;
+    if ours { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidData)) }
 }
 
 /// Read a log when nobody writes it any more.
 pub(super) fn read(file: &File) -> io::Result<Trace> {
     let mut head = [0; 32];
     file.read_exact_at(&mut head, 0)?;
-    let overflowed = u32_at(&head, 12) != 0;
+    let overflowed = u32_at(&head, 12) & !KERNEL_ASKS != 0;
     let tail = u64_at(&head, 24);
     let ours = head[..8] == *MAGIC && u32_at(&head, 8) == VERSION;
     if !ours || !(FIRST_EVENT..=LOG_BYTES_MAX).contains(&tail) {
@@ -43,14 +62,18 @@ pub(super) fn read(file: &File) -> io::Result<Trace> {
     Ok(trace)
 }
 
+/// Say that the kernel asks us as well.
+pub(super) fn kernel_asks(file: &File) -> io::Result<()> {
+    file.write_all_at(&KERNEL_ASKS.to_ne_bytes(), OVERFLOW_AT)
+}
+
 /// The library's file goes with this process, so what lives on must not preload it any more; and what is being executed
 /// must have begun before we end, or the loader says that it cannot be found.
 pub(super) fn close(file: &File) {
-    const OVERFLOW_AT: u64 = 12;
     const CLOSING: u32 = 2;
     const LOOKS_MAX: u32 = 100;
     const LOOK_EVERY: Duration = Duration::from_millis(2);
-    if file.write_all_at(&CLOSING.to_ne_bytes(), OVERFLOW_AT).is_err() {
+    if file.write_all_at(&(CLOSING | KERNEL_ASKS).to_ne_bytes(), OVERFLOW_AT).is_err() {
         return;
     }
     for _ in 0..LOOKS_MAX {
@@ -123,50 +146,58 @@ fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
     })
 }
 
+/// By their numbers less one.
+const KINDS: [Kind; 36] = [
+    Kind::Start,
+    Kind::Object,
+    Kind::Exec,
+    Kind::ExecFailed,
+    Kind::Spawned,
+    Kind::Anonymous,
+    Kind::Drop,
+    Kind::Open(OpenFlags(0)),
+    Kind::Stat,
+    Kind::Lstat,
+    Kind::Access,
+    Kind::ReadLink,
+    Kind::RealPath,
+    Kind::List,
+    Kind::Unlink,
+    Kind::Rename(OpenFlags(0)),
+    Kind::Link,
+    Kind::Symlink,
+    Kind::MakeDirectory,
+    Kind::RemoveDirectory,
+    Kind::ChangeMode,
+    Kind::Truncate,
+    Kind::SetTimes,
+    Kind::MakeNode,
+    Kind::ChangeOwner,
+    Kind::SetAttribute,
+    Kind::GetEnvironment,
+    Kind::Umask,
+    Kind::Clock,
+    Kind::Network,
+    Kind::UnixSocket,
+    Kind::Identity,
+    Kind::ChildDied,
+    Kind::Closed,
+    Kind::Random,
+    Kind::Forked,
+];
+
 fn kind(number: u16, flags: u16) -> Option<Kind> {
-    const KINDS: [Kind; 36] = [
-        Kind::Start,
-        Kind::Object,
-        Kind::Exec,
-        Kind::ExecFailed,
-        Kind::Spawned,
-        Kind::Anonymous,
-        Kind::Drop,
-        Kind::Open(OpenFlags(0)),
-        Kind::Stat,
-        Kind::Lstat,
-        Kind::Access,
-        Kind::ReadLink,
-        Kind::RealPath,
-        Kind::List,
-        Kind::Unlink,
-        Kind::Rename(OpenFlags(0)),
-        Kind::Link,
-        Kind::Symlink,
-        Kind::MakeDirectory,
-        Kind::RemoveDirectory,
-        Kind::ChangeMode,
-        Kind::Truncate,
-        Kind::SetTimes,
-        Kind::MakeNode,
-        Kind::ChangeOwner,
-        Kind::SetAttribute,
-        Kind::GetEnvironment,
-        Kind::Umask,
-        Kind::Clock,
-        Kind::Network,
-        Kind::UnixSocket,
-        Kind::Identity,
-        Kind::ChildDied,
-        Kind::Closed,
-        Kind::Random,
-        Kind::Forked,
-    ];
     match KINDS.get(usize::from(number).checked_sub(1)?)? {
         Kind::Open(_) => Some(Kind::Open(OpenFlags(flags))),
         Kind::Rename(_) => Some(Kind::Rename(OpenFlags(flags))),
         kind => Some(*kind),
     }
+}
+
+/// The other way.
+pub(super) fn number(kind: Kind) -> u16 {
+    let same = |other: &Kind| std::mem::discriminant(other) == std::mem::discriminant(&kind);
+    KINDS.iter().position(same).map_or(0, |at| at as u16 + 1)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -218,11 +249,11 @@ mod tests {
         golden(
             path,
             "header of an empty log, an opening, a failed renaming",
-            &[header(1 << 20), open, rename].concat(),
+            &[header(1 << 20, (8, 9)), open, rename].concat(),
         );
 
         let log = golden_bytes(path);
-        let events: Vec<_> = decode(&log[32..]).collect();
+        let events: Vec<_> = decode(&log[48..]).collect();
         let [open, rename] = &events[..] else { panic!("{events:?}") };
         let identity = Identity { device: 1, inode: 2, size_bytes: 3, modified_ns: 4, changed_ns: 5 };
         assert_eq!((open.kind, open.path, open.identity), (Kind::Open(OpenFlags(5)), &b"/w/x.c"[..], Some(identity)));
@@ -238,7 +269,7 @@ mod tests {
             file.write_all_at(header, 0).expect("writes");
             read(&file).is_ok_and(|trace| trace.incomplete)
         };
-        let good = header(1 << 20);
+        let good = header(1 << 20, (8, 9));
         assert!(!incomplete(&good));
         for byte in (0..16).chain(24..32) {
             let mut other = good.clone();

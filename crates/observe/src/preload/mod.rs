@@ -5,6 +5,7 @@
 //! library hides itself from the tool's environment. `../../preload/` has its source, `log.h` the form of the log.
 
 mod log;
+mod outer;
 mod program;
 
 use std::fs::File;
@@ -16,6 +17,7 @@ use larder_spawn::{Command, Destinations};
 pub(crate) use log::decode;
 #[cfg(feature = "fuzzing")]
 pub(crate) use log::whole_bytes;
+pub use outer::{IN_ANY_ORDER, OuterLog};
 pub use program::{Program, judge};
 
 use crate::{Observed, Observer, Trace};
@@ -24,6 +26,8 @@ use crate::{Observed, Observer, Trace};
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/larder-preload.so"));
 /// The log never grows beyond this; it is sparse, so only what is written costs memory.
 const LOG_BYTES: u64 = 256 << 20;
+/// The path that leads to the running program.
+const OWN_FILE: &[u8] = b"/proc/self/exe";
 const LOG_VARIABLE: &[u8] = b"LARDER_PRELOAD_LOG=";
 const PRELOAD_VARIABLE: &[u8] = b"LD_PRELOAD=";
 
@@ -43,11 +47,17 @@ impl PreloadObserver {
         library.write_all(LIBRARY)?;
         let log = larder_sys::memory_file("larder-log", false)?;
         log.set_len(LOG_BYTES)?;
-        log.write_all_at(&log::header(LOG_BYTES), 0)?;
+        let wrapper = larder_sys::look_through(OWN_FILE).map_or((0, 0), |look| (look.device, look.inode));
+        log.write_all_at(&log::header(LOG_BYTES, wrapper), 0)?;
         let observer = PreloadObserver { library, log };
         // Without /proc, or in a process that others may not look into, nobody could open them.
         File::open(path_of(&observer.library))?;
         Ok(observer)
+    }
+
+    /// Say that the kernel asks us as well: what it interrupts is to be done again.
+    pub(crate) fn kernel_asks(&self) -> io::Result<()> {
+        log::kernel_asks(&self.log)
     }
 
     /// The command as it is started: the same but for two variables, which the library takes out again.

@@ -1,0 +1,229 @@
+//! The run that we are part of, where there is one: `larder run -- make` observes us among the programs that make starts.
+//! It is told what we rely on and what we put in place, as if the tool had done so; our own files are none of its concern.
+//!
+//! Unaware of: what it makes of that.
+
+use std::cell::OnceCell;
+
+use larder_lookup::Request;
+use larder_model::{ActionResult, Fact, HOST, Links, ObservationSet, Output, OutputKind, Placement, Roots, UMASK};
+use larder_observe::{
+    Event, IN_ANY_ORDER, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED,
+    REPORTED_STATUS, Trace, identity_of, mode_of,
+};
+use larder_sys::Look;
+
+use crate::context::{Context, OWN_FILE};
+
+const ENOENT: i32 = 2;
+const FILE: u32 = 0o100_644;
+const DIRECTORY: u32 = 0o040_755;
+
+thread_local! {
+    /// The outer run, once it was looked for: the wrapper has one thread.
+    static OUTER: OnceCell<OuterLog> = const { OnceCell::new() };
+}
+
+fn with<T>(use_it: impl FnOnce(&OuterLog) -> T) -> Option<T> {
+    OUTER.with(|outer| outer.get().map(use_it))
+}
+
+fn report(events: Vec<Event>) {
+    with(|log| log.report(&Trace { events, ..Trace::default() }));
+}
+
+/// Find it by the environment, take its variables out of that, and say that we have begun.
+pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+    let Some(log) = OuterLog::take(environment) else { return };
+    let own = larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default();
+    let parent = larder_sys::parent_process_id();
+    let _ = OUTER.with(|outer| outer.set(log));
+    report(vec![Event { path: own, extra: parent, ..event(Kind::Start) }]);
+}
+
+/// Whether there is one.
+pub(crate) fn is_there() -> bool {
+    with(|_| ()).is_some()
+}
+
+/// We become the tool: it is observed in our place.
+pub(crate) fn becomes(program: &[u8], environment: &mut Vec<Vec<u8>>) {
+    if is_there() {
+        report(vec![looked(Kind::Exec, program)]);
+        with(|log| log.observed(environment));
+    }
+}
+
+/// The tool ran beside us, as process `pid`, and did this.
+pub(crate) fn ran(context: &Context, request: &Request, pid: u32, trace: &Trace) {
+    if is_there() {
+        let mut events = chosen(context, request);
+        events.push(Event { pid, ..looked(Kind::Exec, &request.action.tool_path) });
+        report(events);
+        with(|log| log.report(trace));
+    }
+}
+
+/// What was at the places of outputs before a hit.
+pub(crate) struct Before(Vec<Option<Look>>);
+
+impl Before {
+    /// Look, where somebody wants to know.
+    pub(crate) fn of(result: &ActionResult, roots: &Roots) -> Option<Before> {
+        with(|_| ())?;
+        Some(Before(result.outputs.iter().map(|output| larder_sys::look(&decoded(roots, output.path)).ok()).collect()))
+    }
+}
+
+/// A recorded result was put in place, because all of `set` holds.
+pub(crate) fn answered(
+    context: &Context,
+    request: &Request,
+    set: &ObservationSet,
+    result: &ActionResult,
+    before: &Before,
+) {
+    let roots = &request.roots;
+    let mut events = chosen(context, request);
+    for directory in &set.directories {
+        let path = decoded(roots, directory.path);
+        if directory.class != 0 {
+            events.push(Event { mode: DIRECTORY, ..looked(Kind::Stat, &path) });
+        }
+        if directory.links != Links::Any {
+            events.push(Event { mode: DIRECTORY, ..looked(Kind::RealPath, &path) });
+        }
+        events.extend(directory.facts.iter().flat_map(|named| facts(roots, &join(&path, named.name), &named.fact)));
+        let absent = |name: &&[u8]| Event { error: ENOENT, identity: None, ..at(Kind::Stat, &join(&path, name)) };
+        events.extend(directory.absent.iter().map(absent));
+    }
+    for age in &set.ages {
+        events.push(Event { extra: REPORTED_COMPARED, ..looked(Kind::Stat, &decoded(roots, age.path)) });
+    }
+    for variable in &set.environment {
+        events.extend(match variable.name {
+            UMASK => Some(event(Kind::Umask)),
+            HOST => Some(event(Kind::Identity)),
+            name if name.is_empty() || name.starts_with(b"\0") => None,
+            name => {
+                let value = context.place.variable(name);
+                let error = if value.is_some() { 0 } else { ENOENT };
+                let path2 = value.unwrap_or_default().to_vec();
+                Some(Event { error, path2, ..at(Kind::GetEnvironment, name) })
+            }
+        });
+    }
+    for (output, before) in result.outputs.iter().zip(&before.0) {
+        made(&decoded(roots, output.path), output, before.is_some(), &mut events);
+    }
+    report(events);
+}
+
+/// How the tool was found: along PATH, in its place, with its content.
+fn chosen(context: &Context, request: &Request) -> Vec<Event> {
+    let tool = &request.action.tool_path;
+    let mut events = Vec::new();
+    if let (Some(path), Some(slash)) = (context.place.variable(b"PATH"), tool.iter().rposition(|&b| b == b'/')) {
+        let (directory, name) = (&tool[..slash], &tool[slash + 1..]);
+        for candidate in path.split(|&b| b == b':').take_while(|entry| *entry != directory) {
+            let path = join(&absolute(&request.action.cwd, candidate), name);
+            if larder_sys::look(&path).is_err() {
+                events.push(Event { error: ENOENT, identity: None, ..at(Kind::Stat, &path) });
+            }
+        }
+    }
+    events.push(Event { mode: FILE, ..looked(Kind::Open(OpenFlags(OpenFlags::READ)), tool) });
+    events
+}
+
+fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
+    let read = Kind::Open(OpenFlags(OpenFlags::READ));
+    let failed = |kind, error: u32| Event { error: error as i32, identity: None, ..at(kind, path) };
+    let reported = |times: u32| vec![Event { mode: FILE, extra: times, ..looked(Kind::Stat, path) }];
+    match fact {
+        Fact::Content { plain, .. } => {
+            let content = Event { mode: FILE, ..looked(read, path) };
+            let link = Event { mode: FILE, ..looked(Kind::Lstat, path) };
+            if *plain { vec![content, link] } else { vec![content] }
+        }
+        Fact::Directory => vec![Event { mode: DIRECTORY, ..looked(Kind::Stat, path) }],
+        Fact::Link(target) => vec![Event { path2: decoded(roots, target), ..looked(Kind::ReadLink, path) }],
+        Fact::Error { operation: 0, errno } => vec![failed(Kind::Stat, *errno)],
+        Fact::Error { operation, errno } if operation & Fact::ACCESS != 0 => {
+            let mode = looked(Kind::Stat, path).mode;
+            vec![Event { mode, extra: u32::from(operation & 7), ..failed(Kind::Access, *errno) }]
+        }
+        Fact::Error { errno, .. } => vec![failed(read, *errno)],
+        Fact::Listing(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER, ..looked(Kind::List, path) }],
+        Fact::Ordered(_) => vec![Event { mode: DIRECTORY, ..looked(Kind::List, path) }],
+        Fact::Other(_) => vec![looked(Kind::Stat, path)],
+        Fact::Mode(_) => reported(REPORTED_MODE),
+        Fact::Modified(_) => reported(REPORTED_MODIFIED),
+        Fact::Status(_) => reported(REPORTED_STATUS),
+    }
+}
+
+/// An output that we have put in place, over something or not.
+fn made(path: &[u8], output: &Output, existed: bool, events: &mut Vec<Event>) {
+    match output.kind {
+        OutputKind::File { placement, mode, .. } => {
+            let anew = placement != Placement::Truncate;
+            if existed && anew {
+                events.push(Event { mode: FILE, ..at(Kind::Unlink, path) });
+            }
+            let new = if existed && !anew { 0 } else { OpenFlags::NEW };
+            let flags = OpenFlags(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | new);
+            let opened = looked(Kind::Open(flags), path);
+            let closed = Event { path: Vec::new(), ..looked(Kind::Closed, path) };
+            if opened.mode & 0o7777 & !0o666 != 0 {
+                let changed = Event { extra: opened.mode & 0o7777, ..at(Kind::ChangeMode, path) };
+                events.extend([Event { extra: mode.bits, ..opened }, closed, changed]);
+            } else {
+                events.extend([Event { extra: mode.bits, ..opened }, closed]);
+            }
+        }
+        OutputKind::Directory(mode) if !existed => {
+            events.push(Event { extra: mode.bits, ..at(Kind::MakeDirectory, path) });
+        }
+        OutputKind::Directory(_) => {}
+        OutputKind::Link(target) => {
+            events.push(Event { path: target.to_vec(), path2: path.to_vec(), ..event(Kind::Symlink) });
+        }
+        OutputKind::Removed => events.push(Event { mode: FILE, ..at(Kind::Unlink, path) }),
+    }
+}
+
+fn event(kind: Kind) -> Event {
+    let pid = larder_sys::process_id();
+    Event { pid, error: 0, kind, path: Vec::new(), path2: Vec::new(), identity: None, mode: 0, extra: 0 }
+}
+
+fn at(kind: Kind, path: &[u8]) -> Event {
+    Event { path: path.to_vec(), ..event(kind) }
+}
+
+/// With what is there now.
+fn looked(kind: Kind, path: &[u8]) -> Event {
+    match larder_sys::look_through(path) {
+        Ok(look) => Event { identity: Some(identity_of(&look)), mode: mode_of(&look), ..at(kind, path) },
+        Err(_) => at(kind, path),
+    }
+}
+
+fn decoded(roots: &Roots, encoded: &[u8]) -> Vec<u8> {
+    let mut path = Vec::new();
+    let _ = roots.decode_path(encoded, &mut path);
+    path
+}
+
+fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") { path.to_vec() } else { join(cwd, path) }
+}
+
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    match (name.is_empty(), directory.ends_with(b"/")) {
+        (true, _) => directory.to_vec(),
+        (false, true) => [directory, name].concat(),
+        (false, false) => [directory, b"/", name].concat(),
+    }
+}
