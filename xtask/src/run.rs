@@ -5,12 +5,16 @@
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, killpg};
 use nix::sys::time::TimeValLike;
+use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::ops::Add;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -54,6 +58,45 @@ pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Sen
         bail!("{}\nended with {status}; the end of {}:\n{}", shown(command), log.display(), tail(log));
     }
     Ok(usage)
+}
+
+/// How a command ended that had a limit.
+pub(crate) struct Ended {
+    pub(crate) usage: Usage,
+    /// The process that was started.
+    pub(crate) pid: u32,
+    /// How it ended, and the end of its log, where that was no success.
+    pub(crate) failure: Option<String>,
+}
+
+/// Runs `command` in a process group of its own with its output in the file `log`, and ends the group after `limit`.
+pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended> {
+    let saying = || format!("cannot write {}", log.display());
+    let file = File::create(log).with_context(saying)?;
+    command.stdin(Stdio::null()).stderr(file.try_clone().with_context(saying)?).stdout(file).process_group(0);
+    let cpu_before = cpu_of_children()?;
+    let start = Instant::now();
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
+    let pid = child.id();
+    let group = Pid::from_raw(i32::try_from(pid).context("a process id")?);
+    let (over, end) = mpsc::channel::<()>();
+    let status = thread::scope(|scope| {
+        scope.spawn(move || {
+            if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                let _ = killpg(group, Signal::SIGKILL);
+            }
+        });
+        let status = child.wait();
+        drop(over);
+        status
+    });
+    let status = status.with_context(|| format!("cannot wait for {}", shown(command)))?;
+    let usage = Usage { wall: start.elapsed(), cpu: cpu_of_children()?.saturating_sub(cpu_before) };
+    let failure = || {
+        let after = if usage.wall >= limit { format!(" after its {} s", limit.as_secs()) } else { String::new() };
+        format!("{}\nended with {status}{after}; the end of {}:\n{}", shown(command), log.display(), tail(log))
+    };
+    Ok(Ended { usage, pid, failure: (!status.success()).then(failure) })
 }
 
 /// Runs `command` with the terminal as it is; an error if it fails.
@@ -118,6 +161,16 @@ mod tests {
     fn says_how_a_command_ended() {
         let error = shown_to_user(Command::new("sh").args(["-c", "exit 3"])).expect_err("exit 3 is no success");
         assert!(error.to_string().contains("exit 3"), "{error}");
+    }
+
+    #[test]
+    fn what_hangs_is_ended() {
+        let log = std::env::temp_dir().join(format!("xtask-limited-{}", std::process::id()));
+        let run = |words: &str, limit| limited(Command::new("sh").args(["-c", words]), &log, limit).expect("it ran");
+        let ended = run("echo begun; sleep 60 & wait", Duration::from_millis(200));
+        assert!(ended.failure.is_some_and(|text| text.contains("begun")));
+        assert_eq!(run("true", Duration::from_secs(60)).failure, None);
+        fs::remove_file(&log).expect("removable");
     }
 
     #[test]
