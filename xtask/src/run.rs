@@ -5,12 +5,11 @@
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::ops::Add;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,21 +68,20 @@ pub(crate) struct Ended {
     pub(crate) failure: Option<String>,
 }
 
-/// Runs `command` in a process group of its own with its output in the file `log`, and ends the group after `limit`.
+/// Runs `command` with its output in the file `log`, and ends it after `limit` with all that it started.
 pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended> {
     let saying = || format!("cannot write {}", log.display());
     let file = File::create(log).with_context(saying)?;
-    command.stdin(Stdio::null()).stderr(file.try_clone().with_context(saying)?).stdout(file).process_group(0);
+    command.stdin(Stdio::null()).stderr(file.try_clone().with_context(saying)?).stdout(file);
     let cpu_before = cpu_of_children()?;
     let start = Instant::now();
     let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
     let pid = child.id();
-    let group = Pid::from_raw(i32::try_from(pid).context("a process id")?);
     let (over, end) = mpsc::channel::<()>();
     let status = thread::scope(|scope| {
         scope.spawn(move || {
             if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                let _ = killpg(group, Signal::SIGKILL);
+                end_with_descendants(pid);
             }
         });
         let status = child.wait();
@@ -138,6 +136,22 @@ fn ticking<T>(mut tick: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
         ticker.thread().unpark();
         result
     })
+}
+
+/// Parents first, so that none starts another meanwhile. Not by process group: an interrupt from the terminal reaches only ours.
+fn end_with_descendants(pid: u32) {
+    let _ = i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGSTOP));
+    let listed = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    for child in pids.filter(|child| parent_of(*child) == Some(pid)) {
+        end_with_descendants(child);
+    }
+    let _ = i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL));
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 fn cpu_of_children() -> Result<Duration> {

@@ -18,7 +18,7 @@ use crate::{binaries, setup};
 use anyhow::Result;
 use grains::Grain;
 use packages::{Package, Phase};
-use pass::{Bench, STEPS};
+use pass::{Bench, Pass, STEPS};
 use std::fs;
 use std::path::PathBuf;
 
@@ -34,6 +34,9 @@ pub(crate) struct Options {
     /// Measure only this grain beside the plain one; may be given several times
     #[arg(long, alias = "cache", value_name = "GRAIN", value_parser = grains::NAMES)]
     grain: Vec<String>,
+    /// Give every source the present time, as a checkout does, instead of the archive's
+    #[arg(long)]
+    new_sources: bool,
     /// How many compilers make runs at once [default: one a processor]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -74,7 +77,7 @@ fn measure(place: &Place, options: &Options, name: &str, title: &str, phases: &'
         options.grain.is_empty() || grain.is_plain() || options.grain.iter().any(|name| name == grain.name)
     };
     let grains: Vec<&Grain> = grains.iter().filter(chosen).collect();
-    let bench = Bench { work, calls, phases, jobs };
+    let bench = Bench { work, calls, phases, jobs, new_sources: options.new_sources };
     let mut passes = Vec::new();
     for package in packages(options) {
         let sources = package.fetch(place)?;
@@ -82,28 +85,35 @@ fn measure(place: &Place, options: &Options, name: &str, title: &str, phases: &'
         for step in STEPS {
             passes.extend(bench.step(package, &sources, step, &grains)?);
         }
+        // It takes long: what was measured stays, whatever happens to the next package.
+        report(title, &bench, &passes).write(place, name)?;
     }
+    report(title, &bench, &passes).publish(place, name)?;
+    Ok(rows::faults(passes.iter().filter(|pass| pass.is_larder)).is_empty())
+}
+
+fn report(title: &str, bench: &Bench, passes: &[Pass]) -> Report {
+    let times = if bench.new_sources { "the present" } else { "those of the archive" };
     let mut notes = vec![
         format!(
-            "make and ninja with {jobs} jobs. CPU is user and system time of all processes of the phase; compiler CPU that of the \
-             compiler's calls, the cache in front of them included: a program that counts calls stands in front of every compiler, \
-             but not within `larder run`, where only larder's log tells of calls. Ratios are to the plain run at the same path in \
-             the same step."
+            "make and ninja with {} jobs; times of sources: {times}. CPU is user and system time of all processes of the phase; \
+             compiler CPU that of the compiler's calls, the cache in front of them included: a program that counts calls stands in \
+             front of every compiler, but not within `larder run`, where only larder's log tells of calls. Ratios are to the plain \
+             run at the same path in the same step.",
+            bench.jobs
         ),
         "Calls are hits/calls where larder's log tells of them. Compared: every file, link and directory of the tree, what the \
          commands said, and what `make -n` or `ninja -n` says afterwards."
             .to_owned(),
     ];
-    notes.extend(rows::notes(&passes, phases));
+    notes.extend(rows::notes(passes, bench.phases));
     notes.extend(rows::faults(passes.iter()));
-    let report = Report {
+    Report {
         title: title.to_owned(),
         notes,
-        table: Table { rows: rows::table(&passes, phases), ..Table::new(rows::WORDS, rows::HEADER) },
-        rows: passes.iter().map(|pass| rows::json_row(pass, phases)).collect(),
-    };
-    report.publish(place, name)?;
-    Ok(rows::faults(passes.iter().filter(|pass| pass.is_larder)).is_empty())
+        table: Table { rows: rows::table(passes, bench.phases), ..Table::new(rows::WORDS, rows::HEADER) },
+        rows: passes.iter().map(|pass| rows::json_row(pass, bench.phases)).collect(),
+    }
 }
 
 fn packages(options: &Options) -> impl Iterator<Item = &'static Package> {

@@ -90,6 +90,8 @@ pub(super) struct Bench {
     pub(super) calls: PathBuf,
     pub(super) phases: &'static [Phase],
     pub(super) jobs: usize,
+    /// Sources get the present time.
+    pub(super) new_sources: bool,
 }
 
 impl Bench {
@@ -111,6 +113,9 @@ impl Bench {
     fn pass(&self, package: &Package, sources: &Path, step: Step, grain: &Grain) -> Result<Pass> {
         let tree = self.work.join(step.dir()).join("tree");
         lay_out(sources, &tree)?;
+        if self.new_sources {
+            touch(&tree.join("src"))?;
+        }
         if step == Step::Changed {
             change(&tree.join("src").join(package.source))?;
         }
@@ -205,6 +210,13 @@ fn lay_out(sources: &Path, tree: &Path) -> Result<()> {
     remove(&tree.join("src"))?;
     run::output(Command::new("git").args(["init", "--quiet", "--template="]).arg(tree))?;
     run::output(Command::new("cp").arg("-a").arg(sources).arg(tree.join("src"))).map(drop)
+}
+
+/// Gives all below `dir` one time: the present.
+fn touch(dir: &Path) -> Result<()> {
+    let mut find = Command::new("find");
+    find.arg(dir).args(["-exec", "touch", "-h", "-r"]).arg(dir.with_file_name("build")).args(["{}", "+"]);
+    run::output(&mut find).map(drop)
 }
 
 /// Makes the object another, and nothing else.
