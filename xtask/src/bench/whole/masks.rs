@@ -13,10 +13,14 @@ const FILES: &[&str] = &[
     "CMakeConfigureLog.yaml",
     "cmake_trace.txt",
     "meson-log.txt",
-    // Meson's pickles: temporary names in the compiler calls that it remembers, and a random number for Visual Studio.
-    "build.dat",
+    // Meson's pickles: temporary names in the compiler calls that it remembers, and random numbers for Visual Studio.
     "coredata.dat",
 ];
+
+/// Meson's pickle with sets of objects, which Python writes in the order of their addresses: its words are compared, without order.
+const PICKLED_SETS: &str = "build.dat";
+/// Shorter ones may be numbers that look like letters.
+const WORD_BYTES_MIN: usize = 8;
 
 /// Bytes of a class that follow a text.
 struct Mask {
@@ -50,8 +54,9 @@ const MASKS: &[Mask] = &[
         what: "times in CMake's traces",
     },
     Mask {
-        after: b"test_guid\x94\x8c$",
-        class: |b| b.is_ascii_hexdigit() || b == b'-',
+        // A string of 36 bytes in a pickle.
+        after: b"\x94\x8c$",
+        class: |b| b.is_ascii_digit() || (b'A'..=b'F').contains(&b) || b == b'-',
         length: (36, 36),
         what: "Meson's random numbers",
     },
@@ -72,6 +77,7 @@ pub(super) fn masked(path: &Path, bytes: Vec<u8>, counts: &mut Counts) -> Vec<u8
     match name.as_ref() {
         ".ninja_log" => ninja_log(&bytes, counts),
         ".ninja_deps" => ninja_deps(&bytes, counts).unwrap_or(bytes),
+        PICKLED_SETS => words(&text(&bytes, counts)),
         name if FILES.contains(&name) => text(&bytes, counts),
         _ => bytes,
     }
@@ -91,6 +97,13 @@ fn without_progress(line: &[u8]) -> &[u8] {
     let Some(rest) = line.strip_prefix(b"[") else { return line };
     let end = rest.iter().position(|byte| !digits(byte)).unwrap_or(0);
     rest[end..].strip_prefix(b"] ").unwrap_or(line)
+}
+
+fn words(bytes: &[u8]) -> Vec<u8> {
+    let parts = bytes.split(|&byte| !(b' '..=b'~').contains(&byte));
+    let mut words: Vec<&[u8]> = parts.filter(|part| part.len() >= WORD_BYTES_MIN).collect();
+    words.sort_unstable();
+    words.join(&b'\n')
 }
 
 fn text(bytes: &[u8], counts: &mut Counts) -> Vec<u8> {
@@ -196,6 +209,9 @@ mod tests {
         check("config.h", b"/tmp/ccAb3xY9.o", b"/tmp/ccAb3xY9.o", 0);
         check("configure.log", b"a\nSun Nov 22 06:40:59 UTC 2026\nztest17.c", b"a\n#\nztest#.c", 2);
         check("cmake_trace.txt", b"{\"line\":2,\"time\":17.5}", b"{\"line\":2,\"time\":#}", 1);
+        let guid = b"_guid\x94\x8c$2150E333-8FDC-42A3-9474-1A3956D46DE8\x94";
+        check("coredata.dat", guid, b"_guid\x94\x8c$#\x94", 1);
+        check("build.dat", b"\x01libglib-2\x94j\x01a\x8csources.c\x94", b"libglib-2\nsources.c", 0);
         check("CMakeOutput.log", b"TryCompile-aB3x9z/cmTC_0a1b2.dir", b"TryCompile-#/cmTC_#.dir", 2);
     }
 
