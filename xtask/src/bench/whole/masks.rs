@@ -65,6 +65,7 @@ const MASKS: &[Mask] = &[
 
 /// How `date` begins, on a line of its own in zlib's log.
 const DAYS: &[&str] = &["Mon ", "Tue ", "Wed ", "Thu ", "Fri ", "Sat ", "Sun "];
+const DATE_BYTES_MAX: usize = 40;
 const DATES: &str = "dates in zlib's log";
 const NINJA: &str = "times in ninja's log";
 
@@ -115,7 +116,7 @@ fn text(bytes: &[u8], counts: &mut Counts) -> Vec<u8> {
             out.push(b'#');
             at += mask.after.len() + length;
             *counts.entry(mask.what).or_default() += 1;
-        } else if let (true, Some(length)) = (at == 0 || bytes[at - 1] == b'\n', date(&bytes[at..])) {
+        } else if let Some(length) = date(bytes, at) {
             out.push(b'#');
             at += length;
             *counts.entry(DATES).or_default() += 1;
@@ -137,13 +138,12 @@ impl Mask {
     }
 }
 
-/// The length of the line, where it is a date.
-fn date(bytes: &[u8]) -> Option<usize> {
-    let line = bytes.split(|&byte| byte == b'\n').next()?;
-    let is_date = DAYS.iter().any(|day| line.starts_with(day.as_bytes()))
-        && line.iter().filter(|&&byte| byte == b':').count() == 2
-        && line.len() < 40;
-    is_date.then_some(line.len())
+/// The length of the line that begins there, where it is a date.
+fn date(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = &bytes[at..];
+    let begins = (at == 0 || bytes[at - 1] == b'\n') && DAYS.iter().any(|day| rest.starts_with(day.as_bytes()));
+    let length = rest.iter().take(DATE_BYTES_MAX).position(|&byte| byte == b'\n').filter(|_| begins)?;
+    (rest[..length].iter().filter(|&&byte| byte == b':').count() == 2).then_some(length)
 }
 
 /// `START END MTIME OUTPUT HASH`, in the order in which commands ended.
