@@ -141,8 +141,10 @@ impl Mask {
 /// The length of the line that begins there, where it is a date.
 fn date(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
-    let begins = (at == 0 || bytes[at - 1] == b'\n') && DAYS.iter().any(|day| rest.starts_with(day.as_bytes()));
-    let length = rest.iter().take(DATE_BYTES_MAX).position(|&byte| byte == b'\n').filter(|_| begins)?;
+    if (at > 0 && bytes[at - 1] != b'\n') || !DAYS.iter().any(|day| rest.starts_with(day.as_bytes())) {
+        return None;
+    }
+    let length = rest.iter().take(DATE_BYTES_MAX).position(|&byte| byte == b'\n')?;
     (rest[..length].iter().filter(|&&byte| byte == b':').count() == 2).then_some(length)
 }
 
