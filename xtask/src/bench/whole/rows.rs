@@ -178,7 +178,7 @@ fn cpu(part: &Part) -> f64 {
 }
 
 fn compiler_cpu(part: &Part) -> f64 {
-    part.calls.iter().map(|call| call.cpu_s).sum()
+    part.calls.iter().fold(0.0, |sum, call| sum + call.cpu_s)
 }
 
 /// Of the calls that a log or a cache's counters tell of.
