@@ -45,8 +45,9 @@ pub(crate) struct Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) outcome: String,
-    /// What follows the source, without the last part, which names files, where there is more than one.
+    /// What follows the source, without what comes after it, which names files.
     pub(crate) why: String,
+    pub(crate) detail: String,
 }
 
 impl Verdict {
@@ -138,7 +139,8 @@ fn verdict(line: &str) -> Option<(f64, u32, Verdict)> {
     let (outcome, rest) = rest.split_once(": ")?;
     let mut parts = rest.split(" · ").skip(1);
     let why = parts.next().unwrap_or("").to_owned();
-    Some((time, pid, Verdict { outcome: outcome.to_owned(), why }))
+    let detail = parts.collect::<Vec<_>>().join(" · ");
+    Some((time, pid, Verdict { outcome: outcome.to_owned(), why, detail }))
 }
 
 #[cfg(test)]
@@ -163,8 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_kept_without_its_detail() {
+    fn a_reason_is_kept_apart_from_its_detail() {
         let (_, _, verdict) = verdict("1.5 7 miss, not recorded: a b.c · the clock · /proc/x").expect("well-formed");
         assert_eq!((verdict.outcome.as_str(), verdict.why.as_str()), ("miss, not recorded", "the clock"));
+        assert_eq!(verdict.detail, "/proc/x");
     }
 }

@@ -100,7 +100,7 @@ pub(super) fn json_row(pass: &Pass, phases: &[Phase]) -> Value {
         let value = json!({
             "wall_s": wall(part), "cpu_s": cpu(part), "compiler_cpu_s": compiler_cpu(part), "calls": calls,
             "inner": tally(part.inner.iter().map(told)),
-            "whole": part.whole.as_ref().map(told),
+            "whole": part.whole.as_ref().map(told_in_full),
             "hits_counted": part.counts.as_ref().map(|counts| counts.hit),
         });
         (phase.name().to_owned(), value)
@@ -130,7 +130,8 @@ pub(super) fn notes(passes: &[Pass], phases: &[Phase]) -> Vec<String> {
             let mut counts: Vec<(String, u64)> = tally(of_calls.chain(inner)).into_iter().collect();
             counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
             counts.truncate(TOLD);
-            let mut words: Vec<String> = part.whole.iter().map(|verdict| format!("whole: {}", told(verdict))).collect();
+            let mut words: Vec<String> =
+                part.whole.iter().map(|verdict| format!("whole: {}", told_in_full(verdict))).collect();
             words.extend(counts.iter().map(|(why, count)| format!("{count} × {why}")));
             if !words.is_empty() {
                 notes.push(format!("{}, {}: {}", title(pass), phase.name(), words.join("; ")));
@@ -167,6 +168,10 @@ fn title(pass: &Pass) -> String {
 
 fn told(verdict: &Verdict) -> String {
     if verdict.why.is_empty() { verdict.outcome.clone() } else { format!("{}, {}", verdict.outcome, verdict.why) }
+}
+
+fn told_in_full(verdict: &Verdict) -> String {
+    if verdict.detail.is_empty() { told(verdict) } else { format!("{} ({})", told(verdict), verdict.detail) }
 }
 
 fn wall(part: &Part) -> f64 {
