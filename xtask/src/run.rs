@@ -5,12 +5,15 @@
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
+use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::ops::Add;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,6 +59,44 @@ pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Sen
     Ok(usage)
 }
 
+/// How a command ended that had a limit.
+pub(crate) struct Ended {
+    pub(crate) usage: Usage,
+    /// The process that was started.
+    pub(crate) pid: u32,
+    /// How it ended, and the end of its log, where that was no success.
+    pub(crate) failure: Option<String>,
+}
+
+/// Runs `command` with its output in the file `log`, and ends it after `limit` with all that it started.
+pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Result<Ended> {
+    let saying = || format!("cannot write {}", log.display());
+    let file = File::create(log).with_context(saying)?;
+    command.stdin(Stdio::null()).stderr(file.try_clone().with_context(saying)?).stdout(file);
+    let cpu_before = cpu_of_children()?;
+    let start = Instant::now();
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
+    let pid = child.id();
+    let (over, end) = mpsc::channel::<()>();
+    let status = thread::scope(|scope| {
+        scope.spawn(move || {
+            if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                end_with_descendants(pid);
+            }
+        });
+        let status = child.wait();
+        drop(over);
+        status
+    });
+    let status = status.with_context(|| format!("cannot wait for {}", shown(command)))?;
+    let usage = Usage { wall: start.elapsed(), cpu: cpu_of_children()?.saturating_sub(cpu_before) };
+    let failure = || {
+        let after = if usage.wall >= limit { format!(" after its {} s", limit.as_secs()) } else { String::new() };
+        format!("{}\nended with {status}{after}; the end of {}:\n{}", shown(command), log.display(), tail(log))
+    };
+    Ok(Ended { usage, pid, failure: (!status.success()).then(failure) })
+}
+
 /// Runs `command` with the terminal as it is; an error if it fails.
 pub(crate) fn shown_to_user(command: &mut Command) -> Result<()> {
     let (status, _) = measured(command)?;
@@ -97,6 +138,22 @@ fn ticking<T>(mut tick: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
     })
 }
 
+/// Parents first, so that none starts another meanwhile. Not by process group: an interrupt from the terminal reaches only ours.
+fn end_with_descendants(pid: u32) {
+    let _ = i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGSTOP));
+    let listed = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    for child in pids.filter(|child| parent_of(*child) == Some(pid)) {
+        end_with_descendants(child);
+    }
+    let _ = i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL));
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
 fn cpu_of_children() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the CPU time of children")?;
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
@@ -118,6 +175,16 @@ mod tests {
     fn says_how_a_command_ended() {
         let error = shown_to_user(Command::new("sh").args(["-c", "exit 3"])).expect_err("exit 3 is no success");
         assert!(error.to_string().contains("exit 3"), "{error}");
+    }
+
+    #[test]
+    fn what_hangs_is_ended() {
+        let log = std::env::temp_dir().join(format!("xtask-limited-{}", std::process::id()));
+        let run = |words: &str, limit| limited(Command::new("sh").args(["-c", words]), &log, limit).expect("it ran");
+        let ended = run("echo begun; sleep 60 & wait", Duration::from_millis(200));
+        assert!(ended.failure.is_some_and(|text| text.contains("begun")));
+        assert_eq!(run("true", Duration::from_secs(60)).failure, None);
+        fs::remove_file(&log).expect("removable");
     }
 
     #[test]

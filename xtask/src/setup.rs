@@ -53,12 +53,20 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
 /// What only the benchmarks need.
 const PACKAGES_FOR_BENCH: &[(Sign, &str)] = &[(Sign::Program("valgrind"), "valgrind")];
 
-/// What only the benchmark with Bazel needs beside Bazel: what libX11 is built with, and what unpacks sources.
-const PACKAGES_FOR_BAZEL: &[(Sign, &str)] = &[
+/// What only the benchmarks that build Debian's sources need: what libX11 is built with, and what unpacks sources.
+const PACKAGES_FOR_SOURCES: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/include/X11/Xproto.h"]), "x11proto-dev"),
     (Sign::File(&["/usr/include/xcb/xcb.h"]), "libxcb1-dev"),
     (Sign::File(&["/usr/include/X11/Xtrans/Xtrans.h"]), "xtrans-dev"),
     (Sign::Program("bzip2"), "bzip2"),
+    (Sign::Program("xz"), "xz-utils"),
+];
+
+/// What only the benchmarks of whole commands need beside: Meson, and what GLib is built with.
+const PACKAGES_FOR_WHOLE: &[(Sign, &str)] = &[
+    (Sign::Program("meson"), "meson"),
+    (Sign::File(&["/usr/include/pcre2.h"]), "libpcre2-dev"),
+    (Sign::File(&["/usr/include/x86_64-linux-gnu/ffi.h", "/usr/include/ffi.h"]), "libffi-dev"),
 ];
 
 /// Parts of the pinned toolchain beside the compiler.
@@ -75,6 +83,7 @@ pub(crate) const CHECKED_TARGETS: &[&str] =
 pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
     for_torture()?;
+    for_bench_whole(place)?;
     for_bench_bazel(place)
 }
 
@@ -111,7 +120,14 @@ pub(crate) fn for_bench(place: &Place) -> Result<()> {
 pub(crate) fn for_bench_bazel(place: &Place) -> Result<()> {
     for_bench(place)?;
     packages(PACKAGES_FOR_TESTS)?;
-    packages(PACKAGES_FOR_BAZEL)
+    packages(PACKAGES_FOR_SOURCES)
+}
+
+/// The same as for benchmarks, and what configures and builds the packages of `bench configure` and `bench whole`.
+pub(crate) fn for_bench_whole(place: &Place) -> Result<()> {
+    for_bench(place)?;
+    packages(PACKAGES_FOR_SOURCES)?;
+    packages(PACKAGES_FOR_WHOLE)
 }
 
 fn packages(wanted: &[(Sign, &'static str)]) -> Result<()> {

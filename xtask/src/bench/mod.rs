@@ -1,10 +1,11 @@
-//! `cargo xtask bench …`: a file per benchmark, and what they share.
+//! `cargo xtask bench …`: a file or a folder per benchmark, and what they share.
 //!
-//! `measure` runs commands in turn and keeps samples, `count` counts system calls and instructions, `report` shows a
-//! result and writes it to `target/bench`. A new benchmark is a file that builds subjects and fills a report.
+//! `measure` runs commands in turn and keeps samples, `count` counts system calls and instructions, `calls` tells what a build
+//! called, `report` shows a result and writes it to `target/bench`. A new benchmark is a file that builds subjects and fills a report.
 
 mod bazel;
 mod build;
+mod calls;
 mod count;
 mod hit;
 mod inputs;
@@ -12,6 +13,7 @@ mod measure;
 mod report;
 mod sccache;
 mod subjects;
+mod whole;
 
 use crate::place::Place;
 use anyhow::Result;
@@ -25,13 +27,19 @@ pub(crate) enum Word {
     Build(build::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
     Bazel(bazel::Options),
+    /// Configure alone, of autotools, CMake and Meson: plain, ccache, the compiler through larder, the whole command through larder
+    Configure(whole::Options),
+    /// Configure and make, at the same grains
+    Whole(whole::Options),
 }
 
-/// Runs one benchmark.
-pub(crate) fn bench(place: &Place, word: &Word) -> Result<()> {
+/// Runs one benchmark. `false` where what it compared is not as it must be.
+pub(crate) fn bench(place: &Place, word: &Word) -> Result<bool> {
     match word {
-        Word::Hit(options) => hit::hit(place, options),
-        Word::Build(options) => build::build(place, options),
-        Word::Bazel(options) => bazel::bazel(place, options),
+        Word::Hit(options) => hit::hit(place, options).map(|()| true),
+        Word::Build(options) => build::build(place, options).map(|()| true),
+        Word::Bazel(options) => bazel::bazel(place, options).map(|()| true),
+        Word::Configure(options) => whole::configure(place, options),
+        Word::Whole(options) => whole::whole(place, options),
     }
 }

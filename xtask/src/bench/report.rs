@@ -5,6 +5,7 @@ use crate::table::Table;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::PathBuf;
 
 /// What a benchmark found.
 pub(crate) struct Report {
@@ -18,19 +19,26 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Shows the report and writes `target/bench/NAME.json` and `NAME.md`.
+    /// Shows the report and writes it.
     pub(crate) fn publish(&self, place: &Place, name: &str) -> Result<()> {
         println!("{}\n\n{}\n", self.title, self.table);
         self.notes.iter().for_each(|note| println!("{note}"));
-        let dir = place.results()?;
-        let json = json!({ "title": self.title, "notes": self.notes, "machine": machine(), "rows": self.rows });
-        let markdown = format!("# {}\n\n{}\n\n{}\n", self.title, self.table.markdown(), self.notes.join("\n\n"));
-        for (end, text) in [("json", format!("{json:#}\n")), ("md", markdown)] {
-            let path = dir.join(format!("{name}.{end}"));
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        for path in self.write(place, name)? {
             println!("written: {}", path.display());
         }
         Ok(())
+    }
+
+    /// Writes `target/bench/NAME.json` and `NAME.md`.
+    pub(crate) fn write(&self, place: &Place, name: &str) -> Result<[PathBuf; 2]> {
+        let dir = place.results()?;
+        let json = json!({ "title": self.title, "notes": self.notes, "machine": machine(), "rows": self.rows });
+        let markdown = format!("# {}\n\n{}\n\n{}\n", self.title, self.table.markdown(), self.notes.join("\n\n"));
+        let paths = ["json", "md"].map(|end| dir.join(format!("{name}.{end}")));
+        for (path, text) in paths.iter().zip([format!("{json:#}\n"), markdown]) {
+            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(paths)
     }
 }
 

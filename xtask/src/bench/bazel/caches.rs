@@ -2,7 +2,7 @@
 //!
 //! Each is the same program at the same path to Bazel and to the packages, since both write that path down.
 
-use super::calls;
+use crate::bench::calls;
 use crate::bench::sccache::Server;
 use crate::launcher::{Counts, Launcher};
 use crate::place::{Place, fresh, on_path};
@@ -124,7 +124,7 @@ impl Cache {
     pub(super) fn install(&self, compiler: &Path, calls: &Path) -> Result<Option<Running>> {
         self.writable.iter().try_for_each(|dir| fresh(dir))?;
         fs::create_dir_all(&self.home).with_context(|| format!("cannot make {}", self.home.display()))?;
-        calls::put_in_front(compiler, &self.behind, calls)?;
+        calls::put_in_front(compiler, &self.behind, Some(calls))?;
         if let Some(launcher) = &self.server {
             return Server::start(launcher, &self.home).map(Running::Server).map(Some);
         }

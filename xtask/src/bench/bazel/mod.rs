@@ -6,7 +6,6 @@
 //! same number: then every path in it is the same.
 
 mod caches;
-mod calls;
 mod pass;
 mod phases;
 mod rows;

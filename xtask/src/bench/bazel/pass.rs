@@ -2,9 +2,9 @@
 
 use super::Package;
 use super::caches::Cache;
-use super::calls::{self, Call};
 use super::phases::Times;
 use super::workspace::{Workspace, keep};
+use crate::bench::calls::{self, Call};
 use crate::launcher::Counts;
 use crate::place::remove;
 use crate::tree;

@@ -1,8 +1,8 @@
 //! Measured builds as rows of a table.
 
-use super::calls::Kind;
 use super::pass::Pass;
 use super::phases::PHASES;
+use crate::bench::calls::Kind;
 use crate::table::NONE;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

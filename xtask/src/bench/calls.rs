@@ -16,7 +16,7 @@ const SLACK_S: f64 = 0.05;
 
 /// What a call asks for, by its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// `-c` or `-S`.
     Compile,
     /// `-E` or `-M`.
@@ -29,35 +29,37 @@ pub(super) enum Kind {
 
 /// One call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Call {
-    pub(super) start_s: f64,
-    pub(super) end_s: f64,
-    pub(super) pid: u32,
+pub(crate) struct Call {
+    pub(crate) start_s: f64,
+    pub(crate) end_s: f64,
+    pub(crate) pid: u32,
     /// CPU of the callee and all that it waited for.
-    pub(super) cpu_s: f64,
-    pub(super) succeeded: bool,
-    pub(super) kind: Kind,
+    pub(crate) cpu_s: f64,
+    pub(crate) succeeded: bool,
+    pub(crate) kind: Kind,
     /// `hit`, `miss`, … where a log says so.
-    pub(super) verdict: Option<Verdict>,
+    pub(crate) verdict: Option<Verdict>,
 }
 
 /// What larder's log says of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Verdict {
-    pub(super) outcome: String,
-    /// What follows the source, without the last part, which names files, where there is more than one.
-    pub(super) why: String,
+pub(crate) struct Verdict {
+    pub(crate) outcome: String,
+    /// What follows the source, without what comes after it, which names files.
+    pub(crate) why: String,
+    pub(crate) detail: String,
 }
 
 impl Verdict {
     /// Answered from the store, whatever is said about it.
-    pub(super) fn is_hit(&self) -> bool {
+    pub(crate) fn is_hit(&self) -> bool {
         self.outcome.starts_with("hit")
     }
 }
 
-/// Compiles the program that stands in front: it runs `behind` with its own arguments after it, and writes to `log`.
-pub(super) fn put_in_front(program: &Path, behind: &[PathBuf], log: &Path) -> Result<()> {
+/// Compiles the program that stands in front: it runs `behind` with its own arguments after it, and writes to `log`. Without
+/// one it becomes `behind` and leaves no trace.
+pub(crate) fn put_in_front(program: &Path, behind: &[PathBuf], log: Option<&Path>) -> Result<()> {
     let quoted = |path: &Path| format!("\"{}\"", path.display());
     let words = behind.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(",");
     let dir = program.parent().context("a program lies in a directory")?;
@@ -65,20 +67,23 @@ pub(super) fn put_in_front(program: &Path, behind: &[PathBuf], log: &Path) -> Re
     let source = dir.join("call.c");
     fs::write(&source, SOURCE).with_context(|| format!("cannot write {}", source.display()))?;
     let mut gcc = Command::new("gcc");
-    gcc.args(["-O2", "-static", "-Wall", "-Werror"]).arg(format!("-DBEHIND={words}"));
-    gcc.arg(format!("-DLOG={}", quoted(log))).arg(&source).arg("-o").arg(program);
+    gcc.args(["-O2", "-Wall", "-Werror"]).arg(format!("-DBEHIND={words}"));
+    if let Some(log) = log {
+        gcc.arg("-static").arg(format!("-DLOG={}", quoted(log)));
+    }
+    gcc.arg(&source).arg("-o").arg(program);
     run::output(&mut gcc).context("the program that counts calls does not compile").map(drop)
 }
 
 /// Reads the calls in `log`, and takes it away for the next build. None were made where it is missing.
-pub(super) fn take(log: &Path) -> Result<Vec<Call>> {
+pub(crate) fn take(log: &Path) -> Result<Vec<Call>> {
     taken(log)?.lines().map(|line| call(line).with_context(|| format!("{}: {line}", log.display()))).collect()
 }
 
 /// Gives each call its line in larder's log, and takes the log away.
-pub(super) fn judge(calls: &mut [Call], log: &Path) -> Result<()> {
+pub(crate) fn judge(calls: &mut [Call], log: &Path) -> Result<()> {
     let mut lines: BTreeMap<u32, Vec<(f64, Verdict)>> = BTreeMap::new();
-    for (time, pid, verdict) in taken(log)?.lines().filter_map(verdict) {
+    for (time, pid, verdict) in verdicts(log)? {
         lines.entry(pid).or_default().push((time, verdict));
     }
     for call in calls {
@@ -89,6 +94,11 @@ pub(super) fn judge(calls: &mut [Call], log: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Reads larder's log, and takes it away: when each line was written, by which process, and what it says.
+pub(crate) fn verdicts(log: &Path) -> Result<Vec<(f64, u32, Verdict)>> {
+    Ok(taken(log)?.lines().filter_map(verdict).collect())
 }
 
 fn taken(log: &Path) -> Result<String> {
@@ -129,7 +139,8 @@ fn verdict(line: &str) -> Option<(f64, u32, Verdict)> {
     let (outcome, rest) = rest.split_once(": ")?;
     let mut parts = rest.split(" · ").skip(1);
     let why = parts.next().unwrap_or("").to_owned();
-    Some((time, pid, Verdict { outcome: outcome.to_owned(), why }))
+    let detail = parts.collect::<Vec<_>>().join(" · ");
+    Some((time, pid, Verdict { outcome: outcome.to_owned(), why, detail }))
 }
 
 #[cfg(test)]
@@ -154,8 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_kept_without_its_detail() {
+    fn a_reason_is_kept_apart_from_its_detail() {
         let (_, _, verdict) = verdict("1.5 7 miss, not recorded: a b.c · the clock · /proc/x").expect("well-formed");
         assert_eq!((verdict.outcome.as_str(), verdict.why.as_str()), ("miss, not recorded", "the clock"));
+        assert_eq!(verdict.detail, "/proc/x");
     }
 }
