@@ -3,6 +3,8 @@
 //! Unaware of: where they come from.
 
 use std::collections::HashSet;
+use std::error::Error;
+use std::fmt;
 use std::io::Read;
 
 use larder_model::{ActionResult, Blob, DecodeError, Digest, Manifest, OutputKind, PLACEHOLDER};
@@ -12,23 +14,52 @@ use crate::materialise::RIGHTS;
 use crate::{Store, StoreError};
 
 /// Why a record is not taken in.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum NotTaken {
     /// It cannot be read.
-    #[error("the record: {0}")]
-    Malformed(#[from] DecodeError),
+    Malformed(DecodeError),
     /// It has not one entry.
-    #[error("the record has {0} entries")]
     Entries(usize),
     /// It needs bytes that did not come with it.
-    #[error("the record needs a blob that did not come with it")]
     BlobMissing,
     /// An output that no record of a command may have.
-    #[error("the record: an output {0}")]
     Output(&'static str),
     /// The store has trouble of its own.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotTaken::Malformed(error) => write!(f, "the record: {error}"),
+            NotTaken::Entries(count) => write!(f, "the record has {count} entries"),
+            NotTaken::BlobMissing => f.write_str("the record needs a blob that did not come with it"),
+            NotTaken::Output(what) => write!(f, "the record: an output {what}"),
+            NotTaken::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for NotTaken {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            NotTaken::Malformed(error) => Some(error),
+            NotTaken::Store(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<DecodeError> for NotTaken {
+    fn from(error: DecodeError) -> Self {
+        NotTaken::Malformed(error)
+    }
+}
+
+impl From<StoreError> for NotTaken {
+    fn from(error: StoreError) -> Self {
+        NotTaken::Store(error)
+    }
 }
 
 impl Store {
