@@ -169,7 +169,7 @@ impl<'a> Sections<'a> {
             return None;
         }
         let base = EndianSlice::new(self.lines, LittleEndian);
-        let mut text = header.standard_opcode_lengths().clone();
+        let mut text = *header.standard_opcode_lengths();
         let names_at = text.offset_from(base).checked_add(text.len())?;
         text = EndianSlice::new(self.lines.get(names_at..)?, LittleEndian);
         let mut references = Vec::new();

@@ -57,12 +57,12 @@ fn link(place: &Place, compiler: &str, flags: &[&str], sources: &[&str], is_abso
 type Counts = BTreeMap<String, [usize; 2]>;
 
 fn judge(base: &Path, compiler: &str, flags: &[&str], sources: &[&str], number: usize, counts: &mut Counts) {
-    for (at, (from, to)) in PLACES.into_iter().enumerate().filter(|(at, _)| (at + number) % 2 == 0) {
+    for (at, (from, to)) in PLACES.into_iter().enumerate().filter(|(at, _)| (at + number).is_multiple_of(2)) {
         let place = |name: &str| Place::whole(&base.join(format!("{number}-{at}")).join(name));
         let (from, to) = (place(from), place(to));
         from.fill();
         to.fill();
-        let is_absolute = (number + at / 2) % 2 == 0;
+        let is_absolute = (number + at / 2).is_multiple_of(2);
         let make = |place: &Place| link(place, compiler, flags, sources, is_absolute);
         let (Some(here), Some(there)) = (make(&from), make(&to)) else { panic!("{compiler} {flags:?}") };
         let places = Places { from: &[from.base.as_os_str().as_bytes()], to: &[to.base.as_os_str().as_bytes()] };
