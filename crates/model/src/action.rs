@@ -75,6 +75,9 @@ impl Action {
         for (number, nested) in roots.nested() {
             walk.field(&format!("root {number}"), &nested);
         }
+        for (number, shape) in roots.shapes().iter().enumerate() {
+            walk.field(&format!("name {}", number + 1), shape);
+        }
         walk.field("tool path", &path(&self.tool_path));
         walk.field("working directory", &path(&self.cwd));
         if let Some(apparent) = &self.apparent_cwd {

@@ -154,7 +154,8 @@ impl Reach<'_> {
         // Standard error's, or both in one.
         let warned = said.last().map_or(&[][..], Vec::as_slice);
         let said = &said.concat()[..];
-        if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old)) {
+        let is_by_chance = |old: &[u8]| self.request.roots.names().iter().any(|name| memmem::find(old, name).is_some());
+        if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old) || is_by_chance(old)) {
             return Err((Bound::Flag, map.clone()));
         }
         if let Some(other) = naming.others.iter().find(|word| self.names_us(word)) {
@@ -278,7 +279,7 @@ impl Reach<'_> {
     }
 
     fn roots(&self) -> Vec<&[u8]> {
-        self.request.roots.paths().iter().map(Vec::as_slice).collect()
+        self.request.roots.all().map(Vec::as_slice).collect()
     }
 
     /// By which rule an output that names this place is written again.

@@ -69,6 +69,16 @@ pub(super) fn relocate(elf: &Elf<'_>, bytes: &[u8], map: &Map<'_>) -> Option<Vec
     file.write()
 }
 
+/// The file with these sections' bytes exchanged, all of them behind what is loaded.
+pub(super) fn write(elf: &Elf<'_>, bytes: &[u8], data: Vec<Option<Vec<u8>>>) -> Option<Vec<u8>> {
+    if let Some((at, id)) = build_id::of(elf, bytes)?
+        && !bytes.get(at..)?.starts_with(&id)
+    {
+        return None;
+    }
+    File { elf, bytes, data }.write()
+}
+
 /// A section of strings as it will be.
 struct Moved {
     bytes: Vec<u8>,

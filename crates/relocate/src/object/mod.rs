@@ -13,6 +13,7 @@ mod layout;
 mod line;
 mod linked;
 mod merged;
+mod named;
 mod order;
 mod origin;
 mod references;
@@ -28,6 +29,8 @@ use origin::Origin;
 use strings::Strings;
 
 use crate::forms::holds_wide;
+pub(crate) use named::relocate as relocate_names;
+
 use crate::roots::Map;
 
 /// How much of an object must be as the compiler makes it.
