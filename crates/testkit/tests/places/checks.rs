@@ -163,3 +163,41 @@ fn a_library_that_went() {
     fs::remove_file(place.path("work").join(SECOND).join("inc/dep.h")).expect("was there");
     assert_eq!(second(&place, "gcc -E -I@/inc -include dep.h conftest.c"), "miss");
 }
+
+/// As zlib's `./configure` names its checks: by the number of its shell. What larder leaves is what the compiler leaves for the
+/// same name.
+#[test]
+fn names_of_processes() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = places(&[
+        ("t.c", "int main(void) { return 0; }\n"),
+        ("file.c", "const char *f(void) { return __FILE__; }\nint main(void) { return !f(); }\n"),
+        ("broken.c", "int main(void) { return ; }}\n"),
+    ]);
+    let run = |source: &str, line: &str| {
+        let line = line.replace('@', "zt$$");
+        let larder = larder_testkit::larder().display().to_string();
+        let script = format!(
+            "cp -p {source} zt$$.c; {larder} {line} 2>err1; code=$?; mkdir old; for f in zt$$.o zt$$; do test ! -f $f || mv $f old; done
+             {line} 2>err2; test $? = $code && cmp err1 err2
+             for f in zt$$.o zt$$; do test ! -f $f || cmp $f old/$f; done; ls old | wc -l; rm -r zt$$* old err?"
+        );
+        place.settle();
+        let (ran, outcome) = place.counted(place.run(&["sh", "-c", &script]).cwd(place.path("work").join(FIRST)));
+        let left = if source == "broken.c" { "0\n" } else { "1\n" };
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), (left, ""), "{line}");
+        outcome
+    };
+    for (source, line) in [
+        ("t.c", "gcc -O2 -c @.c"),
+        ("t.c", "gcc -O2 @.c -o @"),
+        ("t.c", "gcc -O2 -shared -fPIC @.c -o @ -Wl,--build-id"),
+        ("broken.c", "gcc -c @.c"),
+    ] {
+        assert_eq!([run(source, line), run(source, line)], ["miss", "hit"], "{line}");
+    }
+    // The name reaches the result.
+    for (source, line) in [("file.c", "gcc -c @.c"), ("t.c", "gcc -g -c @.c"), ("file.c", "gcc @.c -o @")] {
+        assert_eq!([run(source, line), run(source, line)], ["miss", "miss"], "{line}");
+    }
+}
