@@ -105,7 +105,7 @@ fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
             _ => return Err("has no absolute path"),
         }
         // A name by chance has a number from 128, and stands behind a slash at least.
-        let is_zero = |at: usize| below[at] == 0 && !below.get(at + 1).is_some_and(|number| *number >= 128);
+        let is_zero = |at: usize| below[at] == 0 && below.get(at + 1).is_none_or(|number| *number < 128);
         if (0..below.len()).any(is_zero) {
             return Err("has a zero in its path");
         }
