@@ -102,7 +102,8 @@ impl Reach<'_> {
         let seen_once = (Bound::SeenOnce, Vec::new());
         match naming {
             Some(naming) if compiles => self.compiled(&naming, &holding, outputs, streams, messages),
-            Some(naming) if self.is_plain_link(&naming) => {
+            // The sizes of what is rewritten may be written elsewhere.
+            Some(naming) if self.is_plain_link(&naming) && (naming.talkative.is_none() || !holding.any()) => {
                 self.compiled(&naming, &holding, outputs, streams, messages).map_err(|_| seen_once)
             }
             Some(_) => Err(seen_once),

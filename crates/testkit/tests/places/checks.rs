@@ -147,6 +147,7 @@ fn what_serves_one_place_only() {
         "gcc -o conftest -g -flto conftest.c",
         "gcc -o conftest -gdwarf-4 conftest.c",
         "gcc -o conftest conftest.c -Llib -ltext",
+        "gcc -o conftest -g conftest.c -Wl,-M",
     ] {
         let outcome = second(&place, line);
         assert!(outcome.starts_with("miss"), "{line}: {outcome}");
