@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 
 /// Pattern of `case · step`, and the reason.
 const MISSES: &[(&str, &str)] = &[
-    (r"^B/shared-absolute/.* · elsewhere", "a link that is told absolute paths has to be seen in two places"),
     (r"^B/own-path-in-assert/.* · elsewhere", "the preprocessed text names the place"),
     (r"^B/derived-config-and-macros-debug/gcc · elsewhere", "gcc has strings of macros in the order of a hash table"),
     (r"^A/(as|cc1)-appears · appears, again", LEARNS),

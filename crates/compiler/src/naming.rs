@@ -32,6 +32,8 @@ pub struct Naming {
     pub others: Vec<Vec<u8>>,
     /// Arguments for preprocessing the same sources to standard output.
     pub preprocess: Vec<Vec<u8>>,
+    /// The first script or word for the linker of which it is not known that nothing is said or written about the result because of it.
+    pub talkative: Option<Vec<u8>>,
     /// Something is assembled that is not preprocessed.
     pub assembles: bool,
 }
@@ -77,6 +79,11 @@ impl Naming {
         if self.transforms.is_none() && (begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value)) {
             self.transforms = Some(whole.clone());
         }
+        let told = word.strip_prefix(b"-Wl,").or(value.filter(|_| word == b"-Xlinker"));
+        let is_talkative = told.is_some_and(|told| !is_quiet_linker_word(told)) || word.starts_with(b"-T");
+        if self.talkative.is_none() && is_talkative {
+            self.talkative = Some(whole.clone());
+        }
         if let Some(old) = MAPS.iter().find_map(|map| word.strip_prefix(map.as_bytes())) {
             let old = old.rsplitn(2, |&b| b == b'=').last().unwrap_or_default();
             self.mapped.push((old.to_vec(), whole));
@@ -107,11 +114,90 @@ impl Naming {
         if self.transforms.is_none() && matches!(language::of_file(path), Kind::Foreign | Kind::Interface) {
             self.transforms = Some(path.to_vec());
         }
+        let is_script = matches!(language::of_file(path), Kind::Linked) && !is_object_or_library(path);
+        if self.talkative.is_none() && is_script {
+            self.talkative = Some(path.to_vec());
+        }
         self.places.push(path.to_vec());
         self.sources.push(path.to_vec());
         self.preprocess.push(path.to_vec());
     }
 }
+
+/// By its name; what else a linker is given may be a script, which can ask for the sizes of sections.
+fn is_object_or_library(path: &[u8]) -> bool {
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    let is_versioned = name.windows(4).any(|part| part == b".so.");
+    is_versioned || [&b".o"[..], b".lo", b".obj", b".a", b".so"].iter().any(|ending| name.ends_with(ending))
+}
+
+/// Whether a word for the linker changes at most the program, and has nothing said or written about it: the sizes of sections with
+/// debug information are no names, and yet depend on them. `word` is the argument of `-Wl,` or `-Xlinker`.
+fn is_quiet_linker_word(word: &[u8]) -> bool {
+    let quiet = |part: &[u8]| {
+        let name = part.strip_prefix(b"-").unwrap_or(part);
+        let name = name.strip_prefix(b"-").unwrap_or(name);
+        let name = name.split(|&b| b == b'=').next().unwrap_or(name);
+        QUIET_LINKER_WORDS.iter().any(|known| known.as_bytes() == name)
+    };
+    word.split(|&b| b == b',').filter(|part| part.starts_with(b"-")).all(quiet)
+}
+
+/// What linkers are told by configure scripts and build systems, without dashes and values.
+const QUIET_LINKER_WORDS: &[&str] = &[
+    "Bdynamic",
+    "Bstatic",
+    "Bsymbolic",
+    "Bsymbolic-functions",
+    "E",
+    "L",
+    "O1",
+    "O2",
+    "allow-shlib-undefined",
+    "as-needed",
+    "build-id",
+    "copy-dt-needed-entries",
+    "disable-new-dtags",
+    "discard-all",
+    "discard-locals",
+    "dynamic-linker",
+    "dynamic-list",
+    "enable-new-dtags",
+    "end-group",
+    "entry",
+    "exclude-libs",
+    "export-dynamic",
+    "fatal-warnings",
+    "gc-sections",
+    "h",
+    "hash-style",
+    "init",
+    "fini",
+    "no-allow-shlib-undefined",
+    "no-as-needed",
+    "no-copy-dt-needed-entries",
+    "no-export-dynamic",
+    "no-fatal-warnings",
+    "no-gc-sections",
+    "no-undefined",
+    "no-whole-archive",
+    "relax",
+    "retain-symbols-file",
+    "rpath",
+    "rpath-link",
+    "s",
+    "soname",
+    "sort-common",
+    "start-group",
+    "undefined",
+    "unresolved-symbols",
+    "version-script",
+    "warn-common",
+    "whole-archive",
+    "wrap",
+    "x",
+    "z",
+];
 
 fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
     let Some(joined) = word.strip_prefix(b"-x") else { return false };
@@ -326,6 +412,29 @@ mod tests {
         }
         for line in ["-Wa,--noexecstack x.c", "-fprofile-prefix-map=/a=b x.c", "-x c x", "-gdwarf-4 x.c"] {
             assert_eq!(read(line).transforms, Option::None, "{line}");
+        }
+    }
+
+    #[test]
+    fn linkers_that_say_something() {
+        for line in [
+            "x.c -Wl,-M",
+            "x.c -Wl,-Map=x",
+            "-Wl,-O1,--print-map x.c",
+            "-Xlinker --stats x.c",
+            "-Wl,-Map,x.map x.c",
+            "-T x.ld x.c",
+            "x.c x.ld",
+            "-Wl,--defsym=a=1 x.c",
+        ] {
+            assert!(read(line).talkative.is_some(), "{line}");
+        }
+        for line in [
+            "-Wl,-z,now x.c -Wl,--as-needed",
+            "-Wl,-soname,libx.so.1,--version-script,x.map x.o",
+            "x.c -M y.o libz.so.1 libx.a",
+        ] {
+            assert_eq!(read(line).talkative, Option::None, "{line}");
         }
     }
 

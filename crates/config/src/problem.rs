@@ -2,6 +2,7 @@
 //!
 //! Unaware of: who is told, and how often; [`problems_digest`] lets a caller remember whom it told.
 
+use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -13,14 +14,21 @@ use crate::FILE_BYTES_MAX;
 const SHOWN_CHARS_MAX: usize = 60;
 
 /// Something that was ignored. Its text is one line without control characters.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {fault}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where it is.
     pub place: Place,
     /// What it is, and what to do.
     pub fault: Fault,
 }
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.fault)
+    }
+}
+
+impl Error for Problem {}
 
 /// Where a problem is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,22 +42,17 @@ pub enum Place {
 }
 
 /// What a problem is.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The file is there and cannot be read, or is named and not there.
-    #[error("this file cannot be read ({0}) and is ignored: make it readable, or remove what names it")]
     Unreadable(String),
     /// The file is larger than [`FILE_BYTES_MAX`].
-    #[error("this file is larger than {FILE_BYTES_MAX} bytes and is ignored: it cannot be meant for larder")]
     TooLarge,
     /// The file is not text.
-    #[error("the file is ignored: here it is not UTF-8; correct it")]
     NotUtf8,
     /// The file is not TOML.
-    #[error("the file is ignored: it is not TOML here ({0}); correct it")]
     Syntax(String),
     /// A key or table that is no setting.
-    #[error("{key} is not a setting and is ignored: {}", hint(.meant, "see larder config --help"))]
     UnknownKey {
         /// As written, shortened, in quotes.
         key: String,
@@ -57,19 +60,15 @@ pub enum Fault {
         meant: Option<&'static str>,
     },
     /// A variable that starts as ours do and is not one.
-    #[error("larder knows no such variable: {}", hint(.meant, "see larder config --help"))]
     UnknownVariable {
         /// The variable that was probably meant.
         meant: Option<&'static str>,
     },
     /// The project's own file sets what it may not.
-    #[error("a project's own file cannot set {0}: set it in your own larder.toml, or in the environment")]
     NotForProjects(&'static str),
     /// The project's own file takes back what the user switched on.
-    #[error("a project's own file cannot switch {0} off again: that is up to whoever switched it on")]
     NotOff(&'static str),
     /// The value is not one for this setting.
-    #[error("{key} cannot be {value}, which is ignored: {advice}")]
     BadValue {
         /// The setting.
         key: &'static str,
@@ -79,9 +78,41 @@ pub enum Fault {
         advice: String,
     },
     /// So many more in this file are not listed.
-    #[error("and {0} more such lines")]
     More(usize),
 }
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Unreadable(why) => {
+                write!(f, "this file cannot be read ({why}) and is ignored: make it readable, or remove what names it")
+            }
+            Fault::TooLarge => write!(
+                f,
+                "this file is larger than {FILE_BYTES_MAX} bytes and is ignored: it cannot be meant for larder"
+            ),
+            Fault::NotUtf8 => f.write_str("the file is ignored: here it is not UTF-8; correct it"),
+            Fault::Syntax(why) => write!(f, "the file is ignored: it is not TOML here ({why}); correct it"),
+            Fault::UnknownKey { key, meant } => {
+                write!(f, "{key} is not a setting and is ignored: {}", hint(meant, "see larder config --help"))
+            }
+            Fault::UnknownVariable { meant } => {
+                write!(f, "larder knows no such variable: {}", hint(meant, "see larder config --help"))
+            }
+            Fault::NotForProjects(key) => write!(
+                f,
+                "a project's own file cannot set {key}: set it in your own larder.toml, or in the environment"
+            ),
+            Fault::NotOff(key) => {
+                write!(f, "a project's own file cannot switch {key} off again: that is up to whoever switched it on")
+            }
+            Fault::BadValue { key, value, advice } => write!(f, "{key} cannot be {value}, which is ignored: {advice}"),
+            Fault::More(count) => write!(f, "and {count} more such lines"),
+        }
+    }
+}
+
+impl Error for Fault {}
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,6 +8,9 @@
 //! `K` and `KiB` are 1024, `KB` is 1000. Without a unit it is bytes.
 //! Unaware of: what a size limits.
 
+use std::error::Error;
+use std::fmt;
+
 /// Digits after the point that count; more could not change a size below 2^64 bytes in any unit.
 const FRACTION_DIGITS_MAX: usize = 18;
 
@@ -15,18 +18,27 @@ const FRACTION_DIGITS_MAX: usize = 18;
 const BARE_BYTES_MIN: u64 = 1 << 20;
 
 /// Why a text is not a size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotASize {
     /// It does not follow the grammar.
-    #[error("write a size such as 10G, 10GiB or 500 MB; 0 is no limit")]
     Grammar,
     /// A small number without a unit.
-    #[error("it would be bytes: write a unit, as in 10G")]
     UnitMissing,
     /// 2^64 bytes or more.
-    #[error("it is too large: write a size such as 10G, or 0 for no limit")]
     TooLarge,
 }
+
+impl fmt::Display for NotASize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotASize::Grammar => "write a size such as 10G, 10GiB or 500 MB; 0 is no limit",
+            NotASize::UnitMissing => "it would be bytes: write a unit, as in 10G",
+            NotASize::TooLarge => "it is too large: write a size such as 10G, or 0 for no limit",
+        })
+    }
+}
+
+impl Error for NotASize {}
 
 /// The number of bytes that `text` says.
 pub fn parse_size(text: &str) -> Result<u64, NotASize> {

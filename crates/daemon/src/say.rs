@@ -63,7 +63,8 @@ pub(crate) fn one_line(text: &str) -> String {
     clean(text.split_whitespace().collect::<Vec<_>>().join(" ").as_bytes())
 }
 
-/// Bytes as text that cannot write to a terminal what it should not; a root's placeholder is shown as `<root>`.
+/// Bytes as text that cannot write to a terminal what it should not; a root's placeholder is shown as `<root>`, that of a name
+/// by chance as `<name 1>`.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -71,6 +72,7 @@ pub(crate) fn clean(bytes: &[u8]) -> String {
         escape(&rest[..at], &mut text);
         match rest.get(at + 1) {
             Some(1) | None => text.push_str("<root>"),
+            Some(number @ 128..) => text.push_str(&format!("<name {}>", number - 127)),
             Some(number) => text.push_str(&format!("<root {number}>")),
         }
         rest = rest.get(at + 2..).unwrap_or_default();

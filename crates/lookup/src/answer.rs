@@ -112,6 +112,6 @@ fn streams_fit(streams: &Streams, to: &Destinations) -> bool {
 /// The digest of a place's roots, which a bound result must have been made in.
 pub fn roots_digest(roots: &Roots) -> Digest {
     let mut w = Writer::default();
-    roots.paths().iter().for_each(|root| w.bytes(root));
+    roots.all().for_each(|root| w.bytes(root));
     Digest::of(&w.bytes)
 }

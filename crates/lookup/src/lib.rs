@@ -12,6 +12,7 @@
 
 mod answer;
 mod bounds;
+mod chance;
 mod observer;
 pub mod relocated;
 mod request;

@@ -24,7 +24,7 @@ pub fn rule(rewrite: Rewrite) -> Option<Rule> {
 /// What a result needs written again for this place, in the order in which `apply` takes it: nothing where it was made here.
 /// `None` where it cannot be done.
 pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &Stamps) -> Option<Vec<Vec<u8>>> {
-    let here: Vec<&[u8]> = roots.paths().iter().map(Vec::as_slice).collect();
+    let here: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     if !result.is_rewritten() || result.origin == here {
         return Some(Vec::new());
     }

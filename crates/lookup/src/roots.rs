@@ -14,7 +14,7 @@ use std::path::Path;
 use larder_model::Roots;
 use larder_sys::{Dir, Kind};
 
-use crate::Place;
+use crate::{Place, chance};
 
 /// What was set about roots.
 #[derive(Clone, Debug, Default)]
@@ -112,7 +112,12 @@ pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>]
         search.told(arguments);
     }
     search.other_names(apparent);
-    Roots::new(search.found)
+    let roots = Roots::new(search.found);
+    if !place.roots.find {
+        return roots;
+    }
+    let names = chance::names(&roots, [&place.cwd[..]].into_iter().chain(apparent), arguments);
+    roots.with_names(names)
 }
 
 struct Search<'a> {

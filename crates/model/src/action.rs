@@ -75,6 +75,9 @@ impl Action {
         for (number, nested) in roots.nested() {
             walk.field(&format!("root {number}"), &nested);
         }
+        for (number, shape) in roots.shapes().iter().enumerate() {
+            walk.field(&format!("name {}", number + 1), shape);
+        }
         walk.field("tool path", &path(&self.tool_path));
         walk.field("working directory", &path(&self.cwd));
         if let Some(apparent) = &self.apparent_cwd {
@@ -167,6 +170,24 @@ mod tests {
             assert!(!seen.contains(&fingerprint), "{what} is not keyed");
             seen.push(fingerprint);
         }
+        for shape in [&b"x*"[..], b"y*"] {
+            let names = Roots::default().with_names([(b"x42".to_vec(), shape.to_vec())]);
+            let fingerprint = action().fingerprint(&names);
+            assert!(!seen.contains(&fingerprint), "what a name by chance has that is not is not keyed");
+            seen.push(fingerprint);
+        }
+    }
+
+    #[test]
+    fn another_name_by_chance_is_the_same_action() {
+        let run = |name: &str| {
+            let mut a = action();
+            a.cwd = format!("/w/{name}").into_bytes();
+            a.argv[2] = format!("{name}.c").into_bytes();
+            a.fingerprint(&Roots::default().with_names([(name.as_bytes().to_vec(), b"x*".to_vec())]))
+        };
+        assert_eq!(run("x42"), run("x4711"));
+        assert_ne!(run("x42"), action().fingerprint(&Roots::default()));
     }
 
     #[test]

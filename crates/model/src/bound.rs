@@ -57,8 +57,12 @@ impl Bound {
     /// What people read, about a result that was made in another place.
     pub fn reason(self) -> &'static str {
         match self {
-            Bound::Output => "an output holds the path of the place where it was made",
-            Bound::Message => "a message holds the path of the place where it was made",
+            Bound::Output => {
+                "an output holds the path of the place where it was made, or a name that only that run had"
+            }
+            Bound::Message => {
+                "a message holds the path of the place where it was made, or a name that only that run had"
+            }
             Bound::Argument => "an argument names the place, and the result may hold what was made of it",
             Bound::Flag => "a flag turns file names into numbers or into compressed bytes",
             Bound::Text => "the preprocessed text names the place, or asks for the name of a file",

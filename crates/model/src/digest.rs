@@ -1,5 +1,6 @@
 //! Digest and Blob: names of bytes.
 
+use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
@@ -47,9 +48,16 @@ impl fmt::Debug for Digest {
 }
 
 /// A digest that is not 64 hexadecimal digits.
-#[derive(Debug, thiserror::Error)]
-#[error("not a digest: {0:?} (64 hexadecimal digits are expected)")]
+#[derive(Debug)]
 pub struct ParseDigestError(String);
+
+impl fmt::Display for ParseDigestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a digest: {:?} (64 hexadecimal digits are expected)", self.0)
+    }
+}
+
+impl Error for ParseDigestError {}
 
 impl FromStr for Digest {
     type Err = ParseDigestError;

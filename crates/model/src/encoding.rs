@@ -7,19 +7,19 @@
 //! digest           32 bytes
 //! ```
 
+use std::error::Error;
+use std::fmt;
+
 use crate::Digest;
 
 /// Bytes that do not have the form they ought to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// The bytes end before the value does.
-    #[error("truncated at byte {0}")]
     Truncated(usize),
     /// A number is longer than 64 bits, or not in its shortest form.
-    #[error("malformed number at byte {0}")]
     Number(usize),
     /// A tag that this version does not know.
-    #[error("unknown tag {tag} at byte {at}")]
     Tag {
         /// The tag.
         tag: u8,
@@ -27,7 +27,6 @@ pub enum DecodeError {
         at: usize,
     },
     /// A count or length above its limit.
-    #[error("more than the limit of {limit} at byte {at}")]
     Limit {
         /// The limit.
         limit: u64,
@@ -35,15 +34,28 @@ pub enum DecodeError {
         at: usize,
     },
     /// Written by another version of larder.
-    #[error("format version {0}, not ours")]
     Version(u8),
     /// Bytes are left after the last value.
-    #[error("{0} bytes too many")]
     Trailing(usize),
     /// The digest at the end is not that of what stands before it.
-    #[error("digest does not match")]
     Damaged,
 }
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DecodeError::Truncated(at) => write!(f, "truncated at byte {at}"),
+            DecodeError::Number(at) => write!(f, "malformed number at byte {at}"),
+            DecodeError::Tag { tag, at } => write!(f, "unknown tag {tag} at byte {at}"),
+            DecodeError::Limit { limit, at } => write!(f, "more than the limit of {limit} at byte {at}"),
+            DecodeError::Version(version) => write!(f, "format version {version}, not ours"),
+            DecodeError::Trailing(count) => write!(f, "{count} bytes too many"),
+            DecodeError::Damaged => f.write_str("digest does not match"),
+        }
+    }
+}
+
+impl Error for DecodeError {}
 
 /// Appends values to a buffer.
 #[derive(Default)]

@@ -3,21 +3,57 @@
 //! In keys and records each root stands as a placeholder, a NUL byte and the root's number: no argument, variable or
 //! path can hold a NUL, so the replacement can be undone and two different texts never become one. A path is never
 //! normalised: only a whole leading root is exchanged.
+//!
+//! A *name by chance* is a part of a path that differs between two runs of the same build in one place: it was made of a random
+//! number or of a process's. It stands in the same way, by numbers from 128.
 
 /// The byte that begins a root's placeholder; the root's number, counted from 1, follows it.
 pub const PLACEHOLDER: u8 = 0;
 
-/// The roots of this place, in the order that numbers them. At most 255.
+/// The number of the first name by chance.
+const NAMES_FROM: u8 = 128;
+
+/// The roots of this place, in the order that numbers them, and the names by chance. At most 127 of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roots {
     roots: Vec<Vec<u8>>,
+    names: Vec<Vec<u8>>,
+    /// What each name by chance has that is not by chance.
+    shapes: Vec<Vec<u8>>,
 }
 
 impl Roots {
     /// Absolute paths without a trailing slash; `/` and relative ones are left out.
     pub fn new(roots: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let usable = |root: &Vec<u8>| root.len() > 1 && root[0] == b'/' && !root.ends_with(b"/");
-        Roots { roots: roots.into_iter().filter(usable).take(255).collect() }
+        Roots {
+            roots: roots.into_iter().filter(usable).take(usize::from(NAMES_FROM) - 1).collect(),
+            ..Roots::default()
+        }
+    }
+
+    /// The same with names by chance, of letters, digits, `_` and `-`, each with what in it is not by chance.
+    pub fn with_names(self, names: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Self {
+        let usable = |name: &Vec<u8>| !name.is_empty() && name.iter().all(|&byte| is_token(byte) || byte == b'-');
+        let names = names.into_iter().filter(|(name, _)| usable(name)).take(usize::from(NAMES_FROM) - 1);
+        let (names, shapes) = names.unzip();
+        Roots { names, shapes, ..self }
+    }
+
+    /// What the names by chance have that is not by chance.
+    pub fn shapes(&self) -> &[Vec<u8>] {
+        &self.shapes
+    }
+
+    /// The names by chance, first number first.
+    pub fn names(&self) -> &[Vec<u8>] {
+        &self.names
+    }
+
+    /// All that another run of the same build has otherwise: names by chance first, of which equal commands have equally many,
+    /// then roots.
+    pub fn all(&self) -> impl Iterator<Item = &Vec<u8>> + Clone {
+        self.names.iter().chain(&self.roots)
     }
 
     /// The roots, first number first.
@@ -34,29 +70,76 @@ impl Roots {
         found.map(|(index, root)| (index, root.as_slice()))
     }
 
+    /// Whether a path is below no root.
+    pub fn is_outside(&self, path: &[u8]) -> bool {
+        self.leading(path).is_none()
+    }
+
     /// A path with its root replaced, appended to `to`.
     pub fn encode_path(&self, path: &[u8], to: &mut Vec<u8>) {
         match self.leading(path) {
             Some((index, root)) => {
                 to.extend([PLACEHOLDER, index as u8 + 1]);
-                to.extend_from_slice(&path[root.len()..]);
+                self.encode_names(&path[root.len()..], to);
             }
-            None => to.extend_from_slice(path),
+            None => self.encode_names(path, to),
         }
+    }
+
+    /// A part of a path, which begins with no root, appended to `to`.
+    pub fn encode_names(&self, part: &[u8], to: &mut Vec<u8>) {
+        if self.names.is_empty() {
+            return to.extend_from_slice(part);
+        }
+        let mut at = 0;
+        while at < part.len() {
+            if let Some((number, name)) = self.name_at(part, at) {
+                to.extend([PLACEHOLDER, number]);
+                at += name.len();
+            } else {
+                to.push(part[at]);
+                at += 1;
+            }
+        }
+    }
+
+    /// The name by chance that stands at this position as a whole word, and its number.
+    fn name_at(&self, text: &[u8], at: usize) -> Option<(u8, &[u8])> {
+        let stands = |name: &[u8]| {
+            text[at..].starts_with(name)
+                && (at == 0 || !is_token(text[at - 1]))
+                && text.get(at + name.len()).is_none_or(|&next| !is_token(next))
+        };
+        let found = self.names.iter().position(|name| stands(name))?;
+        Some((NAMES_FROM + found as u8, &self.names[found]))
+    }
+
+    /// The other way: of what is no root. False where it has a name by chance that this command does not have.
+    #[must_use]
+    pub fn decode_names(&self, mut encoded: &[u8], to: &mut Vec<u8>) -> bool {
+        while let Some(at) = encoded.iter().position(|&byte| byte == PLACEHOLDER) {
+            let number = encoded.get(at + 1).and_then(|number| number.checked_sub(NAMES_FROM));
+            let Some(name) = number.and_then(|number| self.names.get(usize::from(number))) else { return false };
+            to.extend_from_slice(&encoded[..at]);
+            to.extend_from_slice(name);
+            encoded = &encoded[at + 2..];
+        }
+        to.extend_from_slice(encoded);
+        true
     }
 
     /// The path in this place, appended to `to`; false when it names a root that this place does not have.
     #[must_use]
     pub fn decode_path(&self, encoded: &[u8], to: &mut Vec<u8>) -> bool {
-        let Some(rest) = encoded.strip_prefix(&[PLACEHOLDER]) else {
-            to.extend_from_slice(encoded);
-            return true;
+        let rest = match encoded {
+            [PLACEHOLDER, number, ..] if *number >= NAMES_FROM => return self.decode_names(encoded, to),
+            [PLACEHOLDER, rest @ ..] => rest,
+            _ => return self.decode_names(encoded, to),
         };
         let root = rest.first().and_then(|&number| self.roots.get(usize::from(number).wrapping_sub(1)));
         let Some(root) = root else { return false };
         to.extend_from_slice(root);
-        to.extend_from_slice(&rest[1..]);
-        true
+        self.decode_names(&rest[1..], to)
     }
 
     /// Text that may hold paths anywhere, such as an argument, for use in a key: every root is replaced that is not
@@ -70,6 +153,11 @@ impl Roots {
             {
                 encoded.extend([PLACEHOLDER, index as u8 + 1]);
                 at += root.len();
+                continue;
+            }
+            if let Some((number, name)) = self.name_at(text, at) {
+                encoded.extend([PLACEHOLDER, number]);
+                at += name.len();
                 continue;
             }
             encoded.push(text[at]);
@@ -105,8 +193,11 @@ impl Roots {
     /// path by adding names to it or taking some off stays the same only where roots lie in each other as they did.
     pub fn nested(&self) -> impl Iterator<Item = (u8, Vec<u8>)> {
         self.roots.iter().enumerate().filter_map(|(index, root)| {
-            let others =
-                Roots { roots: self.roots.iter().map(|r| if r == root { Vec::new() } else { r.clone() }).collect() };
+            let others = Roots {
+                names: self.names.clone(),
+                shapes: Vec::new(),
+                roots: self.roots.iter().map(|r| if r == root { Vec::new() } else { r.clone() }).collect(),
+            };
             let mut encoded = Vec::new();
             others.encode_path(root, &mut encoded);
             (encoded != *root).then_some((index as u8 + 1, encoded))
@@ -145,6 +236,11 @@ fn begins_a_path(before: &[u8]) -> bool {
         [.., last] => !is_name(*last) && *last != b'/',
         [] => true,
     }
+}
+
+/// What a name by chance is not a part of a longer word by.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Whether the byte behind a root shows that the root is only part of a longer name there.
@@ -219,6 +315,29 @@ mod tests {
         };
         assert_eq!(nested(&["/a/b", "/a/bc"]), []);
         assert_eq!(nested(&["/a/b/c/d", "/a/b", "/a/b/c"]), [(1, b"\0\x03/d".to_vec()), (3, b"\0\x02/c".to_vec())]);
+    }
+
+    #[test]
+    fn names_by_chance() {
+        let roots =
+            roots().with_names([(b"cmTC_1a2b3".to_vec(), b"cmTC_*".to_vec()), (b"x42".to_vec(), b"x*".to_vec())]);
+        let path = |path: &str, expect: &[u8]| {
+            let mut encoded = Vec::new();
+            roots.encode_path(path.as_bytes(), &mut encoded);
+            assert_eq!(encoded, expect, "{path}");
+            let mut back = Vec::new();
+            assert!(roots.decode_path(&encoded, &mut back));
+            assert_eq!(back, path.as_bytes());
+        };
+        path("/a/b/cmTC_1a2b3.dir/x", b"\0\x01/\0\x80.dir/x");
+        path("/t/x42.c", b"/t/\0\x81.c");
+        path("/t/x423.c", b"/t/x423.c");
+        path("/t/ax42", b"/t/ax42");
+        assert_eq!(roots.encode_text(b"-ox42.o"), b"-ox42.o", "part of a longer word");
+        assert_eq!(roots.encode_text(b"-o=x42.o:/a/b"), b"-o=\0\x81.o:\0\x01");
+        assert!(!Roots::default().decode_path(b"\0\x80", &mut Vec::new()));
+        assert!(!Roots::default().decode_path(b"/a/\0\x80", &mut Vec::new()));
+        assert!(!Roots::default().decode_names(b"\0", &mut Vec::new()));
     }
 
     #[test]

@@ -19,12 +19,14 @@ pub fn holds_a_root(bytes: &[u8], roots: &[&[u8]]) -> bool {
     roots.iter().any(|root| holds(bytes, root)) || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root))
 }
 
-/// Whether it begins as a relocatable ELF file does, of whatever kind, and names a section of lines.
+/// Whether it is an object, a program or a library of whatever class, with a section of lines.
 fn has_lines(bytes: &[u8]) -> bool {
     const KIND_AT: usize = 16;
+    const KINDS: [u16; 3] = [elf::ET_REL, elf::ET_EXEC, elf::ET_DYN];
     let kind = bytes.get(KIND_AT..KIND_AT + 2);
     bytes.starts_with(&elf::ELFMAG)
-        && kind.is_some_and(|kind| kind.iter().copied().map(u16::from).sum::<u16>() == elf::ET_REL)
+        && kind.is_some_and(|kind| KINDS.contains(&kind.iter().copied().map(u16::from).sum::<u16>()))
+        && memmem::find(bytes, b".debug_line").is_some()
 }
 
 /// Whether a directory above the root stands in it as a whole string.
@@ -100,6 +102,8 @@ mod tests {
         check(b"/my\\040place", "/my place", true);
         check(b"/mine", "/my place", false);
         check(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0>\0/w\0.debug_line\0", "/w/a", true);
-        check(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0>\0/w\0.debug_line\0", "/w/a", false);
+        check(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0>\0/w\0.debug_line\0", "/w/a", true);
+        check(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0>\0/w\0.text\0", "/w/a", false);
+        check(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x04\0>\0/w\0.debug_line\0", "/w/a", false);
     }
 }

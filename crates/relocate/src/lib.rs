@@ -9,15 +9,19 @@
 
 mod depfile;
 mod forms;
+mod names;
 mod object;
 mod roots;
 mod text;
 
 pub use depfile::Writer;
 pub use forms::{hides_its_text, holds_a_root};
+use names::Names;
 use roots::Map;
 
 /// Where it was made, and where it is wanted: both lists are of the same length and in the same order.
+///
+/// What begins with no slash is a name by chance: a word in names of files that is another one in each run.
 ///
 /// Roots are absolute and have no slash at their end. Where roots are nested, the longest one that ends where a component of
 /// a path ends is the one that is replaced.
@@ -45,9 +49,9 @@ pub enum Rule {
 
 /// The bytes for the other place. `None` where that cannot be done exactly.
 pub fn relocate(rule: Rule, bytes: &[u8], places: &Places<'_>) -> Option<Vec<u8>> {
-    let there = one_way(rule, bytes, &Map::new(places.from, places.to)?)?;
+    let there = one_way(rule, bytes, places.from, places.to)?;
     // Two names that were different there may have become one here; then the way back does not lead to where it started.
-    let back = one_way(rule, &there, &Map::new(places.to, places.from)?)?;
+    let back = one_way(rule, &there, places.to, places.from)?;
     (back == bytes).then_some(there)
 }
 
@@ -60,20 +64,33 @@ pub fn can_be_relocated(rule: Rule, bytes: &[u8], roots: &[&[u8]]) -> bool {
         && relocate(rule, bytes, &Places { from: roots, to: &longer }).is_some()
 }
 
-/// A root of another place, for trying: the outermost root above this one has a longer name.
+/// A root of another place, for trying: the outermost root above this one has a longer name. A name by chance is as long as it is.
 fn sample(root: &[u8], roots: &[&[u8]]) -> Vec<u8> {
     const LONGER: &[u8] = b"-/elsewhere";
+    if let (false, Some((last, rest))) = (root.starts_with(b"/"), root.split_last()) {
+        let other = if *last == b'1' { b'2' } else { b'1' };
+        return [rest, &[other]].concat();
+    }
     let rest = |above: &[u8]| root.strip_prefix(above).filter(|rest| rest.first().is_none_or(|&c| c == b'/'));
     let above = roots.iter().copied().filter(|above| rest(above).is_some()).min_by_key(|above| above.len());
     let above = above.unwrap_or(root);
     [above, LONGER, rest(above).unwrap_or_default()].concat()
 }
 
-fn one_way(rule: Rule, bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
-    match rule {
+fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec<u8>> {
+    let (names, roots) = Names::split(from, to)?;
+    let map = &Map::new(&roots.0, &roots.1)?;
+    let there = match rule {
         Rule::Text => text::relocate(bytes, map),
         Rule::Depfile(writer) => depfile::relocate(writer, bytes, map),
         Rule::Object => object::relocate(bytes, map, object::Order::Same),
         Rule::ObjectInAnyOrder => object::relocate(bytes, map, object::Order::Any),
+    }?;
+    match rule {
+        _ if !names.stand_in(&there) => Some(there),
+        Rule::Text => text::relocate_names(&there, &names),
+        Rule::Depfile(_) if names.are_as_long() => names.replace(&there),
+        Rule::Depfile(_) => None,
+        Rule::Object | Rule::ObjectInAnyOrder => object::relocate_names(&there, &names),
     }
 }

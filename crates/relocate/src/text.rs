@@ -9,6 +9,7 @@
 use memchr::memmem;
 
 use crate::forms::{hides_its_text, holds_wide};
+use crate::names::Names;
 use crate::roots::{Map, Pair};
 
 /// The text with its roots replaced.
@@ -21,6 +22,14 @@ pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     }
     let replaced = replace(text, map)?;
     (replaced.count == 0 || !is_laid_out(text)).then_some(replaced.bytes)
+}
+
+/// The text with names by chance replaced.
+pub(crate) fn relocate_names(text: &[u8], names: &Names<'_>) -> Option<Vec<u8>> {
+    let is_plain = !hides_its_text(text) && text.iter().all(|&c| is_text(c));
+    // Two spaces may be what fills a column.
+    let keeps_columns = names.are_as_long() || !is_laid_out(text) && memmem::find(text, b"   ").is_none();
+    if is_plain && keeps_columns { names.replace(text) } else { None }
 }
 
 /// What became of a text.

@@ -7,7 +7,9 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 
-use larder_model::{Age, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, Status, Twins, names_digest};
+use larder_model::{
+    Age, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, PLACEHOLDER, Roots, Status, Twins, names_digest,
+};
 use larder_sys::{Dir, Kind, Look, Trust};
 
 use crate::Stamps;
@@ -74,7 +76,21 @@ impl Checker<'_> {
             if !self.roots.decode_path(directory.path, &mut path) {
                 return differs(directory.path, "names a root that this place does not have");
             }
-            let identity = self.check_directory(directory, &path, effort)?;
+            let identity = match self.names_in(directory) {
+                Names::AsTheyStand => self.check_directory(directory, &path, effort)?,
+                Names::Decoded(names) => {
+                    let mut names = names.iter().map(Vec::as_slice);
+                    let mut decoded = directory.clone();
+                    let facts = decoded.facts.iter_mut().map(|named| &mut named.name);
+                    for name in facts.chain(&mut decoded.absent) {
+                        *name = names.next().unwrap_or_default();
+                    }
+                    self.check_directory(&decoded, &path, effort)?
+                }
+                Names::Unknown => {
+                    return differs(&path, "has a name that was made by chance, and this command has none");
+                }
+            };
             if directory.class != 0 && class_of(&mut looked_at, identity) != directory.class {
                 return differs(&path, "is another directory's other name now and was not, or the reverse");
             }
@@ -108,6 +124,19 @@ impl Checker<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The names of facts and absences as they are in this place.
+    fn names_in(&self, facts: &DirFacts) -> Names {
+        let names = facts.facts.iter().map(|named| named.name).chain(facts.absent.iter().copied());
+        if !names.clone().any(|name| name.contains(&PLACEHOLDER)) {
+            return Names::AsTheyStand;
+        }
+        let decode = |name| {
+            let mut decoded = Vec::new();
+            self.roots.decode_names(name, &mut decoded).then_some(decoded)
+        };
+        names.map(decode).collect::<Option<_>>().map_or(Names::Unknown, Names::Decoded)
     }
 
     /// Files of equal content are one or two, and as old as each other or not, as they were.
@@ -221,13 +250,13 @@ impl Checker<'_> {
     }
 
     /// The names in a directory, where reading them costs less than looking for so many one by one.
-    fn listed(&self, dir: &Dir, look: &Look, wanted: usize) -> Option<Names> {
+    fn listed(&self, dir: &Dir, look: &Look, wanted: usize) -> Option<Listed> {
         const DIRECTORY_BYTES_PER_LOOK: u64 = 256;
         let cheap = wanted > 8 && look.size_bytes < wanted as u64 * DIRECTORY_BYTES_PER_LOOK;
         if !cheap || !self.stamps.trusts_files(look, || dir.trust().unwrap_or(Trust::NONE)) {
             return None;
         }
-        Names::of(dir.names().ok()?)
+        Listed::of(dir.names().ok()?)
     }
 
     /// The directory that was missing is there now. As long as what was looked for in it is not, nothing has changed; but
@@ -345,15 +374,24 @@ impl Checker<'_> {
     }
 }
 
-/// The names in a directory.
-struct Names(Vec<Vec<u8>>);
+/// The names in a record.
+enum Names {
+    AsTheyStand,
+    /// Of the facts, then of the absences.
+    Decoded(Vec<Vec<u8>>),
+    /// One that was made by chance has no counterpart.
+    Unknown,
+}
 
-impl Names {
+/// The names in a directory.
+struct Listed(Vec<Vec<u8>>);
+
+impl Listed {
     /// A directory may take names for equal that differ in case; beyond ASCII nobody knows which.
-    fn of(names: Vec<(Vec<u8>, u8)>) -> Option<Names> {
+    fn of(names: Vec<(Vec<u8>, u8)>) -> Option<Listed> {
         let mut names: Vec<Vec<u8>> = names.into_iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
         names.sort_unstable();
-        names.iter().all(|name| name.is_ascii()).then_some(Names(names))
+        names.iter().all(|name| name.is_ascii()).then_some(Listed(names))
     }
 
     fn lack(&self, name: &[u8]) -> bool {

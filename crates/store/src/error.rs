@@ -1,15 +1,16 @@
 //! What can go wrong with a store, and which fallback that is.
 
+use std::error::Error;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use larder_model::{DecodeError, Digest, Fallback};
 
 /// Trouble with the store. None of it fails a build.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum StoreError {
     /// A file operation failed.
-    #[error("{}: {source}", path.display())]
     Io {
         /// Of what.
         path: PathBuf,
@@ -19,7 +20,6 @@ pub enum StoreError {
         writing: bool,
     },
     /// A file is not what it should be.
-    #[error("{}: {source}", path.display())]
     Damaged {
         /// Which.
         path: PathBuf,
@@ -27,19 +27,38 @@ pub enum StoreError {
         source: DecodeError,
     },
     /// A blob's bytes are not those of its name.
-    #[error("blob {0}: its bytes have another digest")]
     BlobDamaged(Digest),
     /// A blob is named by a record and is not there.
-    #[error("blob {0} is missing")]
     BlobMissing(Digest),
     /// The directory is not safe to use.
-    #[error("{}: {why}: {}", path.display(), mend(why, path))]
     Unsafe {
         /// Which.
         path: PathBuf,
         /// In what way.
         why: &'static str,
     },
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Io { path, source, .. } => write!(f, "{}: {source}", path.display()),
+            StoreError::Damaged { path, source } => write!(f, "{}: {source}", path.display()),
+            StoreError::BlobDamaged(digest) => write!(f, "blob {digest}: its bytes have another digest"),
+            StoreError::BlobMissing(digest) => write!(f, "blob {digest} is missing"),
+            StoreError::Unsafe { path, why } => write!(f, "{}: {why}: {}", path.display(), mend(why, path)),
+        }
+    }
+}
+
+impl Error for StoreError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            StoreError::Io { source, .. } => Some(source),
+            StoreError::Damaged { source, .. } => Some(source),
+            _ => None,
+        }
+    }
 }
 
 impl StoreError {

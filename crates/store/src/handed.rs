@@ -3,6 +3,8 @@
 //! Unaware of: where they come from.
 
 use std::collections::HashSet;
+use std::error::Error;
+use std::fmt;
 use std::io::Read;
 
 use larder_model::{ActionResult, Blob, DecodeError, Digest, Manifest, OutputKind, PLACEHOLDER};
@@ -12,23 +14,52 @@ use crate::materialise::RIGHTS;
 use crate::{Store, StoreError};
 
 /// Why a record is not taken in.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum NotTaken {
     /// It cannot be read.
-    #[error("the record: {0}")]
-    Malformed(#[from] DecodeError),
+    Malformed(DecodeError),
     /// It has not one entry.
-    #[error("the record has {0} entries")]
     Entries(usize),
     /// It needs bytes that did not come with it.
-    #[error("the record needs a blob that did not come with it")]
     BlobMissing,
     /// An output that no record of a command may have.
-    #[error("the record: an output {0}")]
     Output(&'static str),
     /// The store has trouble of its own.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotTaken::Malformed(error) => write!(f, "the record: {error}"),
+            NotTaken::Entries(count) => write!(f, "the record has {count} entries"),
+            NotTaken::BlobMissing => f.write_str("the record needs a blob that did not come with it"),
+            NotTaken::Output(what) => write!(f, "the record: an output {what}"),
+            NotTaken::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for NotTaken {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            NotTaken::Malformed(error) => Some(error),
+            NotTaken::Store(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<DecodeError> for NotTaken {
+    fn from(error: DecodeError) -> Self {
+        NotTaken::Malformed(error)
+    }
+}
+
+impl From<StoreError> for NotTaken {
+    fn from(error: StoreError) -> Self {
+        NotTaken::Store(error)
+    }
 }
 
 impl Store {
@@ -65,7 +96,7 @@ impl Store {
 fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
     for output in &result.outputs {
         let (rooted, below) = match output.path {
-            [PLACEHOLDER, root, below @ ..] if *root > 0 => (true, below),
+            [PLACEHOLDER, root, below @ ..] if (1..128).contains(root) => (true, below),
             path => (false, path),
         };
         match below {
@@ -73,7 +104,9 @@ fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
             [b'/', ..] => {}
             _ => return Err("has no absolute path"),
         }
-        if below.contains(&0) {
+        // A name by chance has a number from 128, and stands behind a slash at least.
+        let is_zero = |at: usize| below[at] == 0 && below.get(at + 1).is_none_or(|number| *number < 128);
+        if (0..below.len()).any(is_zero) {
             return Err("has a zero in its path");
         }
         if matches!(output.kind, OutputKind::File { mode, .. } if mode.bits & RIGHTS != 0) {
@@ -132,10 +165,10 @@ mod tests {
             Output { path, kind: OutputKind::File { placement, mode, rewrite, content } }
         };
         let link = |path| Output { path, kind: OutputKind::Link(b"to") };
-        for path in [&b"/w/x.o"[..], b"\0\x01/x.o", b"\0\xff/x.o", b"\0\x01"] {
+        for path in [&b"/w/x.o"[..], b"\0\x01/x.o", b"\0\x7f/x.o", b"\0\x01", b"/w/\0\x80.o"] {
             check(&[file(path, 0o644)], Ok(()));
         }
-        for path in [&b"x.o"[..], b"", b"\0\0/x", b"\0", b"\0\x01x.o", b"../x"] {
+        for path in [&b"x.o"[..], b"", b"\0\x80/x", b"\0\0/x", b"\0", b"\0\x01x.o", b"../x"] {
             check(&[file(path, 0o644)], Err("has no absolute path"));
         }
         check(&[file(b"/x\0y", 0o644)], Err("has a zero in its path"));

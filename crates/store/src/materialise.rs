@@ -2,6 +2,8 @@
 //!
 //! Anything unexpected is an error before it is damage: the caller then runs the tool, which does what it does.
 
+use std::error::Error;
+use std::fmt;
 use std::fs::{self, DirBuilder, File, FileTimes, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,13 +19,11 @@ use crate::stage::{Failed, Planned, Source, put_together};
 use crate::{Stamps, Store, StoreError};
 
 /// An output that could not be put in place.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum MaterialiseError {
     /// The store does not have its bytes.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// The file system refused.
-    #[error("{}: {source}", path.display())]
     Io {
         /// Where.
         path: PathBuf,
@@ -31,7 +31,6 @@ pub enum MaterialiseError {
         source: io::Error,
     },
     /// A part is in place, the rest failed, and the tool must not run on top of that.
-    #[error("{}: {source}", path.display())]
     HalfDone {
         /// Where.
         path: PathBuf,
@@ -39,16 +38,43 @@ pub enum MaterialiseError {
         source: io::Error,
     },
     /// The record names a root that this place does not have.
-    #[error("a record names an unknown root")]
     Root,
     /// No record of the command that asks would say so.
-    #[error("{}: {why}", path.display())]
     Refused {
         /// Where.
         path: PathBuf,
         /// What is wrong with it.
         why: &'static str,
     },
+}
+
+impl fmt::Display for MaterialiseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MaterialiseError::Store(error) => error.fmt(f),
+            MaterialiseError::Io { path, source } | MaterialiseError::HalfDone { path, source } => {
+                write!(f, "{}: {source}", path.display())
+            }
+            MaterialiseError::Root => f.write_str("a record names an unknown root"),
+            MaterialiseError::Refused { path, why } => write!(f, "{}: {why}", path.display()),
+        }
+    }
+}
+
+impl Error for MaterialiseError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            MaterialiseError::Store(error) => error.source(),
+            MaterialiseError::Io { source, .. } | MaterialiseError::HalfDone { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<StoreError> for MaterialiseError {
+    fn from(error: StoreError) -> Self {
+        MaterialiseError::Store(error)
+    }
 }
 
 /// How far the command reaches that asks for a result. A record is somebody's word only: what is outside is not touched.

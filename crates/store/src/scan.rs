@@ -31,11 +31,14 @@ pub(crate) struct Held {
     pub(crate) loose: bool,
     /// It may ask for the name of a file.
     pub(crate) names_files: bool,
+    /// A name by chance is in it, which is not replaced.
+    pub(crate) names_runs: bool,
 }
 
 impl Held {
     /// Of a file that is not looked into.
-    pub(crate) const ANYTHING: Held = Held { rooted: None, fixed: true, loose: true, names_files: true };
+    pub(crate) const ANYTHING: Held =
+        Held { rooted: None, fixed: true, loose: true, names_files: true, names_runs: true };
 }
 
 /// Looks into files for one place.
@@ -56,9 +59,12 @@ impl<'a> Scan<'a> {
     }
 
     /// What a file holds that has this look; `open` opens it.
-    pub(crate) fn file(&self, look: &Look, open: impl FnOnce() -> io::Result<File>) -> io::Result<Held> {
+    ///
+    /// Names by chance are looked for below roots only: a file that was there before cannot hold one.
+    pub(crate) fn file(&self, path: &[u8], look: &Look, open: impl FnOnce() -> io::Result<File>) -> io::Result<Held> {
+        let may_hold_names = !self.roots.names().is_empty() && !self.roots.is_outside(path);
         let known = [&self.rootless, &self.nameless].map(|what| self.stamps.holds_none(look, what));
-        if known == [true, true] {
+        if known == [true, true] && !may_hold_names {
             return Ok(Held::default());
         }
         let now_ns = larder_sys::now_coarse_ns();
@@ -68,7 +74,9 @@ impl<'a> Scan<'a> {
         let held = if is_program(&start[..count]) {
             Held::default()
         } else if let Some(bytes) = read_text(&mut file)? {
-            self.bytes(&bytes)
+            let holds = |name: &Vec<u8>| memmem::find(&bytes, name).is_some();
+            let held = self.bytes(&bytes);
+            Held { names_runs: may_hold_names && self.roots.names().iter().any(holds), ..held }
         } else {
             return Ok(Held::ANYTHING);
         };
@@ -76,6 +84,7 @@ impl<'a> Scan<'a> {
             return Err(io::Error::other("changed while it was read"));
         }
         let free = [held.rooted.is_none() && !held.fixed, !held.names_files];
+        let held = Held { fixed: held.fixed || held.names_runs, ..held };
         for (what, _) in [&self.rootless, &self.nameless].into_iter().zip(free).filter(|(_, free)| *free) {
             self.stamps.keep_none(look, now_ns, what, &file);
         }
@@ -91,6 +100,7 @@ impl<'a> Scan<'a> {
             loose: encoded.as_ref().is_some_and(|encoded| stands_loose(encoded)),
             rooted: encoded.map(|encoded| Digest::of(&encoded)),
             names_files: names_files(bytes),
+            names_runs: false,
         }
     }
 }
@@ -110,7 +120,7 @@ pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps) -> Option<D
     let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
     let (digest, look) = stamps.hash_of(&mut file).ok()?;
     file.rewind().ok()?;
-    Some(scan.file(&look, || Ok(file)).ok()?.rooted.unwrap_or(digest))
+    Some(scan.file(path, &look, || Ok(file)).ok()?.rooted.unwrap_or(digest))
 }
 
 /// Whether a root, which stands as a zero here, is in a line that is not all the preprocessor's. One that is continued from

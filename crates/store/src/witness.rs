@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::io;
 
 use larder_model::{
-    Age, Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, Prior, Roots, Seen, Status, Times,
-    Twins, Unrecorded, names_digest,
+    Age, Digest, DirFacts, EnvFact, Fact, Links, Looked, NamedFact, ObservationSet, PLACEHOLDER, Prior, Roots, Seen,
+    Status, Times, Twins, Unrecorded, names_digest,
 };
 use larder_sys::{Dir, Kind, Look, Trust};
 
@@ -156,6 +156,10 @@ impl Witness<'_> {
             directory.absent.dedup();
             if let (Some(look), false) = (&directory.unchanged, directory.absent.is_empty()) {
                 let names: Vec<&[u8]> = directory.absent.iter().map(Vec::as_slice).collect();
+                // Such a name is another one elsewhere.
+                if names.iter().any(|name| name.contains(&PLACEHOLDER)) {
+                    continue;
+                }
                 // Its file system was asked when it was opened.
                 self.stamps.keep_absent(look, now_ns, &names_digest(&names), || Trust::NONE);
             }
@@ -296,8 +300,11 @@ impl Walk<'_> {
         };
         match content {
             Ok((digest, look)) if virtual_file || look == *found => {
-                let held =
-                    if looked.content && !virtual_file { self.scan.file(found, open) } else { Ok(Held::default()) };
+                let held = if looked.content && !virtual_file {
+                    self.scan.file(path, found, open)
+                } else {
+                    Ok(Held::default())
+                };
                 let Ok(held) = held else { return refuse(Unrecorded::InputChanged, path) };
                 self.note_carried(path, &held);
                 Ok(OwnedFact::Content { digest, executable, plain, rooted: held.rooted })
@@ -558,11 +565,19 @@ impl Walk<'_> {
             OwnedFact::Mode(_) => 0xfb,
             OwnedFact::Status(_) => 0xfc,
         };
-        self.entry(directory).facts.insert((name.to_vec(), tag), fact);
+        let name = self.encoded(name);
+        self.entry(directory).facts.insert((name, tag), fact);
     }
 
     fn absent(&mut self, directory: &[u8], name: &[u8]) {
-        self.entry(directory).absent.push(name.to_vec());
+        let name = self.encoded(name);
+        self.entry(directory).absent.push(name);
+    }
+
+    fn encoded(&self, name: &[u8]) -> Vec<u8> {
+        let mut encoded = Vec::new();
+        self.witness.roots.encode_names(name, &mut encoded);
+        encoded
     }
 }
 

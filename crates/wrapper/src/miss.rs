@@ -262,7 +262,7 @@ impl Run<'_> {
         let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
         result.messages = messages;
         if result.is_rewritten() || made.bound.is_some() {
-            result.origin = self.request.roots.paths().iter().map(Vec::as_slice).collect();
+            result.origin = self.request.roots.all().map(Vec::as_slice).collect();
         }
         let difference = before.and_then(|before| crate::verify::difference(before, &result, self.sink, self.stamps));
         Ok(Recorded { grown: kept.grown + self.write(&set, &made, &result)?, difference })

@@ -61,7 +61,7 @@ pub(crate) fn preprocess(command: &Command, arguments: &[Vec<u8>], roots: &Roots
 }
 
 fn said(text: &[u8], roots: &Roots) -> Preprocessed {
-    let roots: Vec<&[u8]> = roots.paths().iter().map(Vec::as_slice).collect();
+    let roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     let lines = text.split_inclusive(|&b| b == b'\n').filter(|line| !is_marker(line));
     let code = lines.fold(Vec::with_capacity(text.len()), |mut code, line| {
         code.extend_from_slice(line);

@@ -32,6 +32,15 @@ const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 const NO_NAMES: [&[u8]; 9] =
     [b"PATH", b"LD_LIBRARY_PATH", b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR", b"PWD", b"OLDPWD", b"HOME"];
 
+/// Words for the linker, of which some bring a name into the result.
+const LINKER_WORDS: [&[u8]; 5] = [b"-Wl,", b"-Xlinker", b"-T", b"-R", b"-rpath"];
+
+/// How the names of texts end that a compiler reads, and a linker does not.
+const SOURCE_ENDINGS: [&[u8]; 18] = [
+    b".c", b".cc", b".cpp", b".cxx", b".C", b".m", b".mm", b".i", b".ii", b".s", b".S", b".h", b".hh", b".hpp",
+    b".hxx", b".inc", b".def", b".ipp",
+];
+
 /// What is known of a run when this is decided.
 pub(crate) struct Reach<'a> {
     pub(crate) sink: &'a Sink<'a>,
@@ -53,6 +62,10 @@ pub(crate) struct Reach<'a> {
 }
 
 type Bind = (Bound, Vec<u8>);
+
+fn may_be_source(path: &[u8]) -> bool {
+    SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
+}
 
 /// Where a result can serve, and what becomes of its messages there. What becomes of its outputs stands with them.
 pub(crate) struct Reached {
@@ -79,22 +92,51 @@ impl Reach<'_> {
         streams: &KeptStreams,
         messages: &mut [Rewrite; 2],
     ) -> Result<(), Bind> {
-        let naming = self.naming();
-        let compiles = self.request.invocation.compiles() && !self.foreign_program && naming.is_some();
-        let naming = naming.unwrap_or_default();
-        if let (Some(flag), true) = (&naming.transforms, compiles) {
+        let naming = self.naming().filter(|_| !self.foreign_program);
+        let compiles = self.request.invocation.compiles();
+        if let (Some(Naming { transforms: Some(flag), .. }), true) = (&naming, compiles) {
             return Err((Bound::Flag, flag.clone()));
         }
         let holding = self.holding(outputs, streams);
         if let Some((path, _)) = self.looked.iter().find(|(path, _)| self.request.roots.is_beside(path)) {
             return Err((Bound::Argument, path.clone()));
         }
-        if !compiles {
-            let known = matches!(self.request.family, Family::Gcc | Family::Clang | Family::Binutils);
-            let named = self.arguments_name_us() || self.environment_names_us();
-            let free = !named && naming.transforms.is_none() && self.carried.rooted.is_empty() && !holding.any();
-            return if known && !self.foreign_program && free { Ok(()) } else { Err((Bound::SeenOnce, Vec::new())) };
+        let seen_once = (Bound::SeenOnce, Vec::new());
+        match naming {
+            Some(naming) if compiles => self.compiled(&naming, &holding, outputs, streams, messages),
+            // The sizes of what is rewritten may be written elsewhere.
+            Some(naming) if self.is_plain_link(&naming) && (naming.talkative.is_none() || !holding.any()) => {
+                self.compiled(&naming, &holding, outputs, streams, messages).map_err(|_| seen_once)
+            }
+            Some(_) => Err(seen_once),
+            None => {
+                let known = self.request.family == Family::Binutils && !self.foreign_program;
+                let named = self.arguments_name_us() || self.environment_names_us();
+                let free = !named && self.carried.rooted.is_empty() && !holding.any();
+                if known && free { Ok(()) } else { Err(seen_once) }
+            }
         }
+    }
+
+    /// A link whose linker is told of this place only where libraries, objects and the result are, and reads nothing that was
+    /// generated here: what was compiled on the way is as in a compile.
+    fn is_plain_link(&self, naming: &Naming) -> bool {
+        let is_told = |word: &Vec<u8>| LINKER_WORDS.iter().any(|flag| word.starts_with(flag)) && self.names_us(word);
+        let is_read_by_linker = |path: &Vec<u8>| !may_be_source(path) && !self.is_a_response_file(path);
+        naming.transforms.is_none()
+            && !naming.places.iter().any(is_told)
+            && !self.carried.rooted.iter().any(is_read_by_linker)
+    }
+
+    /// A command of a compiler's, all of whose programs are the compiler's parts.
+    fn compiled(
+        &self,
+        naming: &Naming,
+        holding: &Holding,
+        outputs: &mut [KeptOutput],
+        streams: &KeptStreams,
+        messages: &mut [Rewrite; 2],
+    ) -> Result<(), Bind> {
         for (output, _) in outputs.iter_mut().zip(&holding.outputs).filter(|(_, holds)| **holds) {
             let rewrite = self.rewrite_of(output).ok_or_else(|| (Bound::Output, output.shown_path()))?;
             output.is_rewritten(rewrite);
@@ -106,13 +148,17 @@ impl Reach<'_> {
             messages[index] = self.rule_for(content, &rules).ok_or((Bound::Message, Vec::new()))?;
         }
         let said: Option<Vec<Vec<u8>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
-        let said = said.ok_or((Bound::Message, Vec::new()))?.concat();
-        self.nothing_was_derived(&naming, holding.any(), &said)
+        let said = said.ok_or((Bound::Message, Vec::new()))?;
+        self.nothing_was_derived(naming, holding.any(), &said)
     }
 
     /// A compile's result cannot have been made of this place's path, but where it shows.
-    fn nothing_was_derived(&self, naming: &Naming, is_rewritten: bool, said: &[u8]) -> Result<(), Bind> {
-        if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old)) {
+    fn nothing_was_derived(&self, naming: &Naming, is_rewritten: bool, said: &[Vec<u8>]) -> Result<(), Bind> {
+        // Standard error's, or both in one.
+        let warned = said.last().map_or(&[][..], Vec::as_slice);
+        let said = &said.concat()[..];
+        let is_by_chance = |old: &[u8]| self.request.roots.names().iter().any(|name| memmem::find(old, name).is_some());
+        if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old) || is_by_chance(old)) {
             return Err((Bound::Flag, map.clone()));
         }
         if let Some(other) = naming.others.iter().find(|word| self.names_us(word)) {
@@ -138,6 +184,8 @@ impl Reach<'_> {
         }
         // A column in a text that was generated, or on the command line. All else that is said of what stands there comes of
         // the preprocessed text.
+        let preprocesses = self.request.invocation.stage == Stage::Early && self.is_preprocessed_only();
+        let said = if preprocesses { warned } else { said };
         let says = |word: &[u8]| memmem::find(said, word).is_some();
         let shown = self.carried.rooted.iter().find(|path| says(file_name(path)));
         if let Some(input) = shown.or(defined.filter(|_| says(b"<command"))) {
@@ -149,7 +197,8 @@ impl Reach<'_> {
             return Err((Bound::Input, b"standard input".to_vec()));
         }
         let suspect = defined.or(generated).or(asked.filter(|_| named));
-        let Some(suspect) = suspect else { return Ok(()) };
+        // The preprocessed text is the result, and was searched.
+        let Some(suspect) = suspect.filter(|_| !preprocesses) else { return Ok(()) };
         if naming.assembles {
             return if generated.is_some() { Err((Bound::Input, suspect.clone())) } else { Ok(()) };
         }
@@ -233,7 +282,7 @@ impl Reach<'_> {
     }
 
     fn roots(&self) -> Vec<&[u8]> {
-        self.request.roots.paths().iter().map(Vec::as_slice).collect()
+        self.request.roots.all().map(Vec::as_slice).collect()
     }
 
     /// By which rule an output that names this place is written again.
@@ -250,7 +299,7 @@ impl Reach<'_> {
         let depfile: Vec<Rewrite> = self.depfile().into_iter().collect();
         let rules: &[Rewrite] = if is(&invocation.depfile) || is(&invocation.output) && self.writes_dependencies() {
             &depfile
-        } else if invocation.stage == Stage::Object && is(&invocation.output) {
+        } else if invocation.stage != Stage::Early && is(&invocation.output) || self.is_default_program(output) {
             if self.relocates_debug { &[Rewrite::Object] } else { &[] }
         } else if invocation.stage == Stage::Early && is(&invocation.output) && self.is_preprocessed_only()
             || output.path.ends_with(b".su")
@@ -260,6 +309,14 @@ impl Reach<'_> {
             &[]
         };
         self.rule_for(content, rules)
+    }
+
+    /// What a link leaves that is not told where.
+    fn is_default_program(&self, output: &KeptOutput) -> bool {
+        let Request { invocation, action, .. } = self.request;
+        let mut encoded = Vec::new();
+        self.request.roots.encode_path(&[&action.cwd, &b"/a.out"[..]].concat(), &mut encoded);
+        invocation.stage == Stage::End && invocation.output.is_none() && encoded == output.path
     }
 
     /// How the compiler that ran writes dependencies.

@@ -38,7 +38,7 @@ pub(super) fn warm(store: &Store, bytes: &[u8]) {
             stampless,
             variable: &|_| None,
         };
-        for directory in set.directories.into_iter().filter(|directory| directory.path.first() != Some(&PLACEHOLDER)) {
+        for directory in set.directories.into_iter().filter(|directory| !directory.path.contains(&PLACEHOLDER)) {
             let alone = ObservationSet { directories: vec![directory], ..ObservationSet::default() };
             let _ = checker.check(&alone, &mut Effort::default());
         }

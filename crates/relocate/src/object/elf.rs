@@ -1,5 +1,4 @@
-//! The sections, symbols and references of a relocatable ELF file of 64 bits, and the kinds of objects that are refused at
-//! sight.
+//! The sections, symbols and references of an ELF file of 64 bits, and the kinds of objects that are refused at sight.
 //!
 //! Unaware of: what is in a section, and roots.
 
@@ -38,7 +37,8 @@ impl<'a> Elf<'a> {
         let header = Header::parse(bytes).ok()?;
         header.endian().ok().filter(|endian| *endian == ENDIAN)?;
         let machine = header.e_machine.get(ENDIAN);
-        if header.e_type.get(ENDIAN) != elf::ET_REL || ![elf::EM_X86_64, elf::EM_AARCH64].contains(&machine) {
+        let kinds = [elf::ET_REL, elf::ET_EXEC, elf::ET_DYN];
+        if !kinds.contains(&header.e_type.get(ENDIAN)) || ![elf::EM_X86_64, elf::EM_AARCH64].contains(&machine) {
             return None;
         }
         let table = header.sections(ENDIAN, bytes).ok()?;
@@ -49,6 +49,11 @@ impl<'a> Elf<'a> {
         }
         let elf = Elf { header, sections };
         (!elf.sections.iter().any(is_strange) && elf.symbols_are_plain()).then_some(elf)
+    }
+
+    /// Whether a linker made it: a program or a shared library.
+    pub(super) fn is_linked(&self) -> bool {
+        self.header.e_type.get(ENDIAN) != elf::ET_REL
     }
 
     /// The only section of this name: `Some(None)` when there is none, `None` when there are several.

@@ -24,13 +24,23 @@ pub(super) fn write(elf: &Elf<'_>, data: &[Option<Vec<u8>>]) -> Option<Vec<u8>> 
     // Of those at one offset only the last has bytes.
     order.sort_by_key(|&index| (offset(elf, index), !bytes_of_section(index).unwrap_or_default().is_empty(), index));
 
-    let mut out = bytes_of(elf.header).to_vec();
+    after(elf, bytes_of(elf.header), order.into_iter(), data)
+}
+
+/// The file that begins with these bytes and goes on with the sections of `order`; the others stay where they are.
+pub(super) fn after(
+    elf: &Elf<'_>,
+    start: &[u8],
+    order: impl Iterator<Item = usize>,
+    data: &[Option<Vec<u8>>],
+) -> Option<Vec<u8>> {
+    let mut out = start.to_vec();
     let mut padding = PADDING_MAX;
     let mut headers: Vec<_> = elf.sections.iter().map(|section| *section.header).collect();
     for index in order {
         let header = headers.get_mut(index)?;
         align(&mut out, usize::try_from(header.sh_addralign(ENDIAN)).ok()?, &mut padding)?;
-        let bytes = bytes_of_section(index)?;
+        let bytes = data.get(index)?.as_deref().unwrap_or(elf.sections.get(index)?.data);
         header.sh_offset.set(ENDIAN, u64::try_from(out.len()).ok()?);
         if header.sh_type(ENDIAN) != elf::SHT_NOBITS {
             header.sh_size.set(ENDIAN, u64::try_from(bytes.len()).ok()?);

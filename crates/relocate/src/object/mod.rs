@@ -1,4 +1,5 @@
-//! The debug information of object files: names of directories and sources, as gcc, clang and the assembler write them.
+//! The debug information of object files: names of directories and sources, as gcc, clang and the assembler write them. That of
+//! programs and shared libraries is in `linked`.
 //!
 //! Only strings change: those of `.debug_str` and `.debug_line_str`, and the tables of the line program before DWARF 5. What
 //! refers to a string goes along, and the file is laid out again. A root that stands anywhere else makes the object one of
@@ -6,14 +7,19 @@
 //!
 //! Unaware of: which command made the object, and what its inputs hold.
 
+mod build_id;
 mod elf;
 mod layout;
 mod line;
+mod linked;
+mod merged;
+mod named;
 mod order;
 mod origin;
 mod references;
 mod shared;
 mod strings;
+mod units;
 
 use elf::Elf;
 use gimli::{DebugInfo, LittleEndian, UnitType};
@@ -23,6 +29,8 @@ use origin::Origin;
 use strings::Strings;
 
 use crate::forms::holds_wide;
+pub(crate) use named::relocate as relocate_names;
+
 use crate::roots::Map;
 
 /// How much of an object must be as the compiler makes it.
@@ -43,6 +51,9 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
         return None;
     }
     let elf = Elf::parse(bytes)?;
+    if elf.is_linked() {
+        return linked::relocate(&elf, bytes, map);
+    }
     let mut parts = Parts::read(&elf, map)?;
     let origin = Origin::of(&parts.names);
     origin.reorder(&elf, &mut parts, order)?;

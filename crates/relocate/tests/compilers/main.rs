@@ -3,5 +3,6 @@
 mod depfiles;
 mod messages;
 mod objects;
+mod programs;
 mod refusals;
 mod support;

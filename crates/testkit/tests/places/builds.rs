@@ -6,8 +6,10 @@ use crate::two::Case;
 
 /// So many commands hit in the second place at least.
 mod least_hits {
-    pub(super) const CMAKE_WORKTREES: u64 = 6;
-    pub(super) const MESON_WORKTREES: u64 = 23;
+    pub(super) const CMAKE_WORKTREES: u64 = 10;
+    pub(super) const MESON_WORKTREES: u64 = 24;
+    pub(super) const CMAKE_CHECKS: u64 = 29;
+    pub(super) const MESON_CHECKS: u64 = 22;
     pub(super) const AUTOTOOLS_WORKTREES: u64 = 24;
     pub(super) const CMAKE_ODD_NAMES: u64 = 4;
     pub(super) const AUTOTOOLS_MOVED: u64 = 0;
@@ -131,6 +133,59 @@ fn autotools_in_two_worktrees() {
         compared: "the-second-tree/out",
         left_out: AUTOTOOLS_LEAVES,
         least_hits: least_hits::AUTOTOOLS_WORKTREES,
+    }
+    .check();
+}
+
+/// Names of directories and programs that are made by chance do not make a miss.
+#[test]
+fn checks_of_cmake() {
+    probe_skip!(has("cmake") && has("make"), "cmake or make is not installed");
+    let lists = "cmake_minimum_required(VERSION 3.13)\nproject(p C)\ninclude(CheckIncludeFile)\ninclude(CheckSymbolExists)\n\
+        include(CheckFunctionExists)\ninclude(CheckCSourceRuns)\ninclude(CheckTypeSize)\ninclude(CheckCCompilerFlag)\n\
+        check_include_file(stdio.h HAS_STDIO)\ncheck_include_file(not-there.h HAS_NOT)\n\
+        check_symbol_exists(puts stdio.h HAS_PUTS)\ncheck_function_exists(not_there HAS_NOT_THERE)\n\
+        check_c_source_runs(\"int main(void) { return 0; }\" RUNS)\ncheck_type_size(long SIZEOF_LONG)\n\
+        check_c_compiler_flag(-Wall HAS_WALL)\ncheck_c_compiler_flag(-Wnot-there HAS_NOT_WARNING)\n\
+        set(CMAKE_REQUIRED_INCLUDES ${CMAKE_SOURCE_DIR}/include)\ncheck_include_file(lib.h HAS_LIB)\n\
+        try_run(RAN COMPILED ${CMAKE_BINARY_DIR} ${CMAKE_SOURCE_DIR}/src/try.c)\n\
+        file(WRITE ${CMAKE_BINARY_DIR}/found.txt \"${HAS_NOT} ${HAS_PUTS} ${SIZEOF_LONG} ${HAS_LIB} ${RAN}\")\n\
+        add_library(lib src/one.c)\ntarget_include_directories(lib PUBLIC include)\n";
+    let files = [&[("main/CMakeLists.txt", lists), ("main/src/try.c", "int main(void) { return 3; }\n")], &CMAKE[1..3]];
+    let build = |tree: &str| {
+        format!("cp -a main {tree}; cmake -S {tree} -B {tree}/out >/dev/null; make -C {tree}/out >/dev/null")
+    };
+    Case {
+        name: "CMake, checks",
+        files: &files.concat(),
+        first: &build("first"),
+        second: &("mkdir the; ".to_owned() + &build("the/second-tree")),
+        compared: "the/second-tree/out",
+        left_out: CMAKE_LEAVES,
+        least_hits: least_hits::CMAKE_CHECKS,
+    }
+    .check();
+}
+
+#[test]
+fn checks_of_meson() {
+    probe_skip!(has("meson") && has("ninja"), "meson or ninja is not installed");
+    let lists = "project('p', 'c')\ncc = meson.get_compiler('c')\nforeach h : ['stdio.h', 'not-there.h', 'poll.h']\n  cc.has_header(h)\n\
+        endforeach\nforeach f : ['memmem', 'strdup', 'not_there']\n  cc.has_function(f)\nendforeach\ncc.links('int main(void) { return not_there(); }')\n\
+        cc.run('int main(void) { return 0; }')\ncc.sizeof('long')\ncc.compute_int('sizeof(int) * 3', low: 0, high: 100)\n\
+        cc.has_argument('-Wall')\ncc.has_argument('-Wnot-there')\ncc.find_library('m')\n\
+        static_library('lib', 'src/one.c', include_directories: include_directories('include'))\n";
+    let build = |tree: &str| {
+        format!("cp -a main {tree}; meson setup {tree}/out {tree} >/dev/null; ninja -C {tree}/out >/dev/null")
+    };
+    Case {
+        name: "Meson, checks",
+        files: &[&[("main/meson.build", lists)], &CMAKE[1..3]].concat(),
+        first: &build("first"),
+        second: &("mkdir the; ".to_owned() + &build("the/second-tree")),
+        compared: "the/second-tree/out",
+        left_out: MESON_LEAVES,
+        least_hits: least_hits::MESON_CHECKS,
     }
     .check();
 }

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod builds;
+mod checks;
 mod container;
 mod rules;
 mod sandboxes;

@@ -1,0 +1,171 @@
+//! Names by chance: of directories and files that CMake, Meson and hand-written scripts make for a check, and that are others
+//! in each run of the same build: `CMakeScratch/TryCompile-gdK6UY`, `cmTC_a2f27`, `meson-private/tmp1x2y3z4_`, `ztest4711.c`.
+//!
+//! Whatever is taken for one is right: it stands in the key and in paths as a placeholder, and a result in which it stands serves
+//! another only where it can be replaced. So this is about what is worth it.
+//!
+//! Unaware of: what becomes of a name.
+
+use larder_model::Roots;
+use memchr::memmem;
+
+/// Fewer digits are part of many names that are none, and numbers of processes only in small containers.
+const PROCESS_DIGITS_MIN: usize = 3;
+const PROCESS_DIGITS_MAX: usize = 7;
+/// So many processes above are asked for their number: shells, and the build system's.
+const ANCESTORS_MAX: usize = 8;
+
+/// What such a name is known by.
+struct Pattern {
+    /// What stands before it.
+    behind: &'static [u8],
+    /// How it begins.
+    begins: &'static [u8],
+    /// So many characters follow.
+    count: usize,
+    is_one: fn(u8) -> bool,
+}
+
+const PATTERNS: [Pattern; 3] = [
+    Pattern { behind: b"", begins: b"cmTC_", count: 5, is_one: |c| c.is_ascii_hexdigit() && !c.is_ascii_uppercase() },
+    Pattern { behind: b"CMakeScratch/", begins: b"TryCompile-", count: 6, is_one: |c| c.is_ascii_alphanumeric() },
+    Pattern {
+        behind: b"meson-private/",
+        begins: b"tmp",
+        count: 8,
+        is_one: |c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_',
+    },
+];
+
+/// A name, and what in it is not by chance.
+type Found = (Vec<u8>, Vec<u8>);
+
+/// The names by chance in these directories and arguments, outside of roots, and in what leads from one root to another.
+pub(crate) fn names<'a>(
+    roots: &Roots,
+    directories: impl Iterator<Item = &'a [u8]>,
+    arguments: &'a [Vec<u8>],
+) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut ancestors = None;
+    for (_, nested) in roots.nested() {
+        of_patterns(&nested, &mut found);
+    }
+    for text in directories {
+        of_patterns(&roots.encode_text(text), &mut found);
+    }
+    for argument in arguments {
+        let text = roots.encode_text(argument);
+        of_patterns(&text, &mut found);
+        if !argument.starts_with(b"-") && numbers(file_name(&text)).next().is_some() {
+            let ancestors = ancestors.get_or_insert_with(ancestors_now);
+            of_processes(&text, ancestors, &mut found);
+        }
+    }
+    found
+}
+
+fn of_patterns(text: &[u8], found: &mut Vec<Found>) {
+    for Pattern { behind, begins, count, is_one } in &PATTERNS {
+        for start in memmem::find_iter(text, begins) {
+            let name = &text[start..text.len().min(start + begins.len() + count)];
+            let rest = &name[begins.len()..];
+            let is_whole = text[start + name.len()..].first().is_none_or(|next| !is_token(*next))
+                && text[..start].last().is_none_or(|last| !is_token(*last));
+            if rest.len() == *count && rest.iter().all(|c| is_one(*c)) && is_whole && text[..start].ends_with(behind) {
+                add(name, [begins, &b"*"[..]].concat(), found);
+            }
+        }
+    }
+}
+
+/// Words in a file's name that hold the number of a process above.
+fn of_processes(text: &[u8], ancestors: &[Vec<u8>], found: &mut Vec<Found>) {
+    let name = file_name(text);
+    for (start, number) in numbers(name).filter(|(_, number)| ancestors.iter().any(|pid| pid == number)) {
+        let before = name[..start].iter().rposition(|c| !is_token(*c)).map_or(0, |last| last + 1);
+        let end = start + number.len();
+        let after = name[end..].iter().position(|c| !is_token(*c)).map_or(name.len(), |next| end + next);
+        add(&name[before..after], [&name[before..start], b"*", &name[end..after]].concat(), found);
+    }
+}
+
+fn add(name: &[u8], shape: Vec<u8>, found: &mut Vec<Found>) {
+    if !found.iter().any(|(known, _)| known == name) {
+        found.push((name.to_vec(), shape));
+    }
+}
+
+/// Where a number stands that may be a process's, and its digits.
+fn numbers(text: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let starts = (0..text.len()).filter(|&at| text[at].is_ascii_digit() && (at == 0 || !text[at - 1].is_ascii_digit()));
+    let number = |start: usize| {
+        let count = text[start..].iter().take_while(|c| c.is_ascii_digit()).count();
+        (start, &text[start..start + count])
+    };
+    let is_usual = |(_, number): &(usize, &[u8])| {
+        (PROCESS_DIGITS_MIN..=PROCESS_DIGITS_MAX).contains(&number.len()) && number[0] != b'0'
+    };
+    starts.map(number).filter(is_usual)
+}
+
+/// The numbers of the processes above this one, as text.
+fn ancestors_now() -> Vec<Vec<u8>> {
+    let above = |pid: &u32| {
+        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // Behind the name, which may hold anything: the state, and who started it.
+        let end = text.iter().rposition(|&c| c == b')')?;
+        let parent = text[end + 1..].split(|&c| c == b' ').nth(2)?;
+        std::str::from_utf8(parent).ok()?.parse().ok().filter(|pid| *pid > 1)
+    };
+    let all = std::iter::successors(Some(std::os::unix::process::parent_id()), above);
+    all.take(ANCESTORS_MAX).map(|pid| pid.to_string().into_bytes()).collect()
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        of_patterns(text.as_bytes(), &mut found);
+        of_processes(text.as_bytes(), &[b"4711".to_vec()], &mut found);
+        found.into_iter().map(|(name, _)| String::from_utf8_lossy(&name).into_owned()).collect()
+    }
+
+    #[test]
+    fn names_of_checks() {
+        assert_eq!(found("CMakeFiles/cmTC_a2f27.dir/x.c.o"), ["cmTC_a2f27"]);
+        assert_eq!(found("/b/CMakeFiles/CMakeScratch/TryCompile-gdK6UY/src.c"), ["TryCompile-gdK6UY"]);
+        assert_eq!(found("/b/meson-private/tmp1x2y3z4_/testfile.c"), ["tmp1x2y3z4_"]);
+        assert_eq!(found("ztest4711.c"), ["ztest4711"]);
+        assert_eq!(found("/x/4711-a.o"), ["4711"]);
+        for other in [
+            "cmTC_a2f2",
+            "cmTC_a2f27x",
+            "xcmTC_a2f27",
+            "x/TryCompile-gdK6UY",
+            "tmp1x2y3z4_",
+            "ztest47110.c",
+            "/4711/x.c",
+        ] {
+            assert_eq!(found(other), [""; 0], "{other}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_processes() {
+        let all = |text: &'static str| numbers(text.as_bytes()).map(|(at, _)| at).collect::<Vec<_>>();
+        assert_eq!(all("sha256.c"), [3]);
+        assert_eq!(all("a12-012-12345678-345"), [17]);
+        assert!(!ancestors_now().is_empty());
+    }
+}

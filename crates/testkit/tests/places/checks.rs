@@ -1,0 +1,204 @@
+//! What a `./configure` asks a compiler: links, programs to run, failures, preprocessing. Each is asked in one place and then in
+//! another, where the answer and what is left must be those of the plain compiler.
+
+use std::fs;
+
+use larder_testkit::{Place, Tree, has, probe_skip};
+
+const FIRST: &str = "first";
+const SECOND: &str = "second-and-longer/place";
+
+/// Two places with the same files, but for `@`, which is the place's own path.
+fn places(files: &[(&str, &str)]) -> Place {
+    let place = Place::new();
+    for tree in [FIRST, SECOND] {
+        let top = place.text(&format!("work/{tree}"));
+        for (name, text) in files {
+            place.put(&format!("{tree}/{name}"), text.replace('@', &top));
+        }
+    }
+    place
+}
+
+/// The outcome of a command in the second place after it ran in the first, where `@` is the place's own path.
+#[track_caller]
+fn second(place: &Place, line: &str) -> String {
+    let cwd = |tree: &str| place.path("work").join(tree);
+    let words = |tree: &str| -> Vec<String> {
+        line.split(' ').map(|word| word.replace('@', &place.text(&format!("work/{tree}")))).collect()
+    };
+    let before = [FIRST, SECOND].map(|tree| Tree::of(&cwd(tree)));
+    let plain = place.run(&words(SECOND)).cwd(cwd(SECOND)).run();
+    let left = Tree::of(&cwd(SECOND));
+    before[1].put_back(&cwd(SECOND));
+    let run = |tree: &str| {
+        let words = words(tree);
+        place.counted(place.larder(&words.iter().map(String::as_str).collect::<Vec<_>>()).cwd(cwd(tree)))
+    };
+    let (_, first) = run(FIRST);
+    assert!(first.starts_with("miss"), "{line}: {first}");
+    let (ran, outcome) = run(SECOND);
+    let said = |text: &str| without_temporary_names(text);
+    assert_eq!(
+        (ran.code, said(&ran.stdout), said(&ran.stderr)),
+        (plain.code, said(&plain.stdout), said(&plain.stderr)),
+        "{line}"
+    );
+    if let Some(difference) = Tree::of(&cwd(SECOND)).difference(&left) {
+        panic!("{line} ({outcome}): larder / plain: {difference}");
+    }
+    for (tree, before) in [FIRST, SECOND].iter().zip(before) {
+        before.put_back(&cwd(tree));
+    }
+    outcome
+}
+
+/// `/tmp/ccXXXXXX.o` is another one in each run.
+fn without_temporary_names(text: &str) -> String {
+    let mut parts = text.split("/cc");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + "/cc" + part.trim_start_matches(|c: char| c.is_ascii_alphanumeric()))
+}
+
+const SOURCES: [(&str, &str); 9] = [
+    ("confdefs.h", "#define PREFIX \"@/inst\"\n#define HAVE_X 1\n"),
+    ("conftest.c", "#include \"confdefs.h\"\n#include <stdio.h>\nint main(void) { return puts(\"x\") < 0; }\n"),
+    ("shows.c", "#include \"confdefs.h\"\n#include <stdio.h>\nint main(void) { return puts(PREFIX) < 0; }\n"),
+    ("own.c", "#define PREFIX \"@/inst\"\nint main(void) { return 0; }\n"),
+    ("file.c", "const char *file = __FILE__;\nint main(void) { return 0; }\n"),
+    ("fails.c", "int main(void) { return not_there(); }\n"),
+    ("broken.c", "int main(void) { return ; }}\n"),
+    ("inc/dep.h", "int dep(void);\n"),
+    ("lib/libtext.so", "GROUP ( @/lib/libdep.a )\n"),
+];
+
+/// With libraries in `lib`.
+fn checks() -> Place {
+    let place = places(&SOURCES);
+    place.put("dep.c", "int dep(void) { return 1; }\n");
+    for line in ["gcc -O2 -c dep.c -o dep.o", "ar crD libdep.a dep.o", "gcc -shared -o libnameless.so dep.o"] {
+        place.run(&line.split(' ').collect::<Vec<_>>()).run().ends(0);
+    }
+    for name in ["libdep.a", "libnameless.so"] {
+        for tree in [FIRST, SECOND] {
+            place.put(&format!("{tree}/lib/{name}"), place.read(name));
+        }
+    }
+    place
+}
+
+#[test]
+fn links() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = checks();
+    for line in [
+        "gcc -o conftest -g -O2 conftest.c",
+        "gcc -g conftest.c",
+        "gcc -o conftest -O2 -I@/inc -L@/lib conftest.c -ldep",
+        "gcc -o conftest -g -O2 -I@/inc -L@/lib conftest.c -ldep -lm",
+        "gcc -o conftest -g -O2 @/conftest.c @/lib/libdep.a",
+        "gcc -o @/conftest -g own.c",
+        "gcc -shared -fPIC -g -o libx.so conftest.c -Wl,-soname,libx.so",
+        "gcc -static -g -o conftest conftest.c",
+    ] {
+        assert_eq!(second(&place, line), "hit", "{line}");
+    }
+}
+
+#[test]
+fn links_of_clang() {
+    probe_skip!(has("clang"), "clang is not installed");
+    let place = checks();
+    for line in ["clang -o conftest -g -O2 conftest.c", "clang -o conftest -O2 -I@/inc -L@/lib conftest.c -ldep"] {
+        assert_eq!(second(&place, line), "hit", "{line}");
+    }
+}
+
+#[test]
+fn failures_and_preprocessing() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = checks();
+    for line in [
+        "gcc -o conftest -g -O2 fails.c",
+        "gcc -o conftest -g -L@/lib @/fails.c",
+        "gcc -c -g -O2 broken.c",
+        "gcc -o conftest conftest.c -lnot-there",
+        "gcc -E -I@/inc conftest.c",
+        "gcc -E @/broken.c",
+        "gcc -E shows.c",
+        "gcc -E -DDIRECTORY=\"@/inst\" shows.c",
+    ] {
+        assert_eq!(second(&place, line), "hit", "{line}");
+    }
+}
+
+/// What holds the place, or may have been made of it.
+#[test]
+fn what_serves_one_place_only() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = checks();
+    for line in [
+        "gcc -o conftest shows.c",
+        "gcc -o conftest -g @/file.c",
+        "gcc -o conftest conftest.c -Wl,-rpath,@/lib",
+        "gcc -o conftest -Wl,--no-as-needed conftest.c @/lib/libnameless.so",
+        "gcc -o conftest conftest.c -Wl,--defsym=x=1,-L@/lib",
+        "gcc -o conftest -g -gz conftest.c",
+        "gcc -o conftest -g -flto conftest.c",
+        "gcc -o conftest -gdwarf-4 conftest.c",
+        "gcc -o conftest conftest.c -Llib -ltext",
+        "gcc -o conftest -g conftest.c -Wl,-M",
+    ] {
+        let outcome = second(&place, line);
+        assert!(outcome.starts_with("miss"), "{line}: {outcome}");
+    }
+}
+
+/// A library that is in the one place and not in the other.
+#[test]
+fn a_library_that_went() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = checks();
+    fs::remove_file(place.path("work").join(SECOND).join("lib/libdep.a")).expect("was there");
+    assert_eq!(second(&place, "gcc -o conftest -L@/lib conftest.c -ldep"), "miss");
+    fs::remove_file(place.path("work").join(SECOND).join("inc/dep.h")).expect("was there");
+    assert_eq!(second(&place, "gcc -E -I@/inc -include dep.h conftest.c"), "miss");
+}
+
+/// As zlib's `./configure` names its checks: by the number of its shell. What larder leaves is what the compiler leaves for the
+/// same name.
+#[test]
+fn names_of_processes() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = places(&[
+        ("t.c", "int main(void) { return 0; }\n"),
+        ("file.c", "const char *f(void) { return __FILE__; }\nint main(void) { return !f(); }\n"),
+        ("broken.c", "int main(void) { return ; }}\n"),
+    ]);
+    let run = |source: &str, line: &str| {
+        let line = line.replace('@', "zt$$");
+        let larder = larder_testkit::larder().display().to_string();
+        let script = format!(
+            "cp -p {source} zt$$.c; {larder} {line} 2>err1; code=$?; mkdir old; for f in zt$$.o zt$$; do test ! -f $f || mv $f old; done
+             {line} 2>err2; test $? = $code && cmp err1 err2
+             for f in zt$$.o zt$$; do test ! -f $f || cmp $f old/$f; done; ls old | wc -l; rm -r zt$$* old err?"
+        );
+        place.settle();
+        let (ran, outcome) = place.counted(place.run(&["sh", "-c", &script]).cwd(place.path("work").join(FIRST)));
+        let left = if source == "broken.c" { "0\n" } else { "1\n" };
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), (left, ""), "{line}");
+        outcome
+    };
+    for (source, line) in [
+        ("t.c", "gcc -O2 -c @.c"),
+        ("t.c", "gcc -O2 @.c -o @"),
+        ("t.c", "gcc -O2 -shared -fPIC @.c -o @ -Wl,--build-id"),
+        ("broken.c", "gcc -c @.c"),
+    ] {
+        assert_eq!([run(source, line), run(source, line)], ["miss", "hit"], "{line}");
+    }
+    // The name reaches the result.
+    for (source, line) in [("file.c", "gcc -c @.c"), ("t.c", "gcc -g -c @.c"), ("file.c", "gcc @.c -o @")] {
+        assert_eq!([run(source, line), run(source, line)], ["miss", "miss"], "{line}");
+    }
+}
