@@ -133,6 +133,21 @@ pub(crate) struct Fsck {
 /// What `run` takes: for its help only, the wrapper does it.
 #[derive(Args)]
 pub(crate) struct Run {
+    /// Key this variable, which is left out otherwise; may be given several times, as all of these
+    #[arg(long, value_name = "NAME")]
+    _env: Vec<OsString>,
+    /// Leave this variable out of the key
+    #[arg(long, value_name = "NAME")]
+    _no_env: Vec<OsString>,
+    /// Count this file or directory as read, whether the command reads it or not
+    #[arg(long, value_name = "PATH")]
+    _input: Vec<OsString>,
+    /// Do not count what is at or below this path, whatever the command does with it
+    #[arg(long, value_name = "PATH")]
+    _no_input: Vec<OsString>,
+    /// Let the command write at or below this path
+    #[arg(long, value_name = "PATH")]
+    _output: Vec<OsString>,
     /// The command
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     _command: Vec<OsString>,

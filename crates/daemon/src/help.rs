@@ -81,11 +81,13 @@ Example:
   larderd serve --idle 60";
 
 pub(crate) const RUN: &str = "\
-The wrapper does this itself. A command that larder does not know runs untouched, and is counted as a bypass.
+The command is answered as a whole, with all that it starts, from what it was seen to rely on. It serves in another
+place once it gave the same in two. What it starts may be behind larder too.
 
 Examples:
-  larder run -- gcc -c x.c
-  larder run -- ./configure        the same as without larder, for now";
+  larder run -- ./configure --prefix=/usr/local </dev/null
+  larder run -- make -j8
+  larder run --no-input build.stamp --env JOBS -- sh build.sh";
 
 pub(crate) const COMPLETIONS: &str = "\
 Examples:

@@ -80,6 +80,7 @@ impl Surroundings {
             },
             ephemeral: self.settings().ephemeral,
             destinations,
+            scope: larder_lookup::Scope::default(),
             ignores_sigpipe_itself: true,
         })
     }

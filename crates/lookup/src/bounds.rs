@@ -25,6 +25,9 @@ impl Bounds for Request {
         if own.iter().any(|own| own == directory) || self.names(path) {
             return true;
         }
+        if self.scope.may_write(path, &self.action.cwd) {
+            return leads_nowhere_else(directory);
+        }
         let above = own.into_iter().chain(self.named_paths().map(<[u8]>::to_vec)).filter(|own| own != b"/");
         let above: Vec<Vec<u8>> = above.collect();
         if above.iter().any(|own| is_below(directory, own)) && leads_nowhere_else(directory) {

@@ -17,6 +17,7 @@ mod observer;
 pub mod relocated;
 mod request;
 mod roots;
+mod scope;
 pub mod secret;
 mod tool;
 
@@ -24,4 +25,5 @@ pub use answer::{Answer, Rejected, ask, roots_digest};
 pub use observer::{Choice, choose_observer, program_key, tool_key};
 pub use request::{FromDisk as ResponseFilesOnDisk, Place, Request, subject};
 pub use roots::{RootRules, named_root};
+pub use scope::{Scope, ScopeError};
 pub use tool::{Ourselves, Tool, find};

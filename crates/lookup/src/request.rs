@@ -14,6 +14,7 @@ use larder_store::Stamps;
 
 use crate::Tool;
 use crate::roots::{self, RootRules};
+use crate::scope::Scope;
 
 /// A larger response file is not read.
 const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -30,6 +31,8 @@ pub struct Place {
     pub roots: RootRules,
     /// What one sandbox made may serve in another although it holds the path of the first.
     pub ephemeral: bool,
+    /// What the caller says of the command.
+    pub scope: Scope,
     /// Where its messages go.
     pub destinations: Destinations,
     /// This process ignores SIGPIPE by its own doing, as Rust's start has it: the command would not.
@@ -52,6 +55,8 @@ pub struct Request {
     pub weak: Fingerprint,
     /// What stands on standard input, where that is keyed.
     pub input: Vec<u8>,
+    /// What the caller says of the command.
+    pub scope: Scope,
 }
 
 /// Standard input, as far as it is keyed.
@@ -225,6 +230,8 @@ impl Request {
             source: None,
         };
         let roots = roots::find(place, action.apparent_cwd.as_deref(), &argv[1..]);
+        let environment = place.scope.apply(action.environment, &place.environment, &roots);
+        let action = Action { environment, ..action };
         let reads = match family {
             Family::Binutils => binutils_input(file_name(&action.tool_path), &argv[1..]),
             _ => invocation.standard_input,
@@ -236,7 +243,8 @@ impl Request {
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let weak = action.fingerprint(&roots);
         let command = Command { program: tool.path, argv, environment: place.environment_block() };
-        Ok(Request { command, family, invocation, action, roots, weak, input: input.bytes() })
+        let scope = place.scope.clone();
+        Ok(Request { command, family, invocation, action, roots, weak, input: input.bytes(), scope })
     }
 
     /// Whether it runs in one of Bazel's sandboxes.
@@ -252,7 +260,7 @@ impl Request {
     /// What messages call the command: its source, or else its tool.
     pub fn subject(&self) -> &[u8] {
         let source = &self.invocation.source;
-        if source.is_empty() { &self.action.argv[0] } else { source }
+        if source.is_empty() || self.family == Family::Command { &self.action.argv[0] } else { source }
     }
 }
 

@@ -379,6 +379,7 @@ mod tests {
                 roots: RootRules { named: named.iter().map(|root| at(root)).collect(), find: true },
                 ephemeral: false,
                 destinations: Destinations::now(),
+                scope: crate::Scope::default(),
                 ignores_sigpipe_itself: false,
             };
             let arguments: Vec<Vec<u8>> = arguments.iter().map(|argument| at(argument)).collect();

@@ -44,6 +44,8 @@ pub struct Policy<'a> {
     pub names_by_number: bool,
     /// Whether the command may write there.
     pub may_write: &'a dyn Fn(&[u8]) -> bool,
+    /// The path without links and `..` in its directory, as that is at the end.
+    pub real: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
     /// The first process of the command, which its caller started.
     pub first_pid: Option<u32>,
 }
@@ -83,6 +85,10 @@ struct Fold<'t> {
     /// Names that came or went, and whether they were there before.
     names: HashMap<&'t [u8], bool>,
     made_inodes: HashSet<(u64, u64)>,
+    /// Names with a `..` in them that led to what the command had made.
+    made_by_other_names: HashSet<&'t [u8]>,
+    /// Names with a `..` in them, and where they lead at the end.
+    real: HashMap<&'t [u8], Option<Vec<u8>>>,
     /// How each file was when it was last closed after writing.
     closed: HashMap<(u64, u64), Identity>,
     /// Temporary files whose times were set: no output can be given those.
@@ -141,6 +147,9 @@ pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
         event.path2 = path2.as_deref().unwrap_or(event.path2);
         if matches!(event.kind, Kind::MakeDirectory | Kind::RemoveDirectory | Kind::ChangeMode) {
             event.path = without_slash(event.path);
+        }
+        if has_parents(event.path) && !fold.real.contains_key(event.path) {
+            fold.real.insert(event.path, (policy.real)(event.path));
         }
         fold.note_number(&event, policy);
         if SHORTAGES.contains(&event.error) {
@@ -301,12 +310,18 @@ impl<'t> Fold<'t> {
         self.looked.entry(path).or_default()
     }
 
-    fn is_made(&self, e: &Event<'t>) -> bool {
+    fn is_made(&mut self, e: &Event<'t>) -> bool {
         let by_inode = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
-        let path = without_slash(e.path);
-        let by_name = self.made.contains_key(path) || self.below_made(path);
-        // What a `..` leads to is found by inode or not at all.
-        by_inode || by_name && !has_parents(e.path)
+        let named = |path: &[u8]| self.made.contains_key(path) || self.below_made(path);
+        // What a `..` leads to is found by inode, or as the directory is at the end.
+        let by_name = match self.real.get(e.path) {
+            Some(real) => real.as_ref().is_some_and(|real| named(real)),
+            None => named(without_slash(e.path)),
+        };
+        if (by_inode || by_name) && has_parents(e.path) {
+            self.made_by_other_names.insert(e.path);
+        }
+        by_inode || by_name
     }
 
     /// Below a directory that the command made.
@@ -870,6 +885,10 @@ impl<'t> Fold<'t> {
         if self.temporary_places.contains(path) && !looked.content && !looked.listed && !looked.absent {
             return;
         }
+        if self.made_by_other_names.contains(path) && looked.absent && !looked.content && !looked.listed && !looked.kind
+        {
+            looked.prior = Some(Prior::Absent);
+        }
         if let Some(made) = self.made.get(path) {
             if looked.listed {
                 return self.refuse(Unrecorded::UpdatesFile, path);
@@ -994,6 +1013,7 @@ mod tests {
                 known.then(|| Prior::File { digest: Digest::of(b"old"), mode: Some(0o644) })
             },
             names_by_number: true,
+            real: &|_| None,
             may_write: &|path| path.starts_with(b"/w/"),
             first_pid: Some(PID),
         };

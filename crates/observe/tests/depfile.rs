@@ -91,6 +91,7 @@ fn folded(observer: &dyn Observer, command: &Command) -> Folded {
         variable: &|_| None,
         is_compiler_part: &|_| true,
         names_by_number: false,
+        real: &|_| None,
         habit: &|program, _| larder_compiler::habit(program, larder_compiler::Told::nothing()),
         before: &|_| None,
         adds_execute: &|_| false,

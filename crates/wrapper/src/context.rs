@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use larder_config::{FILE_BYTES_MAX, Loaded, Surroundings};
-use larder_lookup::{Ourselves, Place, RootRules, named_root};
+use larder_lookup::{Ourselves, Place, RootRules, Scope, named_root};
 use larder_spawn::Destinations;
 
 use crate::outer;
@@ -53,6 +53,7 @@ impl Context {
                 find: loaded.settings.find_roots,
             },
             ephemeral: loaded.settings.ephemeral,
+            scope: Scope::default(),
             destinations: Destinations::now(),
             ignores_sigpipe_itself: false,
         };

@@ -1,6 +1,6 @@
 //! The flow of a request: all branching is here, on one screen. Helpers compute.
 
-use larder_lookup::{Answer, Ourselves, Request, Tool, ask, find, relocated};
+use larder_lookup::{Answer, Ourselves, Request, Scope, ScopeError, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
 use larder_spawn::{Command, become_tool};
 use larder_store::{Effort, Stamps, Store};
@@ -11,6 +11,8 @@ use crate::miss::{self, Why};
 use crate::typed::{Typed, file_name, understand};
 use crate::{handover, hit, outer, warn, words};
 
+/// Exit code for options that are none.
+const USAGE: i32 = 2;
 /// Exit code of a shell for a command that is not there, and for one that cannot be executed.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
@@ -20,11 +22,14 @@ pub fn run(arguments: Vec<Vec<u8>>) -> i32 {
     match understand(arguments) {
         Typed::Word(words) => words::answer(words),
         Typed::Tool { argv, masquerading, any_command } => wrap(argv, masquerading, any_command),
+        Typed::Wrong(wrong) => not_an_option(&wrong),
     }
 }
 
-fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
-    let Some(context) = Context::read() else { return without_context(argv) };
+fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i32 {
+    let Some(mut context) = Context::read() else { return without_context(argv) };
+    let understand = if any_command.is_some() { Request::of_any_command } else { Request::new };
+    context.place.scope = any_command.unwrap_or_default();
     let name = if masquerading { file_name(&argv[0]).to_vec() } else { argv[0].clone() };
     let path = context.place.variable(b"PATH");
     let Some(tool) = find(&name, path, &context.ourselves, masquerading) else {
@@ -55,12 +60,23 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: bool) -> i32 {
         return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::ClosedDescriptor));
     }
     let stamps = Stamps::open(&store, !settings.read_only);
-    let understand = if any_command { Request::of_any_command } else { Request::new };
     let request = match understand(tool.clone(), argv.clone(), &context.place, &stamps) {
         Ok(request) => request,
         Err(reason) => return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(reason)),
     };
     answer(&context, &store, &stamps, &request)
+}
+
+/// Nothing is run: what the caller wanted is not known.
+fn not_an_option(wrong: &ScopeError) -> i32 {
+    let shown = |word: &[u8]| String::from_utf8_lossy(word).replace(char::is_control, "?");
+    match wrong {
+        ScopeError::Unknown(word) => eprintln!("larder: run: `{}` is no option of it", shown(word)),
+        ScopeError::NoValue(name) => eprintln!("larder: run: `{}` needs a value", shown(name)),
+        ScopeError::Help => {}
+    }
+    eprintln!("larder: run: `larder help run` lists the options; what follows `--` is the command");
+    USAGE
 }
 
 /// A request that is ours: from the store if it can be, else from the tool.

@@ -1,6 +1,7 @@
 //! A miss: the tool runs, observed; what it looked at is witnessed, what it wrote is kept, and the caller is let go.
 
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Instant;
 
 use larder_compiler::{
@@ -193,6 +194,7 @@ impl Run<'_> {
         if let Some(path) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
             return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path.0.clone()));
         }
+        self.narrow_and_widen(&mut folded.seen);
         let unseen = programs.unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
         folded.seen.looked.extend(unseen);
         let place = &self.context.place;
@@ -342,10 +344,21 @@ impl Run<'_> {
             habit: &|program, kept| self.habit(program, kept, texts),
             before: &|opened| self.before.of(opened),
             names_by_number: texts.name_processes,
+            real: &real_path,
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
         };
         fold(&observed.trace, &policy)
+    }
+
+    /// What the caller says counts as read, or does not.
+    fn narrow_and_widen(&self, seen: &mut Seen) {
+        let (scope, cwd) = (&self.request.scope, &self.request.action.cwd);
+        seen.looked.retain(|(path, _)| !scope.leaves_out(path, cwd));
+        for input in &scope.inputs {
+            let looked = Looked { content: true, kind: true, listed: true, ..Looked::default() };
+            seen.looked.push((self.request.absolute(input), looked));
+        }
     }
 
     /// Variables that an unknown tool's key leaves out, where a text names them, or a program is known to use them.
@@ -406,6 +419,17 @@ impl Run<'_> {
         });
         Ok(outputs)
     }
+}
+
+/// A path with its directory's real name, where that is there.
+fn real_path(path: &[u8]) -> Option<Vec<u8>> {
+    let slash = path.iter().rposition(|&b| b == b'/')?;
+    let (directory, name) = (&path[..slash.max(1)], &path[slash + 1..]);
+    if matches!(name, b"" | b"." | b"..") {
+        return std::fs::canonicalize(OsStr::from_bytes(path)).ok().map(|real| real.into_os_string().into_vec());
+    }
+    let real = std::fs::canonicalize(OsStr::from_bytes(directory)).ok()?.into_os_string().into_vec();
+    Some([&real, &b"/"[..], name].concat())
 }
 
 /// Whether the tool could run again on what it left.

@@ -93,8 +93,13 @@ pub(crate) fn answered(
         if directory.links != Links::Any {
             events.push(Event { mode: DIRECTORY, ..looked(Kind::RealPath, &path) });
         }
-        events.extend(directory.facts.iter().flat_map(|named| facts(roots, &join(&path, named.name), &named.fact)));
-        let absent = |name: &&[u8]| Event { error: ENOENT, identity: None, ..at(Kind::Stat, &join(&path, name)) };
+        let named = |name: &[u8]| {
+            let mut decoded = Vec::new();
+            let _ = roots.decode_names(name, &mut decoded);
+            join(&path, &decoded)
+        };
+        events.extend(directory.facts.iter().flat_map(|fact| facts(roots, &named(fact.name), &fact.fact)));
+        let absent = |name: &&[u8]| Event { error: ENOENT, identity: None, ..at(Kind::Stat, &named(name)) };
         events.extend(directory.absent.iter().map(absent));
     }
     for age in &set.ages {

@@ -1,6 +1,7 @@
 //! What was typed: a word for people, or a tool and its arguments.
 
 use larder_compiler::is_masquerade_name;
+use larder_lookup::{Scope, ScopeError};
 
 /// Words that `larderd` answers. Any other first argument is a tool; `larder -- stats` is the tool of that name.
 pub(crate) const WORDS: &[&str] = &[
@@ -29,41 +30,42 @@ pub(crate) enum Typed {
         argv: Vec<Vec<u8>>,
         /// We were started under the tool's own name.
         masquerading: bool,
-        /// By `larder run`: any command, not only a compiler.
-        any_command: bool,
+        /// By `larder run`: any command, not only a compiler; with its options.
+        any_command: Option<Scope>,
     },
+    /// Options of `larder run` that are none.
+    Wrong(ScopeError),
 }
 
 /// Understand the arguments, our own `argv[0]` first.
 pub(crate) fn understand(mut arguments: Vec<Vec<u8>>) -> Typed {
     let own_name = arguments.first().map(|name| file_name(name).to_vec()).unwrap_or_default();
     if !is_own_name(&own_name) && is_masquerade_name(&own_name) {
-        return Typed::Tool { argv: arguments, masquerading: true, any_command: false };
+        return Typed::Tool { argv: arguments, masquerading: true, any_command: None };
     }
     if !arguments.is_empty() {
         arguments.remove(0);
     }
     let first = arguments.first().cloned().unwrap_or_default();
     match first.as_slice() {
-        b"--" if arguments.len() > 1 => tool(arguments.split_off(1), false),
+        b"--" if arguments.len() > 1 => tool(arguments.split_off(1), None),
         b"run" => understand_run(arguments),
         b"" if arguments.is_empty() => Typed::Word(vec![b"help".to_vec()]),
         word if word.starts_with(b"-") || is_word(word) => Typed::Word(arguments),
-        _ => tool(arguments, false),
+        _ => tool(arguments, None),
     }
 }
 
 fn understand_run(mut arguments: Vec<Vec<u8>>) -> Typed {
     arguments.remove(0);
-    match arguments.first().map(Vec::as_slice) {
-        None => Typed::Word(vec![b"help".to_vec(), b"run".to_vec()]),
-        Some(b"--") if arguments.len() > 1 => tool(arguments.split_off(1), true),
-        Some(option) if option.starts_with(b"-") => Typed::Word(vec![b"help".to_vec(), b"run".to_vec()]),
-        Some(_) => tool(arguments, true),
+    match Scope::take(&mut arguments) {
+        Ok(scope) => tool(arguments, Some(scope)),
+        Err(ScopeError::Help) => Typed::Word(vec![b"help".to_vec(), b"run".to_vec()]),
+        Err(wrong) => Typed::Wrong(wrong),
     }
 }
 
-fn tool(argv: Vec<Vec<u8>>, any_command: bool) -> Typed {
+fn tool(argv: Vec<Vec<u8>>, any_command: Option<Scope>) -> Typed {
     Typed::Tool { argv, masquerading: false, any_command }
 }
 
@@ -88,11 +90,12 @@ mod tests {
         let text = |words: Vec<Vec<u8>>| String::from_utf8(words.join(&b' ')).expect("text");
         let got = match understand(arguments) {
             Typed::Word(words) => format!("word: {}", text(words)),
+            Typed::Wrong(_) => "wrong".to_owned(),
             Typed::Tool { argv, masquerading, any_command } => {
                 format!(
                     "{}{}tool: {}",
                     if masquerading { "as " } else { "" },
-                    if any_command { "any " } else { "" },
+                    if any_command.is_some() { "any " } else { "" },
                     text(argv)
                 )
             }

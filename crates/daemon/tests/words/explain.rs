@@ -24,6 +24,7 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
         roots: RootRules { named: Vec::new(), find: true },
         ephemeral: false,
         destinations,
+        scope: larder_lookup::Scope::default(),
         ignores_sigpipe_itself: true,
     };
     let nobody = Ourselves::at("".as_ref());

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use anyhow::{Result, bail};
 use larder_compiler::is_masquerade_name;
-use larder_lookup::{Answer, Place, Request, Tool, ask, choose_observer, find, subject};
+use larder_lookup::{Answer, Place, Request, Scope, Tool, ask, choose_observer, find, subject};
 use larder_model::{ActionResult, Bound, Bypass, Fallback, Manifest, Output};
 use larder_spawn::Destinations;
 use larder_store::{Effort, Stamps, Store};
@@ -119,9 +119,11 @@ pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) 
 /// In the order in which the wrapper decides.
 fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     let destinations = if options.no_terminal { no_terminal() } else { Destinations::now() };
-    let place = around.place(destinations)?;
+    let mut place = around.place(destinations)?;
     let (mut argv, any_command) =
-        without_ourselves(options.command.into_iter().map(OsStringExt::into_vec).collect(), around);
+        without_ourselves(options.command.into_iter().map(OsStringExt::into_vec).collect(), around)?;
+    let understand = if any_command.is_some() { Request::of_any_command } else { Request::new };
+    place.scope = any_command.unwrap_or_default();
     let tool = tool_of(&argv, around)?;
     argv[0] = tool.first_argument(&argv[0]);
     let shown = say::clean(&tool.path);
@@ -140,7 +142,6 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     };
     // Stamps make no store where there is none.
     let stamps = Stamps::open(&store, store.directory().exists() && !settings.read_only);
-    let understand = if any_command { Request::of_any_command } else { Request::new };
     let request = match understand(tool, argv, &place, &stamps) {
         Ok(request) => request,
         Err(reason) => return early(Verdict::Bypass(reason)),
@@ -174,8 +175,8 @@ fn about(request: &Request) -> About {
 }
 
 /// People copy lines with the wrapper in front: `larder gcc …`, `larder run -- gcc …`.
-fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> (Vec<Vec<u8>>, bool) {
-    let mut any_command = false;
+fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> Result<(Vec<Vec<u8>>, Option<Scope>)> {
+    let mut any_command = None;
     let path = around.variable(b"PATH");
     while argv.len() > 1 && !is_masquerade_name(file_name(&argv[0])) {
         let found = find(&argv[0], path, &nobody(), false);
@@ -185,13 +186,15 @@ fn without_ourselves(mut argv: Vec<Vec<u8>>, around: &Surroundings) -> (Vec<Vec<
         argv.remove(0);
         if argv.len() > 1 && argv[0] == b"run" {
             argv.remove(0);
-            any_command = true;
-        }
-        if argv.len() > 1 && argv[0] == b"--" {
+            let Ok(scope) = Scope::take(&mut argv) else {
+                bail!("explain: `larder help run` lists the options of `run`")
+            };
+            any_command = Some(scope);
+        } else if argv.len() > 1 && argv[0] == b"--" {
             argv.remove(0);
         }
     }
-    (argv, any_command)
+    Ok((argv, any_command))
 }
 
 /// The program that the wrapper would start for it: where the name leads to a masquerading link, by its rules.

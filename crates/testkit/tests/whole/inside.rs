@@ -1,0 +1,66 @@
+//! Compilers behind larder inside a command behind larder.
+
+use larder_testkit::{has, larder, probe_skip};
+
+use crate::by_make;
+
+#[test]
+fn one_changed_source_compiles_once() {
+    if !has("make") {
+        return probe_skip("make is not installed");
+    }
+    let project = by_make();
+    let compiler = format!("CC={} gcc", larder().display());
+    let argv = ["make", &compiler];
+    // The programs are judged in the first run, in which what is inside is not recorded.
+    project.compared(0, &argv);
+    assert_eq!(project.compared_inside(1, &argv).last().map(String::as_str), Some("miss"));
+    assert_eq!(project.compared_inside(2, &argv), ["hit"]);
+    project.change("b.c", "#include \"both.h\"\nint b(void) { return HOW_MUCH + 0; }\n");
+    let changed = project.compared_inside(3, &argv);
+    assert_eq!(changed, ["hit", "miss", "hit", "miss"], "a.c, b.c, the link of objects that are the same, make");
+    // What was answered inside is known of the whole: it serves when it was seen twice.
+    assert_eq!(project.compared_inside(4, &argv), ["hit", "hit", "hit", "miss"]);
+    assert_eq!(project.compared_inside(5, &argv), ["hit"]);
+    // And it notices what only the compiler inside had looked at.
+    project.change("both.h", "#define HOW_MUCH 2\n");
+    assert_eq!(project.compared_inside(5, &argv).last().map(String::as_str), Some("miss"));
+}
+
+#[test]
+fn a_header_that_only_an_inner_hit_looked_for() {
+    if !has("make") {
+        return probe_skip("make is not installed");
+    }
+    let project = by_make();
+    let compiler = format!("CC={} gcc -Ifirst -Isecond", larder().display());
+    project.change("second/more.h", "#define MORE 1\n");
+    project.change("first/other.h", "\n");
+    project.change("b.c", "#include <more.h>\nint b(void) { return MORE; }\n");
+    let argv = ["make", &compiler];
+    // Judged, recorded, answered inside; then the whole is answered.
+    for at in 0..3 {
+        project.compared(at, &argv);
+    }
+    project.change("a.c", "int b(void);\nint main(void) { return b() - 1; }\n");
+    for at in 0..2 {
+        project.compared(at, &argv);
+    }
+    assert_eq!(project.compared_inside(2, &argv), ["hit"]);
+    project.change("first/more.h", "#define MORE 2\n");
+    let noticed = project.compared_inside(3, &argv);
+    assert_eq!(noticed.last().map(String::as_str), Some("miss"), "{noticed:?}");
+}
+
+#[test]
+fn what_larder_does_not_cache_is_observed_inside() {
+    let project = crate::project::Project::of(&[("in", "1\n"), ("x.c", "int x;\n")]);
+    let script = format!("{} cat in > out; {} gcc --version > v", larder().display(), larder().display());
+    let argv = ["sh", "-c", &script];
+    for at in 0..3 {
+        project.compared(at, &argv);
+    }
+    assert_eq!(project.compared(3, &argv), "hit");
+    project.change("in", "2\n");
+    assert_eq!(project.compared(4, &argv), "miss");
+}

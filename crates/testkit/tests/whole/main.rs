@@ -1,0 +1,95 @@
+//! Whole commands through `larder run`: what a script, a `configure` or a `make` leaves, in several places; what it must
+//! notice; and compilers behind larder inside it.
+#![cfg(target_os = "linux")]
+
+mod inside;
+mod notices;
+mod project;
+mod scope;
+
+use larder_testkit::{has, probe_skip};
+
+use crate::project::Project;
+
+const MAKEFILE: &str = "all: prog\nprog: a.o b.o\n\t$(CC) -o $@ a.o b.o\n%.o: %.c both.h\n\t$(CC) -c -o $@ $<\n";
+
+/// A program of two units, built by make.
+pub(crate) fn by_make() -> Project {
+    Project::of(&[
+        ("Makefile", MAKEFILE),
+        ("both.h", "#define HOW_MUCH 1\n"),
+        ("a.c", "#include \"both.h\"\nint b(void);\nint main(void) { return b() - HOW_MUCH; }\n"),
+        ("b.c", "#include \"both.h\"\nint b(void) { return HOW_MUCH; }\n"),
+    ])
+}
+
+const CONFIGURE: &str = r##"#!/bin/sh
+exec 5>config.log
+echo "configured by process $$" >&5
+trap 'rm -rf conftest* conf$$.dir' 0
+mkdir conf$$.dir && (cd conf$$.dir && echo x > f && test -s f) || exit 1
+ln -s conftest.c conftest.link && rm -f conftest.link
+check() {
+    echo "checking for $1" >&5
+    printf '#include <%s>\nint main(void) { return 0; }\n' "$1" > conftest.c
+    if gcc -o conftest conftest.c 2>&5 && ./conftest; then
+        echo "checking for $1... yes"
+        echo "#define HAVE_$2 1" >> confdefs.h
+    else
+        echo "checking for $1... no"
+    fi
+}
+: > confdefs.h
+check stdio.h STDIO_H
+check no/such/header.h NO_SUCH_HEADER_H
+mkdir -p sub
+sed -e "s|@prefix@|$1|" Makefile.in > sub/Makefile
+chmod 755 sub/Makefile
+mv confdefs.h config.h
+ln -s sub/Makefile Makefile
+"##;
+
+/// As autoconf's scripts do it: temporary names of process numbers, checks, a log, and the place in what it writes.
+pub(crate) fn by_configure() -> Project {
+    let project = Project::of(&[("Makefile.in", "prefix = @prefix@\nall:\n")]);
+    project.tool("configure", CONFIGURE);
+    project
+}
+
+#[test]
+fn make_serves_anywhere_once_it_gave_the_same_in_two_places() {
+    if !has("make") {
+        return probe_skip("make is not installed");
+    }
+    let project = by_make();
+    let outcomes: Vec<String> = (0..4).map(|at| project.compared(at, &["make"])).collect();
+    assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
+    // What was put in place is as new, file by file, as make left it.
+    let again = project.plain(3, &["make", "-q"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+}
+
+#[test]
+fn configure_serves_anywhere_with_the_place_in_what_it_writes() {
+    let project = by_configure();
+    let outcomes: Vec<String> =
+        (0..4).map(|at| project.compared(at, &["./configure", &project.text(at, "installed")])).collect();
+    assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
+}
+
+#[test]
+fn a_second_run_in_one_place_hits_where_nothing_is_left_to_chance() {
+    let project = Project::of(&[("in", "x\n")]);
+    let outcomes: Vec<String> = (0..2).map(|_| project.compared(0, &["sh", "-c", "mkdir d; cat in > d/out"])).collect();
+    assert_eq!(outcomes, ["miss", "hit"]);
+}
+
+/// More files than a process may have open.
+#[test]
+fn thousands_of_outputs() {
+    let project = Project::of(&[("in", "x\n")]);
+    let script =
+        "ulimit -n 256; i=0; while [ $i -lt 1500 ]; do echo $i > f$i; i=$((i + 1)); done; rm f7; mkdir d; mv f8 d";
+    let outcomes: Vec<String> = (0..3).map(|at| project.compared(at, &["sh", "-c", script])).collect();
+    assert_eq!(outcomes, ["miss", "miss", "hit"]);
+}

@@ -1,0 +1,116 @@
+//! What a whole command must notice, or must never be answered for.
+
+use larder_testkit::{has, probe_skip};
+
+use crate::project::Project;
+use crate::{by_configure, by_make};
+
+/// Recorded in two places, so that it would be answered in a third.
+fn taught(project: &Project, argv: &[&str]) {
+    for at in 0..3 {
+        project.compared(at, argv);
+    }
+    assert_eq!(project.compared(2, argv), "hit", "{argv:?}");
+}
+
+#[test]
+fn inputs_and_what_comes_before_them() {
+    if !has("make") {
+        return probe_skip("make is not installed");
+    }
+    let project = by_make();
+    taught(&project, &["make"]);
+    project.change("both.h", "#define HOW_MUCH 3\n");
+    assert_eq!(project.compared(2, &["make"]), "miss");
+    let project = by_make();
+    taught(&project, &["make"]);
+    // make looks for a makefile of this name first.
+    project.change("GNUmakefile", "all:\n\techo other > other\n");
+    assert_eq!(project.compared(2, &["make"]), "miss");
+}
+
+/// A target that is there is made again where what it is made of is newer.
+#[test]
+fn which_file_is_newer() {
+    if !has("make") {
+        return probe_skip("make is not installed");
+    }
+    let rules = "all: out\nout: generated\n\tcat generated > out\ngenerated: source\n\tcat source source > generated\n";
+    let project = Project::of(&[("Makefile", rules), ("source", "s\n"), ("generated", "g\n")]);
+    project.age("source", 3000);
+    project.age("generated", 2000);
+    taught(&project, &["make"]);
+    project.age("source", 2900);
+    assert_eq!(project.compared(2, &["make"]), "hit", "the order is the same");
+    project.age("source", 1000);
+    assert_eq!(project.compared(2, &["make"]), "miss", "the source is newer now");
+    project.age("source", 2000);
+    project.age("generated", 2000);
+    assert!(project.compared(2, &["make"]).starts_with("miss"), "perhaps they are equal now");
+}
+
+/// The same in a shell's own words, and by `find`.
+#[test]
+fn which_file_is_newer_for_scripts() {
+    for script in ["if [ a -nt b ]; then cat a; else cat b; fi > out", "find . -name a -newer b > out"] {
+        let project = Project::of(&[("a", "a\n"), ("b", "b\n")]);
+        project.age("a", 100);
+        project.age("b", 200);
+        for at in 0..3 {
+            project.compared(at, &["bash", "-c", script]);
+        }
+        project.age("b", 50);
+        assert!(project.compared(2, &["bash", "-c", script]).starts_with("miss"), "{script}");
+    }
+}
+
+#[test]
+fn tools_on_the_path_and_checks_that_change() {
+    let project = by_configure();
+    let argv = ["./configure", "/usr/local"];
+    taught(&project, &argv);
+    project.change("Makefile.in", "prefix = @prefix@\n# other\nall:\n");
+    assert_eq!(project.compared(2, &argv), "miss");
+}
+
+/// What is another in each run is never handed out.
+#[test]
+fn never_answered() {
+    for script in [
+        "date > out",
+        "date +%Y > out",
+        "echo $$ > out",
+        "bash -c 'echo $RANDOM' > out",
+        "bash -c 'echo $((RANDOM % 2))' > out",
+        "bash -c 'echo $SECONDS' > out",
+        "bash -c 'printf \"%(%Y)T\\n\" -1' > out",
+        "mktemp -u > out",
+        "awk 'BEGIN { srand(); print int(rand() * 2) }' > out",
+        "ls -l in > out",
+        "stat -c %i in > out",
+        "cat /proc/uptime > out",
+        "cat /proc/self/stat > out",
+        "find in -printf '%T@\\n' > out",
+    ] {
+        let project = Project::of(&[("in", "x\n")]);
+        for at in [0, 1, 2, 3, 3] {
+            project.lay_out(at);
+            // Files are as old in all places, but are others.
+            let (_, outcomes) = project.through_larder(at, &["sh", "-c", script]);
+            let about_files = script.starts_with("ls") || script.starts_with("stat") || script.starts_with("find");
+            let again = about_files && at == 3;
+            assert!(again || outcomes.iter().all(|outcome| outcome != "hit"), "{script}: {outcomes:?}");
+        }
+    }
+}
+
+#[test]
+fn variables_and_the_umask() {
+    let project = Project::of(&[("in", "x\n")]);
+    let argv = ["sh", "-c", "echo \"$OWN\" > out; mkdir -m 755 d; echo > e"];
+    taught(&project, &argv);
+    project.lay_out(2);
+    let other = project.place.larder(&["run", "--", "sh", "-c", argv[2]]).cwd(project.text(2, "")).env("OWN", "1");
+    other.run().ends(0);
+    assert_eq!(project.place.read("trees/ppp/out"), b"1\n");
+}

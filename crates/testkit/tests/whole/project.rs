@@ -1,0 +1,119 @@
+//! The same files in any number of places, and commands in them, plainly and through larder.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use larder_testkit::{Place, Ran, Tree};
+
+/// Files that are laid out anew for each run.
+pub(crate) struct Project {
+    pub(crate) place: Place,
+}
+
+impl Project {
+    /// These files.
+    pub(crate) fn of(files: &[(&str, &str)]) -> Project {
+        let project = Project { place: Place::new() };
+        for (name, text) in files {
+            project.change(name, text);
+        }
+        project
+    }
+
+    /// Another content of a file, as old as all are.
+    pub(crate) fn change(&self, name: &str, text: &str) {
+        let path = self.place.put(&format!("pristine/{name}"), text);
+        age(&path, 3600);
+    }
+
+    /// A script that can be executed.
+    pub(crate) fn tool(&self, name: &str, script: &str) {
+        self.place.tool(&format!("pristine/{name}"), script);
+        age(&self.place.path(format!("pristine/{name}")), 3600);
+    }
+
+    /// When a file was modified, in seconds before now.
+    pub(crate) fn age(&self, name: &str, seconds: u64) {
+        age(&self.place.path(format!("pristine/{name}")), seconds);
+    }
+
+    /// The path of something in place `at`; places have names of different lengths.
+    pub(crate) fn text(&self, at: usize, name: &str) -> String {
+        self.place.text(&format!("trees/{}/{name}", "p".repeat(at + 1)))
+    }
+
+    /// Lay the files out anew in place `at`.
+    pub(crate) fn lay_out(&self, at: usize) -> String {
+        let top = self.text(at, "");
+        let top = top.trim_end_matches('/').to_owned();
+        if Path::new(&top).exists() {
+            fs::remove_dir_all(&top).expect("can be removed");
+        }
+        fs::create_dir_all(Path::new(&top).parent().expect("has one")).expect("can be made");
+        let copied = Command::new("cp").args(["-a", &self.place.text("pristine"), &top]).status();
+        assert!(copied.expect("cp runs").success());
+        top
+    }
+
+    /// Run a command there as it is.
+    pub(crate) fn plain(&self, at: usize, argv: &[&str]) -> Ran {
+        self.place.run(argv).cwd(self.text(at, "")).run()
+    }
+
+    /// Run a command there through larder; what became of it, and of each call of larder inside it, as the log says.
+    pub(crate) fn through_larder(&self, at: usize, argv: &[&str]) -> (Ran, Vec<String>) {
+        let log = self.place.path("log");
+        let _ = fs::remove_file(&log);
+        let whole: Vec<&str> = ["run", "--"].iter().chain(argv).copied().collect();
+        let ran = self.place.larder(&whole).cwd(self.text(at, "")).env("LARDER_LOG", &log).run();
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        (ran, text.lines().map(outcome).collect())
+    }
+
+    /// Lay the files out, run the command plainly, and the same again through larder: all it leaves but for logs, what it
+    /// says and how it ends must be the same. What became of it.
+    #[track_caller]
+    pub(crate) fn compared(&self, at: usize, argv: &[&str]) -> String {
+        self.compared_inside(at, argv).pop().expect("is logged")
+    }
+
+    /// The same, with what became of each call of larder, in order.
+    #[track_caller]
+    pub(crate) fn compared_inside(&self, at: usize, argv: &[&str]) -> Vec<String> {
+        let top = self.lay_out(at);
+        let plain = self.plain(at, argv);
+        let plain_tree = without_logs(&top);
+        self.lay_out(at);
+        let (ran, outcomes) = self.through_larder(at, argv);
+        assert_eq!(ran, plain, "{argv:?} in {top} ({outcomes:?}): larder left, plain right");
+        if let Some(difference) = without_logs(&top).difference(&plain_tree) {
+            panic!("{argv:?} in {top} ({outcomes:?}): larder / plain: {difference}");
+        }
+        outcomes
+    }
+}
+
+fn without_logs(top: &str) -> Tree {
+    for log in ["config.log"] {
+        let path = Path::new(top).join(log);
+        if path.exists() {
+            fs::write(path, "").expect("can be emptied");
+        }
+    }
+    Tree::of(Path::new(top))
+}
+
+fn age(path: &Path, seconds: u64) {
+    let file = fs::File::options().append(true).open(path).expect("is there");
+    file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).expect("can be set");
+}
+
+/// `SECONDS PID OUTCOME: SUBJECT · WHY · DETAIL`: the outcome, and why where that is not recording.
+fn outcome(line: &str) -> String {
+    let rest = line.splitn(3, ' ').nth(2).unwrap_or(line);
+    let (what, about) = rest.split_once(": ").unwrap_or((rest, ""));
+    let why = about.split(" · ").nth(1).unwrap_or("");
+    if why.is_empty() || why == "recorded" { what.to_owned() } else { format!("{what}: {why}") }
+}

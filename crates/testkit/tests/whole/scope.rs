@@ -1,0 +1,59 @@
+//! Options of `larder run`: what counts and what does not.
+
+use std::fs;
+
+use crate::project::Project;
+
+/// A run with options in place 0; its outcome by the log.
+fn run(project: &Project, options: &[&str], script: &str) -> String {
+    let log = project.place.path("log");
+    let _ = fs::remove_file(&log);
+    let whole: Vec<&str> = [&["run"], options, &["--", "sh", "-c", script]].concat();
+    project.lay_out(0);
+    project.place.larder(&whole).cwd(project.text(0, "")).env("LARDER_LOG", &log).run().ends(0);
+    let text = fs::read_to_string(&log).expect("is logged");
+    text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("is a line").to_owned()
+}
+
+#[test]
+fn inputs_are_left_out_and_added() {
+    let project = Project::of(&[("in", "1\n"), ("stamp", "1\n")]);
+    let reads_both = "cat in > out; cat stamp > /dev/null";
+    assert_eq!(run(&project, &[], reads_both), "miss");
+    project.change("stamp", "2\n");
+    assert_eq!(run(&project, &[], reads_both), "miss");
+    assert_eq!(run(&project, &["--no-input", "stamp"], reads_both), "miss", "other options are another command");
+    project.change("stamp", "3\n");
+    assert_eq!(run(&project, &["--no-input", "stamp"], reads_both), "hit");
+    project.change("in", "2\n");
+    assert_eq!(run(&project, &["--no-input", "stamp"], reads_both), "miss");
+
+    let reads_one = "cat in > out";
+    assert_eq!(run(&project, &["--input=stamp"], reads_one), "miss");
+    assert_eq!(run(&project, &["--input=stamp"], reads_one), "hit");
+    project.change("stamp", "4\n");
+    assert_eq!(run(&project, &["--input=stamp"], reads_one), "miss");
+}
+
+#[test]
+fn outputs_elsewhere_are_allowed() {
+    let project = Project::of(&[("in", "1\n")]);
+    let out = project.place.text("elsewhere");
+    fs::create_dir_all(&out).expect("can be made");
+    let script = format!("d={}; cat in > $d/out", &out);
+    assert_eq!(run(&project, &[], &script), "miss");
+    fs::remove_file(format!("{out}/out")).expect("was made");
+    assert_eq!(run(&project, &["--output", &out], &script), "miss");
+    fs::remove_file(format!("{out}/out")).expect("was made");
+    assert_eq!(run(&project, &["--output", &out], &script), "hit");
+    assert_eq!(fs::read(format!("{out}/out")).expect("is there"), b"1\n");
+}
+
+#[test]
+fn wrong_options_run_nothing() {
+    let project = Project::of(&[("in", "1\n")]);
+    for options in [&["run", "--bogus", "--", "true"][..], &["run", "--env"], &["run", "--input=", "true"]] {
+        let ran = project.place.larder(options).run().ends(2);
+        assert!(ran.stderr.starts_with("larder: run: `--"), "{ran:?}");
+    }
+}
