@@ -64,8 +64,15 @@ pub fn ask<'m>(
             continue;
         }
         let (stampless, same_bytes_will_do) = (Cell::new(false), !result.is_rewritten());
-        let checker =
-            Checker { roots: &request.roots, stamps, at_home, same_bytes_will_do, stampless, variable: &variable };
+        let checker = Checker {
+            roots: &request.roots,
+            stamps,
+            at_home,
+            same_bytes_will_do,
+            stampless,
+            variable: &variable,
+            objects: &|bytes| request.object_anywhere(bytes),
+        };
         match checker.check(&set, effort) {
             Err(difference) => reject(difference),
             Ok(()) => match relocated::rewritten(&result, &request.roots, store, stamps) {

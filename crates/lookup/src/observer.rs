@@ -96,6 +96,14 @@ pub fn program_key(content: &Digest, place: &Place) -> Digest {
     key(b'P', content, place)
 }
 
+/// Where the judgement of a program is kept that the command itself may have made at this path: built elsewhere it has other
+/// content, and is the same program.
+pub fn made_program_key(request: &Request, path: &[u8], place: &Place) -> Digest {
+    let mut encoded = Vec::new();
+    request.roots.encode_path(path, &mut encoded);
+    key(b'M', &Digest::of(&[&request.weak.0, &encoded[..]].concat()), place)
+}
+
 /// What loader and libc do unseen depends on the variables that they read.
 fn key(kind: u8, content: &Digest, place: &Place) -> Digest {
     let mut w = Writer::default();

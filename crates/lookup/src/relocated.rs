@@ -4,7 +4,7 @@
 //! written again (`larder-relocate`).
 
 use larder_model::{ActionResult, Content, Output, OutputKind, Rewrite, Roots, Streams};
-use larder_relocate::{Places, Rule, Writer, relocate};
+use larder_relocate::{Places, Rule, Writer, holds_a_root, relocate};
 use larder_store::{Stamps, Store};
 
 /// More than this is not written again: it would take memory without end.
@@ -37,6 +37,22 @@ pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &S
         Some(store.content_bytes(&content, stamps).ok().and_then(|bytes| relocate(rule, &bytes, &places)))
     };
     contents(result).filter_map(again).collect()
+}
+
+/// An object that holds a root, as it is in no place: the same for all objects that the same build makes. `None` where it holds none, and
+/// where it cannot be written again.
+pub fn object_anywhere(bytes: &[u8], roots: &Roots) -> Option<Vec<u8>> {
+    let here: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
+    if !holds_a_root(bytes, &here) {
+        return None;
+    }
+    let nowhere = here.iter().enumerate().map(|(number, path)| match path.first() {
+        Some(b'/') => format!("/.larder-root-{number}").into_bytes(),
+        _ => format!("larder-name-{number}").into_bytes(),
+    });
+    let nowhere: Vec<Vec<u8>> = nowhere.collect();
+    let nowhere: Vec<&[u8]> = nowhere.iter().map(Vec::as_slice).collect();
+    relocate(Rule::Object, bytes, &Places { from: &here, to: &nowhere })
 }
 
 /// The result with these bytes in it.

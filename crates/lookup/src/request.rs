@@ -12,9 +12,9 @@ use larder_model::{ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roo
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 
-use crate::Tool;
 use crate::roots::{self, RootRules};
 use crate::scope::Scope;
+use crate::{Tool, relocated};
 
 /// A larger response file is not read.
 const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
@@ -250,6 +250,17 @@ impl Request {
     /// Whether it runs in one of Bazel's sandboxes.
     pub(crate) fn is_in_a_sandbox(&self) -> bool {
         roots::is_sandbox(&self.action.cwd)
+    }
+
+    /// Whether a compiler's driver makes a program of what it is given.
+    pub fn links(&self) -> bool {
+        matches!(self.family, Family::Gcc | Family::Clang) && self.invocation.stage == larder_compiler::Stage::End
+    }
+
+    /// What an object that it reads is in no place, where that is enough to know of one: a driver's link takes objects as they are, and
+    /// brings their debug information into a program in a way that is known.
+    pub fn object_anywhere(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        if self.links() { relocated::object_anywhere(bytes, &self.roots) } else { None }
     }
 
     /// A path of the command line, made absolute.

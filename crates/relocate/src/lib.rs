@@ -60,6 +60,10 @@ pub fn relocate(rule: Rule, bytes: &[u8], places: &Places<'_>) -> Option<Vec<u8>
 pub fn can_be_relocated(rule: Rule, bytes: &[u8], roots: &[&[u8]]) -> bool {
     let longer: Vec<Vec<u8>> = roots.iter().map(|root| sample(root, roots)).collect();
     let longer: Vec<&[u8]> = longer.iter().map(Vec::as_slice).collect();
+    // Where a name by chance is part of a root, it is another one there as well.
+    let Some((names, _)) = Names::split(roots, &longer) else { return false };
+    let longer: Vec<Vec<u8>> = longer.iter().map(|root| names.replace(root).unwrap_or_else(|| root.to_vec())).collect();
+    let longer: Vec<&[u8]> = longer.iter().map(Vec::as_slice).collect();
     relocate(rule, bytes, &Places { from: roots, to: roots }).is_some_and(|same| same == bytes)
         && relocate(rule, bytes, &Places { from: roots, to: &longer }).is_some()
 }
@@ -87,7 +91,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
         Rule::ObjectInAnyOrder => object::relocate(bytes, map, object::Order::Any),
     }?;
     match rule {
-        _ if !names.stand_in(&there) => Some(there),
+        _ if !names.stand_outside(bytes, &roots.0) => Some(there),
         Rule::Text => text::relocate_names(&there, &names),
         Rule::Depfile(_) if names.are_as_long() => names.replace(&there),
         Rule::Depfile(_) => None,

@@ -40,6 +40,20 @@ impl<'a> Names<'a> {
         self.pairs.iter().any(|pair| memmem::find(bytes, pair.from).is_some() || holds_wide(bytes, pair.from))
     }
 
+    /// The same, but where it is part of one of these roots.
+    pub(crate) fn stand_outside(&self, bytes: &[u8], roots: &[&[u8]]) -> bool {
+        let is_part = |at: usize, name: &[u8]| {
+            roots.iter().any(|root| {
+                memmem::find_iter(root, name)
+                    .any(|offset| at.checked_sub(offset).is_some_and(|start| bytes[start..].starts_with(root)))
+            })
+        };
+        let stands = |pair: &Pair<'_>| {
+            holds_wide(bytes, pair.from) || memmem::find_iter(bytes, pair.from).any(|at| !is_part(at, pair.from))
+        };
+        self.pairs.iter().any(stands)
+    }
+
     /// Whether all are as long there as here.
     pub(crate) fn are_as_long(&self) -> bool {
         self.pairs.iter().all(|pair| pair.from.len() == pair.to.len())
@@ -97,6 +111,13 @@ mod tests {
         check("xcm_1", None);
         check("cm_12", None);
         check("c\0m\0_\x001\0", None);
+    }
+
+    #[test]
+    fn names_in_roots() {
+        let (names, _) = Names::split(&[b"x42"], &[b"x7"]).expect("as many");
+        let outside = |text: &str| names.stand_outside(text.as_bytes(), &[b"/w/x42"]);
+        assert!(!outside("a /w/x42/y") && outside("a /w/x42/y x42") && outside("/v/x42"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use larder_model::{
 use larder_sys::{Dir, Kind, Look, Trust};
 
 use crate::Stamps;
+use crate::scan::Objects;
 use crate::witness::class_of;
 
 /// The first fact that does not hold any more.
@@ -54,6 +55,8 @@ pub struct Checker<'a> {
     pub stampless: Cell<bool>,
     /// A variable's value in the tool's environment.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
+    /// What an object is that holds a root, where that is enough: see [`crate::Witness`].
+    pub objects: Objects<'a>,
 }
 
 impl Checker<'_> {
@@ -366,7 +369,8 @@ impl Checker<'_> {
         let read = dir.open_file(name).and_then(|mut file| crate::scan::read_text(&mut file));
         let text = read.map_err(|error| format!("cannot be read: {error}"))?;
         let Some(text) = text else { return Err(OTHER_CONTENT.into()) };
-        match self.roots.encode_content(&text) {
+        let encoded = self.roots.encode_content(&text).or_else(|| (self.objects)(&text));
+        match encoded {
             Some(encoded) if Digest::of(&encoded) == *rooted => Ok(()),
             _ if self.same_bytes_will_do && Digest::of(&text) == *digest => Ok(()),
             _ => Err("has other content, also apart from the place's path in it".into()),

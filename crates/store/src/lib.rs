@@ -51,6 +51,6 @@ pub use handed::NotTaken;
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, permitted};
-pub use scan::content_anywhere;
+pub use scan::{Objects, content_anywhere};
 pub use stamps::{STAMP_AGE_MIN_NS, Stamps};
 pub use witness::{Carried, Refusal, Witness, Witnessed};

@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -20,6 +20,9 @@ use crate::Stamps;
 /// A larger file is not read for this: it is taken to hold everything.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
 
+/// What an object is in any place, from its bytes in this one; `None` where it is to be these bytes.
+pub type Objects<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
+
 /// What one input holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
@@ -29,6 +32,8 @@ pub(crate) struct Held {
     pub(crate) fixed: bool,
     /// A root stands elsewhere than in a line for the preprocessor: columns behind it depend on its length.
     pub(crate) loose: bool,
+    /// It is an object that holds a root: the digest of what it is in any place.
+    pub(crate) object: Option<Digest>,
     /// It may ask for the name of a file.
     pub(crate) names_files: bool,
     /// A name by chance is in it, which is not replaced.
@@ -38,13 +43,15 @@ pub(crate) struct Held {
 impl Held {
     /// Of a file that is not looked into.
     pub(crate) const ANYTHING: Held =
-        Held { rooted: None, fixed: true, loose: true, names_files: true, names_runs: true };
+        Held { rooted: None, object: None, fixed: true, loose: true, names_files: true, names_runs: true };
 }
 
 /// Looks into files for one place.
 pub(crate) struct Scan<'a> {
     roots: &'a Roots,
     stamps: &'a Stamps,
+    /// Where objects count for what they are in any place.
+    objects: Option<Objects<'a>>,
     /// Stands for "no root of this place is in it".
     rootless: Digest,
     /// Stands for "it asks for no file's name".
@@ -55,14 +62,24 @@ impl<'a> Scan<'a> {
     pub(crate) fn new(roots: &'a Roots, stamps: &'a Stamps) -> Self {
         let mut all = b"no root:".to_vec();
         roots.paths().iter().for_each(|root| all.extend([root, &b"\0"[..]].concat()));
-        Scan { roots, stamps, rootless: Digest::of(&all), nameless: Digest::of(b"no name of a file") }
+        Scan { roots, stamps, objects: None, rootless: Digest::of(&all), nameless: Digest::of(b"no name of a file") }
+    }
+
+    /// The same, where objects count for what they are in any place.
+    pub(crate) fn of_objects(self, objects: Option<Objects<'a>>) -> Self {
+        Scan { objects, ..self }
     }
 
     /// What a file holds that has this look; `open` opens it.
     ///
     /// Names by chance are looked for below roots only: a file that was there before cannot hold one.
-    pub(crate) fn file(&self, path: &[u8], look: &Look, open: impl FnOnce() -> io::Result<File>) -> io::Result<Held> {
+    pub(crate) fn file(&self, path: &[u8], look: &Look, open: impl Fn() -> io::Result<File>) -> io::Result<Held> {
         let may_hold_names = !self.roots.names().is_empty() && !self.roots.is_outside(path);
+        if let Some(objects) = self.objects.filter(|_| is_object_name(path))
+            && let Some(held) = object(&mut open()?, look, objects)?
+        {
+            return Ok(held);
+        }
         let known = [&self.rootless, &self.nameless].map(|what| self.stamps.holds_none(look, what));
         if known == [true, true] && !may_hold_names {
             return Ok(Held::default());
@@ -99,10 +116,25 @@ impl<'a> Scan<'a> {
             fixed: holds_root && encoded.as_ref().is_none_or(left),
             loose: encoded.as_ref().is_some_and(|encoded| stands_loose(encoded)),
             rooted: encoded.map(|encoded| Digest::of(&encoded)),
+            object: None,
             names_files: names_files(bytes),
             names_runs: false,
         }
     }
+}
+
+/// What an object holds. Its stamp would say nothing of that.
+fn object(file: &mut File, look: &Look, objects: Objects<'_>) -> io::Result<Option<Held>> {
+    let Some(bytes) = read_text(file)?.filter(|bytes| is_program(bytes)) else { return Ok(None) };
+    let object = objects(&bytes).map(|bytes| Digest::of(&bytes));
+    if larder_sys::file_look(file)? != *look {
+        return Err(io::Error::other("changed while it was read"));
+    }
+    Ok(Some(Held { object, ..Held::default() }))
+}
+
+fn is_object_name(path: &[u8]) -> bool {
+    [&b".o"[..], b".lo", b".obj"].iter().any(|ending| path.ends_with(ending))
 }
 
 const MAGIC_BYTES: usize = 8;
@@ -117,10 +149,9 @@ pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps) -> Option<D
     {
         return Some(digest);
     }
-    let mut file = File::open(Path::new(OsStr::from_bytes(path))).ok()?;
-    let (digest, look) = stamps.hash_of(&mut file).ok()?;
-    file.rewind().ok()?;
-    Some(scan.file(path, &look, || Ok(file)).ok()?.rooted.unwrap_or(digest))
+    let open = || File::open(Path::new(OsStr::from_bytes(path)));
+    let (digest, look) = stamps.hash_of(&mut open().ok()?).ok()?;
+    Some(scan.file(path, &look, open).ok()?.rooted.unwrap_or(digest))
 }
 
 /// Whether a root, which stands as a zero here, is in a line that is not all the preprocessor's. One that is continued from

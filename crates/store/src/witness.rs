@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use crate::Stamps;
 use crate::check::{failure, join, kind_code, listing_digest, look, status_of};
-use crate::scan::{Held, Scan};
+use crate::scan::{Held, Objects, Scan};
 
 /// Links followed from one path before it is given up.
 const LINKS_MAX: usize = 40;
@@ -44,6 +44,8 @@ pub struct Carried {
     pub fixed: Option<Vec<u8>>,
     /// A word that becomes the name of a file.
     pub names_files: Option<Vec<u8>>,
+    /// Objects counted for what they are in any place.
+    pub objects: bool,
 }
 
 /// A file that was read: which it is, and when it was modified.
@@ -93,6 +95,8 @@ pub struct Refusal {
 pub struct Witness<'a> {
     /// The roots of this place.
     pub roots: &'a Roots,
+    /// What an object is that holds a root, where it counts only for what it is in any place.
+    pub objects: Option<Objects<'a>>,
     /// What is known of files.
     pub stamps: &'a Stamps,
     /// When the run began, by the clock that stamps files: nanoseconds since 1970.
@@ -135,7 +139,7 @@ impl Witness<'_> {
             open: HashMap::default(),
             missing: HashMap::default(),
             sources: HashMap::default(),
-            scan: Scan::new(self.roots, self.stamps),
+            scan: Scan::new(self.roots, self.stamps).of_objects(self.objects),
             set: Witnessed::default(),
             names: &seen.names,
         };
@@ -307,7 +311,7 @@ impl Walk<'_> {
                 };
                 let Ok(held) = held else { return refuse(Unrecorded::InputChanged, path) };
                 self.note_carried(path, &held);
-                Ok(OwnedFact::Content { digest, executable, plain, rooted: held.rooted })
+                Ok(OwnedFact::Content { digest, executable, plain, rooted: held.rooted.or(held.object) })
             }
             // It was only looked at, and cannot be read by us either: its kind must do.
             Err(_) if !looked.content => Ok(OwnedFact::Other(kind_code(Kind::File))),
@@ -338,6 +342,7 @@ impl Walk<'_> {
             (held.fixed, &mut carried.fixed),
             (held.names_files, &mut carried.names_files),
         ];
+        carried.objects |= held.object.is_some();
         if held.rooted.is_some() {
             carried.rooted.push(path.to_vec());
         }

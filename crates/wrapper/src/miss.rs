@@ -209,7 +209,9 @@ impl Run<'_> {
             folded.seen.environment.push((name.to_vec(), place.asked(name)));
         }
         folded.seen.looked.extend(loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd));
+        let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
         let witness = Witness {
+            objects: self.request.links().then_some(&anywhere),
             roots: &self.request.roots,
             stamps: self.stamps,
             started_ns: self.started_ns,

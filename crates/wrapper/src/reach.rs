@@ -105,7 +105,10 @@ impl Reach<'_> {
         match naming {
             Some(naming) if compiles => self.compiled(&naming, &holding, outputs, streams, messages),
             // The sizes of what is rewritten may be written elsewhere.
-            Some(naming) if self.is_plain_link(&naming) && (naming.talkative.is_none() || !holding.any()) => {
+            Some(Naming { talkative: Some(word), .. }) if holding.any() || self.carried.objects => {
+                Err((Bound::Flag, word))
+            }
+            Some(naming) if self.is_plain_link(&naming) => {
                 self.compiled(&naming, &holding, outputs, streams, messages).map_err(|_| seen_once)
             }
             Some(_) => Err(seen_once),
@@ -379,6 +382,7 @@ impl Reach<'_> {
     fn rewrites_between(&self, before: &ActionResult, now: &ActionResult) -> Option<Rewrites> {
         use larder_model::OutputKind::File;
         let mut rewrites = Rewrites { messages: [Rewrite::None; 2], outputs: Vec::new() };
+        let is_as_long = before.origin.iter().map(|root| root.len()).eq(self.roots().iter().map(|root| root.len()));
         let same = before.exit_code == now.exit_code
             && before.repeatable == now.repeatable
             && before.consumed_bytes == now.consumed_bytes
@@ -410,7 +414,9 @@ impl Reach<'_> {
             };
             rewrites.outputs.push(rewrite);
         }
-        Some(rewrites)
+        // The size of an object may have been written down, and be another one elsewhere.
+        let says_nothing = is_as_long && rewrites.outputs.contains(&Rewrite::Object) && rewrites.outputs.len() > 1;
+        (!says_nothing).then_some(rewrites)
     }
 
     /// Logs hold times, numbers of processes and names of temporary files, which are others in each run.

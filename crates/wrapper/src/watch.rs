@@ -12,15 +12,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::is_compiler_part;
-use larder_lookup::{Choice, Place, Request, program_key, tool_key};
+use larder_compiler::{Family, is_compiler_part};
+use larder_lookup::{Choice, Place, Request, made_program_key, program_key, tool_key};
 use larder_model::{Digest, Fallback, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
     BothObservers, DepfileObserver, Event, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sight, Trace,
     Verdict, What,
 };
 use larder_spawn::{Command, Destinations};
-use larder_store::Stamps;
+use larder_store::{Bounds, Stamps};
 use larder_sys::ChildEnd;
 
 use crate::context::OWN_FILE;
@@ -105,6 +105,9 @@ impl Programs<'_> {
             let judgement =
                 if missed { Judgement::Disbelieved } else { self.believed(&content, &path, &verdict.unseen) };
             self.sink.keep_judgement(&program_key(&content, self.place), &judgement);
+            if self.may_be_made(&path) {
+                self.sink.keep_judgement(&made_program_key(self.request, &path, self.place), &judgement);
+            }
         }
         let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
         let tool = match () {
@@ -148,7 +151,9 @@ impl Programs<'_> {
         }
         let mut looks = BTreeMap::new();
         for (path, content) in self.of(&watched.observed.trace) {
-            match self.sink.judgement(&program_key(&content, self.place)) {
+            let judgement = self.sink.judgement(&program_key(&content, self.place));
+            let by_name = || self.sink.judgement(&made_program_key(self.request, &path, self.place));
+            match judgement.or_else(|| if self.may_be_made(&path) { by_name() } else { None }) {
                 Some(Judgement::Believed(unseen)) => {
                     unseen.into_iter().for_each(|look| merge(looks.entry(look.path.clone()).or_default(), &look));
                 }
@@ -158,6 +163,11 @@ impl Programs<'_> {
             }
         }
         Ok(looks.into_iter().collect())
+    }
+
+    /// A whole command makes programs and runs them.
+    fn may_be_made(&self, program: &[u8]) -> bool {
+        self.request.family == Family::Command && self.request.may_write(program)
     }
 
     /// Where the kernel cannot be asked.

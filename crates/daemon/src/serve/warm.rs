@@ -37,6 +37,7 @@ pub(super) fn warm(store: &Store, bytes: &[u8]) {
             same_bytes_will_do: false,
             stampless,
             variable: &|_| None,
+            objects: &|_| None,
         };
         for directory in set.directories.into_iter().filter(|directory| !directory.path.contains(&PLACEHOLDER)) {
             let alone = ObservationSet { directories: vec![directory], ..ObservationSet::default() };

@@ -132,6 +132,39 @@ fn failures_and_preprocessing() {
     }
 }
 
+/// Objects with debug information are other bytes in each place, and the same objects.
+#[test]
+fn links_of_objects() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = checks();
+    for tree in [FIRST, SECOND] {
+        for line in ["gcc -g -O2 -c conftest.c", "gcc -g -c own.c -o lib/own.o", "gcc -c -fPIC -g file.c"] {
+            place.run(&line.split(' ').collect::<Vec<_>>()).cwd(place.path("work").join(tree)).run().ends(0);
+        }
+    }
+    for line in [
+        "gcc -o conftest conftest.o",
+        "gcc -g -o conftest @/conftest.o -L@/lib -ldep",
+        "gcc -s -o conftest conftest.o",
+        "gcc -g -O2 -o conftest conftest.c lib/own.o -Wl,-z,muldefs",
+    ] {
+        assert_eq!(second(&place, line), "hit", "{line}");
+    }
+    let shared = "gcc -shared -o libx.so file.o";
+    assert_eq!(second(&place, shared), "hit", "its own source is named without the place");
+    for line in
+        ["gcc -o conftest conftest.o -Wl,-M", "gcc -s -o conftest conftest.o -Wl,-M", "ar crD libx.a conftest.o"]
+    {
+        let outcome = second(&place, line);
+        assert!(outcome.starts_with("miss"), "{line}: {outcome}");
+    }
+    // Another object.
+    place.put("other.c", "int main(void) { return 7; }\n");
+    let other = place.text("work/other.c");
+    place.run(&["gcc", "-g", "-c", &other, "-o", "conftest.o"]).cwd(place.path("work").join(SECOND)).run().ends(0);
+    assert_eq!(second(&place, "gcc -o changed conftest.o"), "miss");
+}
+
 /// What holds the place, or may have been made of it.
 #[test]
 fn what_serves_one_place_only() {

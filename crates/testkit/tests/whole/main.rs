@@ -59,7 +59,7 @@ pub(crate) fn by_configure() -> Project {
 #[test]
 fn make_serves_anywhere_once_it_gave_the_same_in_two_places() {
     if !has("make") {
-        return probe_skip("make is not installed");
+        return probe_skip!("make is not installed");
     }
     let project = by_make();
     let outcomes: Vec<String> = (0..4).map(|at| project.compared(at, &["make"])).collect();

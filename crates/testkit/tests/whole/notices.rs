@@ -16,7 +16,7 @@ fn taught(project: &Project, argv: &[&str]) {
 #[test]
 fn inputs_and_what_comes_before_them() {
     if !has("make") {
-        return probe_skip("make is not installed");
+        return probe_skip!("make is not installed");
     }
     let project = by_make();
     taught(&project, &["make"]);
@@ -33,7 +33,7 @@ fn inputs_and_what_comes_before_them() {
 #[test]
 fn which_file_is_newer() {
     if !has("make") {
-        return probe_skip("make is not installed");
+        return probe_skip!("make is not installed");
     }
     let rules = "all: out\nout: generated\n\tcat generated > out\ngenerated: source\n\tcat source source > generated\n";
     let project = Project::of(&[("Makefile", rules), ("source", "s\n"), ("generated", "g\n")]);
