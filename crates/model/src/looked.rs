@@ -102,6 +102,8 @@ pub struct Habit {
     pub names_at_random: bool,
     /// It writes down numbers that are others in each place, for somebody to compare.
     pub shows_numbers: bool,
+    /// It hands out results, and says itself how far they rely on modes and times.
+    pub reports: bool,
 }
 
 /// Something that the tool made or removed and left so.

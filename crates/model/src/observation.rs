@@ -178,19 +178,30 @@ pub fn names_digest(names: &[&[u8]]) -> Digest {
 }
 
 impl<'a> ObservationSet<'a> {
-    /// The bytes by which two sets are compared that were seen in two places: what was generated in each counts without the
-    /// place's path in it.
-    pub fn anywhere(&self) -> Vec<u8> {
-        let mut set = self.clone();
-        for named in set.directories.iter_mut().flat_map(|directory| &mut directory.facts) {
-            if let Fact::Content { digest, rooted, .. } = &mut named.fact
-                && let Some(without) = rooted.take()
-            {
-                *digest = without;
+    /// The bytes by which two sets are compared that were seen in two runs: what was read, what was generated in each place
+    /// without the place's path in it. How often something was looked at, and in which ways, may differ, as where a part of
+    /// one run was answered: all of that is asked again of the set that answers.
+    pub fn contents(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        for directory in &self.directories {
+            for NamedFact { name, fact } in &directory.facts {
+                let fact = match fact {
+                    Fact::Content { digest, executable, rooted, .. } => Fact::Content {
+                        digest: rooted.unwrap_or(*digest),
+                        executable: *executable,
+                        plain: false,
+                        rooted: None,
+                    },
+                    Fact::Listing(_) | Fact::Ordered(_) | Fact::Link(_) | Fact::Other(_) => fact.clone(),
+                    Fact::Error { .. } | Fact::Directory | Fact::Mode(_) | Fact::Modified(_) | Fact::Status(_) => {
+                        continue;
+                    }
+                };
+                w.bytes(directory.path);
+                w.bytes(name);
+                fact.encode(&mut w);
             }
         }
-        let mut w = Writer::default();
-        set.encode(&mut w);
         w.bytes
     }
 

@@ -95,6 +95,8 @@ struct Fold<'t> {
     dated: HashSet<&'t [u8]>,
     /// What was made there would not have been, or otherwise, over something else.
     must_be_absent: HashSet<&'t [u8]>,
+    /// Looked at by programs that are no compilers: make decides by what is there.
+    looked_at_by_others: HashSet<&'t [u8]>,
     /// Names that were made up at random.
     temporary_names: HashSet<&'t [u8]>,
     /// Those among them that a program was started to make up, for others to use.
@@ -176,6 +178,9 @@ impl<'t> Fold<'t> {
             Kind::Object => self.read(e, false, policy),
             Kind::Open(flags) => self.open(e, flags, policy),
             Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => {
+                if !self.runs_a_compiler_part(e.pid, policy) {
+                    self.looked_at_by_others.insert(e.path);
+                }
                 self.look(e, policy);
             }
             Kind::Clock | Kind::Random => self.clock_or_random(e, policy),
@@ -546,7 +551,10 @@ impl<'t> Fold<'t> {
         let placement =
             if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };
         let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
-        if !matches!(mode.bits, 0o600 | 0o666 | 0o777) {
+        let reports = self.habit(e.pid, policy).reports;
+        let reported = if reports { trace::output_reported(e.extra) } else { None };
+        let (placement, mode) = reported.unwrap_or((placement, mode));
+        if !matches!(mode.bits, 0o600 | 0o666 | 0o777) && !reports {
             self.gives_modes.insert(e.pid);
         }
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
@@ -729,7 +737,7 @@ impl<'t> Fold<'t> {
     /// Linkers ask for the umask and add the right to execute to what is there.
     fn change_mode(&mut self, e: &Event<'t>, policy: &Policy) {
         let linker = (policy.adds_execute)(self.program(e.pid));
-        if !linker {
+        if !linker && !self.habit(e.pid, policy).reports {
             self.gives_modes.insert(e.pid);
         }
         let rule = if linker { ModeRule::Executable } else { ModeRule::Set };
@@ -885,6 +893,10 @@ impl<'t> Fold<'t> {
         if self.temporary_places.contains(path) && !looked.content && !looked.listed && !looked.absent {
             return;
         }
+        // What is in a directory that the command made was made there by it, and nothing was there before.
+        if looked.absent && self.below_made(path) {
+            return;
+        }
         if self.made_by_other_names.contains(path) && looked.absent && !looked.content && !looked.listed && !looked.kind
         {
             looked.prior = Some(Prior::Absent);
@@ -903,6 +915,7 @@ impl<'t> Fold<'t> {
                 // Compilers look whether it is one of their inputs, and then write it.
                 if let Made::File { writer, .. } = made
                     && !self.must_be_absent.contains(path)
+                    && !self.looked_at_by_others.contains(path)
                     && self.runs_a_compiler_part(*writer, policy)
                 {
                     return;
@@ -1006,6 +1019,7 @@ mod tests {
                     tries_terminal: false,
                     names_at_random: false,
                     shows_numbers: false,
+                    reports: false,
                 }
             },
             before: &|opened| {

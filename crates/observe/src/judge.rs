@@ -355,6 +355,8 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         Kind::List => looked(What::Listed),
         Kind::Unlink | Kind::RemoveDirectory => looked(What::Removed),
         Kind::Rename(_) if e.error == 0 => vec![(e.path.to_vec(), What::Removed), (e.path2.to_vec(), What::Made)],
+        // It was asked not to replace what is there.
+        Kind::Rename(_) if e.error == libc::EEXIST => vec![(e.path2.to_vec(), What::Link)],
         Kind::Symlink | Kind::Link if e.error == 0 => vec![(e.path2.to_vec(), What::Made)],
         Kind::MakeDirectory | Kind::MakeNode => looked(What::Made),
         Kind::Rename(_)

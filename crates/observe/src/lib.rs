@@ -29,7 +29,7 @@ pub use loader::loader_looks;
 pub use preload::{IN_ANY_ORDER, OuterLog, PreloadObserver, Program, judge};
 pub use trace::{
     Event, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, Trace, arguments,
-    identity_of, mode_of,
+    identity_of, mode_of, reported_output,
 };
 pub use who::{Running, Who};
 

@@ -1,6 +1,6 @@
 //! A trace: what the processes of one command did with paths, in order.
 
-use larder_model::Identity;
+use larder_model::{FileMode, Identity, ModeRule, Placement};
 use larder_sys::Look;
 
 /// All events of a command. A compile of some size has thousands, so those that came as a log stay in it, and are
@@ -82,6 +82,23 @@ pub const REPORTED_MODIFIED: u32 = 2 << 8;
 pub const REPORTED_STATUS: u32 = 3 << 8;
 /// The same: when it was modified was compared.
 pub const REPORTED_COMPARED: u32 = 4 << 8;
+
+/// In a `Kind::Open` of such a wrapper, above the mode: how it put the file in place, and what rule gave it its mode.
+pub fn reported_output(placement: Placement, mode: FileMode) -> u32 {
+    let placement = PLACEMENTS.iter().position(|one| *one == placement).unwrap_or_default() as u32 + 1;
+    let rule = RULES.iter().position(|one| *one == mode.rule).unwrap_or_default() as u32;
+    placement << 16 | rule << 20 | mode.bits & 0o7777
+}
+
+/// The other way, where it was reported.
+pub(crate) fn output_reported(extra: u32) -> Option<(Placement, FileMode)> {
+    let placement = PLACEMENTS.get((extra >> 16 & 15).checked_sub(1)? as usize)?;
+    let rule = RULES.get((extra >> 20) as usize)?;
+    Some((*placement, FileMode { bits: extra & 0o7777, rule: *rule }))
+}
+
+const PLACEMENTS: [Placement; 4] = [Placement::Truncate, Placement::Unlink, Placement::Replace, Placement::Rename];
+const RULES: [ModeRule; 4] = [ModeRule::Masked, ModeRule::Set, ModeRule::Executable, ModeRule::Exact];
 
 /// The mode of what was found, as `stat` gives it: type and permissions.
 pub fn mode_of(look: &Look) -> u32 {

@@ -368,7 +368,10 @@ impl Walk<'_> {
             self.witness.roots.encode_path(path, &mut encoded);
             let file = (found.device, found.inode);
             let source = Source { path: encoded, file, modified_ns: found.modified_ns };
-            self.sources.entry(*digest).or_default().push(source);
+            let sources = self.sources.entry(*digest).or_default();
+            if !sources.iter().any(|known| known.path == source.path) {
+                sources.push(source);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use larder_lookup::Request;
 use larder_model::{ActionResult, Fact, HOST, Links, ObservationSet, Output, OutputKind, Placement, Roots, UMASK};
 use larder_observe::{
     Event, IN_ANY_ORDER, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED,
-    REPORTED_STATUS, Trace, identity_of, mode_of,
+    REPORTED_STATUS, Trace, identity_of, mode_of, reported_output,
 };
 use larder_sys::Look;
 
@@ -90,8 +90,9 @@ pub(crate) fn answered(
         if directory.class != 0 {
             events.push(Event { mode: DIRECTORY, ..looked(Kind::Stat, &path) });
         }
-        if directory.links != Links::Any {
-            events.push(Event { mode: DIRECTORY, ..looked(Kind::RealPath, &path) });
+        let follows = |fact: &Fact| matches!(fact, Fact::Content { plain: true, .. } | Fact::Link(_));
+        if directory.links != Links::Any && !directory.facts.iter().any(|named| follows(&named.fact)) {
+            events.push(Event { mode: DIRECTORY, ..looked(Kind::Lstat, &path) });
         }
         let named = |name: &[u8]| {
             let mut decoded = Vec::new();
@@ -118,6 +119,10 @@ pub(crate) fn answered(
             }
         });
     }
+    // Compilers ask where they are; of that only what it means is in their key.
+    let pwd = context.place.variable(b"PWD");
+    let error = if pwd.is_some() { 0 } else { ENOENT };
+    events.push(Event { error, path2: pwd.unwrap_or_default().to_vec(), ..at(Kind::GetEnvironment, b"PWD") });
     for (output, before) in result.outputs.iter().zip(&before.0) {
         made(&decoded(roots, output.path), output, before.is_some(), &mut events);
     }
@@ -178,14 +183,9 @@ fn made(path: &[u8], output: &Output, existed: bool, events: &mut Vec<Event>) {
             }
             let new = if existed && !anew { 0 } else { OpenFlags::NEW };
             let flags = OpenFlags(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | new);
-            let opened = looked(Kind::Open(flags), path);
+            let opened = Event { extra: reported_output(placement, mode), ..looked(Kind::Open(flags), path) };
             let closed = Event { path: Vec::new(), ..looked(Kind::Closed, path) };
-            if opened.mode & 0o7777 & !0o666 != 0 {
-                let changed = Event { extra: opened.mode & 0o7777, ..at(Kind::ChangeMode, path) };
-                events.extend([Event { extra: mode.bits, ..opened }, closed, changed]);
-            } else {
-                events.extend([Event { extra: mode.bits, ..opened }, closed]);
-            }
+            events.extend([opened, closed]);
         }
         OutputKind::Directory(mode) if !existed => {
             events.push(Event { extra: mode.bits, ..at(Kind::MakeDirectory, path) });

@@ -356,7 +356,7 @@ impl Reach<'_> {
         }
         let file = self.sink.store().read_manifest(&self.request.weak, false).ok()??;
         let manifest = Manifest::decode(&file.bytes).ok()?;
-        let seen = set.anywhere();
+        let seen = set.contents();
         manifest.entries.iter().find_map(|entry| {
             let elsewhere = entry.made_in != made.made_in;
             let other_numbers = match (bound, entry.bound) {
@@ -370,7 +370,7 @@ impl Reach<'_> {
                 return None;
             }
             let (other, before) = entry.open().ok()?;
-            if other.anywhere() != seen {
+            if other.contents() != seen {
                 return None;
             }
             let rewrites = self.rewrites_between(&before, result)?;

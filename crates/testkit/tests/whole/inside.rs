@@ -6,9 +6,7 @@ use crate::by_make;
 
 #[test]
 fn one_changed_source_compiles_once() {
-    if !has("make") {
-        return probe_skip!("make is not installed");
-    }
+    probe_skip!(has("make"), "make is not installed");
     let project = by_make();
     let compiler = format!("CC={} gcc", larder().display());
     let argv = ["make", &compiler];
@@ -29,9 +27,7 @@ fn one_changed_source_compiles_once() {
 
 #[test]
 fn a_header_that_only_an_inner_hit_looked_for() {
-    if !has("make") {
-        return probe_skip!("make is not installed");
-    }
+    probe_skip!(has("make"), "make is not installed");
     let project = by_make();
     let compiler = format!("CC={} gcc -Ifirst -Isecond", larder().display());
     project.change("second/more.h", "#define MORE 1\n");

@@ -23,8 +23,7 @@ pub(crate) fn by_make() -> Project {
     ])
 }
 
-const CONFIGURE: &str = r##"#!/bin/sh
-exec 5>config.log
+const CONFIGURE: &str = r##"exec 5>config.log
 echo "configured by process $$" >&5
 trap 'rm -rf conftest* conf$$.dir' 0
 mkdir conf$$.dir && (cd conf$$.dir && echo x > f && test -s f) || exit 1
@@ -58,9 +57,7 @@ pub(crate) fn by_configure() -> Project {
 
 #[test]
 fn make_serves_anywhere_once_it_gave_the_same_in_two_places() {
-    if !has("make") {
-        return probe_skip!("make is not installed");
-    }
+    probe_skip!(has("make"), "make is not installed");
     let project = by_make();
     let outcomes: Vec<String> = (0..4).map(|at| project.compared(at, &["make"])).collect();
     assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);

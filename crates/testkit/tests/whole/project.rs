@@ -30,18 +30,19 @@ impl Project {
 
     /// A script that can be executed.
     pub(crate) fn tool(&self, name: &str, script: &str) {
-        self.place.tool(&format!("pristine/{name}"), script);
-        age(&self.place.path(format!("pristine/{name}")), 3600);
+        self.place.tool(&format!("work/pristine/{name}"), script);
+        age(&self.place.path(format!("work/pristine/{name}")), 3600);
     }
 
     /// When a file was modified, in seconds before now.
     pub(crate) fn age(&self, name: &str, seconds: u64) {
-        age(&self.place.path(format!("pristine/{name}")), seconds);
+        age(&self.place.path(format!("work/pristine/{name}")), seconds);
     }
 
     /// The path of something in place `at`; places have names of different lengths.
     pub(crate) fn text(&self, at: usize, name: &str) -> String {
-        self.place.text(&format!("trees/{}/{name}", "p".repeat(at + 1)))
+        let path = self.place.path(format!("work/trees/{}/{name}", "p".repeat(at + 1)));
+        path.to_str().expect("is text").to_owned()
     }
 
     /// Lay the files out anew in place `at`.
@@ -52,14 +53,14 @@ impl Project {
             fs::remove_dir_all(&top).expect("can be removed");
         }
         fs::create_dir_all(Path::new(&top).parent().expect("has one")).expect("can be made");
-        let copied = Command::new("cp").args(["-a", &self.place.text("pristine"), &top]).status();
+        let copied = Command::new("cp").arg("-a").arg(self.place.path("work/pristine")).arg(&top).status();
         assert!(copied.expect("cp runs").success());
         top
     }
 
-    /// Run a command there as it is.
+    /// Run a command there as it is; where it calls larder, that does nothing.
     pub(crate) fn plain(&self, at: usize, argv: &[&str]) -> Ran {
-        self.place.run(argv).cwd(self.text(at, "")).run()
+        self.place.run(argv).cwd(self.text(at, "")).env("LARDER_DISABLE", "1").run()
     }
 
     /// Run a command there through larder; what became of it, and of each call of larder inside it, as the log says.

@@ -38,7 +38,7 @@ fn inputs_are_left_out_and_added() {
 #[test]
 fn outputs_elsewhere_are_allowed() {
     let project = Project::of(&[("in", "1\n")]);
-    let out = project.place.text("elsewhere");
+    let out = project.place.path("elsewhere").to_str().expect("is text").to_owned();
     fs::create_dir_all(&out).expect("can be made");
     let script = format!("d={}; cat in > $d/out", &out);
     assert_eq!(run(&project, &[], &script), "miss");
