@@ -12,7 +12,7 @@ use larder_model::{
 use larder_testkit::{golden, golden_bytes};
 
 /// Of `action` in `roots`.
-const WEAK: &str = "a4ebb822944ab6c274ca177f45ee1a8a88e18e0cbb0cf6f55788c14e0a967ab7";
+const WEAK: &str = "87bdbcb6fa24f29555e379b6319461f55d8b581f19b1a9efc4632abbfa3387d5";
 /// Of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 

@@ -177,6 +177,67 @@ static void *dlopen_path(const char *name, int flags)
     return handle;
 }
 
+/* glob with our own functions for what it looks at, so that each look is logged. */
+#define GLOB_ALTDIRFUNC (1u << 9)
+#define GLOB_TILDE (1u << 12 | 1u << 14) /* asks for users' homes */
+
+struct glob_result { /* glob_t of glibc */
+    size_t count;
+    char **paths;
+    size_t reserved;
+    int flags;
+    void (*closedir)(void *);
+    void *(*readdir)(void *);
+    void *(*opendir)(const char *);
+    int (*lstat)(const char *, void *);
+    int (*stat)(const char *, void *);
+};
+
+extern WEAK void *readdir(void *);
+extern WEAK int closedir(void *);
+extern void *opendir(const char *);
+extern int lstat(const char *, struct stat *);
+extern int stat(const char *, struct stat *);
+
+static void close_directory(void *directory) { closedir(directory); }
+static int look_at_link(const char *path, void *to) { return lstat(path, to); }
+static int look_through(const char *path, void *to) { return stat(path, to); }
+
+static int glob_with(enum real which, const char *pattern, int flags, void *failed, struct glob_result *to)
+{
+    struct glob_result before = *to;
+    to->closedir = close_directory;
+    to->readdir = readdir;
+    to->opendir = opendir;
+    to->lstat = look_at_link;
+    to->stat = look_through;
+    int result = ((int (*)(const char *, int, void *, void *))real_get(which))(
+        pattern, flags | (int)GLOB_ALTDIRFUNC, failed, to);
+    to->flags &= ~(int)GLOB_ALTDIRFUNC;
+    to->closedir = before.closedir;
+    to->readdir = before.readdir;
+    to->opendir = before.opendir;
+    to->lstat = before.lstat;
+    to->stat = before.stat;
+    return result;
+}
+
+static int glob_observed(const char *pattern, int flags, void *failed, struct glob_result *to)
+{
+    return glob_with(R_glob, pattern, flags, failed, to);
+}
+
+static int glob64_observed(const char *pattern, int flags, void *failed, struct glob_result *to)
+{
+    return glob_with(R_glob64, pattern, flags, failed, to);
+}
+
+static bool can_glob(unsigned long flags)
+{
+    return gnu_get_libc_version && &readdir && &closedir && real_has(R_lstat) && real_has(R_stat) &&
+           !(flags & GLOB_TILDE);
+}
+
 static bool plain_path(const char *name)
 {
     if (!text_has_slash(name))
@@ -226,8 +287,10 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
             number_event(LARDER_NET, (uint32_t)arguments[0], jump->name);
         break;
     case PLAN_GLOB:
-        if (arguments[1] & 1u << 9) /* GLOB_ALTDIRFUNC: the caller's functions do the work */
+        if (arguments[1] & GLOB_ALTDIRFUNC) /* the caller's functions do the work */
             break;
+        if (can_glob(arguments[1]))
+            return jump->real == R_glob ? (void *)glob_observed : (void *)glob64_observed;
         drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, NULL);
         break;
     case PLAN_SYSCALL:
