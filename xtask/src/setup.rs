@@ -35,6 +35,7 @@ const PACKAGES: &[(Sign, &str)] = &[
 const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::Program("meson"), "meson"),
     (Sign::Program("autoconf"), "autoconf"),
+    (Sign::Program("aclocal"), "automake"),
     (Sign::Program("unshare"), "util-linux"),
     (Sign::Program("bazel"), "bazel-bootstrap"),
     (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),

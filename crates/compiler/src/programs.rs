@@ -121,11 +121,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
         // A shell can compare times, and has no way to write them down.
         Habit { compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
-    } else if is(BUILDS) {
-        builds
-    } else if is(CMAKE) && !named.cmake_clocks {
-        builds
-    } else if is(PYTHON) && runs_meson(&told) {
+    } else if is(BUILDS) || is(CMAKE) && !named.cmake_clocks || is(PYTHON) && runs_meson(&told) {
         builds
     } else if is(PYTHON) {
         // At its start it asks for the time, for what the zone is in winter and in summer, and for the seed of its hash

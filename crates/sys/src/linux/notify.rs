@@ -257,7 +257,11 @@ impl Guardian {
         if others_live {
             return;
         }
-        let _ = rustix::io::write(&self.ours, &[0]);
+        if rustix::io::write(&self.ours, &[0]) != Ok(1) {
+            // It was not told, and nothing is left to guard.
+            // SAFETY: our own child, which was not waited for yet.
+            unsafe { libc::kill(self.pid, libc::SIGKILL) };
+        }
         // SAFETY: waits for our own child.
         while unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WCLONE) } < 0
             && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
