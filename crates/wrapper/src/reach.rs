@@ -390,10 +390,11 @@ impl Reach<'_> {
         match (before.streams, now.streams) {
             _ if !same => return None,
             (Streams::Apart { stdout: a, stderr: b }, Streams::Apart { stdout: c, stderr: d }) => {
-                rewrites.messages = [self.rewrite_between(before, &a, &c)?, self.rewrite_between(before, &b, &d)?];
+                rewrites.messages =
+                    [self.rewrite_of_message(before, &a, &c)?, self.rewrite_of_message(before, &b, &d)?];
             }
             (Streams::Together(a), Streams::Together(b)) => {
-                rewrites.messages[0] = self.rewrite_between(before, &a, &b)?;
+                rewrites.messages[0] = self.rewrite_of_message(before, &a, &b)?;
             }
             _ => return None,
         }
@@ -419,6 +420,35 @@ impl Reach<'_> {
         (!says_nothing).then_some(rewrites)
     }
 
+    /// Where several run at once, their lines come in another order each time.
+    fn rewrite_of_message(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        self.rewrite_between(before, old, new).or_else(|| {
+            let lines = |bytes: &[u8]| {
+                let mut lines: Vec<Vec<u8>> = bytes.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
+                lines.sort_unstable();
+                lines
+            };
+            let here = lines(&self.sink.content_bytes(new, self.stamps).ok()?);
+            let is_text = |rewrite: &Rewrite| {
+                self.in_another_place(*rewrite, before, old).is_some_and(|again| lines(&again) == here)
+            };
+            let rewrite = self.rewrite_of_log(new)?;
+            [Rewrite::Text, Rewrite::None].iter().any(is_text).then_some(rewrite)
+        })
+    }
+
+    /// What of the old would stand here by this rule.
+    fn in_another_place(&self, rewrite: Rewrite, before: &ActionResult, old: &Content) -> Option<Vec<u8>> {
+        let one = ActionResult {
+            origin: before.origin.clone(),
+            messages: [rewrite, Rewrite::None],
+            ..ActionResult::of(Streams::Together(*old))
+        };
+        let bytes = rewritten(&one, &self.request.roots, self.sink.store(), self.stamps)?;
+        let Streams::Together(again) = apply(&one, &bytes).streams else { return None };
+        self.sink.content_bytes(&again, self.stamps).ok()
+    }
+
     /// Logs hold times, numbers of processes and names of temporary files, which are others in each run.
     fn rewrite_of_log(&self, content: &Content) -> Option<Rewrite> {
         let bytes = self.sink.content_bytes(content, self.stamps).ok()?;
@@ -433,22 +463,12 @@ impl Reach<'_> {
         if old == new {
             let bytes = self.sink.content_bytes(new, self.stamps).ok()?;
             // Equal in two places, and yet it names one of them.
-            let names = holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
-            return (!names).then_some(Rewrite::None);
+            let names = || holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
+            return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
         }
-        [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object].into_iter().find(|rewrite| {
-            let one = ActionResult {
-                origin: before.origin.clone(),
-                messages: [*rewrite, Rewrite::None],
-                ..ActionResult::of(Streams::Together(*old))
-            };
-            let Some(bytes) = rewritten(&one, &self.request.roots, self.sink.store(), self.stamps) else {
-                return false;
-            };
-            let Streams::Together(again) = apply(&one, &bytes).streams else { return false };
-            let read = |content: &Content| self.sink.content_bytes(content, self.stamps).ok();
-            read(&again).is_some_and(|again| Some(again) == read(new))
-        })
+        let here = self.sink.content_bytes(new, self.stamps).ok()?;
+        let rules = [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object];
+        rules.into_iter().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
     }
 }
 
