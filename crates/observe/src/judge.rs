@@ -130,7 +130,7 @@ impl BothObservers {
     /// Run the tool, seen by both. An error means that it was not started and still can be.
     pub fn run(&self, command: &Command, to: &Destinations) -> io::Result<BothObserved> {
         self.preload.kernel_asks()?;
-        let (supervisor, trace) = self.kernel.supervisor();
+        let (supervisor, trace) = self.kernel.supervisor(true);
         let observed = larder_spawn::attended(Box::new(supervisor), || self.preload.run(command, to))?;
         let kernel = trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() });
         let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
@@ -149,10 +149,11 @@ impl BothObserved {
         let mut events = Vec::new();
         for event in self.kernel.events.into_iter().filter(|event| !plumbing(&event.path)) {
             let own = event.kind == Kind::Start && event.path == self.wrapper;
-            let pid = event.pid;
+            let unsaid = trace::Event { kind: Kind::Drop, ..event.clone() };
             events.push(event);
-            if own && let Some(reports) = reported.get_mut(&pid) {
-                events.extend(reports.pop_front().unwrap_or_default());
+            if own {
+                let reports = reported.get_mut(&unsaid.pid).and_then(VecDeque::pop_front);
+                events.extend(reports.unwrap_or_else(|| vec![unsaid]));
             }
         }
         let trace = Trace { events, ..self.kernel };

@@ -82,10 +82,11 @@ impl KernelObserver {
     }
 
     /// What sees while something else runs the tool; once that has ended, its trace is where the second part says.
-    pub(crate) fn supervisor(&self) -> (Supervisor, Rc<Cell<Option<Trace>>>) {
+    /// `wrapper_reports`: we may be started again inside the run, and then report ourselves.
+    pub(crate) fn supervisor(&self, wrapper_reports: bool) -> (Supervisor, Rc<Cell<Option<Trace>>>) {
         let trace = Rc::default();
         let supervisor = Supervisor {
-            watch: Watch::new(),
+            watch: Watch::new(wrapper_reports),
             listener: None,
             processes: HashMap::default(),
             given_up: false,
@@ -103,7 +104,7 @@ impl Observer for KernelObserver {
     }
 
     fn run(&self, command: &Command, to: &Destinations) -> io::Result<Observed> {
-        let (mut supervisor, trace) = self.supervisor();
+        let (mut supervisor, trace) = self.supervisor(false);
         let finished = larder_spawn::run_attended(command, to, &mut supervisor)?;
         Ok(Observed { finished, trace: trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() }) })
     }

@@ -12,7 +12,7 @@ use object::{Endianness, ReadCache, elf};
 use super::calls::At;
 use super::process::{Caller, Trouble};
 use super::settle::{Expected, Pending};
-use super::watch::{DROP_CLASS, DROP_UNREADABLE, Watch, bare, looked};
+use super::watch::{DROP_CLASS, DROP_UNREADABLE, DROP_UNSUPPORTED, Watch, bare, looked};
 use crate::trace::{ARGUMENT_END, ARGUMENTS_BYTES_MAX};
 use crate::{Event, Kind};
 
@@ -98,6 +98,9 @@ impl Watch {
     fn begins(&mut self, caller: Caller, image: &[u8], look: Look, loader: Option<Vec<u8>>, arguments: Vec<u8>) {
         self.not_begun = self.not_begun.filter(|pid| *pid != caller.process);
         if (look.device, look.inode) == self.wrapper {
+            if !self.wrapper_reports {
+                self.drop_event(caller, DROP_UNSUPPORTED, image);
+            }
             self.wrappers.insert(caller.process);
         } else {
             self.wrappers.remove(&caller.process);

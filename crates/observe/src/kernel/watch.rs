@@ -34,6 +34,8 @@ pub(super) struct Watch {
     pub(super) not_begun: Option<u32>,
     /// Ourselves, as device and inode: started again inside the run, we report there ourselves.
     pub(super) wrapper: (u64, u64),
+    /// There is a log in which it reports.
+    pub(super) wrapper_reports: bool,
     /// Processes in which that runs, or that it has forked.
     pub(super) wrappers: HashSet<u32>,
     /// Processes whose new program has made no call yet.
@@ -52,9 +54,14 @@ pub(super) struct Mark {
 }
 
 impl Watch {
-    pub(super) fn new() -> Watch {
+    pub(super) fn new(wrapper_reports: bool) -> Watch {
         let wrapper = larder_sys::look_through(b"/proc/self/exe").map_or((0, 0), |look| (look.device, look.inode));
-        Watch { wrapper, calls: rows().map(|row| (row.number, row.call)).collect(), ..Watch::default() }
+        Watch {
+            wrapper,
+            wrapper_reports,
+            calls: rows().map(|row| (row.number, row.call)).collect(),
+            ..Watch::default()
+        }
     }
 
     pub(super) fn mark(&self) -> Mark {

@@ -60,3 +60,19 @@ fn what_larder_does_not_cache_is_observed_inside() {
     project.change("in", "2\n");
     assert_eq!(project.compared(4, &argv), "miss");
 }
+
+/// Where only the kernel watches nobody can report: nothing is answered that inner hits had a part in.
+#[test]
+fn an_outer_run_that_cannot_be_told() {
+    let project = crate::project::Project::of(&[("x.c", "#include \"x.h\"\nint x = X;\n"), ("x.h", "#define X 1\n")]);
+    let script = format!("{} gcc -c x.c", larder().display());
+    for at in [0, 1, 2, 2] {
+        project.lay_out(at);
+        let log = project.place.path("log");
+        let _ = std::fs::remove_file(&log);
+        let run = project.place.larder(&["run", "--", "sh", "-c", &script]).cwd(project.text(at, ""));
+        run.env("LARDER_OBSERVER", "kernel").env("LARDER_LOG", &log).run().ends(0);
+        let text = std::fs::read_to_string(&log).expect("is logged");
+        assert!(!text.lines().last().is_some_and(|line| line.contains("hit: sh")), "{text}");
+    }
+}
