@@ -304,11 +304,15 @@ impl Walk<'_> {
         };
         match content {
             Ok((digest, look)) if virtual_file || look == *found => {
-                let held = if looked.content && !virtual_file {
-                    self.scan.file(path, found, open)
-                } else {
-                    Ok(Held::default())
-                };
+                if virtual_file {
+                    return Ok(OwnedFact::Content { digest, executable, plain, rooted: None });
+                }
+                let held = self.scan.file(path, found, open);
+                if !looked.content {
+                    // It carries nothing into a result; but it may have been generated, in each place another.
+                    let rooted = held.ok().and_then(|held| held.rooted);
+                    return Ok(OwnedFact::Content { digest, executable, plain, rooted });
+                }
                 let Ok(held) = held else { return refuse(Unrecorded::InputChanged, path) };
                 self.note_carried(path, &held);
                 Ok(OwnedFact::Content { digest, executable, plain, rooted: held.rooted.or(held.object) })
