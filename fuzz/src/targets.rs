@@ -106,7 +106,8 @@ pub(crate) fn roots(data: &[u8]) {
     for line in lines {
         let mut there = Vec::new();
         if !roots.decode_path(&line, &mut there) {
-            assert_eq!(line[0], 0);
+            // A zero stands for a root or a name that is not known here.
+            assert!(line.contains(&0));
         }
         let text = roots.encode_text(&line);
         if line.contains(&0) {
