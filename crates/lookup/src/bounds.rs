@@ -13,6 +13,7 @@ use larder_compiler::Family;
 use larder_store::Bounds;
 
 use crate::Request;
+use crate::paths::is_in;
 
 impl Bounds for Request {
     fn may_write(&self, path: &[u8]) -> bool {
@@ -30,7 +31,7 @@ impl Bounds for Request {
         }
         let above = own.into_iter().chain(self.named_paths().map(<[u8]>::to_vec)).filter(|own| own != b"/");
         let above: Vec<Vec<u8>> = above.collect();
-        if above.iter().any(|own| is_below(directory, own)) && leads_nowhere_else(directory) {
+        if above.iter().any(|own| is_in(directory, own)) && leads_nowhere_else(directory) {
             return true;
         }
         let Some(real) = real_directory(directory) else { return false };
@@ -74,10 +75,6 @@ impl Request {
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let slash = path.iter().rposition(|&b| b == b'/').filter(|_| path[0] == b'/')?;
     Some((&path[..slash.max(1)], &path[slash + 1..]))
-}
-
-fn is_below(path: &[u8], directory: &[u8]) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
 }
 
 /// Whether a directory is there and is where its path says: no link and no `..` in it.

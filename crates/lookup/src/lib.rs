@@ -14,6 +14,7 @@ mod answer;
 mod bounds;
 mod chance;
 mod observer;
+mod paths;
 pub mod relocated;
 mod request;
 mod roots;

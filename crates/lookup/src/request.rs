@@ -12,6 +12,7 @@ use larder_model::{ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roo
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 
+use crate::paths::absolute;
 use crate::roots::{self, RootRules};
 use crate::scope::Scope;
 use crate::{Tool, relocated};
@@ -333,13 +334,6 @@ pub fn subject(request: &Request) -> Digest {
         bytes.extend(part.map(|part| request.roots.encode_text(part)).unwrap_or_default());
     }
     Digest::of(&bytes)
-}
-
-fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
-    if path.first() == Some(&b'/') {
-        return path.to_vec();
-    }
-    [cwd, b"/", path].concat()
 }
 
 pub(crate) fn file_name(path: &[u8]) -> &[u8] {

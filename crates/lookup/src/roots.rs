@@ -14,6 +14,7 @@ use std::path::Path;
 use larder_model::Roots;
 use larder_sys::{Dir, Kind};
 
+use crate::paths::is_in;
 use crate::{Place, chance};
 
 /// What was set about roots.
@@ -323,10 +324,6 @@ fn is_shared(path: &[u8]) -> bool {
 /// `/home/somebody`, where more than one build is at home.
 fn is_home(path: &[u8]) -> bool {
     path.strip_prefix(b"/home/").is_some_and(|name| !name.contains(&b'/'))
-}
-
-fn is_in(path: &[u8], root: &[u8]) -> bool {
-    path.strip_prefix(root).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
 }
 
 /// A configured path as its bytes.

@@ -4,6 +4,8 @@
 
 use larder_model::{Roots, Variable, Writer};
 
+use crate::paths::{absolute, is_in};
+
 /// Options of `larder run`, each given any number of times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
@@ -121,12 +123,7 @@ impl Scope {
 const OPTIONS: &[u8] = b"(options of larder run)";
 
 fn is_at_or_below(path: &[u8], directory: &[u8]) -> bool {
-    let directory = directory.strip_suffix(b"/").unwrap_or(directory);
-    path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
-}
-
-fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
-    if path.starts_with(b"/") { path.to_vec() } else { [cwd, b"/", path].concat() }
+    is_in(path, directory.strip_suffix(b"/").unwrap_or(directory))
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::io;
 
 use larder_sys::Look;
 
-use super::{NOBODY, Reason, event, identity};
+use super::{NOBODY, Reason, event};
+use crate::trace::identity_of;
 use crate::{Event, Kind, OpenFlags};
 
 /// More paths are not looked at for one command.
@@ -96,7 +97,7 @@ impl Looks {
 
 fn opened(path: &[u8], look: &Look) -> Event {
     let open = event(NOBODY, Kind::Open(OpenFlags(OpenFlags::READ)), path.to_vec());
-    Event { identity: Some(identity(look)), mode: 0o100_000 | look.mode & 0o7777, ..open }
+    Event { identity: Some(identity_of(look)), mode: 0o100_000 | look.mode & 0o7777, ..open }
 }
 
 /// `path` as seen from `directory`; nothing is normalised.

@@ -33,7 +33,6 @@ mod words;
 
 use std::io;
 
-use larder_model::Identity;
 use larder_spawn::{Command, Destinations};
 use larder_sys::ChildEnd;
 
@@ -142,16 +141,6 @@ fn start(tool: &[u8], pid: u32) -> Vec<Event> {
 
 fn event(pid: u32, kind: Kind, path: Vec<u8>) -> Event {
     Event { pid, error: 0, kind, path, path2: Vec::new(), identity: None, mode: 0, extra: 0 }
-}
-
-fn identity(look: &larder_sys::Look) -> Identity {
-    Identity {
-        device: look.device,
-        inode: look.inode,
-        size_bytes: look.size_bytes,
-        modified_ns: look.modified_ns,
-        changed_ns: look.changed_ns,
-    }
 }
 
 impl Observer for DepfileObserver {

@@ -41,8 +41,11 @@ pub(super) fn header(capacity: u64, wrapper: (u64, u64)) -> Vec<u8> {
 pub(super) fn check_header(file: &File) -> io::Result<()> {
     let mut head = [0; 12];
     file.read_exact_at(&mut head, 0)?;
-    let ours = head[..8] == *MAGIC && u32_at(&head, 8) == VERSION;
-    if ours { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidData)) }
+    if is_ours(&head) { Ok(()) } else { Err(io::Error::from(io::ErrorKind::InvalidData)) }
+}
+
+fn is_ours(head: &[u8]) -> bool {
+    head[..8] == *MAGIC && u32_at(head, 8) == VERSION
 }
 
 /// Read a log when nobody writes it any more.
@@ -51,8 +54,7 @@ pub(super) fn read(file: &File) -> io::Result<Trace> {
     file.read_exact_at(&mut head, 0)?;
     let overflowed = u32_at(&head, 12) & !KERNEL_ASKS != 0;
     let tail = u64_at(&head, 24);
-    let ours = head[..8] == *MAGIC && u32_at(&head, 8) == VERSION;
-    if !ours || !(FIRST_EVENT..=LOG_BYTES_MAX).contains(&tail) {
+    if !is_ours(&head) || !(FIRST_EVENT..=LOG_BYTES_MAX).contains(&tail) {
         return Ok(Trace { incomplete: true, ..Trace::default() });
     }
     let mut log = vec![0; (tail - FIRST_EVENT) as usize];

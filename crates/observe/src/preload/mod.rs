@@ -63,19 +63,25 @@ impl PreloadObserver {
     /// The command as it is started: the same but for two variables, which the library takes out again.
     fn prepared(&self, command: &Command) -> Command {
         let mut prepared = command.clone();
-        let mut preload = [PRELOAD_VARIABLE, &larder_sys::volatile_path(&self.library)].concat();
-        let old = prepared.environment.iter().position(|v| v.starts_with(PRELOAD_VARIABLE));
-        match old {
-            Some(at) => {
-                preload.push(b':');
-                preload.extend_from_slice(&prepared.environment[at][PRELOAD_VARIABLE.len()..]);
-                prepared.environment[at] = preload;
-            }
-            None => prepared.environment.push(preload),
-        }
-        prepared.environment.push([LOG_VARIABLE, &larder_sys::volatile_path(&self.log)].concat());
+        let (library, log) = (larder_sys::volatile_path(&self.library), larder_sys::volatile_path(&self.log));
+        load_library(&mut prepared.environment, &library, &log);
         prepared
     }
+}
+
+/// Have a program started with `environment` load the library at this path, before what it is told to load anyway, and
+/// write to this log.
+fn load_library(environment: &mut Vec<Vec<u8>>, library: &[u8], log: &[u8]) {
+    let mut preload = [PRELOAD_VARIABLE, library].concat();
+    match environment.iter_mut().find(|variable| variable.starts_with(PRELOAD_VARIABLE)) {
+        Some(old) => {
+            preload.push(b':');
+            preload.extend_from_slice(&old[PRELOAD_VARIABLE.len()..]);
+            *old = preload;
+        }
+        None => environment.push(preload),
+    }
+    environment.push([LOG_VARIABLE, log].concat());
 }
 
 fn path_of(file: &File) -> std::path::PathBuf {

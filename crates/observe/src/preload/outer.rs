@@ -12,7 +12,7 @@ use larder_model::Identity;
 use larder_sys::Words;
 
 use super::log::{self, EVENT_HEAD_BYTES};
-use super::{LOG_VARIABLE, PRELOAD_VARIABLE};
+use super::{LOG_VARIABLE, PRELOAD_VARIABLE, load_library};
 use crate::trace::{Event, Kind, Trace};
 
 /// In a `Kind::List`: the order of the names was of no matter to who listed them.
@@ -48,17 +48,7 @@ impl OuterLog {
 
     /// The environment, as `NAME=value`, of a program that is observed in the same way.
     pub fn observed(&self, environment: &mut Vec<Vec<u8>>) {
-        let old = environment.iter().position(|variable| variable.starts_with(PRELOAD_VARIABLE));
-        let mut preload = [PRELOAD_VARIABLE, &self.preload].concat();
-        match old {
-            Some(at) => {
-                preload.push(b':');
-                preload.extend_from_slice(&environment[at][PRELOAD_VARIABLE.len()..]);
-                environment[at] = preload;
-            }
-            None => environment.push(preload),
-        }
-        environment.push([LOG_VARIABLE, &self.variable].concat());
+        load_library(environment, &self.preload, &self.variable);
     }
 
     /// Write all that a trace says.
