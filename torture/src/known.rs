@@ -13,8 +13,6 @@ const MISSES: &[(&str, &str)] = &[
     (r"^F/(bison-fails · mended|ls-by-version-script · appears|run-caller-terminated · then), again", LEARNS),
     (r"^A/mode-changed/.* · executable", "the execute bit is part of what is known of a file"),
     (r"^A/becomes-a-link/clang · a link", "clang asks for the real path of a header"),
-    (r"^A/collect2-and-ld-replaced · back", "not understood yet"),
-    (r"^C/umask-changes-any/.* · (warm|022)", "a directory's mode follows the umask, which is asked for"),
     (r"^C/umask-changes-link.* · (077|002)", "the linker asks for the umask"),
     (r"^C/with-dump-tree-all", "a dump is opened many times, and is not as it was closed"),
     (r"^C/with-dump-tree-stdout", "an output is named by a device"),

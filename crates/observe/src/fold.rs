@@ -95,7 +95,7 @@ struct Fold<'t> {
     dated: HashSet<&'t [u8]>,
     /// What was made there would not have been, or otherwise, over something else.
     must_be_absent: HashSet<&'t [u8]>,
-    /// Looked at by programs that are no compilers: make decides by what is there.
+    /// Looked at by programs that are no compilers before the command made it: make decides by what is there.
     looked_at_by_others: HashSet<&'t [u8]>,
     /// Names that were made up at random.
     temporary_names: HashSet<&'t [u8]>,
@@ -178,7 +178,7 @@ impl<'t> Fold<'t> {
             Kind::Object => self.read(e, false, policy),
             Kind::Open(flags) => self.open(e, flags, policy),
             Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => {
-                if !self.runs_a_compiler_part(e.pid, policy) {
+                if !self.runs_a_compiler_part(e.pid, policy) && !self.is_made(e) {
                     self.looked_at_by_others.insert(e.path);
                 }
                 self.look(e, policy);
