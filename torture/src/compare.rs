@@ -12,8 +12,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A file counts as written by a run from so long before its start: file times are taken from a coarser clock.
-const SLACK_NS: i128 = 12_000_000;
 /// So much of a line is shown.
 const SHOWN_BYTES: usize = 110;
 
@@ -47,7 +45,7 @@ impl Outcome {
 
     fn wrote(&self, entry: &Entry) -> bool {
         let started = self.ran.started.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
-        i128::from(entry.time.0) * 1_000_000_000 + i128::from(entry.time.1) >= started - SLACK_NS
+        i128::from(entry.time.0) * 1_000_000_000 + i128::from(entry.time.1) >= started
     }
 }
 

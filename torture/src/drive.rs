@@ -204,7 +204,7 @@ impl<'a> Driver<'a> {
         if cached {
             env.extend(self.cache.env());
         }
-        if let Line::Script(_) = how.line {
+        if how.line.uses_variables() {
             let joined = |words: Vec<OsString>| if cached { words.join(OsStr::new(" ")) } else { OsString::new() };
             let wrap = joined(self.cache.before_tool());
             for (name, tool) in [("CC", self.place.cc), ("CXX", self.place.cxx)] {

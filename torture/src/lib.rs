@@ -12,6 +12,7 @@
 //! | `drive` | one case from its first step to its last | other cases |
 //! | `suite` | all chosen cases, several at once | what is printed |
 //! | `report`, `table`, `known` | what is printed, kept as JSON, and excused | how it was found |
+//! | `grain` | cases carried over to whole commands | everything but `case` and `step` |
 //! | `cases/` | the cases | everything but `case`, `step` and `change` |
 //!
 //! A cache is used only as a program, and larder is one among others.
@@ -24,6 +25,7 @@ pub mod change;
 pub mod compare;
 pub mod compilers;
 pub mod drive;
+pub mod grain;
 pub mod known;
 mod left;
 pub mod machine;

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,7 +46,7 @@ pub struct Ran {
     pub out: Vec<u8>,
     /// Standard error.
     pub err: Vec<u8>,
-    /// When it was started.
+    /// When it was started, by the clock that file times are taken from, which lags behind the others.
     pub started: SystemTime,
     /// When it had ended.
     pub ended: SystemTime,
@@ -53,7 +54,8 @@ pub struct Ran {
 
 /// Runs it to its end.
 pub fn run(order: &Order) -> Result<Ran> {
-    let started = SystemTime::now();
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    let started = SystemTime::UNIX_EPOCH + Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32);
     let mut command = Command::new(&order.argv[0]);
     command.args(&order.argv[1..]).current_dir(&order.cwd).env_clear().process_group(0);
     command.envs(order.env.iter().map(|(name, value)| (name, value)));

@@ -18,6 +18,15 @@ pub enum Line {
 }
 
 impl Line {
+    /// Whether it calls the cache by a variable.
+    pub fn uses_variables(&self) -> bool {
+        match self {
+            Line::Script(_) => true,
+            Line::Any(words) => words.iter().any(|word| word.contains("$WRAP")),
+            Line::Tool(_) => false,
+        }
+    }
+
     /// A compile that asks for a depfile with system headers: what larder's depfile observer needs.
     pub fn asks_for_depfile(&self) -> bool {
         matches!(self, Line::Tool(words) if words.iter().any(|word| word == "-MD"))

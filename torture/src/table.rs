@@ -14,6 +14,8 @@ pub const CLASSES: &[(&str, &str)] = &[
     ("D", "trouble"),
     ("E", "configure and build tools"),
     ("F", "links, archives and other commands"),
+    ("W", "classes A and B as part of a whole command"),
+    ("N", "the same, with the cache inside as well"),
     ("G", "time, host, randomness, processor, limits"),
 ];
 

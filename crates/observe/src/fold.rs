@@ -67,8 +67,9 @@ pub struct Folded {
 }
 
 #[derive(Clone, Debug)]
-enum Made {
-    File { placement: Placement, mode: FileMode, writer: u32, temporary: bool },
+enum Made<'t> {
+    /// `writer` is the file name of the program: the number of its process may be another's by the end.
+    File { placement: Placement, mode: FileMode, writer: &'t [u8], temporary: bool },
     Link,
     Directory(FileMode),
     Removed,
@@ -80,7 +81,7 @@ struct Fold<'t> {
     order: Vec<&'t [u8]>,
     looked: HashMap<&'t [u8], Looked>,
     kinds: HashMap<&'t [u8], u8>,
-    made: HashMap<&'t [u8], Made>,
+    made: HashMap<&'t [u8], Made<'t>>,
     made_order: Vec<&'t [u8]>,
     /// Names that came or went, and whether they were there before.
     names: HashMap<&'t [u8], bool>,
@@ -118,9 +119,11 @@ struct Fold<'t> {
     clock_reads: HashMap<u32, u32>,
     zone_reads: HashMap<u32, u32>,
     random_reads: HashMap<u32, u32>,
-    /// Which process looked at what, and those that give modes to what they make.
-    seen_by: Vec<(u32, &'t [u8])>,
-    gives_modes: HashSet<u32>,
+    /// Which process looked at what, and those that give modes to what they make, each by its number and how many had
+    /// that before.
+    seen_by: Vec<((u32, u32), &'t [u8])>,
+    gives_modes: HashSet<(u32, u32)>,
+    lives: HashMap<u32, u32>,
     /// Processes that took random numbers for a name, until they make something of it.
     named_at_random: HashSet<u32>,
     umask: bool,
@@ -186,6 +189,7 @@ impl<'t> Fold<'t> {
             Kind::Clock | Kind::Random => self.clock_or_random(e, policy),
             Kind::Forked => {
                 if let Some(source) = self.who.learn(e) {
+                    *self.lives.entry(e.pid).or_default() += 1;
                     self.habits.remove(&e.pid);
                     for reads in [&mut self.clock_reads, &mut self.zone_reads, &mut self.random_reads] {
                         let before = reads.get(&source).copied().unwrap_or_default();
@@ -261,6 +265,11 @@ impl<'t> Fold<'t> {
     fn habit(&mut self, pid: u32, policy: &Policy) -> Habit {
         let running = self.who.runs(pid);
         *self.habits.entry(pid).or_insert_with(|| (policy.habit)(file_name(running.program), running.arguments))
+    }
+
+    /// A process, by its number and how many had that before.
+    fn life(&self, pid: u32) -> (u32, u32) {
+        (pid, self.lives.get(&pid).copied().unwrap_or_default())
     }
 
     /// The file name of what a process runs.
@@ -362,7 +371,7 @@ impl<'t> Fold<'t> {
         let identity = e.identity;
         let habit = self.habit(e.pid, policy);
         let times = if executed { Times::Blind } else { habit.times };
-        self.seen_by.push((e.pid, e.path));
+        self.seen_by.push((self.life(e.pid), e.path));
         let looked = self.touch(e.path);
         looked.content = true;
         looked.times = looked.times.max(times);
@@ -414,7 +423,7 @@ impl<'t> Fold<'t> {
         // Whether a file can be executed is part of what is recorded of it.
         let special = e.extra & 2 != 0 || e.extra & 1 != 0 && !file;
         let asks_rights = special && !self.runs_a_compiler_part(e.pid, policy);
-        self.seen_by.push((e.pid, e.path));
+        self.seen_by.push((self.life(e.pid), e.path));
         let reported = if matches!(kind, Kind::Stat) { e.extra } else { 0 };
         let times = match reported {
             trace::REPORTED_MODE => times.max(Times::Mode),
@@ -555,13 +564,14 @@ impl<'t> Fold<'t> {
         let reported = if reports { trace::output_reported(e.extra) } else { None };
         let (placement, mode) = reported.unwrap_or((placement, mode));
         if !matches!(mode.bits, 0o600 | 0o666 | 0o777) && !reports {
-            self.gives_modes.insert(e.pid);
+            self.gives_modes.insert(self.life(e.pid));
         }
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
         if temporary && let Some(directory) = parent(e.path) {
             self.temporary_places.insert(directory);
         }
-        self.make(e.path, Made::File { placement, mode, writer: e.pid, temporary });
+        let writer = self.program(e.pid);
+        self.make(e.path, Made::File { placement, mode, writer, temporary });
         if let Some(id) = e.identity {
             self.made_inodes.insert((id.device, id.inode));
         }
@@ -588,7 +598,7 @@ impl<'t> Fold<'t> {
         self.names.entry(path).or_insert(existed);
     }
 
-    fn make(&mut self, path: &'t [u8], made: Made) {
+    fn make(&mut self, path: &'t [u8], made: Made<'t>) {
         if !self.made.contains_key(path) {
             self.made_order.push(path);
         }
@@ -681,7 +691,7 @@ impl<'t> Fold<'t> {
     /// other names of that would have been written to.
     fn made_file_goes(&mut self, e: &Event<'t>, policy: &Policy) {
         let Some(Made::File { writer, .. }) = self.made.get(e.path) else { return };
-        let replaces = (policy.replaces_output)(self.program(*writer));
+        let replaces = (policy.replaces_output)(writer);
         match self.names.get(e.path) {
             Some(false) if !self.temporary_names.contains(e.path) => self.touch(e.path).absent = true,
             Some(true) if !replaces => self.refuse(Unrecorded::UpdatesFile, e.path),
@@ -738,7 +748,7 @@ impl<'t> Fold<'t> {
     fn change_mode(&mut self, e: &Event<'t>, policy: &Policy) {
         let linker = (policy.adds_execute)(self.program(e.pid));
         if !linker && !self.habit(e.pid, policy).reports {
-            self.gives_modes.insert(e.pid);
+            self.gives_modes.insert(self.life(e.pid));
         }
         let rule = if linker { ModeRule::Executable } else { ModeRule::Set };
         let replaces = (policy.unlinks_output)(self.program(e.pid));
@@ -800,8 +810,8 @@ impl<'t> Fold<'t> {
             }
         }
         // The mode of what is made may be that of what was read.
-        for (pid, path) in std::mem::take(&mut self.seen_by) {
-            if self.gives_modes.contains(&pid)
+        for (life, path) in std::mem::take(&mut self.seen_by) {
+            if self.gives_modes.contains(&life)
                 && let Some(looked) = self.looked.get_mut(path)
             {
                 looked.times = looked.times.max(Times::Mode);
@@ -855,7 +865,7 @@ impl<'t> Fold<'t> {
         }
     }
 
-    fn output(&mut self, path: &'t [u8], made: Made, policy: &Policy, seen: &mut Seen) {
+    fn output(&mut self, path: &'t [u8], made: Made<'t>, policy: &Policy, seen: &mut Seen) {
         if !(policy.may_write)(path) {
             self.refuse(Unrecorded::OutputElsewhere, path);
         }
@@ -864,12 +874,12 @@ impl<'t> Fold<'t> {
         }
         let change = match made {
             Made::File { placement, mode, writer, temporary } => {
-                let known = (policy.replaces_output)(self.program(writer));
+                let known = (policy.replaces_output)(writer);
                 if temporary && !known && self.names.get(path) != Some(&true) {
                     // It was made only because nothing was there.
                     self.touch(path).absent = true;
                 }
-                let unlinks = (policy.unlinks_output)(self.program(writer));
+                let unlinks = (policy.unlinks_output)(writer);
                 let removes = known && self.lstat_missing.contains(path) && placement == Placement::Truncate;
                 let placement = match placement {
                     Placement::Rename => Placement::Rename,
@@ -877,7 +887,7 @@ impl<'t> Fold<'t> {
                     _ if removes => Placement::Unlink,
                     other => other,
                 };
-                let closed_when_complete = (policy.is_compiler_part)(self.program(writer));
+                let closed_when_complete = (policy.is_compiler_part)(writer);
                 let anew = matches!(placement, Placement::Rename | Placement::Unlink);
                 let new = anew || self.names.get(path) == Some(&false);
                 Change::File { placement, mode, new, closed_when_complete }
@@ -916,7 +926,7 @@ impl<'t> Fold<'t> {
                 if let Made::File { writer, .. } = made
                     && !self.must_be_absent.contains(path)
                     && !self.looked_at_by_others.contains(path)
-                    && self.runs_a_compiler_part(*writer, policy)
+                    && (policy.is_compiler_part)(writer)
                 {
                     return;
                 }
@@ -1103,6 +1113,19 @@ mod tests {
         read.identity = read.identity.map(|id| Identity { size_bytes: 5, ..id });
         let read_first = vec![read, open("/w/x.o", MAKE)];
         check("read first", "/b/cc1", read_first, ("", "/w/x.o", "updates-file"));
+    }
+
+    #[test]
+    fn a_process_that_has_the_number_of_an_earlier_one_wrote_nothing() {
+        let forked = trace::Event { extra: 99, mode: 99, ..event(Kind::Forked, "") };
+        let events = vec![open("/w/x.o", MAKE), forked, event(Kind::Start, "/b/sh")];
+        let by_as = folded("/b/as", events).seen.changed;
+        let by_sh = folded("/b/sh", vec![open("/w/x.o", MAKE)]).seen.changed;
+        let placement = |changed: &[(Vec<u8>, Change)]| match changed {
+            [(_, Change::File { placement, .. })] => *placement,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((placement(&by_as), placement(&by_sh)), (Placement::Replace, Placement::Truncate));
     }
 
     #[test]

@@ -37,9 +37,7 @@ impl Texts {
     /// Of the arguments of a command that is no compiler, of its standard input, and of what it read.
     pub(crate) fn of(request: &Request, trace: &Trace) -> Texts {
         let mut found = Texts::default();
-        if matches!(request.family, Family::Gcc | Family::Clang) {
-            found.named.dates_compared = texts(trace, &|_| true).iter().any(|path| file_holds(path, DATE_WORDS));
-        }
+        found.named.dates_compared = texts(trace, &is_compiler_part).iter().any(|path| file_holds(path, DATE_WORDS));
         if matches!(request.family, Family::Command | Family::Generic) {
             found.search(&request.action.argv.join(&b' '));
             found.search(&request.input);

@@ -10,19 +10,30 @@ mod places;
 mod trouble;
 
 use crate::case::Case;
+use crate::grain;
 
-/// Every case, once for each of its compilers.
+/// Every case, once for each of its compilers, and as part of a whole command.
 pub fn all() -> Vec<Case> {
-    told().iter().flat_map(Case::expanded).collect()
+    let mut cases: Vec<Case> = told().iter().flat_map(Case::expanded).collect();
+    let carried: Vec<Case> = cases.iter().flat_map(grain::carried_over).collect();
+    cases.extend(carried);
+    cases
 }
 
-/// Every case, once: with the compilers by turns.
+/// Every case, once: with the compilers by turns, and by turns with the cache inside whole commands.
 pub fn one_compiler_each() -> Vec<Case> {
     let of_turn = |(at, case): (usize, &Case)| {
         let mut expanded = case.expanded();
         expanded.swap_remove(at % expanded.len())
     };
-    told().iter().enumerate().map(of_turn).collect()
+    let mut cases: Vec<Case> = told().iter().enumerate().map(of_turn).collect();
+    let of_turn = |(at, case): (usize, &Case)| {
+        let mut carried = grain::carried_over(case);
+        (!carried.is_empty()).then(|| carried.swap_remove(at / 2 % 2))
+    };
+    let carried: Vec<Case> = cases.iter().enumerate().filter_map(of_turn).collect();
+    cases.extend(carried);
+    cases
 }
 
 fn told() -> Vec<Case> {

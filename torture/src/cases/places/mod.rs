@@ -14,6 +14,8 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// A place that is longer and deeper than the first.
 const FAR: &str = "bb/another-and-longer/123/x";
+/// One whose length is between those of the others.
+const THIRD: &str = "c/third";
 const SOURCE: (&str, &str) = ("src/x.c", "#include \"h.h\"\nint f(int a){return a + H;}\n");
 const NAMES_ITSELF: (&str, &str) =
     ("src/x.c", "#include \"h.h\"\nconst char *p = __FILE__;\nint f(int a){return a + H;}\n");
@@ -40,16 +42,19 @@ fn fill(place: &str, files: &[(&str, &str)]) -> Change {
     Change::All(made.collect())
 }
 
-/// One command in one place, in another, and in the first again.
+/// One command in one place, in another, in the first again, and in a third.
 fn in_places(name: &str, files: &[(&str, &str)], cmd: &str, far: Far) -> Case {
     in_two(case(format!("B/{name}")).both(), files, cmd, far, FAR)
 }
 
 fn in_two(case: Case, files: &[(&str, &str)], cmd: &str, far: Far, other: &str) -> Case {
-    let with = case.setup(fill("a", files)).setup(fill(other, files)).cmd(cmd).cwd("a").twice();
+    let with = case.setup(fill("a", files)).setup(fill(other, files)).setup(fill(THIRD, files));
+    let with = with.cmd(cmd).cwd("a").twice();
     let with = with.cwd(other).then("elsewhere", crate::change::nothing());
     let with = if far == Hits { with.hits() } else { with };
-    with.again().cwd("a").back("first place again", crate::change::nothing())
+    let with = with.again().cwd("a").back("first place again", crate::change::nothing());
+    let with = with.cwd(THIRD).then("in a third place", crate::change::nothing());
+    if far == Hits { with.hits() } else { with }
 }
 
 /// Ways to name files, by ways to leave the place in a result.
