@@ -69,7 +69,12 @@ pub struct Folded {
 #[derive(Clone, Debug)]
 enum Made<'t> {
     /// `writer` is the file name of the program: the number of its process may be another's by the end.
-    File { placement: Placement, mode: FileMode, writer: &'t [u8], temporary: bool },
+    File {
+        placement: Placement,
+        mode: FileMode,
+        writer: &'t [u8],
+        temporary: bool,
+    },
     Link,
     Directory(FileMode),
     Removed,

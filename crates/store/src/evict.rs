@@ -155,9 +155,8 @@ impl Store {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
             age.is_some_and(|age| age > NOTE_AGE_MAX)
         };
-        let old_kinds = [Contents::Near, Contents::Judgements].into_iter();
-        let indexed = old_kinds.flat_map(|kind| self.list(kind).unwrap_or_default()).map(|(_, path)| path);
-        for path in indexed.chain(entries(&self.file("notes")).unwrap_or_default()).filter(long_ago) {
+        let judged = self.list(Contents::Judgements).unwrap_or_default().into_iter().map(|(_, path)| path);
+        for path in judged.chain(entries(&self.file("notes")).unwrap_or_default()).filter(long_ago) {
             let _ = fs::remove_file(path);
         }
         let Ok(boot) = larder_sys::boot_id() else { return };

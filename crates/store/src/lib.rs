@@ -5,7 +5,7 @@
 //!   manifests/ab/cd…   Manifest of the weak fingerprint abcd… (larder_model::Manifest draws its bytes); its
 //!                      modification time is its last use, an hour coarse
 //!   blobs/ab/cd…       bytes whose digest is abcd…, uncompressed, mode 0600
-//!   near/ab/cd…        the weak fingerprint last recorded for one source file, for `explain`
+//!   near               the weak fingerprints last recorded for each source file, for `explain` (near.rs draws it)
 //!   judged/ab/cd…     how well a program is observed by the preloaded library (larder_model::Judgement)
 //!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps.rs draws it)
 //!   counters           outcomes and reasons (counters.rs draws it)
@@ -35,6 +35,7 @@ mod judgements;
 mod layout;
 mod manifests;
 mod materialise;
+mod near;
 mod scan;
 mod stage;
 mod stamps;

@@ -6,16 +6,13 @@ use std::time::{Duration, SystemTime};
 
 use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest};
 
-use crate::layout::{Contents, open_plain, read_plain};
+use crate::layout::{Contents, open_plain};
 use crate::{Store, StoreError};
 
 /// The time of last use is written at most once in this time.
 const USE_COARSE: Duration = Duration::from_secs(3600);
 /// A larger manifest is not read.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
-
-/// 64 hexadecimal digits.
-const NEAR_BYTES_MAX: u64 = 64;
 
 /// A manifest's bytes, read but not yet decoded.
 pub struct ManifestFile {
@@ -82,18 +79,5 @@ impl Store {
             return false;
         }
         self.open_or_make(&path, OpenOptions::new().write(true).create_new(true)).is_ok()
-    }
-
-    /// Remember `weak` as the fingerprint last recorded for the commands that `subject` names.
-    pub fn note_near(&self, subject: &Digest, weak: &Fingerprint) -> Result<(), StoreError> {
-        let mut temporary = self.temporary()?;
-        temporary.write_all(weak.hex().as_bytes())?;
-        temporary.place(&self.path_of(Contents::Near, subject))
-    }
-
-    /// The fingerprint last recorded for the commands that `subject` names.
-    pub fn near(&self, subject: &Digest) -> Option<Fingerprint> {
-        let bytes = read_plain(&self.path_of(Contents::Near, subject), NEAR_BYTES_MAX).ok()?;
-        std::str::from_utf8(&bytes).ok()?.parse().ok()
     }
 }

@@ -200,7 +200,7 @@ fn old_file(path: &Path) {
 fn nothing_is_removed_that_is_not_the_stores() {
     let place = place();
     assert_eq!(outcome(&place), "miss");
-    for name in ["tmp", "notes", "stamps", "manifests", "blobs", "near"] {
+    for name in ["tmp", "notes", "stamps", "manifests", "blobs"] {
         let (directory, aside) = (inside(&place).join(name), place.path("aside"));
         fs::create_dir_all(&directory).expect("makes");
         fs::rename(&directory, &aside).expect("renames");

@@ -29,6 +29,7 @@ mod outer;
 mod preprocess;
 #[cfg(target_os = "linux")]
 mod reach;
+mod real;
 #[cfg(target_os = "linux")]
 mod sink;
 #[cfg(target_os = "linux")]

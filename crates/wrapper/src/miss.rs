@@ -1,7 +1,6 @@
 //! A miss: the tool runs, observed; what it looked at is witnessed, what it wrote is kept, and the caller is let go.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Instant;
 
 use larder_compiler::{
@@ -25,6 +24,7 @@ use crate::context::Context;
 use crate::flow::start;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::reach::{Reach, Reached};
+use crate::real::RealPaths;
 use crate::sink::Sink;
 use crate::texts::{Texts, archive_has_none, holds_a_process};
 use crate::typed::file_name;
@@ -351,6 +351,7 @@ impl Run<'_> {
     fn fold(&self, observed: &Observed, texts: &Texts) -> Folded {
         let (place, family) = (&self.context.place, self.request.family);
         let on_terminal = self.request.action.terminal != Terminal::None;
+        let real = RealPaths::default();
         let policy = Policy {
             replaces_output: &replaces_output,
             unlinks_output: &unlinks_output,
@@ -363,7 +364,7 @@ impl Run<'_> {
             habit: &|program, kept| self.habit(program, kept, texts),
             before: &|opened| self.before.of(opened),
             names_by_number: texts.name_processes,
-            real: &real_path,
+            real: &|path| real.of(path),
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
         };
@@ -438,17 +439,6 @@ impl Run<'_> {
         });
         Ok(outputs)
     }
-}
-
-/// A path with its directory's real name, where that is there.
-fn real_path(path: &[u8]) -> Option<Vec<u8>> {
-    let slash = path.iter().rposition(|&b| b == b'/')?;
-    let (directory, name) = (&path[..slash.max(1)], &path[slash + 1..]);
-    if matches!(name, b"" | b"." | b"..") {
-        return std::fs::canonicalize(OsStr::from_bytes(path)).ok().map(|real| real.into_os_string().into_vec());
-    }
-    let real = std::fs::canonicalize(OsStr::from_bytes(directory)).ok()?.into_os_string().into_vec();
-    Some([&real, &b"/"[..], name].concat())
 }
 
 /// Whether the tool could run again on what it left.

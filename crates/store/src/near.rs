@@ -1,0 +1,71 @@
+//! The fingerprint that was last recorded for one source file: what `explain` compares a miss with.
+//!
+//! ```text
+//! near: 131,072 slots of 64 bytes, each where the first eight bytes of the subject's digest say (little endian):
+//!   0…23 first bytes of the subject's digest · 24…55 the weak fingerprint · 56…63 first bytes of those 56's digest
+//! ```
+//!
+//! One file and not one for each subject: making a file costs more than all else that a record of a small compile takes.
+//! It has holes where nothing was noted. A slot is written by one call, and the last to write it stays; who finds a slot of
+//! another subject, or half of one, finds nothing.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+
+use larder_model::{Digest, Fingerprint};
+
+use crate::layout::open_plain;
+use crate::{Store, StoreError};
+
+const SLOTS: u64 = 1 << 17;
+const SLOT_BYTES: usize = 64;
+const SUBJECT_BYTES: usize = 24;
+const NOTED_BYTES: usize = 56;
+
+impl Store {
+    /// Remember `weak` as the fingerprint last recorded for the commands that `subject` names.
+    pub fn note_near(&self, subject: &Digest, weak: &Fingerprint) -> Result<(), StoreError> {
+        let path = self.file("near");
+        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        let mut slot = [&subject.0[..SUBJECT_BYTES], &weak.0].concat();
+        slot.extend_from_slice(&Digest::of(&slot).0[..SLOT_BYTES - NOTED_BYTES]);
+        file.write_all_at(&slot, offset_bytes(subject)).map_err(StoreError::writing(&path))
+    }
+
+    /// The fingerprint last recorded for the commands that `subject` names.
+    pub fn near(&self, subject: &Digest) -> Option<Fingerprint> {
+        let (file, _) = open_plain(&self.file("near")).ok()?;
+        let mut slot = [0; SLOT_BYTES];
+        file.read_exact_at(&mut slot, offset_bytes(subject)).ok()?;
+        let (noted, check) = slot.split_at(NOTED_BYTES);
+        let (of, weak) = noted.split_at(SUBJECT_BYTES);
+        let holds = of == &subject.0[..SUBJECT_BYTES] && Digest::of(noted).0.starts_with(check);
+        holds.then(|| weak.try_into().ok().map(Digest)).flatten()
+    }
+}
+
+fn offset_bytes(subject: &Digest) -> u64 {
+    let first = subject.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
+    first % SLOTS * SLOT_BYTES as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_to_be_noted_is_found() {
+        let dir = tempfile::tempdir().expect("makes a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let [one, other, weak, later] = [1, 2, 3, 4].map(|number| Digest([number; 32]));
+        assert_eq!(store.near(&one), None);
+        store.note_near(&one, &weak).expect("writes");
+        store.note_near(&other, &one).expect("writes");
+        store.note_near(&one, &later).expect("writes");
+        assert_eq!((store.near(&one), store.near(&other)), (Some(later), Some(one)));
+        let mut same_slot = one;
+        same_slot.0[31] = 9;
+        same_slot.0[20] = 9;
+        assert_eq!(store.near(&same_slot), None);
+    }
+}
