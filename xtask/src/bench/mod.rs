@@ -1,12 +1,13 @@
 //! `cargo xtask bench …`: a file or a folder per benchmark, and what they share.
 //!
 //! `measure` runs commands in turn and keeps samples, `count` counts system calls and instructions, `calls` tells what a build
-//! called, `report` shows a result and writes it to `target/bench`. A new benchmark is a file that builds subjects and fills a report.
+//! called, `floor` is what a hit cannot do without, `report` shows a result and writes it to `target/bench`. A new benchmark is a file that builds subjects and fills a report.
 
 mod bazel;
 mod build;
 mod calls;
 mod count;
+mod floor;
 mod hit;
 mod inputs;
 mod measure;
