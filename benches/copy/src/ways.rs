@@ -251,7 +251,9 @@ mod tests {
             let from = File::open(dir.join("from")).expect("is there");
             let to = File::create(dir.join("to")).expect("can be made");
             match way.put(&from, &to, bytes.len()) {
-                Err(error) if way.mover == Mover::Reflink || way.told == Told::Size => println!("{}: {error}", way.name()),
+                Err(error) if way.mover == Mover::Reflink || way.told == Told::Size => {
+                    println!("{}: {error}", way.name())
+                }
                 done => {
                     done.expect("every file system can do that");
                     assert!(std::fs::read(dir.join("to")).expect("is there") == bytes, "{}", way.name());

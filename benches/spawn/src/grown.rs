@@ -23,9 +23,8 @@ impl Grown {
         }
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, at a place that the kernel chooses.
-        let start = unsafe {
-            libc::mmap(null_mut(), size_bytes, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
-        };
+        let start =
+            unsafe { libc::mmap(null_mut(), size_bytes, protection, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
         ensure!(start != libc::MAP_FAILED, "cannot map {size_bytes} bytes: {}", io::Error::last_os_error());
         if huge {
             // SAFETY: the mapping just made.

@@ -98,7 +98,7 @@ fn one(subject: &dyn Subject, check: bool) -> Result<Usage> {
 }
 
 /// The value that `over / under` of all values do not exceed, to the nearest of them; zero of none.
-fn quantile(mut values: Vec<Duration>, over: usize, under: usize) -> Duration {
+pub(crate) fn quantile(mut values: Vec<Duration>, over: usize, under: usize) -> Duration {
     values.sort_unstable();
     let last = values.len().saturating_sub(1);
     values.get((last * over + under / 2) / under).copied().unwrap_or_default()
