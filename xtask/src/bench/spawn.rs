@@ -33,8 +33,10 @@ const HEADER: &[&str] = &[
     "huge pages MB",
     "way",
     "call µs",
+    "lower quartile",
     "p99",
     "until ended µs",
+    "lower quartile",
     "p99",
     "faults after",
     "touching all after ms",
@@ -98,8 +100,10 @@ fn add(report: &mut Report, line: &str) -> Result<()> {
         (number("huge_kb")? / 1024).to_string(),
         json["way"].as_str().context("the program names no way")?.to_owned(),
         micros(quantile(call.clone(), 1, 2)),
+        micros(quantile(call.clone(), 1, 4)),
         micros(quantile(call.clone(), 99, 100)),
         micros(quantile(ended.clone(), 1, 2)),
+        micros(quantile(ended.clone(), 1, 4)),
         micros(quantile(ended.clone(), 99, 100)),
         faults.to_string(),
         format!("{:.2}", touch.as_secs_f64() * 1000.0),
@@ -125,7 +129,7 @@ fn free_mb_in(text: &str) -> Option<u64> {
 
 fn notes() -> Vec<String> {
     vec![
-        "Wall time; medians, and what 99 of 100 runs stay below (the slowest, where there are fewer). call: until the parent \
+        "Wall time; medians, lower quartiles, and what 99 of 100 runs stay below (the slowest, where there are fewer). call: until the parent \
          goes on, which with fork is before the child runs the program, with the others after. until ended: until the child, a \
          static program that does nothing, was waited for."
             .to_owned(),
