@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// How often each way is run
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// What the order of each round is drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
 }
 
 /// What is at the destination before: nothing, or a file of that name, which is unlinked first, as larder does it.
@@ -59,12 +62,14 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
             lanes.push(Lane { way, stored: stored.file(way.mover)?, samples: Default::default(), refused: None });
         }
         let target = options.to.join("made");
+        let mut drawn = Drawn(options.seed);
+        let mut order: Vec<usize> = (0..lanes.len()).collect();
         // The first round compares what is made and does not count: whoever comes first pays for what is new to all.
-        for round in 0..=options.rounds as usize {
-            // Each starts after another one in each round, so that none always follows the same neighbour.
-            let count = lanes.len();
-            for at in 0..count {
-                let lane = &mut lanes[(at + round * 7) % count];
+        for round in 0..=options.rounds {
+            // What ran before decides what is in the processor's caches, so each must follow every other one.
+            drawn.shuffle(&mut order);
+            for &at in &order {
+                let lane = &mut lanes[at];
                 lane.run(&target, &bytes, round == 0)
                     .with_context(|| format!("{} of {size_bytes} bytes", lane.way.name()))?;
             }
@@ -157,6 +162,24 @@ impl Stored<'_> {
     }
 }
 
+/// Numbers from a seed (SplitMix64): the same seed is the same order.
+struct Drawn(u64);
+
+impl Drawn {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ mixed >> 31
+    }
+
+    fn shuffle(&mut self, order: &mut [usize]) {
+        for last in (1..order.len()).rev() {
+            order.swap(last, (self.next() % (last as u64 + 1)) as usize);
+        }
+    }
+}
+
 fn middle(sample: &Path, size_bytes: usize) -> Result<Vec<u8>> {
     use std::io::{Seek, SeekFrom};
     let mut file = File::open(sample).with_context(|| format!("cannot open {}", sample.display()))?;
@@ -178,4 +201,20 @@ fn is_unsupported(error: &anyhow::Error) -> bool {
 fn now(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_round_has_an_order_of_its_own() {
+        let (mut drawn, mut order) = (Drawn(1), (0..30).collect::<Vec<_>>());
+        drawn.shuffle(&mut order);
+        let first = order.clone();
+        drawn.shuffle(&mut order);
+        assert_ne!(order, first);
+        order.sort_unstable();
+        assert_eq!(order, (0..30).collect::<Vec<_>>());
+    }
 }

@@ -47,11 +47,22 @@ impl Grown {
 
 /// Page faults of this process so far that needed no disk.
 pub(crate) fn faults() -> u64 {
+    usage(libc::RUSAGE_SELF).ru_minflt.unsigned_abs()
+}
+
+/// CPU time so far of this process and of the children that it has waited for, in µs.
+pub(crate) fn cpu_us() -> u64 {
+    let micros = |time: libc::timeval| time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs();
+    let both = [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN].map(usage);
+    both.iter().map(|usage| micros(usage.ru_utime) + micros(usage.ru_stime)).sum()
+}
+
+fn usage(who: libc::c_int) -> libc::rusage {
     // SAFETY: plain numbers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: writes into that.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
-    usage.ru_minflt.unsigned_abs()
+    unsafe { libc::getrusage(who, &mut usage) };
+    usage
 }
 
 /// How much of this process is in huge pages, in kB.

@@ -38,6 +38,7 @@ struct Options {
 struct Lane {
     call_ns: Vec<u128>,
     ended_ns: Vec<u128>,
+    cpu_us: Vec<u64>,
     faults: Vec<u64>,
     touch_ns: Vec<u128>,
 }
@@ -53,11 +54,12 @@ fn main() -> Result<()> {
         for at in 0..WAYS.len() {
             let at = (at + round) % WAYS.len();
             let (name, start) = WAYS[at];
-            let before = Instant::now();
+            let (cpu_before, before) = (grown::cpu_us(), Instant::now());
             let pid = start(&child).with_context(|| name.to_owned())?;
             let called = before.elapsed();
             ways::wait(pid).with_context(|| format!("{name}: the child"))?;
             let ended = before.elapsed();
+            lanes[at].cpu_us.push(grown::cpu_us() - cpu_before);
             let (faults_before, touching) = (grown::faults(), Instant::now());
             grown.touch();
             lanes[at].touch_ns.push(touching.elapsed().as_nanos());
@@ -74,6 +76,7 @@ fn main() -> Result<()> {
             "huge_kb": huge_kb,
             "call_ns": lane.call_ns,
             "ended_ns": lane.ended_ns,
+            "cpu_us": lane.cpu_us,
             "faults_after": lane.faults,
             "touch_ns": lane.touch_ns,
         });

@@ -1,11 +1,14 @@
-//! Counts what one command does: system calls by strace, instructions by perf, or by callgrind where the machine does not
-//! let perf count. Each in a run of its own, so that nothing is timed while it is counted.
+//! Counts what one command does: system calls by strace, instructions by perf; where the machine does not let perf count, by
+//! callgrind; and for what makes system calls that callgrind does not know, by the program in `benches/count`, which steps through
+//! it. Each in a run of its own, so that nothing is timed while it is counted.
 
 use super::measure::Subject;
+use crate::binaries;
+use crate::place::Place;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// System calls of the command and all that it starts.
@@ -18,8 +21,14 @@ pub(crate) fn system_calls(subject: &dyn Subject, scratch: &Path) -> Result<u64>
 }
 
 /// Instructions outside the kernel; `None` where nothing here can count them.
-pub(crate) fn instructions(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
-    by_perf(subject, scratch).or_else(|| by_callgrind(subject, scratch))
+pub(crate) fn instructions(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option<u64> {
+    let by_perf = by_perf(subject, scratch);
+    by_perf.or_else(|| by_callgrind(subject, scratch)).or_else(|| by_stepping(subject, stepping, scratch))
+}
+
+/// The program that steps.
+pub(crate) fn stepping(place: &Place) -> Result<PathBuf> {
+    binaries::bench(place, "larder-count", "count", None)
 }
 
 fn by_perf(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
@@ -41,6 +50,16 @@ fn by_callgrind(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
         ["--tool=callgrind".as_ref(), "--callgrind-out-file=/dev/null".as_ref(), log_word.as_ref()];
     under("valgrind", &words, subject).ok()?;
     collected(&fs::read_to_string(&log).ok()?)
+}
+
+/// Slower still.
+fn by_stepping(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option<u64> {
+    if subject.every() > 1 {
+        return None;
+    }
+    let report = scratch.join("steps.txt");
+    under(stepping.to_str()?, &["--to".as_ref(), report.as_os_str()], subject).ok()?;
+    fs::read_to_string(&report).ok()?.trim().parse().ok()
 }
 
 /// Runs the subject's command with `tool words` in front, in its directory and environment. A cache may miss the first

@@ -55,6 +55,7 @@ struct Bench<'a> {
     launchers: Vec<Launcher>,
     sccache: Option<(Launcher, &'a Server)>,
     floor: PathBuf,
+    stepping: PathBuf,
     rounds: usize,
 }
 
@@ -71,7 +72,8 @@ pub(crate) fn hit(place: &Place, options: &Options) -> Result<()> {
     let server = sccache.as_ref().map(|launcher| Server::start(launcher, &home)).transpose()?;
     let rounds = options.runs as usize;
     let floor = floor::program(place)?;
-    let bench = Bench { work, home, launchers, sccache: sccache.zip(server.as_ref()), floor, rounds };
+    let stepping = count::stepping(place)?;
+    let bench = Bench { work, home, launchers, sccache: sccache.zip(server.as_ref()), floor, stepping, rounds };
     let mut report =
         Report { title: "One warm hit".to_owned(), notes: notes(), table: Table::new(2, HEADER), rows: Vec::new() };
     for case in [inputs::c(&bench.work)?, inputs::cpp(&bench.work)?] {
@@ -110,6 +112,7 @@ impl Bench<'_> {
         let mut caches: Vec<Compile> = self.launchers.iter().map(|launcher| compile(launcher, None, 1)).collect();
         caches.extend(self.sccache.iter().map(|(launcher, server)| compile(launcher, Some(server), 1)));
         caches.iter().try_for_each(Compile::warm_up)?;
+        // The first of the launchers is larder.
         let floor = Floor::of(&self.floor, &caches[0], &self.work.join("floor").join(case.name))?;
         report.notes.push(floor.note.clone());
         let before = caches.iter().map(Compile::counts).collect::<Result<Vec<_>>>()?;
@@ -137,7 +140,7 @@ impl Bench<'_> {
         let [nothing, floor] = [0, 1].map(|at| all.get(at).map(Series::cpu_median).unwrap_or_default());
         for (subject, series) in subjects.iter().zip(all) {
             let calls = count::system_calls(*subject, &self.work)?;
-            let instructions = count::instructions(*subject, &self.work);
+            let instructions = count::instructions(*subject, &self.stepping, &self.work);
             let over = |least: Duration| series.cpu_median().as_secs_f64() / least.as_secs_f64().max(f64::EPSILON);
             report.table.rows.push(vec![
                 case.name.to_owned(),

@@ -51,7 +51,7 @@ pub(crate) fn copy(place: &Place, options: &Options) -> Result<()> {
         for (number, spot) in spots.iter().enumerate() {
             for large in [false, true] {
                 let runs = if large { options.runs.div_ceil(LARGE_EVERY) } else { options.runs };
-                let text = measured(&program, spot, &sample, large, runs.div_ceil(PASSES))?;
+                let text = measured(&program, spot, &sample, large, (runs.div_ceil(PASSES), pass))?;
                 rows::add(&mut costs, &spot.name, &text)?;
             }
             bar.at(u64::from(pass) * spots.len() as u64 + number as u64 + 1);
@@ -62,11 +62,12 @@ pub(crate) fn copy(place: &Place, options: &Options) -> Result<()> {
     publish(place, &costs, &did.concat(), &skipped)
 }
 
-fn measured(program: &Path, spot: &Spot, sample: &Path, large: bool, rounds: u32) -> Result<String> {
+fn measured(program: &Path, spot: &Spot, sample: &Path, large: bool, (rounds, pass): (u32, u32)) -> Result<String> {
     let sizes = SIZES_BYTES.iter().filter(|&&bytes| (bytes >= LARGE_BYTES) == large);
     let sizes: Vec<String> = sizes.map(ToString::to_string).collect();
     let mut command = Command::new(program);
     command.args(["measure", "--sizes", &sizes.join(","), "--rounds", &rounds.to_string(), "--sample"]).arg(sample);
+    command.args(["--seed", &(pass + 1).to_string()]);
     command.arg("--from").arg(&spot.from).arg("--to").arg(&spot.to);
     run::output(&mut command).with_context(|| format!("in {}", spot.name))
 }
@@ -98,7 +99,7 @@ fn publish(place: &Place, costs: &[Cost], did: &[Did], skipped: &[String]) -> Re
         "In each cell: CPU time of the median run, of the lower quartile, and wall time of the median run, in µs, of opening \
          the stored file, making the new one, filling it and closing both; replaced: of unlinking the one that is there as \
          well. What the kernel does later or in its own threads is not in it. The stored file is in memory and on disk, the \
-         buffers are as new as in a process just started, ways are run in turn. A → B: stored in A, put in place in B."
+         buffers are as new as in a process just started, ways are run in turn, in another order each round. A → B: stored in A, put in place in B."
             .to_owned(),
         "larder: its own function, `copy_bytes` in `crates/sys/src/linux/files.rs`.".to_owned(),
     ];
