@@ -114,10 +114,13 @@ impl Lane {
     }
 
     fn print(&self, size_bytes: usize) {
+        // Its place among all ways that there are, also those that make no difference for this size.
+        let order = ways(usize::MAX).iter().position(|way| *way == self.way);
         for (before, samples) in ["fresh", "replaced"].into_iter().zip(&self.samples) {
             let (cpu_ns, wall_ns): (Vec<u64>, Vec<u64>) = samples.iter().copied().unzip();
             let line = json!({
                 "way": self.way.name(),
+                "order": order,
                 "size_bytes": size_bytes,
                 "destination": before,
                 "refused": self.refused,

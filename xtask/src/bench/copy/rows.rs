@@ -12,6 +12,8 @@ use std::time::Duration;
 pub(crate) struct Cost {
     place: String,
     way: String,
+    /// Where the way stands among all.
+    order: u64,
     size_bytes: usize,
     destination: String,
     refused: Option<String>,
@@ -92,6 +94,7 @@ fn read(place: &str, line: &str) -> Result<Cost> {
     Ok(Cost {
         place: place.to_owned(),
         way: text("way").context("no way")?,
+        order: json["order"].as_u64().context("no order")?,
         size_bytes: json["size_bytes"].as_u64().context("no size")? as usize,
         destination: text("destination").context("no destination")?,
         refused: text("refused"),
@@ -106,13 +109,14 @@ pub(crate) fn all(costs: &[Cost], sizes_bytes: &[usize]) -> Table {
     header.extend(sizes_bytes.iter().map(|&bytes| shown(bytes)));
     let mut table = Table { header, words: 3, rows: Vec::new() };
     let mut lines: Vec<(&str, &str, &str)> = Vec::new();
-    for cost in costs {
+    let mut ordered: Vec<&Cost> = costs.iter().collect();
+    ordered.sort_by_key(|cost| (place_in(costs, &cost.place), cost.order));
+    for cost in ordered {
         let line = (cost.place.as_str(), cost.way.as_str(), cost.destination.as_str());
         if !lines.contains(&line) {
             lines.push(line);
         }
     }
-    lines.sort_by_key(|line| place_in(costs, line.0));
     for (place, way, destination) in lines {
         let of = |size_bytes: &usize| {
             let same = |cost: &&Cost| {
@@ -228,7 +232,8 @@ mod tests {
     use super::*;
 
     fn line(way: &str, destination: &str, cpu_ns: &[u64]) -> String {
-        json!({ "way": way, "size_bytes": 5000, "destination": destination, "cpu_ns": cpu_ns, "wall_ns": cpu_ns })
+        let order = ["larder", "reflink", "sendfile", "lz4 64 KB, write"].iter().position(|known| *known == way);
+        json!({ "order": order, "way": way, "size_bytes": 5000, "destination": destination, "cpu_ns": cpu_ns, "wall_ns": cpu_ns })
             .to_string()
     }
 
@@ -250,8 +255,8 @@ mod tests {
         assert_eq!(table.rows, [["ext4", "5 kB", "sendfile", "sendfile", "12.0", "9.0", "0.75", NONE, "30.0"]]);
         let all = all(&costs, &[5000]);
         assert_eq!(all.rows.len(), 5);
-        assert_eq!(all.rows[1][3], "12.0 / 12.0 / 12.0");
-        assert_eq!(all.rows[3][3], NONE);
+        assert_eq!(all.rows[2][3], "12.0 / 12.0 / 12.0");
+        assert_eq!(all.rows[1][3], NONE);
     }
 
     #[test]
