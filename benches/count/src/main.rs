@@ -11,6 +11,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+/// What executes more is not worth waiting for: this takes ten minutes.
+const INSTRUCTIONS_MAX: u64 = 30_000_000;
+
 /// Run a program step by step and write down how many instructions it executed.
 #[derive(Parser)]
 struct Options {
@@ -24,7 +27,7 @@ struct Options {
 
 fn main() -> Result<ExitCode> {
     let options = Options::parse();
-    let (count, code) = stepping::count(&options.command)?;
+    let (count, code) = stepping::count(&options.command, INSTRUCTIONS_MAX)?;
     fs::write(&options.to, format!("{count}\n")).with_context(|| format!("cannot write {}", options.to.display()))?;
     match u8::try_from(code) {
         Ok(code) => Ok(ExitCode::from(code)),
@@ -44,8 +47,8 @@ mod stepping {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    /// How many instructions the command executes, and its exit code.
-    pub(crate) fn count(words: &[OsString]) -> Result<(u64, i32)> {
+    /// How many instructions the command executes, and its exit code. An error where there are more than `limit`.
+    pub(crate) fn count(words: &[OsString], limit: u64) -> Result<(u64, i32)> {
         let (program, arguments) = words.split_first().context("no program is named")?;
         let mut command = Command::new(program);
         command.args(arguments);
@@ -54,7 +57,7 @@ mod stepping {
         unsafe {
             command.pre_exec(|| ptrace::traceme().map_err(io::Error::from));
         }
-        let child = command.spawn().with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
+        let mut child = command.spawn().with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
         let pid = Pid::from_raw(i32::try_from(child.id())?);
         let (mut instructions, mut before) = (0, 0);
         loop {
@@ -68,6 +71,11 @@ mod stepping {
             // A repeated instruction stops after each time, and is still the same.
             instructions += u64::from(at != before && signal.is_none());
             before = at;
+            if instructions > limit {
+                child.kill()?;
+                child.wait()?;
+                bail!("it executes more than {limit} instructions");
+            }
             ptrace::step(pid, signal)?;
         }
     }
@@ -76,15 +84,11 @@ mod stepping {
     mod tests {
         use super::*;
 
-        fn counted(words: &[&str]) -> (u64, i32) {
-            count(&words.iter().map(OsString::from).collect::<Vec<_>>()).expect("can be traced")
-        }
-
         #[test]
-        fn a_program_is_counted_and_ends_as_it_would() {
-            let (instructions, code) = counted(&["/bin/false"]);
-            assert_eq!(code, 1);
-            assert!(instructions > 1000, "{instructions}");
+        fn what_executes_too_much_is_ended() {
+            let error = count(&["/bin/true".into()], 500).expect_err("it executes more");
+            assert!(error.to_string().contains("more than 500"), "{error}");
+            assert!(count(&["/no/such/program".into()], 500).is_err());
         }
     }
 }
@@ -95,7 +99,7 @@ mod stepping {
     use std::ffi::OsString;
 
     /// Not known here.
-    pub(crate) fn count(_: &[OsString]) -> Result<(u64, i32)> {
+    pub(crate) fn count(_: &[OsString], _: u64) -> Result<(u64, i32)> {
         bail!("stepping is known on Linux and x86-64 only")
     }
 }

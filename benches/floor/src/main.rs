@@ -6,9 +6,10 @@
 //! front, numbers little-endian, texts ended by a zero byte:
 //!
 //! ```text
-//! D links path                           open a directory; links 1: refuse them
-//! S where follow expect [stamp] name     look; where 1: in the directory opened last; expect 0: missing, 1: there, 2: as stamped
-//! L name target                          read a link in the directory opened last
+//! D where links path                     open a directory; where 1: from the current one; links 1: refuse them. It is current now
+//! U number:u32                           the directory that was opened as this one, from 0, is current again
+//! S where follow expect [stamp] name     look; where 1: in the current directory; expect 0: missing, 1: there, 2: as stamped
+//! L name target                          read a link in the current directory
 //! I mode:u32 path size:u64 bytes         make a file of these bytes
 //! C how mode:u32 path size:u64 step:u64 blob    make a file of another one's bytes; how: see `move_bytes`
 //! E                                      the end; anything may follow

@@ -1,7 +1,7 @@
 //! The steps of a plan, each by the system calls that larder makes for it.
 
 use std::ffi::CStr;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::fd::OwnedFd;
 
 use rustix::fd::{AsFd, BorrowedFd};
@@ -14,6 +14,8 @@ use crate::plan::{Plan, Stamp};
 const PLAN_BYTES_MAX: usize = 1 << 20;
 /// The largest step of a copy by reading and writing.
 const STEP_BYTES_MAX: usize = 1 << 20;
+/// No case looks into more, and a process may have so many files open.
+const DIRECTORIES_MAX: usize = 512;
 const LINK_BYTES_MAX: usize = 4096;
 /// `STATX_MNT_ID_UNIQUE`, which larder asks for too.
 const STATX_MNT_ID_UNIQUE: u32 = 0x4000;
@@ -33,22 +35,25 @@ pub(crate) fn follow(path: &CStr) -> Result<(), Failure<'static>> {
     let unread = Failure { what: "cannot read the plan", name: c"" };
     let Ok(bytes) = read_plan(path, buffer) else { return Err(unread) };
     let mut plan = Plan(bytes);
-    let mut directory: Option<OwnedFd> = None;
+    // Left open until the process ends, which closes all of them at once.
+    let mut opened = [const { None::<ManuallyDrop<OwnedFd>> }; DIRECTORIES_MAX];
+    let (mut count, mut current) = (0, 0);
     loop {
+        let directory = opened[current].as_deref();
         match plan.byte().ok_or(DAMAGED)? {
             b'D' => {
-                let opened = open_directory(&mut plan)?;
-                // Left open until the process ends, which closes all of them at once.
-                std::mem::forget(directory.replace(opened));
+                let made = open_directory(&mut plan, directory)?;
+                *opened.get_mut(count).ok_or(DAMAGED)? = Some(ManuallyDrop::new(made));
+                (count, current) = (count + 1, count);
             }
-            b'S' => look(&mut plan, directory.as_ref())?,
-            b'L' => read_link(&mut plan, directory.as_ref().ok_or(DAMAGED)?)?,
+            b'U' => {
+                current = plan.u32().filter(|&number| (number as usize) < count).ok_or(DAMAGED)? as usize;
+            }
+            b'S' => look(&mut plan, directory)?,
+            b'L' => read_link(&mut plan, directory.ok_or(DAMAGED)?)?,
             b'I' => write_bytes(&mut plan)?,
             b'C' => copy(&mut plan)?,
-            b'E' => {
-                std::mem::forget(directory);
-                return Ok(());
-            }
+            b'E' => return Ok(()),
             _ => return Err(DAMAGED),
         }
     }
@@ -79,12 +84,13 @@ fn read_plan(path: &CStr, buffer: &'static mut [MaybeUninit<u8>]) -> io::Result<
     Ok(read)
 }
 
-fn open_directory(plan: &mut Plan<'static>) -> Result<OwnedFd, Failure<'static>> {
-    let refuse_links = plan.byte().ok_or(DAMAGED)? == 1;
+fn open_directory(plan: &mut Plan<'static>, current: Option<&OwnedFd>) -> Result<OwnedFd, Failure<'static>> {
+    let (inside, refuse_links) = (plan.byte().ok_or(DAMAGED)? == 1, plan.byte().ok_or(DAMAGED)? == 1);
+    let from = if inside { current.ok_or(DAMAGED)?.as_fd() } else { CWD };
     let path = plan.text().ok_or(DAMAGED)?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = if refuse_links { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
-    fs::openat2(CWD, path, flags, Mode::empty(), resolve)
+    fs::openat2(from, path, flags, Mode::empty(), resolve)
         .map_err(|_| Failure { what: "cannot open the directory", name: path })
 }
 

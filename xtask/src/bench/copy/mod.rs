@@ -9,7 +9,7 @@ use super::report::Report;
 use crate::place::{Place, fresh};
 use crate::progress::Bar;
 use crate::{binaries, run, setup};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use mounts::Spot;
 use rows::{Cost, Did};
 use std::fs;
@@ -42,6 +42,9 @@ pub(crate) fn copy(place: &Place, options: &Options) -> Result<()> {
     let scratch = place.own("bench-copy")?;
     fresh(&scratch)?;
     let (mut spots, skipped) = mounts::spots(&scratch)?;
+    let names = spots.iter().map(|spot| spot.name.as_str()).collect::<Vec<_>>().join(", ");
+    let unknown = options.only.iter().find(|only| spots.iter().all(|spot| spot.name != **only));
+    ensure!(unknown.is_none(), "no place has the name {}; there are: {names}", unknown.map_or("", String::as_str));
     spots.retain(|spot| options.only.is_empty() || options.only.contains(&spot.name));
     skipped.iter().for_each(|reason| println!("skipped: {reason}"));
     let mut costs = Vec::new();

@@ -66,6 +66,8 @@ fn image(scratch: &Path, name: &str, mkfs: &[&str]) -> Result<PathBuf> {
     run::output(Command::new(mkfs[0]).args(&mkfs[1..]).arg(&file))?;
     let dir = mount_point(scratch, name)?;
     run::output(Command::new("mount").args(["-o", "loop", "-t", name]).arg(&file).arg(&dir))?;
+    // The mount keeps it until it ends.
+    fs::remove_file(&file)?;
     Ok(dir)
 }
 

@@ -33,9 +33,13 @@ pub(crate) fn write(steps: &Steps, changing: &Path, scratch: &Path) -> Result<Wr
 
 fn add(bytes: &mut Vec<u8>, step: &Step, changing: &Path, blob: &Path) -> Result<()> {
     match step {
-        Step::Open { path, refuse_links } => {
-            bytes.extend([b'D', u8::from(*refuse_links)]);
-            text(bytes, path.as_bytes());
+        Step::Open { inside, name, refuse_links } => {
+            bytes.extend([b'D', u8::from(*inside), u8::from(*refuse_links)]);
+            text(bytes, name.as_bytes());
+        }
+        Step::Use(number) => {
+            bytes.push(b'U');
+            bytes.extend(number.to_le_bytes());
         }
         Step::Look { inside, follow, name, path, there } => {
             let expect = if !there {
@@ -99,7 +103,7 @@ mod tests {
     fn a_plan_is_as_large_as_the_record() {
         let scratch = std::env::temp_dir().join(format!("xtask-plan-{}", std::process::id()));
         fs::create_dir_all(&scratch).expect("can be made");
-        let open = Step::Open { path: "/w".into(), refuse_links: true };
+        let open = Step::Open { inside: false, name: "/w".into(), refuse_links: true };
         let look = |name: &str, there| Step::Look {
             inside: true,
             follow: false,
@@ -111,7 +115,7 @@ mod tests {
         let written = write(&steps, Path::new("/w"), &scratch).expect("can be written");
         let bytes = fs::read(&written.path).expect("can be read");
         assert_eq!((written.bytes, bytes.len()), (30, 30));
-        assert!(bytes.starts_with(b"D\x01/w\0S\x01\x00\x01\0S\x01\x00\x00x\0E\0"));
+        assert!(bytes.starts_with(b"D\x00\x01/w\0S\x01\x00\x01\0S\x01\x00\x00x\0E\0"));
         fs::remove_dir_all(&scratch).expect("removable");
     }
 }

@@ -20,10 +20,30 @@ pub(crate) struct Call {
 /// One step of a hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    Open { path: String, refuse_links: bool },
-    Look { inside: bool, follow: bool, name: String, path: PathBuf, there: bool },
-    Link { name: String, path: PathBuf },
-    Output { path: PathBuf, mode: u32, how: How },
+    /// From the current directory or by its whole path; it is the current one from then on.
+    Open {
+        inside: bool,
+        name: String,
+        refuse_links: bool,
+    },
+    /// The directory that was opened as this one, from 0, is current again.
+    Use(u32),
+    Look {
+        inside: bool,
+        follow: bool,
+        name: String,
+        path: PathBuf,
+        there: bool,
+    },
+    Link {
+        name: String,
+        path: PathBuf,
+    },
+    Output {
+        path: PathBuf,
+        mode: u32,
+        how: How,
+    },
 }
 
 /// How an output's bytes came.
@@ -63,6 +83,7 @@ impl Work {
         let mut work = Self::default();
         for step in &steps.all {
             match step {
+                Step::Use(_) => {}
                 Step::Open { .. } => work.directories += 1,
                 Step::Look { there: false, .. } => work.missing += 1,
                 Step::Look { inside: false, .. } => work.directories += 1,
@@ -176,7 +197,7 @@ pub(crate) fn steps(calls: &[Call], store: &Path, outputs: &[PathBuf]) -> Result
     let mut walk = Walk::default();
     for (call, is_look) in calls.iter().zip(looks).skip(record + 1) {
         if is_look {
-            steps.all.push(walk.look(call)?);
+            walk.look(call, &mut steps.all)?;
         } else if call.opens() && call.result >= 0 && is_stored(call) {
             walk.blobs.insert(call.result, PathBuf::from(call.name_in_it()));
         }
@@ -194,38 +215,51 @@ pub(crate) fn steps(calls: &[Call], store: &Path, outputs: &[PathBuf]) -> Result
 /// What is open while a trace is walked through.
 #[derive(Default)]
 struct Walk {
-    directories: HashMap<i64, PathBuf>,
-    newest: Option<i64>,
+    /// By descriptor: as which one it was opened, and its path.
+    directories: HashMap<i64, (u32, PathBuf)>,
+    opened: u32,
+    /// The number of the one that the last step was about.
+    current: Option<u32>,
     blobs: HashMap<i64, PathBuf>,
 }
 
 impl Walk {
-    fn look(&mut self, call: &Call) -> Result<Step> {
+    fn look(&mut self, call: &Call, steps: &mut Vec<Step>) -> Result<()> {
         let name = call.name_in_it().to_owned();
         ensure!(!name.contains('\\'), "a name with special characters is in the trace: {name}");
-        if call.name == "openat2" {
-            self.directories.insert(call.result, PathBuf::from(&name));
-            self.newest = Some(call.result);
-            return Ok(Step::Open { path: name, refuse_links: call.arguments.contains("RESOLVE_NO_SYMLINKS") });
-        }
         let descriptor = call.descriptor(0);
         let path = match descriptor {
             None => PathBuf::from(&name),
             Some(fd) => {
-                ensure!(self.newest == Some(fd), "the trace goes back to an earlier directory: {}", call.arguments);
-                self.directories.get(&fd).context("the trace looks into a directory that it did not open")?.join(&name)
+                let known = self.directories.get(&fd);
+                let (number, dir) = known.context("the trace looks into a directory that it did not open")?;
+                if self.current != Some(*number) {
+                    steps.push(Step::Use(*number));
+                    self.current = Some(*number);
+                }
+                dir.join(&name)
             }
         };
+        let inside = descriptor.is_some();
+        if call.name == "openat2" {
+            self.directories.insert(call.result, (self.opened, path));
+            self.current = Some(self.opened);
+            self.opened += 1;
+            let refuse_links = call.arguments.contains("RESOLVE_NO_SYMLINKS");
+            steps.push(Step::Open { inside, name, refuse_links });
+            return Ok(());
+        }
         let there = match (call.result, call.error.as_deref()) {
             (0.., _) => true,
             (_, Some("ENOENT")) => false,
             (_, error) => bail!("a look ended with {error:?}: {}", call.arguments),
         };
-        if call.name == "readlinkat" {
-            return Ok(Step::Link { name, path });
-        }
         let follow = !call.arguments.contains("AT_SYMLINK_NOFOLLOW");
-        Ok(Step::Look { inside: descriptor.is_some(), follow, name, path, there })
+        steps.push(match call.name.as_str() {
+            "readlinkat" => Step::Link { name, path },
+            _ => Step::Look { inside, follow, name, path, there },
+        });
+        Ok(())
     }
 
     /// Outputs are made one after the other, each of bytes from the record or of a blob.
@@ -306,6 +340,8 @@ mod tests {
 7 statx(AT_FDCWD, "/lib", AT_NO_AUTOMOUNT, STATX_BASIC_STATS|0x4000, {stx_mode=S_IFDIR|0755, ...}) = 0
 7 openat2(AT_FDCWD, "/usr/bin", {flags=O_RDONLY|O_CLOEXEC|O_PATH|O_DIRECTORY, resolve=0}, 24) = 4
 7 readlinkat(4, "gcc", "gcc-12", 256) = 6
+7 openat2(3, "inc", {flags=O_RDONLY|O_CLOEXEC|O_PATH|O_DIRECTORY, resolve=0}, 24) = 5
+7 statx(3, "y.h", AT_SYMLINK_NOFOLLOW|AT_NO_AUTOMOUNT, STATX_BASIC_STATS|0x4000, {stx_mode=S_IFREG|0644, ...}) = 0
 7 statx(AT_FDCWD, "/w/x.o", AT_SYMLINK_NOFOLLOW|AT_NO_AUTOMOUNT, STATX_BASIC_STATS|0x4000, 0x7ffd) = -1 ENOENT (No such file or directory)
 7 open("/w/x.d", O_WRONLY|O_CREAT|O_EXCL|O_LARGEFILE|O_CLOEXEC, 0666) = 5
 7 write(5, "x.o: x.c"..., 2716) = 2716
@@ -327,11 +363,14 @@ mod tests {
         let work = Work::of(&steps);
         // The look at the destination of an output that the trace does not make counts as one at a missing name.
         let expected =
-            Work { directories: 3, files: 1, themselves: 1, missing: 2, links: 1, outputs: 1, output_bytes: 2716 };
+            Work { directories: 4, files: 2, themselves: 1, missing: 2, links: 1, outputs: 1, output_bytes: 2716 };
         assert_eq!(work, expected);
         let made = Step::Output { path: "/w/x.d".into(), mode: 0o666, how: How::Record { size_bytes: 2716 } };
         assert_eq!(steps.all.last(), Some(&made));
-        assert!(steps.all.contains(&Step::Open { path: "/w".into(), refuse_links: true }));
+        assert_eq!(steps.all.first(), Some(&Step::Open { inside: false, name: "/w".into(), refuse_links: true }));
+        let inside = Step::Open { inside: true, name: "inc".into(), refuse_links: false };
+        let at = steps.all.iter().position(|step| *step == inside).expect("it is opened");
+        assert_eq!((&steps.all[at - 1], &steps.all[at + 1]), (&Step::Use(0), &Step::Use(0)));
     }
 
     #[test]
