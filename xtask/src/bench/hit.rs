@@ -45,8 +45,6 @@ const HEADER: &[&str] = &[
 ];
 /// The plain compile takes part in every n-th round: it takes a thousand times as long.
 const PLAIN_EVERY: usize = 10;
-/// Caches do not believe the times of files that changed just now.
-const SETTLING: Duration = Duration::from_secs(3);
 
 /// The directories and programs of one benchmark.
 struct Bench<'a> {
@@ -91,7 +89,7 @@ fn launchers(place: &Place, larder: &Path, work: &Path) -> Result<Vec<Launcher>>
 
 impl Bench<'_> {
     fn case(&self, case: &Case, report: &mut Report) -> Result<()> {
-        thread::sleep(SETTLING);
+        thread::sleep(measure::SETTLING);
         let expected = self.reference(case)?;
         let headers = inputs::headers(case)?;
         let size_bytes = expected.first().map_or(0, Vec::len);

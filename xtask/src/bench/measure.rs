@@ -9,6 +9,9 @@ use anyhow::{Context, Result, ensure};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Caches do not believe the times of files that changed just now.
+pub(crate) const SETTLING: Duration = Duration::from_secs(3);
+
 /// One thing to measure.
 pub(crate) trait Subject {
     /// What it is called in tables.
