@@ -30,6 +30,19 @@ pub(crate) fn build(place: &Place) -> Result<()> {
     Ok(())
 }
 
+/// Builds a program of `benches/` that a benchmark runs: for `target`, or where there is none for this machine as it is.
+pub(crate) fn bench(place: &Place, package: &str, program: &str, target: Option<&str>) -> Result<PathBuf> {
+    let mut command = cargo(place);
+    command.args(["build", "--quiet", "--release", "--locked", "--package", package, "--bin", program]);
+    let mut dir = place.target.clone();
+    if let Some(target) = target {
+        command.args(["--target", target]);
+        dir.push(target);
+    }
+    run::shown_to_user(&mut command).with_context(|| format!("{program} does not build"))?;
+    Ok(dir.join("release").join(program))
+}
+
 /// The larder to work with: `given`, or one built now.
 pub(crate) fn larder(place: &Place, given: Option<&Path>) -> Result<PathBuf> {
     match given {

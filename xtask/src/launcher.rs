@@ -65,6 +65,7 @@ const CCACHE_BYPASSES: &[&str] = &[
 const LARDER_REASONS: &[(&str, &str)] =
     &[("bypass_reasons", "bypass "), ("fallback_reasons", "fallback "), ("unrecorded_reasons", UNRECORDED)];
 const UNRECORDED: &str = "unrecorded ";
+const LARDER_DIR: &str = "LARDER_DIR";
 const CCACHE_NOSTATS: &str = "CCACHE_NOSTATS";
 const SCCACHE_SOCKET: &str = "SCCACHE_SERVER_UDS";
 
@@ -76,7 +77,7 @@ impl Launcher {
 
     /// larder with its defaults and its store in `store`.
     pub(crate) fn larder(program: &Path, store: &Path) -> Result<Self> {
-        let settings = vec![("LARDER_DIR", store.into())];
+        let settings = vec![(LARDER_DIR, store.into())];
         Self { name: "larder", program: Some(program.into()), settings, counter: Counter::Larder }.checked()
     }
 
@@ -123,6 +124,11 @@ impl Launcher {
             (SCCACHE_SOCKET, store.with_extension("socket").into()),
         ];
         Self { name: "sccache", program: Some(program.into()), settings, counter: Counter::Sccache }
+    }
+
+    /// Where larder's store is; `None` for others.
+    pub(crate) fn store(&self) -> Option<PathBuf> {
+        self.settings.iter().find(|(name, _)| *name == LARDER_DIR).map(|(_, path)| PathBuf::from(path))
     }
 
     /// The variables that it wants to be set.

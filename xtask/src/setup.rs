@@ -54,6 +54,15 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
 /// What only the benchmarks need.
 const PACKAGES_FOR_BENCH: &[(Sign, &str)] = &[(Sign::Program("valgrind"), "valgrind")];
 
+/// What only the benchmark of file systems needs: what makes and mounts them.
+const PACKAGES_FOR_FILE_SYSTEMS: &[(Sign, &str)] = &[
+    (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
+    (Sign::File(&["/usr/sbin/mkfs.xfs", "/sbin/mkfs.xfs"]), "xfsprogs"),
+    (Sign::File(&["/usr/sbin/mkfs.btrfs", "/sbin/mkfs.btrfs", "/bin/mkfs.btrfs"]), "btrfs-progs"),
+    (Sign::Program("mount"), "mount"),
+    (Sign::Program("findmnt"), "util-linux"),
+];
+
 /// What only the benchmarks that build Debian's sources need: what libX11 is built with, and what unpacks sources.
 const PACKAGES_FOR_SOURCES: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/include/X11/Xproto.h"]), "x11proto-dev"),
@@ -84,6 +93,7 @@ pub(crate) const CHECKED_TARGETS: &[&str] =
 pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
     for_torture()?;
+    for_bench_copy(place)?;
     for_bench_whole(place)?;
     for_bench_bazel(place)
 }
@@ -117,7 +127,13 @@ pub(crate) fn for_bench(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// The same, and Bazel with what its packages are built with.
+/// The same as for builds, and what makes file systems.
+pub(crate) fn for_bench_copy(place: &Place) -> Result<()> {
+    for_builds(place)?;
+    packages(PACKAGES_FOR_FILE_SYSTEMS)
+}
+
+/// The same as for benchmarks, and Bazel with what its packages are built with.
 pub(crate) fn for_bench_bazel(place: &Place) -> Result<()> {
     for_bench(place)?;
     packages(PACKAGES_FOR_TESTS)?;

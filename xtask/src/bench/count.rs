@@ -1,12 +1,16 @@
-//! Counts what one command does: system calls by strace, instructions by perf, or by callgrind where the machine does not
-//! let perf count. Each in a run of its own, so that nothing is timed while it is counted.
+//! Counts what one command does: system calls by strace, instructions by perf; where the machine does not let perf count, by
+//! callgrind; and for what makes system calls that callgrind does not know, by the program in `benches/count`, which steps through
+//! it. Each in a run of its own, so that nothing is timed while it is counted.
 
-use super::measure::Subject;
+use super::measure::{SETTLING, Subject};
+use crate::binaries;
+use crate::place::Place;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 /// System calls of the command and all that it starts.
 pub(crate) fn system_calls(subject: &dyn Subject, scratch: &Path) -> Result<u64> {
@@ -18,8 +22,14 @@ pub(crate) fn system_calls(subject: &dyn Subject, scratch: &Path) -> Result<u64>
 }
 
 /// Instructions outside the kernel; `None` where nothing here can count them.
-pub(crate) fn instructions(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
-    by_perf(subject, scratch).or_else(|| by_callgrind(subject, scratch))
+pub(crate) fn instructions(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option<u64> {
+    let by_perf = by_perf(subject, scratch);
+    by_perf.or_else(|| by_callgrind(subject, scratch)).or_else(|| by_stepping(subject, stepping, scratch))
+}
+
+/// The program that steps.
+pub(crate) fn stepping(place: &Place) -> Result<PathBuf> {
+    binaries::bench(place, "larder-count", "count", None)
 }
 
 fn by_perf(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
@@ -43,12 +53,32 @@ fn by_callgrind(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
     collected(&fs::read_to_string(&log).ok()?)
 }
 
+/// Slower still.
+fn by_stepping(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option<u64> {
+    if subject.every() > 1 {
+        return None;
+    }
+    let report = scratch.join("steps.txt");
+    let words: [&OsStr; 2] = ["--to".as_ref(), report.as_os_str()];
+    if subject.hits().ok()?.is_some() {
+        // Under valgrind it may have missed, and what it then recorded is hashed once more before a stamp is kept.
+        thread::sleep(SETTLING);
+        once_under("env", &[], subject).ok()?;
+    }
+    under(stepping.to_str()?, &words, subject).ok()?;
+    fs::read_to_string(&report).ok()?.trim().parse().ok()
+}
+
 /// Runs the subject's command with `tool words` in front, in its directory and environment. A cache may miss the first
-/// time, since perf puts a directory of its own on `PATH` and valgrind preloads: then once more.
+/// time, since perf puts a directory of its own on `PATH` and valgrind preloads: then once more when what it recorded is no longer
+/// too young for a stamp, and once more when it has one.
 fn under(tool: &str, words: &[&OsStr], subject: &dyn Subject) -> Result<()> {
     let before = subject.hits()?;
     once_under(tool, words, subject)?;
     if before.is_some() && subject.hits()? == before {
+        thread::sleep(SETTLING);
+        once_under(tool, words, subject)?;
+        let before = subject.hits()?;
         once_under(tool, words, subject)?;
         ensure!(subject.hits()? != before, "{} does not hit under {tool}", subject.name());
     }

@@ -9,6 +9,9 @@ use anyhow::{Context, Result, ensure};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Caches do not believe the times of files that changed just now.
+pub(crate) const SETTLING: Duration = Duration::from_secs(3);
+
 /// One thing to measure.
 pub(crate) trait Subject {
     /// What it is called in tables.
@@ -98,7 +101,7 @@ fn one(subject: &dyn Subject, check: bool) -> Result<Usage> {
 }
 
 /// The value that `over / under` of all values do not exceed, to the nearest of them; zero of none.
-fn quantile(mut values: Vec<Duration>, over: usize, under: usize) -> Duration {
+pub(crate) fn quantile(mut values: Vec<Duration>, over: usize, under: usize) -> Duration {
     values.sort_unstable();
     let last = values.len().saturating_sub(1);
     values.get((last * over + under / 2) / under).copied().unwrap_or_default()

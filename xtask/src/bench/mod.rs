@@ -1,17 +1,20 @@
 //! `cargo xtask bench …`: a file or a folder per benchmark, and what they share.
 //!
 //! `measure` runs commands in turn and keeps samples, `count` counts system calls and instructions, `calls` tells what a build
-//! called, `report` shows a result and writes it to `target/bench`. A new benchmark is a file that builds subjects and fills a report.
+//! called, `floor` is what a hit cannot do without, `report` shows a result and writes it to `target/bench`. A new benchmark is a file that builds subjects and fills a report.
 
 mod bazel;
 mod build;
 mod calls;
+mod copy;
 mod count;
+mod floor;
 mod hit;
 mod inputs;
 mod measure;
 mod report;
 mod sccache;
+mod spawn;
 mod subjects;
 mod whole;
 
@@ -25,6 +28,10 @@ pub(crate) enum Word {
     Hit(hit::Options),
     /// Whole builds: plain, cold and warm, beside other caches
     Build(build::Options),
+    /// One file put in place: every way, by size and file system
+    Copy(copy::Options),
+    /// One program started from a process that has grown: every way, by size, with and without huge pages
+    Spawn(spawn::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
     Bazel(bazel::Options),
     /// Configure alone, of autotools, CMake and Meson: plain, ccache, the compiler through larder, the whole command through larder
@@ -38,6 +45,8 @@ pub(crate) fn bench(place: &Place, word: &Word) -> Result<bool> {
     match word {
         Word::Hit(options) => hit::hit(place, options).map(|()| true),
         Word::Build(options) => build::build(place, options).map(|()| true),
+        Word::Copy(options) => copy::copy(place, options).map(|()| true),
+        Word::Spawn(options) => spawn::spawn(place, options).map(|()| true),
         Word::Bazel(options) => bazel::bazel(place, options).map(|()| true),
         Word::Configure(options) => whole::configure(place, options),
         Word::Whole(options) => whole::whole(place, options),

@@ -54,7 +54,7 @@ fn machine() -> Value {
     })
 }
 
-/// Milliseconds with two decimals.
+/// Milliseconds with three decimals.
 pub(crate) fn millis(time: std::time::Duration) -> String {
-    format!("{:.2}", time.as_secs_f64() * 1000.0)
+    format!("{:.3}", time.as_secs_f64() * 1000.0)
 }
