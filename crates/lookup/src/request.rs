@@ -56,6 +56,8 @@ pub struct Request {
     pub weak: Fingerprint,
     /// What stands on standard input, where that is keyed.
     pub input: Vec<u8>,
+    /// Standard input is a terminal, and the command is to find nothing to read.
+    pub is_kept_from_terminal: bool,
     /// What the caller says of the command.
     pub scope: Scope,
 }
@@ -237,7 +239,10 @@ impl Request {
             Family::Binutils => binutils_input(file_name(&action.tool_path), &argv[1..]),
             _ => invocation.standard_input,
         };
-        let input = read_standard_input(reads)?;
+        // As ninja and Bazel have it: what a person types while a build runs is not for the build.
+        let is_kept_from_terminal =
+            family == Family::Command && !place.scope.terminal && larder_sys::standard_input_is_terminal();
+        let input = if is_kept_from_terminal { Keyed::Nothing } else { read_standard_input(reads)? };
         let compiles = matches!(family, Family::Gcc | Family::Clang) && is_source(&invocation.source);
         let source = compiles.then(|| absolute(&place.cwd, &invocation.source));
         let source = source.and_then(|path| larder_store::content_anywhere(&path, &roots, stamps));
@@ -245,7 +250,7 @@ impl Request {
         let weak = action.fingerprint(&roots);
         let command = Command { program: tool.path, argv, environment: place.environment_block() };
         let scope = place.scope.clone();
-        Ok(Request { command, family, invocation, action, roots, weak, input: input.bytes(), scope })
+        Ok(Request { command, family, invocation, action, roots, weak, input: input.bytes(), is_kept_from_terminal, scope })
     }
 
     /// Whether it runs in one of Bazel's sandboxes.

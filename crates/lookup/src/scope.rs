@@ -19,6 +19,8 @@ pub struct Scope {
     pub no_inputs: Vec<Vec<u8>>,
     /// The command may write at or below these paths.
     pub outputs: Vec<Vec<u8>>,
+    /// The command reads from the caller's terminal, and is not recorded. Otherwise it finds nothing to read there.
+    pub terminal: bool,
 }
 
 /// What is wrong with the options.
@@ -46,6 +48,10 @@ impl Scope {
             if !word.starts_with(b"-") {
                 at -= 1;
                 break;
+            }
+            if word == b"--terminal" {
+                scope.terminal = true;
+                continue;
             }
             let (name, value) = match word.iter().position(|&b| b == b'=') {
                 Some(equals) => (&word[..equals], Some(word[equals + 1..].to_vec())),
@@ -141,6 +147,7 @@ mod tests {
         let (scope, command) = taken(&["--env", "A", "--no-input=/x", "--", "make", "--env"]).expect("are options");
         assert_eq!((scope.env, scope.no_inputs), (vec![b"A".to_vec()], vec![b"/x".to_vec()]));
         assert_eq!(command, ["make", "--env"]);
+        assert!(taken(&["--terminal", "make"]).expect("is an option").0.terminal);
         assert_eq!(taken(&["make", "--", "x"]).expect("has none").1, ["make", "--", "x"]);
         assert_eq!(taken(&["--bogus", "make"]), Err(ScopeError::Unknown(b"--bogus".to_vec())));
         assert_eq!(taken(&["--env"]), Err(ScopeError::NoValue(b"--env".to_vec())));

@@ -29,7 +29,7 @@ pub use outcome::Counters;
 pub use place::Place;
 pub use probe::{can_mount, has, is_full, is_ignored, is_root};
 pub use run::{Ran, Run};
-pub use terminal::on_terminal;
+pub use terminal::{on_terminal, wholly_on_terminal};
 pub use tree::{Entry, Kind, Tree};
 
 /// End the test here, with a printed reason, unless the probe holds.

@@ -11,7 +11,16 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::Run;
 
 /// Run with standard output and error on one terminal this wide. Gives the exit code, and what the terminal received.
-pub fn on_terminal(mut run: Run, columns: u16) -> (Option<i32>, String) {
+pub fn on_terminal(run: Run, columns: u16) -> (Option<i32>, String) {
+    started(run, columns, false)
+}
+
+/// Run with all three streams on one terminal, where nobody types.
+pub fn wholly_on_terminal(run: Run) -> (Option<i32>, String) {
+    started(run, 80, true)
+}
+
+fn started(mut run: Run, columns: u16, reads: bool) -> (Option<i32>, String) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal can be had");
     grantpt(&ours).expect("can be granted");
     unlockpt(&ours).expect("can be unlocked");
@@ -23,7 +32,8 @@ pub fn on_terminal(mut run: Run, columns: u16) -> (Option<i32>, String) {
     let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(theirs.as_fd(), size).expect("can be set");
     let copy = || theirs.try_clone().expect("can be copied");
-    run.command.stdin(std::process::Stdio::null()).stdout(copy()).stderr(copy());
+    let input = if reads { copy().into() } else { std::process::Stdio::null() };
+    run.command.stdin(input).stdout(copy()).stderr(copy());
     let mut child = run.command.spawn().expect("starts");
     // Only the child's ends are left, so that the reading below ends with them.
     drop((theirs, run));

@@ -64,6 +64,9 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
         Ok(request) => request,
         Err(reason) => return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(reason)),
     };
+    if request.is_kept_from_terminal && larder_sys::end_standard_input().is_err() {
+        return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::StandardInput));
+    }
     answer(&context, &store, &stamps, &request)
 }
 

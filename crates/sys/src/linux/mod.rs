@@ -33,5 +33,7 @@ pub use signals::SignalForwarding;
 pub use socket::{
     Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, passed_file, raise_descriptor_limit,
 };
-pub use stdin::{Input, standard_input, standard_input_left, take_standard_input};
+pub use stdin::{
+    Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left, take_standard_input,
+};
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, same_file, terminal_size};

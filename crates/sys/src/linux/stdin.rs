@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{FileType, OFlags, SeekFrom, fcntl_getfl, fstat, seek};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, fcntl_getfl, fstat, open, seek};
 use rustix::io::{ioctl_fionread, pread, read};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, tee};
-use rustix::stdio::stdin;
+use rustix::stdio::{dup2_stdin, stdin};
+use rustix::termios::isatty;
 
 /// More than this is not looked at.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -45,6 +46,17 @@ pub fn standard_input(wait: bool) -> io::Result<Input> {
         }
         _ => Input::Open,
     })
+}
+
+/// Whether somebody may type there.
+pub fn standard_input_is_terminal() -> bool {
+    isatty(stdin())
+}
+
+/// Have this process, and those that it starts, find nothing on standard input.
+pub fn end_standard_input() -> io::Result<()> {
+    let nothing = open(c"/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(dup2_stdin(nothing)?)
 }
 
 /// How much of `input` was taken since it was looked at, as far as its position or what is left tells.

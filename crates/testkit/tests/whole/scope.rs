@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use larder_testkit::wholly_on_terminal;
+
 use crate::project::Project;
 
 /// A run with options in place 0; its outcome by the log.
@@ -47,6 +49,31 @@ fn outputs_elsewhere_are_allowed() {
     fs::remove_file(format!("{out}/out")).expect("was made");
     assert_eq!(run(&project, &["--output", &out], &script), "hit");
     assert_eq!(fs::read(format!("{out}/out")).expect("is there"), b"1\n");
+}
+
+#[test]
+fn nobody_types_to_a_whole_command() {
+    let project = Project::of(&[("in", "1\n")]);
+    let outcome = |options: &[&str], script: &str| {
+        let log = project.place.path("log");
+        let _ = fs::remove_file(&log);
+        project.lay_out(0);
+        let whole: Vec<&str> = [&["run"], options, &["--", "sh", "-c", script]].concat();
+        let run = project.place.larder(&whole).cwd(project.text(0, "")).env("LARDER_LOG", &log);
+        let (code, shown) = wholly_on_terminal(run);
+        let text = fs::read_to_string(&log).expect("is logged");
+        let word = text.lines().last().and_then(|line| line.split([' ', ':', ',']).nth(2)).expect("is a line");
+        (code, shown, word.to_owned())
+    };
+    // It finds the end at once instead of waiting for somebody.
+    let script = "cat - in > out; test -t 0 && echo typed; echo done";
+    for expected in ["miss", "hit"] {
+        let (code, shown, word) = outcome(&[], script);
+        assert_eq!((code, shown.trim_end(), word.as_str()), (Some(0), "done", expected));
+        assert_eq!(fs::read(project.text(0, "out")).expect("is there"), b"1\n");
+    }
+    let (code, shown, word) = outcome(&["--terminal"], "test -t 0 && echo typed");
+    assert_eq!((code, shown.trim_end(), word.as_str()), (Some(0), "typed", "bypass"));
 }
 
 #[test]
