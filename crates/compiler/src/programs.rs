@@ -86,6 +86,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         tries_terminal: false,
         names_at_random: false,
         shows_numbers: false,
+        tries_sockets: false,
         reports: false,
     };
     // Inside a run it reports what the results that it hands out rely on, and how.
@@ -159,7 +160,15 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         let clock_reads = if is(&["find", "tar"]) && !named.times { 1 } else { 0 };
         Habit { times: Times::Status, clock_reads, ..strict }
     } else if is_probe(program) {
-        Habit { times: Times::Files, clock_reads: u32::MAX, random_reads: u32::MAX, zone_reads: u32::MAX, ..strict }
+        let many = u32::MAX;
+        Habit {
+            times: Times::Files,
+            clock_reads: many,
+            random_reads: many,
+            zone_reads: many,
+            tries_sockets: true,
+            ..strict
+        }
     } else {
         Habit { times: interpreted(Times::Files), ..strict }
     }

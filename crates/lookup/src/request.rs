@@ -8,7 +8,9 @@ use std::path::Path;
 use larder_compiler::{
     Family, Invocation, ResponseFiles, StandardInput, binutils_input, environment, family_of, is_source, parse,
 };
-use larder_model::{ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, Terminal, UMASK, Variable};
+use larder_model::{
+    ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, UMASK, Variable,
+};
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 
@@ -127,6 +129,7 @@ impl Place {
             b"" => Some(self.whole_environment()),
             UMASK => Some(format!("{:o}", larder_sys::umask()).into_bytes()),
             HOST => Some(larder_sys::host()),
+            SOCKETS => Some(larder_sys::sockets()),
             ALL_VARIABLES => Some(self.environment_block().join(&b'\n')),
             name => self.variable(name).map(<[u8]>::to_vec),
         }
@@ -250,7 +253,17 @@ impl Request {
         let weak = action.fingerprint(&roots);
         let command = Command { program: tool.path, argv, environment: place.environment_block() };
         let scope = place.scope.clone();
-        Ok(Request { command, family, invocation, action, roots, weak, input: input.bytes(), is_kept_from_terminal, scope })
+        Ok(Request {
+            command,
+            family,
+            invocation,
+            action,
+            roots,
+            weak,
+            input: input.bytes(),
+            is_kept_from_terminal,
+            scope,
+        })
     }
 
     /// Whether it runs in one of Bazel's sandboxes.

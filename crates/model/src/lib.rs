@@ -26,7 +26,7 @@ pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest};
 pub use observation::{
-    ALL_VARIABLES, Age, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, Status, Twins, UMASK,
+    ALL_VARIABLES, Age, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, SOCKETS, Status, Twins, UMASK,
     names_digest,
 };
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};

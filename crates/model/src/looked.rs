@@ -102,6 +102,8 @@ pub struct Habit {
     pub names_at_random: bool,
     /// It writes down numbers that are others in each place, for somebody to compare.
     pub shows_numbers: bool,
+    /// It may ask for sockets of the internet's families, to see whether there are such.
+    pub tries_sockets: bool,
     /// It hands out results, and says itself how far they rely on modes and times.
     pub reports: bool,
 }
@@ -146,6 +148,8 @@ pub struct Seen {
     pub umask_is_set: bool,
     /// What `uname` says was asked for.
     pub host: bool,
+    /// Which sockets can be had was asked for.
+    pub sockets: bool,
     /// Variables asked for, with their values; `None` where not set.
     pub environment: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }

@@ -126,11 +126,14 @@ pub const UMASK: &[u8] = b"\0umask";
 pub const ALL_VARIABLES: &[u8] = b"\0all";
 /// What `uname` says, host name included, as an [`EnvFact`].
 pub const HOST: &[u8] = b"\0host";
+/// Which sockets can be had, as an [`EnvFact`].
+pub const SOCKETS: &[u8] = b"\0sockets";
 
 /// A variable that the tool asked for, or another thing that a process inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvFact<'a> {
-    /// Its name; empty for all variables together, where a program could read any of them unseen; [`UMASK`], [`HOST`].
+    /// Its name; empty for all variables together, where a program could read any of them unseen; [`UMASK`], [`HOST`],
+    /// [`SOCKETS`].
     pub name: &'a [u8],
     /// Digest of its value, roots replaced; `None` where it was not set.
     pub value: Option<Digest>,

@@ -88,7 +88,7 @@ JUMP(arc4random_uniform, PLAN_RANDOM, 0);
 JUMP(uname, PLAN_IDENTITY, 1);
 JUMP(gethostname, PLAN_IDENTITY, 2);
 JUMP(getdomainname, PLAN_IDENTITY, 3);
-JUMP(getaddrinfo, PLAN_NET, 0);
+JUMP(getaddrinfo, PLAN_NET, 1);
 JUMP(gethostbyname, PLAN_NET, 0);
 JUMP(socket, PLAN_SOCKET, 0);
 
@@ -248,6 +248,14 @@ static bool plain_path(const char *name)
     return true;
 }
 
+/* An address in numbers is one, so that nothing is asked to sort several (netdb.h). */
+static bool needs_no_network(const char *node, const char *service, const int *hints)
+{
+    enum { NUMERIC_HOST = 0x0004, ONLY_OF_HERE = 0x0020, NUMERIC_SERVICE = 0x0400 };
+    return node && hints && (*hints & NUMERIC_HOST) && !(*hints & ONLY_OF_HERE) &&
+           (!service || (*hints & NUMERIC_SERVICE));
+}
+
 __attribute__((used)) void *jump_plan(const unsigned long *arguments, const struct jump *jump)
 {
     void *real = real_get(jump->real);
@@ -280,6 +288,9 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
             number_event(LARDER_UMASK, (uint32_t)arguments[0] & 0777, NULL);
         break;
     case PLAN_NET:
+        if (jump->extra && needs_no_network((const char *)arguments[0], (const char *)arguments[1],
+                                              (const int *)arguments[2]))
+            break;
         number_event(LARDER_NET, 0, jump->name);
         break;
     case PLAN_SOCKET:

@@ -10,7 +10,7 @@ use larder_model::{
     Change, Digest, Fact, FileMode, Habit, Identity, Looked, ModeRule, Placement, Prior, Seen, Times, Unrecorded,
 };
 
-use crate::trace::{self, Kind, OpenFlags, Trace};
+use crate::trace::{self, INTERNET, Kind, OpenFlags, SOCKET, Trace};
 use crate::who::Who;
 
 type Event<'a> = trace::Event<&'a [u8]>;
@@ -134,6 +134,7 @@ struct Fold<'t> {
     umask: bool,
     umask_is_set: bool,
     host: bool,
+    sockets: bool,
     last_read: HashMap<u32, &'t [u8]>,
     starts: HashMap<u32, i64>,
     anonymous: i64,
@@ -201,6 +202,9 @@ impl<'t> Fold<'t> {
                         reads.insert(e.pid, before);
                     }
                 }
+            }
+            Kind::Network if e.path == SOCKET && INTERNET.contains(&e.extra) && self.tries_sockets(e.pid, policy) => {
+                self.sockets = true;
             }
             Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
             Kind::Identity => self.host = true,
@@ -275,6 +279,11 @@ impl<'t> Fold<'t> {
     /// A process, by its number and how many had that before.
     fn life(&self, pid: u32) -> (u32, u32) {
         (pid, self.lives.get(&pid).copied().unwrap_or_default())
+    }
+
+    fn tries_sockets(&mut self, pid: u32, policy: &Policy) -> bool {
+        let habit = self.habit(pid, policy);
+        habit.tries_sockets || habit.reports
     }
 
     /// The file name of what a process runs.
@@ -800,6 +809,7 @@ impl<'t> Fold<'t> {
             umask: self.umask,
             umask_is_set: self.umask_is_set,
             host: self.host,
+            sockets: self.sockets,
             names: self.names.iter().map(|(path, existed)| (path.to_vec(), *existed)).collect(),
             environment: self.environment.iter().map(variable).collect(),
             ..Seen::default()
@@ -1034,6 +1044,7 @@ mod tests {
                     tries_terminal: false,
                     names_at_random: false,
                     shows_numbers: false,
+                    tries_sockets: false,
                     reports: false,
                 }
             },

@@ -368,7 +368,9 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         | Kind::SetTimes
         | Kind::ChangeOwner
         | Kind::SetAttribute => one(What::Changed),
-        Kind::Network | Kind::UnixSocket => one(What::Socket),
+        // By whichever call: nothing of it is recorded.
+        Kind::Network => vec![(b"network".to_vec(), What::Socket)],
+        Kind::UnixSocket => one(What::Socket),
         Kind::Identity => vec![(b"host".to_vec(), What::Asked)],
         Kind::Umask => vec![(b"umask".to_vec(), What::Asked)],
         // A local time is asked for by reading the time zone, which both see in their own ways.

@@ -28,8 +28,8 @@ pub use kernel::KernelObserver;
 pub use loader::loader_looks;
 pub use preload::{IN_ANY_ORDER, OuterLog, PreloadObserver, Program, judge};
 pub use trace::{
-    Event, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, Trace, arguments,
-    identity_of, mode_of, reported_output,
+    Event, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, SOCKET,
+    Trace, arguments, identity_of, mode_of, reported_output,
 };
 pub use who::{Running, Who};
 

@@ -83,6 +83,11 @@ pub const REPORTED_STATUS: u32 = 3 << 8;
 /// The same: when it was modified was compared.
 pub const REPORTED_COMPARED: u32 = 4 << 8;
 
+/// The path of a `Kind::Network` that says that a socket was asked for, and no more.
+pub const SOCKET: &[u8] = b"socket";
+/// Its number for the internet's families: `AF_INET`, `AF_INET6`.
+pub const INTERNET: [u32; 2] = [2, 10];
+
 /// In a `Kind::Open` of such a wrapper, above the mode: how it put the file in place, and what rule gave it its mode.
 pub fn reported_output(placement: Placement, mode: FileMode) -> u32 {
     let placement = PLACEMENTS.iter().position(|one| *one == placement).unwrap_or_default() as u32 + 1;

@@ -11,7 +11,7 @@ use larder_lookup::{Request, choose_observer, secret, subject};
 use larder_model::Observer::Kernel;
 use larder_model::{
     ALL_VARIABLES as ALL, ActionResult, Bound, Bypass, Change, Entry, Fallback, HOST, Habit, Looked, Made,
-    ObservationSet, Outcome, Prior, Seen, Terminal, Times, UMASK, Unrecorded,
+    ObservationSet, Outcome, Prior, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
 use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
 use larder_spawn::{Command, Finished, Written};
@@ -220,6 +220,7 @@ impl Run<'_> {
             (!whole && (folded.foreign_program.is_some() || self.observer == Kernel), &b""[..]),
             (folded.seen.umask, UMASK),
             (folded.seen.host, HOST),
+            (folded.seen.sockets, SOCKETS),
         ];
         self.add_variables_left_out(&texts, &observed.trace, &mut folded.seen);
         for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {

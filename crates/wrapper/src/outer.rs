@@ -6,10 +6,12 @@
 use std::cell::OnceCell;
 
 use larder_lookup::Request;
-use larder_model::{ActionResult, Fact, HOST, Links, ObservationSet, Output, OutputKind, Placement, Roots, UMASK};
+use larder_model::{
+    ActionResult, Fact, HOST, Links, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS, UMASK,
+};
 use larder_observe::{
-    Event, IN_ANY_ORDER, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED,
-    REPORTED_STATUS, Trace, identity_of, mode_of, reported_output,
+    Event, IN_ANY_ORDER, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED,
+    REPORTED_STATUS, SOCKET, Trace, identity_of, mode_of, reported_output,
 };
 use larder_sys::Look;
 
@@ -110,6 +112,7 @@ pub(crate) fn answered(
         events.extend(match variable.name {
             UMASK => Some(event(Kind::Umask)),
             HOST => Some(event(Kind::Identity)),
+            SOCKETS => Some(Event { extra: INTERNET[0], ..at(Kind::Network, SOCKET) }),
             name if name.is_empty() || name.starts_with(b"\0") => None,
             name => {
                 let value = context.place.variable(name);

@@ -17,7 +17,8 @@ use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who};
 
 /// A text longer than this is not searched, and counts as if it named times.
-const TEXT_BYTES_MAX: u64 = 4 << 20;
+/// (automake makes makefiles of 5 MB.)
+const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// Where texts lie that come with the system: an interpreter's own library would name everything.
 const SYSTEM: [&[u8]; 8] =
     [b"/usr/bin/", b"/usr/lib", b"/usr/share/", b"/usr/include/", b"/lib/", b"/lib64/", b"/bin/", b"/etc/"];

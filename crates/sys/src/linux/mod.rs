@@ -25,8 +25,8 @@ pub use notify::{
 pub use process::{
     Child, ChildEnd, address_space_is_limited, become_subreaper, children_left, die_by, effective_user, end_process,
     environment_oddities, exec, file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open,
-    now_coarse_ns, parent_process_id, process_id, processor_features, spawn, spawn_apart, standard_descriptors_open,
-    umask,
+    now_coarse_ns, parent_process_id, process_id, processor_features, sockets, spawn, spawn_apart,
+    standard_descriptors_open, umask,
 };
 pub use relay::{RelayEnd, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;

@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
 /// A process that was started and not yet waited for.
 pub struct Child {
     /// Its process id.
@@ -258,6 +260,17 @@ pub fn host() -> Vec<u8> {
     let said = rustix::system::uname();
     let parts = [said.sysname(), said.nodename(), said.release(), said.version(), said.machine(), said.domainname()];
     parts.map(|part| part.to_bytes()).join(&b'\n')
+}
+
+/// Which sockets of the internet's families can be had: the number of the error, or zero, for streams, datagrams and raw ones of
+/// version 4 and then of version 6, a line each.
+pub fn sockets() -> Vec<u8> {
+    let families = [AddressFamily::INET, AddressFamily::INET6];
+    let types = [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW];
+    let asked =
+        families.into_iter().flat_map(|family| types.map(|of| socket_with(family, of, SocketFlags::CLOEXEC, None)));
+    let errors = asked.map(|got| got.err().map_or(0, |error| error.raw_os_error()));
+    errors.map(|error| format!("{error}\n")).collect::<String>().into_bytes()
 }
 
 /// The effective user.

@@ -1,7 +1,7 @@
 //! What a record relies on and leaves behind, in words.
 
 use larder_model::{
-    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, ObservationSet, OutputKind, Roots, Status, UMASK,
+    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, ObservationSet, OutputKind, Roots, SOCKETS, Status, UMASK,
 };
 
 use super::secret;
@@ -61,6 +61,7 @@ fn variable(fact: &EnvFact) -> String {
         ALL_VARIABLES => "(all of them)".to_owned(),
         UMASK => "(the umask)".to_owned(),
         HOST => "(what uname says)".to_owned(),
+        SOCKETS => "(which sockets can be had)".to_owned(),
         name => say::clean(name),
     };
     match &fact.value {
