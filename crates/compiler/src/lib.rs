@@ -38,7 +38,8 @@ pub use naming::{Naming, naming};
 pub use parse::parse;
 pub use programs::{
     AWK_WORDS, CLOCK_WORDS, CMAKE_WORDS, DATE_WORDS, HASH_WORDS, LISTS_VARIABLES, MEMORY_WORDS, Named, PROCESS_WORDS,
-    SERVED, SHELL_TIME_WORDS, TIME_WORDS, Told, habit, is_compiler_part, is_log, names_shell_clocks,
+    ROFF_WORDS, SERVED, SHELL_TIME_WORDS, TIME_WORDS, Told, habit, is_awk, is_compiler_part, is_log,
+    names_shell_clocks,
 };
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;

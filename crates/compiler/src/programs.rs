@@ -31,6 +31,8 @@ pub struct Named {
     pub shell_clocks: bool,
     /// One of [`AWK_WORDS`].
     pub awk_clocks: bool,
+    /// One of [`ROFF_WORDS`].
+    pub roff_clocks: bool,
     /// One of [`CMAKE_WORDS`].
     pub cmake_clocks: bool,
     /// One of [`CLOCK_WORDS`].
@@ -50,6 +52,7 @@ impl Named {
         shell_times: true,
         shell_clocks: true,
         awk_clocks: true,
+        roff_clocks: true,
         cmake_clocks: true,
         clocks: true,
         hashes: true,
@@ -135,9 +138,12 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         let random_reads = if is_set(b"PERL_HASH_SEED") || named.hashes { 0 } else { 2 };
         let clock_reads = if named.times { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
-    } else if is(AWK) && !named.awk_clocks {
+    } else if is(AWK) && !has_clocks(&told) {
         // It seeds rand() in every run.
         Habit { clock_reads: 2, random_reads: 1, ..strict }
+    } else if is(&["troff"]) && !named.roff_clocks {
+        // It sets its registers in every run.
+        Habit { clock_reads: u32::MAX, zone_reads: u32::MAX, ..strict }
     } else if is(ARCHIVERS) {
         // Whether it writes down times shows in what it wrote.
         Habit { times: Times::Files, clock_reads: u32::MAX, ..strict }
@@ -220,6 +226,20 @@ fn runs_meson(told: &Told) -> bool {
 
 /// The programs that autoconf, CMake and Meson make to ask something of the machine: what they do with the clock is to
 /// see whether there is one.
+/// Whether a program of this file name is an awk.
+pub fn is_awk(program: &[u8]) -> bool {
+    is_named(program, AWK)
+}
+
+/// Whether awk's program names a clock. It stands in the arguments, or in files that they name.
+fn has_clocks(told: &Told) -> bool {
+    let is_file = |argument: &[u8]| argument.starts_with(b"-f") || argument.starts_with(b"--f") || argument == b"-i";
+    match told.arguments {
+        Some(arguments) if arguments.iter().any(|argument| holds_any(argument, AWK_WORDS)) => true,
+        _ => told.named.awk_clocks && told.may_have(is_file),
+    }
+}
+
 fn is_probe(program: &[u8]) -> bool {
     program == b"conftest" || program.starts_with(b"cmTC_") || program.starts_with(b"sanitycheck")
 }
@@ -267,6 +287,23 @@ pub fn names_shell_clocks(text: &[u8]) -> bool {
     names > SHELL_NAMES.iter().map(|name| count(name)).sum()
         || count("printf %(") + count("printf '%(") + count("printf \"%(") > 0
 }
+
+/// Registers of a formatted text that hold the date, and the time.
+pub const ROFF_WORDS: &[&str] = &[
+    "\\n(yr",
+    "\\n(mo",
+    "\\n(dy",
+    "\\n(dw",
+    "[year]",
+    "[yr]",
+    "[mo]",
+    "[dy]",
+    "[dw]",
+    "[hours]",
+    "[minutes]",
+    "[seconds]",
+    "[y2k]",
+];
 
 /// Words by which a script in awk gets at the clock, or at what it seeds by it.
 pub const AWK_WORDS: &[&str] = &["rand(", "rand;", "systime", "strftime"];
@@ -441,7 +478,11 @@ mod tests {
         let shell = Named { shell_clocks: true, ..Named::default() };
         assert_eq!((reads("bash", Named::default()), reads("bash", shell)), (u32::MAX, 0));
         let awk = Named { awk_clocks: true, ..Named::default() };
-        assert_eq!((reads("mawk", shell), reads("mawk", awk)), (2, 0));
+        let with_file = of("mawk", &[b"-f", b"x.awk"], awk).clock_reads;
+        assert_eq!((reads("mawk", shell), reads("mawk", awk), with_file), (2, 2, 0));
+        assert_eq!(of("awk", &[b"BEGIN { print systime() }"], Named::default()).clock_reads, 0);
+        let roff = Named { roff_clocks: true, ..Named::default() };
+        assert_eq!((reads("troff", awk), reads("troff", roff)), (u32::MAX, 0));
         assert_eq!((reads("cmake", Named::default()), reads("cmake", Named::ANYTHING)), (u32::MAX, 0));
         assert_eq!((reads("conftest", Named::ANYTHING), reads("date", Named::default())), (u32::MAX, 0));
     }

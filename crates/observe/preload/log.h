@@ -169,7 +169,7 @@ enum larder_time {
 };
 
 #define LARDER_ARGUMENT_END '\37' /* ASCII's unit separator */
-#define LARDER_ARGUMENTS_MAX 1024
+#define LARDER_ARGUMENTS_MAX 4096
 
 /* That many events of one sort from a process, and no more. */
 #define LARDER_FEW 4

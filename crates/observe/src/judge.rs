@@ -229,6 +229,8 @@ struct Facts<'t> {
     anybodys: HashSet<(Vec<u8>, What)>,
     /// Seen before the program itself began.
     loaders: HashSet<Fact<'t>>,
+    /// Where a program went by a path with `..` in it.
+    returned_to: HashSet<(&'t [u8], Vec<u8>)>,
     /// Names of the libraries that each program has.
     libraries: HashSet<(&'t [u8], &'t [u8])>,
     dropped: bool,
@@ -273,6 +275,9 @@ impl<'t> Facts<'t> {
             let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed);
             for (path, what) in said(&e, program, links) {
                 let program = if executes { EXECUTED } else { program };
+                if what == What::Looked && has_parents(&path) {
+                    facts.returned_to.insert((program, without_parents(&path)));
+                }
                 // What is opened and then listed is named in two ways.
                 let fact = (program, without_dots(path), what);
                 if loading.contains(&e.pid) {
@@ -304,8 +309,12 @@ impl<'t> Facts<'t> {
         };
         // After `chdir` the library looks at where it is.
         let itself = path.strip_suffix(b"/.").map(<[u8]>::to_vec);
-        let moved =
-            *what == What::Looked && itself.is_some_and(|dir| self.all.contains(&(*program, dir, What::Looked)));
+        let is_known = |dir: Vec<u8>| {
+            let ways = [What::Looked, What::Made, What::Failed(libc::EEXIST)];
+            ways.iter().any(|what| self.all.contains(&(*program, dir.clone(), *what)))
+                || self.returned_to.contains(&(*program, dir))
+        };
+        let moved = *what == What::Looked && itself.is_some_and(is_known);
         has(*what) || also.iter().any(|what| has(*what)) || moved
     }
 
@@ -494,6 +503,23 @@ fn without_dots(mut path: Vec<u8>) -> Vec<u8> {
         path.drain(at..at + 2);
     }
     path
+}
+
+fn has_parents(path: &[u8]) -> bool {
+    path.split(|&b| b == b'/').any(|part| part == b"..")
+}
+
+/// Where `..` leads if there are no links on the way; where there are, it is another path, which nobody asks for.
+fn without_parents(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".") {
+        if part == b".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.iter().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect()
 }
 
 fn file_name(path: &[u8]) -> &[u8] {

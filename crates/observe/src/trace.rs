@@ -130,7 +130,7 @@ pub fn identity_of(look: &Look) -> Identity {
 /// What follows each argument in the second text of a `Kind::Start` (`LARDER_ARGUMENT_END`, `preload/log.h`).
 pub(crate) const ARGUMENT_END: u8 = 0o37;
 /// No more of them is kept (`LARDER_ARGUMENTS_MAX`).
-pub(crate) const ARGUMENTS_BYTES_MAX: usize = 1024;
+pub(crate) const ARGUMENTS_BYTES_MAX: usize = 4096;
 
 /// The arguments of a program but the first, from a `Kind::Start`. `None` where not all of them were kept.
 pub fn arguments(kept: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {

@@ -11,14 +11,14 @@ use std::path::Path;
 
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, CMAKE_WORDS, DATE_WORDS, Family, HASH_WORDS, MEMORY_WORDS, Named, PROCESS_WORDS,
-    SHELL_TIME_WORDS, TIME_WORDS, is_compiler_part, is_left_out, names_shell_clocks,
+    ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_awk, is_compiler_part, is_left_out, names_shell_clocks,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who};
 
-/// A text longer than this is not searched, and counts as if it named times.
-/// (automake makes makefiles of 5 MB.)
-const TEXT_BYTES_MAX: u64 = 64 << 20;
+/// A text longer than this is not searched, and counts as if it named times. A makefile of automake's can have 95 MB (curl's
+/// `tests/libtest`).
+const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Where texts lie that come with the system: an interpreter's own library would name everything.
 const SYSTEM: [&[u8]; 8] =
     [b"/usr/bin/", b"/usr/lib", b"/usr/share/", b"/usr/include/", b"/lib/", b"/lib64/", b"/bin/", b"/etc/"];
@@ -39,6 +39,8 @@ impl Texts {
     pub(crate) fn of(request: &Request, trace: &Trace) -> Texts {
         let mut found = Texts::default();
         found.named.dates_compared = texts(trace, &is_compiler_part).iter().any(|path| file_holds(path, DATE_WORDS));
+        // What others read of C that is called so (`rand(`) is no script of awk's.
+        found.named.awk_clocks = texts(trace, &is_awk).iter().any(|path| file_holds(path, AWK_WORDS));
         if matches!(request.family, Family::Command | Family::Generic) {
             found.search(&request.action.argv.join(&b' '));
             found.search(&request.input);
@@ -54,7 +56,7 @@ impl Texts {
         named.times = named.times || holds(TIME_WORDS);
         named.shell_times = named.shell_times || holds(SHELL_TIME_WORDS);
         named.shell_clocks = named.shell_clocks || names_shell_clocks(text);
-        named.awk_clocks = named.awk_clocks || holds(AWK_WORDS);
+        named.roff_clocks = named.roff_clocks || holds(ROFF_WORDS);
         named.cmake_clocks = named.cmake_clocks || holds(CMAKE_WORDS);
         named.clocks = named.clocks || holds(CLOCK_WORDS);
         named.hashes = named.hashes || holds(HASH_WORDS);
