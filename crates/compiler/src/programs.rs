@@ -33,12 +33,14 @@ pub struct Named {
     pub awk_clocks: bool,
     /// One of [`ROFF_WORDS`].
     pub roff_clocks: bool,
-    /// One of [`CMAKE_WORDS`].
+    /// As [`names_cmake_clocks`] says.
     pub cmake_clocks: bool,
     /// One of [`CLOCK_WORDS`].
     pub clocks: bool,
     /// One of [`HASH_WORDS`].
     pub hashes: bool,
+    /// One of [`PERL_HASH_WORDS`].
+    pub perl_hashes: bool,
     /// What a process can read of its own memory.
     pub memory: bool,
     /// A text has a compiler compare the times of files (`#pragma GCC dependency`).
@@ -56,6 +58,7 @@ impl Named {
         cmake_clocks: true,
         clocks: true,
         hashes: true,
+        perl_hashes: true,
         memory: true,
         dates_compared: true,
     };
@@ -135,7 +138,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
     } else if is(PERL) && !named.clocks {
         // $^T is the time of its start; the seeds of its hash function are two reads (5.36).
-        let random_reads = if is_set(b"PERL_HASH_SEED") || named.hashes { 0 } else { 2 };
+        let random_reads = if is_set(b"PERL_HASH_SEED") || named.perl_hashes { 0 } else { 2 };
         let clock_reads = if named.times { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, random_reads, ..strict }
     } else if is(AWK) && !has_clocks(&told) {
@@ -308,8 +311,20 @@ pub const ROFF_WORDS: &[&str] = &[
 /// Words by which a script in awk gets at the clock, or at what it seeds by it.
 pub const AWK_WORDS: &[&str] = &["rand(", "rand;", "systime", "strftime"];
 
-/// Words by which a CMake script gets at the clock, at times of files, and at random numbers.
-pub const CMAKE_WORDS: &[&str] = &["TIMESTAMP", "RANDOM", "UUID"];
+/// What follows the bracket of `string` and `file` by which a CMake script gets at the clock, at times of files, and at
+/// random numbers.
+const CMAKE_CLOCKS: &[&str] = &["TIMESTAMP", "RANDOM", "UUID"];
+
+/// Whether a text names a way by which CMake gets at the clock, or at random numbers.
+pub fn names_cmake_clocks(text: &[u8]) -> bool {
+    let is_first = |at: usize| text[..at].trim_ascii_end().last().is_some_and(|byte| *byte == b'(');
+    CMAKE_CLOCKS.iter().any(|word| {
+        memchr::memmem::find_iter(text, word.as_bytes()).any(|at| {
+            let end = text.get(at + word.len()).is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+            end && is_first(at)
+        })
+    })
+}
 
 /// What has `find` look at times, owners, and all that `stat` says.
 const FIND_WORDS: &[&str] = &[
@@ -344,9 +359,11 @@ pub const CLOCK_WORDS: &[&str] = &[
 /// lies in memory.
 #[rustfmt::skip]
 pub const HASH_WORDS: &[&str] = &[
-    "hash(", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "=set(", "frozenset(", "object()", "ctypes", "keys %", "keys(%", "each %", "each(%",
-    "values %", "values(%",
+    "hash(", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "=set(", "frozenset(", "object()", "ctypes",
 ];
+
+/// The same for Perl.
+pub const PERL_HASH_WORDS: &[&str] = &["keys %", "keys(%", "each %", "each(%", "values %", "values(%"];
 
 /// Words by which a text gets at a process's own memory.
 pub const MEMORY_WORDS: &[&str] = &["/proc/", "proc/self"];
@@ -485,6 +502,19 @@ mod tests {
         assert_eq!((reads("troff", awk), reads("troff", roff)), (u32::MAX, 0));
         assert_eq!((reads("cmake", Named::default()), reads("cmake", Named::ANYTHING)), (u32::MAX, 0));
         assert_eq!((reads("conftest", Named::ANYTHING), reads("date", Named::default())), (u32::MAX, 0));
+    }
+
+    #[test]
+    fn a_sub_command_of_cmakes_is_the_first_word() {
+        for (text, expect) in [
+            ("string(TIMESTAMP now)", true),
+            ("STRING (\n  RANDOM LENGTH 8 x)", true),
+            ("find_file(RANDOM_FILE urandom /dev)", false),
+            ("set(RANDOM 1)", true),
+            ("mark_as_advanced(X RANDOM)", false),
+        ] {
+            assert_eq!(names_cmake_clocks(text.as_bytes()), expect, "{text}");
+        }
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub const LIBC_DIRECTORIES: &[&str] = &[
 
 /// What the library itself asks for, whatever the program does.
 const LIBRARYS_OWN: &[&[u8]] = &[b"/proc/self/exe", b"/proc/self/fd/", b"/proc/self/cwd"];
+/// In which there is nothing to see.
+const NOTHING: &[u8] = b"/dev/null";
 
 /// In which way something was looked at or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -287,7 +289,7 @@ impl<'t> Facts<'t> {
             }
         }
         facts.unloaded |= !loading.is_empty();
-        facts.all.retain(|(_, path, _)| !LIBRARYS_OWN.iter().any(|own| path.starts_with(own)));
+        facts.all.retain(|(_, path, _)| path != NOTHING && !LIBRARYS_OWN.iter().any(|own| path.starts_with(own)));
         facts.anybodys = facts.all.iter().map(|(_, path, what)| (path.clone(), *what)).collect();
         facts
     }

@@ -10,8 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    AWK_WORDS, CLOCK_WORDS, CMAKE_WORDS, DATE_WORDS, Family, HASH_WORDS, MEMORY_WORDS, Named, PROCESS_WORDS,
-    ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_awk, is_compiler_part, is_left_out, names_shell_clocks,
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, MEMORY_WORDS, Named, PERL_HASH_WORDS, PROCESS_WORDS,
+    ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_awk, is_compiler_part, is_left_out, names_cmake_clocks,
+    names_shell_clocks,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who};
@@ -57,8 +58,9 @@ impl Texts {
         named.shell_times = named.shell_times || holds(SHELL_TIME_WORDS);
         named.shell_clocks = named.shell_clocks || names_shell_clocks(text);
         named.roff_clocks = named.roff_clocks || holds(ROFF_WORDS);
-        named.cmake_clocks = named.cmake_clocks || holds(CMAKE_WORDS);
+        named.cmake_clocks = named.cmake_clocks || names_cmake_clocks(text);
         named.clocks = named.clocks || holds(CLOCK_WORDS);
+        named.perl_hashes = named.perl_hashes || holds(PERL_HASH_WORDS);
         named.hashes = named.hashes || holds(HASH_WORDS);
         named.memory = named.memory || holds(MEMORY_WORDS);
         self.name_processes = self.name_processes || holds(PROCESS_WORDS);
