@@ -64,6 +64,47 @@ impl Named {
     };
 }
 
+impl std::ops::BitOr for Named {
+    type Output = Named;
+
+    fn bitor(self, other: Named) -> Named {
+        Named {
+            times: self.times || other.times,
+            shell_times: self.shell_times || other.shell_times,
+            shell_clocks: self.shell_clocks || other.shell_clocks,
+            awk_clocks: self.awk_clocks || other.awk_clocks,
+            roff_clocks: self.roff_clocks || other.roff_clocks,
+            cmake_clocks: self.cmake_clocks || other.cmake_clocks,
+            clocks: self.clocks || other.clocks,
+            hashes: self.hashes || other.hashes,
+            perl_hashes: self.perl_hashes || other.perl_hashes,
+            memory: self.memory || other.memory,
+            dates_compared: self.dates_compared || other.dates_compared,
+        }
+    }
+}
+
+/// Interpreters whose scripts no other program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Python's.
+    Python,
+    /// Perl's.
+    Perl,
+    /// awk's.
+    Awk,
+    /// CMake's.
+    CMake,
+}
+
+impl Language {
+    /// Of the program of this file name.
+    pub fn of(program: &[u8]) -> Option<Language> {
+        let all = [(PYTHON, Language::Python), (PERL, Language::Perl), (AWK, Language::Awk), (CMAKE, Language::CMake)];
+        all.into_iter().find(|(names, _)| is_named(program, names)).map(|(_, language)| language)
+    }
+}
+
 impl Told<'_> {
     /// Nothing at all.
     pub fn nothing() -> Told<'static> {
@@ -229,16 +270,14 @@ fn runs_meson(told: &Told) -> bool {
 
 /// The programs that autoconf, CMake and Meson make to ask something of the machine: what they do with the clock is to
 /// see whether there is one.
-/// Whether a program of this file name is an awk.
-pub fn is_awk(program: &[u8]) -> bool {
-    is_named(program, AWK)
-}
-
 /// Whether awk's program names a clock. It stands in the arguments, or in files that they name.
 fn has_clocks(told: &Told) -> bool {
+    const INPUT: [&[u8]; 3] = [b"-", b"-f-", b"/dev/stdin"];
     let is_file = |argument: &[u8]| argument.starts_with(b"-f") || argument.starts_with(b"--f") || argument == b"-i";
     match told.arguments {
         Some(arguments) if arguments.iter().any(|argument| holds_any(argument, AWK_WORDS)) => true,
+        // A program on standard input came from anywhere.
+        Some(arguments) if arguments.iter().any(|argument| INPUT.contains(argument)) => told.may_have(is_file),
         _ => told.named.awk_clocks && told.may_have(is_file),
     }
 }
@@ -444,7 +483,7 @@ const BLIND: &[&str] = &[
     "tac", "tail", "tee", "tr", "true", "tsort", "tty", "uname", "unexpand", "uniq", "wc", "which", "xxd", "yacc", "yasm",
 ];
 /// Those with a handler for a full stack (libsigsegv), and those that size themselves by what there is.
-const TUNES_MEMORY: &[&str] = &["cargo", "gawk", "java", "node", "rustc"];
+const TUNES_MEMORY: &[&str] = &["cargo", "cmake", "ctest", "gawk", "java", "node", "rustc"];
 /// Of these, those that open no file but those that they are told of.
 const READS_WHAT_IT_IS_TOLD: &[&str] = &["bison", "cmp", "diff", "egrep", "fgrep", "flex", "grep", "m4", "sed", "sort"];
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];

@@ -289,7 +289,9 @@ impl<'t> Facts<'t> {
             }
         }
         facts.unloaded |= !loading.is_empty();
-        facts.all.retain(|(_, path, _)| path != NOTHING && !LIBRARYS_OWN.iter().any(|own| path.starts_with(own)));
+        facts.all.retain(|(_, path, _)| {
+            path != NOTHING && !path.is_empty() && !LIBRARYS_OWN.iter().any(|own| path.starts_with(own))
+        });
         facts.anybodys = facts.all.iter().map(|(_, path, what)| (path.clone(), *what)).collect();
         facts
     }

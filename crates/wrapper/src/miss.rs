@@ -411,7 +411,7 @@ impl Run<'_> {
     fn habit(&self, program: &[u8], kept: &[u8], texts: &Texts) -> Habit {
         let is_set = |name: &[u8]| self.context.place.variable(name).is_some_and(|value| value != b"random");
         let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);
-        let told = Told { arguments: words.as_deref(), named: texts.named, is_set: &is_set };
+        let told = Told { arguments: words.as_deref(), named: texts.named(program), is_set: &is_set };
         let usual = habit(program, told);
         let arguments = &self.request.action.argv[1..];
         let itself = self.request.family == Family::Binutils && usual.times == Times::Files;

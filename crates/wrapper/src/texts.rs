@@ -2,7 +2,7 @@
 //!
 //! Unaware of: what becomes of the answer.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, MEMORY_WORDS, Named, PERL_HASH_WORDS, PROCESS_WORDS,
-    ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_awk, is_compiler_part, is_left_out, names_cmake_clocks,
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, Language, MEMORY_WORDS, Named, PERL_HASH_WORDS,
+    PROCESS_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_compiler_part, is_left_out, names_cmake_clocks,
     names_shell_clocks,
 };
 use larder_lookup::Request;
@@ -27,55 +27,90 @@ const SYSTEM: [&[u8]; 8] =
 /// What the texts of a command hold by way of words.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
-    /// Words by which scripts get at times, clocks, seeds and addresses.
-    pub(crate) named: Named,
+    /// Words by which scripts get at times, clocks, seeds and addresses, in texts that anybody may take for a script.
+    named: Named,
+    /// The same, of texts that only programs of one language read.
+    own: [Named; LANGUAGES.len()],
     /// A word by which scripts get at their process id.
     pub(crate) name_processes: bool,
     /// Variables that are left out of the key, and are named here.
     pub(crate) variables: BTreeSet<Vec<u8>>,
 }
 
+const LANGUAGES: [Language; 4] = [Language::Python, Language::Perl, Language::Awk, Language::CMake];
+
 impl Texts {
     /// Of the arguments of a command that is no compiler, of its standard input, and of what it read.
     pub(crate) fn of(request: &Request, trace: &Trace) -> Texts {
         let mut found = Texts::default();
-        found.named.dates_compared = texts(trace, &is_compiler_part).iter().any(|path| file_holds(path, DATE_WORDS));
-        // What others read of C that is called so (`rand(`) is no script of awk's.
-        found.named.awk_clocks = texts(trace, &is_awk).iter().any(|path| file_holds(path, AWK_WORDS));
+        let read = texts(trace);
+        let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
+        found.named.dates_compared = compiled.into_iter().any(|(path, _)| file_holds(path, DATE_WORDS));
         if matches!(request.family, Family::Command | Family::Generic) {
-            found.search(&request.action.argv.join(&b' '));
-            found.search(&request.input);
-            request.action.environment.iter().for_each(|variable| found.search(&variable.value));
-            texts(trace, &|program| !is_compiler_part(program)).into_iter().for_each(|path| found.search_file(&path));
+            found.search(&request.action.argv.join(&b' '), &[Reader::Other]);
+            found.search(&request.input, &[Reader::Other]);
+            request.action.environment.iter().for_each(|variable| found.search(&variable.value, &[Reader::Other]));
+            read.iter().for_each(|(path, by)| found.search_file(path, by));
         }
         found
     }
 
-    fn search(&mut self, text: &[u8]) {
-        let holds = |words: &[&str]| holds(text, words);
-        let named = &mut self.named;
-        named.times = named.times || holds(TIME_WORDS);
-        named.shell_times = named.shell_times || holds(SHELL_TIME_WORDS);
-        named.shell_clocks = named.shell_clocks || names_shell_clocks(text);
-        named.roff_clocks = named.roff_clocks || holds(ROFF_WORDS);
-        named.cmake_clocks = named.cmake_clocks || names_cmake_clocks(text);
-        named.clocks = named.clocks || holds(CLOCK_WORDS);
-        named.perl_hashes = named.perl_hashes || holds(PERL_HASH_WORDS);
-        named.hashes = named.hashes || holds(HASH_WORDS);
-        named.memory = named.memory || holds(MEMORY_WORDS);
-        self.name_processes = self.name_processes || holds(PROCESS_WORDS);
-        let names = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-        self.variables.extend(names.filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
+    /// What concerns the program of this file name.
+    pub(crate) fn named(&self, program: &[u8]) -> Named {
+        let own = LANGUAGES.iter().position(|language| Language::of(program) == Some(*language));
+        own.map_or(self.named, |own| self.named | self.own[own])
     }
 
-    fn search_file(&mut self, path: &[u8]) {
+    fn search(&mut self, text: &[u8], by: &[Reader]) {
+        let holds = |words: &[&str]| holds(text, words);
+        let named = Named {
+            times: holds(TIME_WORDS),
+            shell_times: holds(SHELL_TIME_WORDS),
+            shell_clocks: names_shell_clocks(text),
+            // What others read of C that is called so (`rand(`) is no script of awk's.
+            awk_clocks: by.contains(&Reader::Script(Language::Awk)) && holds(AWK_WORDS),
+            roff_clocks: holds(ROFF_WORDS),
+            cmake_clocks: names_cmake_clocks(text),
+            clocks: holds(CLOCK_WORDS),
+            hashes: holds(HASH_WORDS),
+            perl_hashes: holds(PERL_HASH_WORDS),
+            memory: holds(MEMORY_WORDS),
+            dates_compared: false,
+        };
+        self.add(named, by);
+        self.name_processes = self.name_processes || holds(PROCESS_WORDS);
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let names: HashSet<&[u8]> = text.split(|byte| !is_part(byte)).collect();
+        self.variables.extend(names.into_iter().filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
+    }
+
+    fn add(&mut self, named: Named, by: &[Reader]) {
+        for reader in by {
+            match reader {
+                Reader::Compiler => {}
+                Reader::Other => self.named = self.named | named,
+                Reader::Script(language) => {
+                    let own = LANGUAGES.iter().position(|one| one == language);
+                    own.into_iter().for_each(|own| self.own[own] = self.own[own] | named);
+                }
+            }
+        }
+    }
+
+    fn search_file(&mut self, path: &[u8], by: &[Reader]) {
+        if by == [Reader::Compiler] {
+            return;
+        }
         let Ok(file) = File::open(Path::new(OsStr::from_bytes(path))) else { return };
         let mut bytes = Vec::new();
         match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
             // The words of a program, or of an archive of such, are no script's.
             Ok(_) if bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n") => {}
-            Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes),
-            _ => (self.named, self.name_processes) = (Named::ANYTHING, true),
+            Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes, by),
+            _ => {
+                self.add(Named::ANYTHING, by);
+                self.name_processes = true;
+            }
         }
     }
 }
@@ -98,22 +133,41 @@ pub(crate) fn holds_a_process(text: &[u8], trace: &Trace) -> bool {
     let own = [larder_sys::process_id(), larder_sys::parent_process_id()].into_iter();
     let processes: HashSet<Vec<u8>> =
         trace.iter().map(|event| event.pid).chain(own).map(|pid| pid.to_string().into_bytes()).collect();
-    text.split(|byte| !byte.is_ascii_digit()).any(|number| processes.contains(number))
+    // The longest number of a process has seven digits (`PID_MAX_LIMIT`, linux/threads.h).
+    let numbers = text.split(|byte| !byte.is_ascii_digit()).filter(|number| (1..=7).contains(&number.len()));
+    numbers.into_iter().any(|number| processes.contains(number))
 }
 
-/// Texts that were read by programs of these file names.
-fn texts(trace: &Trace, by: &dyn Fn(&[u8]) -> bool) -> HashSet<Vec<u8>> {
+/// Who reads a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Compiler,
+    /// One that runs scripts of its own language only.
+    Script(Language),
+    /// A shell, or one that hands on what it reads.
+    Other,
+}
+
+/// Texts that were read, and by whom.
+fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
     let outside = |path: &[u8]| !SYSTEM.iter().any(|system| path.starts_with(system));
     let mut who = Who::default();
-    let mut found = HashSet::new();
+    let mut found: HashMap<Vec<u8>, Vec<Reader>> = HashMap::new();
     for event in trace.iter() {
         who.learn(&event);
         let opened = matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ));
-        if opened && event.error == 0 && event.mode >> 12 == 0o10 && outside(event.path) && !found.contains(event.path)
-        {
+        if opened && event.error == 0 && event.mode >> 12 == 0o10 && outside(event.path) {
             let program = who.runs(event.pid).program;
-            if by(program.rsplit(|&b| b == b'/').next().unwrap_or(program)) {
-                found.insert(event.path.to_vec());
+            let program = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
+            let reader = match Language::of(program) {
+                _ if is_compiler_part(program) => Reader::Compiler,
+                Some(language) => Reader::Script(language),
+                None => Reader::Other,
+            };
+            match found.get_mut(event.path) {
+                Some(by) if by.contains(&reader) => {}
+                Some(by) => by.push(reader),
+                None => drop(found.insert(event.path.to_vec(), vec![reader])),
             }
         }
     }
