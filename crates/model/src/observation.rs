@@ -169,6 +169,63 @@ pub struct ObservationSet<'a> {
     pub ages: Vec<Age<'a>>,
 }
 
+/// A set whose directories are read one by one. A check goes through them once, from front to back, and needs none of them
+/// afterwards: all of them at once would be ten times the memory, and each page of it costs a hit a microsecond.
+#[derive(Clone, Debug)]
+pub struct SetReader<'a> {
+    directories: Reader<'a>,
+    left: usize,
+    size: (usize, usize),
+    rest: ObservationSet<'a>,
+}
+
+impl<'a> SetReader<'a> {
+    /// Read a set but for its directories.
+    pub fn open(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let left = r.count()?;
+        let directories = r.clone();
+        let (mut facts, mut absent) = (0, 0);
+        for _ in 0..left {
+            let (of_it, absent_in_it) = DirFacts::pass_over(r)?;
+            facts += of_it;
+            absent += absent_in_it;
+        }
+        let rest = ObservationSet::decode_rest(r)?;
+        let facts = facts + absent + rest.environment.len() + rest.ages.len();
+        Ok(SetReader { directories, left, size: (facts, absent), rest })
+    }
+
+    /// Read the next directory, in place of what `directory` held. False where there is none left.
+    pub fn next_into(&mut self, directory: &mut DirFacts<'a>) -> Result<bool, DecodeError> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        self.left -= 1;
+        directory.decode_into(&mut self.directories)?;
+        Ok(true)
+    }
+
+    /// All but the directories.
+    pub fn rest(&self) -> &ObservationSet<'a> {
+        &self.rest
+    }
+
+    /// How many facts there are, and how many of them are absences.
+    pub fn size(&self) -> (usize, usize) {
+        self.size
+    }
+
+    /// The set, with those of its directories that were not read yet.
+    pub fn whole(mut self) -> Result<ObservationSet<'a>, DecodeError> {
+        let mut directories = Vec::with_capacity(self.left.min(1024));
+        let mut directory = DirFacts::default();
+        while self.next_into(&mut directory)? {
+            directories.push(std::mem::take(&mut directory));
+        }
+        Ok(ObservationSet { directories, ..self.rest })
+    }
+}
+
 /// The digest under which "this directory has none of these names" is kept as a stamp. `names` are sorted.
 pub fn names_digest(names: &[&[u8]]) -> Digest {
     let mut w = Writer::default();
@@ -233,12 +290,11 @@ impl<'a> ObservationSet<'a> {
 
     /// Read a set.
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        SetReader::open(r)?.whole()
+    }
+
+    fn decode_rest(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let mut set = ObservationSet::default();
-        let count = r.count()?;
-        set.directories.reserve(count.min(1024));
-        for _ in 0..count {
-            set.directories.push(DirFacts::decode(r)?);
-        }
         for _ in 0..r.count()? {
             let name = r.bytes(PATH_BYTES_MAX)?;
             let value = if r.flag()? { Some(r.digest()?) } else { None };
@@ -287,27 +343,49 @@ impl<'a> DirFacts<'a> {
         self.absent.iter().for_each(|name| w.bytes(name));
     }
 
-    fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let path = r.bytes(PATH_BYTES_MAX)?;
-        let links = match r.u8()? {
+    /// Read one in place of this one, whose memory serves again.
+    fn decode_into(&mut self, r: &mut Reader<'a>) -> Result<(), DecodeError> {
+        self.path = r.bytes(PATH_BYTES_MAX)?;
+        self.links = match r.u8()? {
             0 => Links::Any,
             1 => Links::None,
             2 => Links::Real(r.bytes(PATH_BYTES_MAX)?),
             other => return Err(r.unknown_tag(other)),
         };
-        let class = r.number()?;
+        self.class = r.number()?;
+        self.facts.clear();
         let count = r.count()?;
-        let mut facts = Vec::with_capacity(count.min(4096));
+        self.facts.reserve(count.min(4096));
         for _ in 0..count {
             let name = r.bytes(PATH_BYTES_MAX)?;
-            facts.push(NamedFact { name, fact: Fact::decode(r)? });
+            self.facts.push(NamedFact { name, fact: Fact::decode(r)? });
         }
+        self.absent.clear();
         let count = r.count()?;
-        let mut absent = Vec::with_capacity(count.min(4096));
+        self.absent.reserve(count.min(4096));
         for _ in 0..count {
-            absent.push(r.bytes(PATH_BYTES_MAX)?);
+            self.absent.push(r.bytes(PATH_BYTES_MAX)?);
         }
-        Ok(DirFacts { path, links, class, facts, absent })
+        Ok(())
+    }
+
+    /// Read to the end of one. Returns how many facts and how many absences it has.
+    fn pass_over(r: &mut Reader<'a>) -> Result<(usize, usize), DecodeError> {
+        r.bytes(PATH_BYTES_MAX)?;
+        if r.u8()? == 2 {
+            r.bytes(PATH_BYTES_MAX)?;
+        }
+        r.number()?;
+        let facts = r.count()?;
+        for _ in 0..facts {
+            r.bytes(PATH_BYTES_MAX)?;
+            Fact::pass_over(r)?;
+        }
+        let absent = r.count()?;
+        for _ in 0..absent {
+            r.bytes(PATH_BYTES_MAX)?;
+        }
+        Ok((facts, absent))
     }
 }
 
@@ -398,6 +476,22 @@ impl<'a> Fact<'a> {
             tag => return Err(r.unknown_tag(tag)),
         })
     }
+
+    /// Read to the end of one. Most are contents.
+    fn pass_over(r: &mut Reader<'a>) -> Result<(), DecodeError> {
+        const CONTENT: u8 = 1;
+        const DIGEST_BYTES: usize = 32;
+        let mut ahead = r.clone();
+        if ahead.u8()? != CONTENT {
+            return Fact::decode(r).map(drop);
+        }
+        let bits = ahead.take(DIGEST_BYTES + 1)?[DIGEST_BYTES];
+        if bits & 4 != 0 {
+            ahead.take(DIGEST_BYTES)?;
+        }
+        *r = ahead;
+        Ok(())
+    }
 }
 
 fn small(r: &mut Reader) -> Result<u32, DecodeError> {
@@ -442,8 +536,11 @@ mod tests {
         let mut w = Writer::default();
         set.encode(&mut w);
         let mut r = Reader::new(&w.bytes);
-        assert_eq!(ObservationSet::decode(&mut r), Ok(set));
+        assert_eq!(ObservationSet::decode(&mut r), Ok(set.clone()));
         assert_eq!(r.finish(), Ok(()));
+        let reader = SetReader::open(&mut Reader::new(&w.bytes)).expect("own bytes");
+        assert_eq!(reader.size(), set.size());
+        assert_eq!(reader.rest().ages, set.ages);
         for cut in 0..w.bytes.len() {
             assert!(ObservationSet::decode(&mut Reader::new(&w.bytes[..cut])).is_err(), "cut at {cut}");
         }

@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io;
 
 use larder_model::{
-    Age, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, PLACEHOLDER, Roots, Status, Twins, names_digest,
+    Age, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Status, Twins, is_encoded,
+    names_digest,
 };
 use larder_sys::{Dir, Kind, Look, Trust};
 
@@ -62,6 +63,26 @@ pub struct Checker<'a> {
 impl Checker<'_> {
     /// Whether all of `set` holds.
     pub fn check(&self, set: &ObservationSet, effort: &mut Effort) -> Result<(), Difference> {
+        self.check_environment(set, effort)?;
+        let mut walk = Walk::default();
+        set.directories.iter().try_for_each(|directory| self.check_next(directory, &mut walk, effort))?;
+        self.check_rest(set)
+    }
+
+    /// The same of a set that is read meanwhile.
+    pub fn check_read(&self, mut set: SetReader, effort: &mut Effort) -> Result<(), Difference> {
+        self.check_environment(set.rest(), effort)?;
+        let (mut walk, mut directory) = (Walk::default(), DirFacts::default());
+        loop {
+            match set.next_into(&mut directory) {
+                Ok(true) => self.check_next(&directory, &mut walk, effort)?,
+                Ok(false) => return self.check_rest(set.rest()),
+                Err(error) => return differs(b"the record", format!("cannot be read: {error}")),
+            }
+        }
+    }
+
+    fn check_environment(&self, set: &ObservationSet, effort: &mut Effort) -> Result<(), Difference> {
         for fact in &set.environment {
             let value = (self.variable)(fact.name).map(|value| Digest::of(&self.roots.encode_text(&value)));
             effort.facts += 1;
@@ -72,32 +93,37 @@ impl Checker<'_> {
                 return differs(subject, what);
             }
         }
-        let mut path = Vec::new();
-        let mut looked_at = Vec::new();
-        for directory in &set.directories {
-            path.clear();
-            if !self.roots.decode_path(directory.path, &mut path) {
-                return differs(directory.path, "names a root that this place does not have");
-            }
-            let identity = match self.names_in(directory) {
-                Names::AsTheyStand => self.check_directory(directory, &path, effort)?,
-                Names::Decoded(names) => {
-                    let mut names = names.iter().map(Vec::as_slice);
-                    let mut decoded = directory.clone();
-                    let facts = decoded.facts.iter_mut().map(|named| &mut named.name);
-                    for name in facts.chain(&mut decoded.absent) {
-                        *name = names.next().unwrap_or_default();
-                    }
-                    self.check_directory(&decoded, &path, effort)?
-                }
-                Names::Unknown => {
-                    return differs(&path, "has a name that was made by chance, and this command has none");
-                }
-            };
-            if directory.class != 0 && class_of(&mut looked_at, identity) != directory.class {
-                return differs(&path, "is another directory's other name now and was not, or the reverse");
-            }
+        Ok(())
+    }
+
+    fn check_next(&self, directory: &DirFacts, walk: &mut Walk, effort: &mut Effort) -> Result<(), Difference> {
+        let Walk { path, looked_at } = walk;
+        path.clear();
+        if !self.roots.decode_path(directory.path, path) {
+            return differs(directory.path, "names a root that this place does not have");
         }
+        let identity = match self.names_in(directory) {
+            Names::AsTheyStand => self.check_directory(directory, path, effort)?,
+            Names::Decoded(names) => {
+                let mut names = names.iter().map(Vec::as_slice);
+                let mut decoded = directory.clone();
+                let facts = decoded.facts.iter_mut().map(|named| &mut named.name);
+                for name in facts.chain(&mut decoded.absent) {
+                    *name = names.next().unwrap_or_default();
+                }
+                self.check_directory(&decoded, path, effort)?
+            }
+            Names::Unknown => {
+                return differs(path, "has a name that was made by chance, and this command has none");
+            }
+        };
+        if directory.class != 0 && class_of(looked_at, identity) != directory.class {
+            return differs(path, "is another directory's other name now and was not, or the reverse");
+        }
+        Ok(())
+    }
+
+    fn check_rest(&self, set: &ObservationSet) -> Result<(), Difference> {
         set.twins.iter().try_for_each(|twins| self.check_twins(twins))?;
         self.check_ages(&set.ages)
     }
@@ -132,7 +158,7 @@ impl Checker<'_> {
     /// The names of facts and absences as they are in this place.
     fn names_in(&self, facts: &DirFacts) -> Names {
         let names = facts.facts.iter().map(|named| named.name).chain(facts.absent.iter().copied());
-        if !names.clone().any(|name| name.contains(&PLACEHOLDER)) {
+        if !names.clone().any(is_encoded) {
             return Names::AsTheyStand;
         }
         let decode = |name| {
@@ -196,7 +222,7 @@ impl Checker<'_> {
     fn check_unopened(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(u64, u64), Difference> {
         let look = match larder_sys::look_through(path) {
             Ok(look) if look.kind == Kind::Directory => look,
-            other => return differs(path, format!("was a directory; {}", found(other))),
+            other => return differs(path, format!("was a directory; {}", found(&other))),
         };
         let known = facts.absent.is_empty() || self.stamps.names_absent(&look, &names_digest(&facts.absent));
         if known {
@@ -277,23 +303,24 @@ impl Checker<'_> {
             Fact::Content { digest, executable, plain, rooted } => {
                 let is_read_first = self.stampless.get() && !plain && rooted.is_none();
                 if is_read_first && let Ok(file) = dir.open_file(name) {
-                    let look = file_of_mode(larder_sys::file_look(&file), *executable)?;
-                    return self.check_content(|| Ok(file), &look, digest, effort);
+                    let look = larder_sys::file_look(&file);
+                    let look = file_of_mode(&look, *executable)?;
+                    return self.check_content(|| Ok(file), look, digest, effort);
                 }
                 let look = if *plain { dir.look(name) } else { dir.look_through(name) };
-                let look = file_of_mode(look, *executable)?;
+                let look = file_of_mode(&look, *executable)?;
                 match rooted {
                     Some(rooted) if !self.at_home => self.check_rooted(dir, name, (digest, rooted), effort),
-                    _ => self.check_content(|| dir.open_file(name), &look, digest, effort),
+                    _ => self.check_content(|| dir.open_file(name), look, digest, effort),
                 }
             }
             Fact::Directory => match look(dir, name, true) {
                 Ok(look) if look.kind == Kind::Directory => Ok(()),
-                other => Err(format!("was a directory; {}", found(other))),
+                other => Err(format!("was a directory; {}", found(&other))),
             },
             Fact::Other(kind) => match look(dir, name, false) {
                 Ok(look) if kind_code(look.kind) == *kind => Ok(()),
-                other => Err(format!("was {}; {}", kind_name(*kind), found(other))),
+                other => Err(format!("was {}; {}", kind_name(*kind), found(&other))),
             },
             Fact::Link(target) => {
                 let mut expect = Vec::new();
@@ -378,6 +405,15 @@ impl Checker<'_> {
     }
 }
 
+/// What is kept from one directory to the next.
+#[derive(Default)]
+struct Walk {
+    /// Of the directory, whose memory serves for all.
+    path: Vec<u8>,
+    /// Which directories were looked at.
+    looked_at: Vec<(u64, u64)>,
+}
+
 /// The names in a record.
 enum Names {
     AsTheyStand,
@@ -406,14 +442,12 @@ impl Listed {
 const OTHER_CONTENT: &str = "has other content";
 
 /// The look at a file that can be executed or not, as it could.
-fn file_of_mode(look: io::Result<Look>, executable: bool) -> Result<Look, String> {
+#[inline]
+fn file_of_mode(look: &io::Result<Look>, executable: bool) -> Result<&Look, String> {
     match look {
-        Ok(look) if look.kind != Kind::File => Err(format!("was a file; {}", found(Ok(look)))),
-        Ok(look) if (look.mode & 0o111 != 0) != executable => {
-            Err("can be executed now and could not, or the reverse".into())
-        }
-        Ok(look) => Ok(look),
-        Err(error) => Err(format!("was a file; {}", found(Err(error)))),
+        Ok(look) if look.kind == Kind::File && (look.mode & 0o111 != 0) == executable => Ok(look),
+        Ok(look) if look.kind == Kind::File => Err("can be executed now and could not, or the reverse".into()),
+        other => Err(format!("was a file; {}", found(other))),
     }
 }
 
@@ -483,7 +517,7 @@ fn kind_name(code: u8) -> &'static str {
     }
 }
 
-fn found(look: io::Result<Look>) -> String {
+fn found(look: &io::Result<Look>) -> String {
     match look {
         Ok(look) => format!("is now {}", kind_name(kind_code(look.kind))),
         Err(error) => error.to_string(),
