@@ -3,13 +3,14 @@
 //! Directory by directory: one open, one look where names are known to be missing, one look for each fact. Contents are
 //! read only where no stamp tells them; the first difference ends the check.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
 
 use larder_model::{
-    Age, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Status, Twins, is_encoded,
-    names_digest,
+    Age, DecodeError, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Status, Twins,
+    Unread, is_encoded, names_digest,
 };
 use larder_sys::{Dir, Kind, Look, Trust};
 
@@ -65,7 +66,8 @@ impl Checker<'_> {
     pub fn check(&self, set: &ObservationSet, effort: &mut Effort) -> Result<(), Difference> {
         self.check_environment(set, effort)?;
         let mut walk = Walk::default();
-        set.directories.iter().try_for_each(|directory| self.check_next(directory, &mut walk, effort))?;
+        let none = Unread::default();
+        set.directories.iter().try_for_each(|directory| self.check_next(directory, &none, &mut walk, effort))?;
         self.check_rest(set)
     }
 
@@ -75,9 +77,15 @@ impl Checker<'_> {
         let (mut walk, mut directory) = (Walk::default(), DirFacts::default());
         loop {
             match set.next_into(&mut directory) {
-                Ok(true) => self.check_next(&directory, &mut walk, effort)?,
-                Ok(false) => return self.check_rest(set.rest()),
-                Err(error) => return differs(b"the record", format!("cannot be read: {error}")),
+                Ok(Some(unread)) if unread.digest().is_some() => {
+                    self.check_next(&directory, &unread, &mut walk, effort)?;
+                }
+                Ok(Some(unread)) => {
+                    unread.read_into(&mut directory).or_else(unreadable)?;
+                    self.check_next(&directory, &Unread::default(), &mut walk, effort)?;
+                }
+                Ok(None) => return self.check_rest(set.rest()),
+                Err(error) => return unreadable(error),
             }
         }
     }
@@ -96,14 +104,20 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn check_next(&self, directory: &DirFacts, walk: &mut Walk, effort: &mut Effort) -> Result<(), Difference> {
+    fn check_next(
+        &self,
+        directory: &DirFacts,
+        unread: &Unread,
+        walk: &mut Walk,
+        effort: &mut Effort,
+    ) -> Result<(), Difference> {
         let Walk { path, looked_at } = walk;
         path.clear();
         if !self.roots.decode_path(directory.path, path) {
             return differs(directory.path, "names a root that this place does not have");
         }
         let identity = match self.names_in(directory) {
-            Names::AsTheyStand => self.check_directory(directory, path, effort)?,
+            Names::AsTheyStand => self.check_directory(directory, unread, path, effort)?,
             Names::Decoded(names) => {
                 let mut names = names.iter().map(Vec::as_slice);
                 let mut decoded = directory.clone();
@@ -111,7 +125,7 @@ impl Checker<'_> {
                 for name in facts.chain(&mut decoded.absent) {
                     *name = names.next().unwrap_or_default();
                 }
-                self.check_directory(&decoded, path, effort)?
+                self.check_directory(&decoded, unread, path, effort)?
             }
             Names::Unknown => {
                 return differs(path, "has a name that was made by chance, and this command has none");
@@ -188,10 +202,16 @@ impl Checker<'_> {
     }
 
     /// Check a directory, and say which it is where that counts.
-    fn check_directory(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(u64, u64), Difference> {
+    fn check_directory(
+        &self,
+        facts: &DirFacts,
+        unread: &Unread,
+        path: &[u8],
+        effort: &mut Effort,
+    ) -> Result<(u64, u64), Difference> {
         effort.directories += 1;
         if facts.links == Links::Any && facts.facts.is_empty() {
-            return self.check_unopened(facts, path, effort);
+            return self.check_unopened(facts, unread, path, effort);
         }
         let dir = match Dir::open(path, facts.links == Links::None) {
             Ok(dir) => dir,
@@ -204,9 +224,11 @@ impl Checker<'_> {
                 return differs(path, "leads to another directory");
             }
         }
-        let look = if facts.absent.is_empty() && facts.class == 0 { None } else { dir.itself().ok() };
-        if !facts.absent.is_empty() {
-            self.check_absent(&dir, look, facts, path, effort)?;
+        let has_absences = unread.count() > 0 || !facts.absent.is_empty();
+        let look = if has_absences || facts.class != 0 { dir.itself().ok() } else { None };
+        if has_absences && !look.is_some_and(|look| self.knows_absent(&look, unread, effort)) {
+            let all = all_of(facts, unread)?;
+            self.check_absent(&dir, look, &all, path, effort)?;
         }
         for NamedFact { name, fact } in &facts.facts {
             effort.facts += 1;
@@ -219,24 +241,37 @@ impl Checker<'_> {
     }
 
     /// A directory of which only absences count, or that it is there: one look at it mostly does.
-    fn check_unopened(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(u64, u64), Difference> {
+    fn check_unopened(
+        &self,
+        facts: &DirFacts,
+        unread: &Unread,
+        path: &[u8],
+        effort: &mut Effort,
+    ) -> Result<(u64, u64), Difference> {
         let look = match larder_sys::look_through(path) {
             Ok(look) if look.kind == Kind::Directory => look,
             other => return differs(path, format!("was a directory; {}", found(&other))),
         };
-        let known = facts.absent.is_empty() || self.stamps.names_absent(&look, &names_digest(&facts.absent));
-        if known {
-            effort.absences += facts.absent.len() as u64;
+        let has_absences = unread.count() > 0 || !facts.absent.is_empty();
+        if !has_absences || self.knows_absent(&look, unread, effort) {
             return Ok((look.device, look.inode));
         }
         match Dir::open(path, false) {
             Ok(dir) => {
                 let look = dir.itself().ok();
-                self.check_absent(&dir, look, facts, path, effort)?;
+                let all = all_of(facts, unread)?;
+                self.check_absent(&dir, look, &all, path, effort)?;
                 Ok(look.map_or((0, 0), |look| (look.device, look.inode)))
             }
             Err(error) => differs(path, format!("the directory cannot be opened as before: {error}")),
         }
+    }
+
+    /// Whether a stamp tells that all of `unread` is missing.
+    fn knows_absent(&self, look: &Look, unread: &Unread, effort: &mut Effort) -> bool {
+        let known = unread.digest().is_some_and(|names| self.stamps.names_absent(look, names));
+        effort.absences += if known { unread.count() as u64 } else { 0 };
+        known
     }
 
     fn check_absent(
@@ -403,6 +438,20 @@ impl Checker<'_> {
             _ => Err("has other content, also apart from the place's path in it".into()),
         }
     }
+}
+
+/// A directory with the names that were not read yet.
+fn all_of<'f, 'a>(facts: &'f DirFacts<'a>, unread: &Unread<'a>) -> Result<Cow<'f, DirFacts<'a>>, Difference> {
+    if unread.count() == 0 {
+        return Ok(Cow::Borrowed(facts));
+    }
+    let mut all = facts.clone();
+    unread.read_into(&mut all).or_else(unreadable)?;
+    Ok(Cow::Owned(all))
+}
+
+fn unreadable<T>(error: DecodeError) -> Result<T, Difference> {
+    differs(b"the record", format!("cannot be read: {error}"))
 }
 
 /// What is kept from one directory to the next.
