@@ -87,9 +87,11 @@ pub fn run_beside(command: &Command, to: &Destinations) -> io::Result<Finished> 
     run(command, to, attendant.as_deref_mut().map(|attendant| &mut **attendant))
 }
 
+/// One word that needs no dropping: with more, musl maps memory for what is a thread's own at each start.
+type OneWord = ManuallyDrop<Box<Box<dyn Attendant>>>;
+
 thread_local! {
-    /// One word that needs no dropping: with more, musl maps memory for a thread's own at each start.
-    static ATTENDANT: Cell<Option<ManuallyDrop<Box<Box<dyn Attendant>>>>> = const { Cell::new(None) };
+    static ATTENDANT: Cell<Option<OneWord>> = const { Cell::new(None) };
 }
 
 /// Have what `work` runs beside us attended: for an observer that is watched by another one and does not know of it.
