@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use larder_model::{ActionResult, Bound, Content, Digest, Manifest, ObservationSet, Observer, Roots, Streams, Writer};
+use larder_model::{ActionResult, Bound, Content, Digest, Manifest, Observer, Roots, SetReader, Streams, Writer};
 use larder_spawn::Destinations;
 use larder_store::{Checker, Difference, Effort, Stamps, Store};
 
@@ -22,7 +22,7 @@ pub struct Rejected {
 /// A result that answers a request.
 pub struct Answer<'m> {
     /// What it relied on.
-    pub set: ObservationSet<'m>,
+    pub set: SetReader<'m>,
     /// As it is recorded.
     pub result: ActionResult<'m>,
     /// What of it was written again for this place ([`crate::relocated::apply`]).
@@ -55,7 +55,7 @@ pub fn ask<'m>(
             reject(elsewhere(bound, entry.bound_by));
             continue;
         }
-        let Ok((set, result)) = entry.open() else {
+        let Ok((set, result)) = entry.open_to_read() else {
             reject(about("the record", "cannot be read"));
             continue;
         };
@@ -73,7 +73,7 @@ pub fn ask<'m>(
             variable: &variable,
             objects: &|bytes| request.object_anywhere(bytes),
         };
-        match checker.check(&set, effort) {
+        match checker.check_read(set.clone(), effort) {
             Err(difference) => reject(difference),
             Ok(()) => match relocated::rewritten(&result, &request.roots, store, stamps) {
                 Some(rewritten) => {

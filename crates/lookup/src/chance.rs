@@ -7,8 +7,8 @@
 //! Unaware of: what becomes of a name.
 
 use larder_model::Roots;
-use memchr::memmem;
 
+use crate::paths::places_of;
 /// Fewer digits are part of many names that are none, and numbers of processes only in small containers.
 const PROCESS_DIGITS_MIN: usize = 3;
 const PROCESS_DIGITS_MAX: usize = 7;
@@ -67,7 +67,7 @@ pub(crate) fn names<'a>(
 
 fn of_patterns(text: &[u8], found: &mut Vec<Found>) {
     for Pattern { behind, begins, count, is_one } in &PATTERNS {
-        for start in memmem::find_iter(text, begins) {
+        for start in places_of(text, begins) {
             let name = &text[start..text.len().min(start + begins.len() + count)];
             let rest = &name[begins.len()..];
             let is_whole = text[start + name.len()..].first().is_none_or(|next| !is_token(*next))

@@ -14,7 +14,7 @@ use larder_model::{
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 
-use crate::paths::absolute;
+use crate::paths::{absolute, places_of};
 use crate::roots::{self, RootRules};
 use crate::scope::Scope;
 use crate::{Tool, relocated};
@@ -235,7 +235,7 @@ impl Request {
             standard_input: Vec::new(),
             source: None,
         };
-        let roots = roots::find(place, action.apparent_cwd.as_deref(), &argv[1..]);
+        let roots = roots::find(place, action.apparent_cwd.as_deref(), &argv[1..], stamps);
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };
         let reads = match family {
@@ -297,7 +297,7 @@ impl Request {
 /// Whether an argument names one of the descriptors that we keep a copy of, or standard input.
 fn names_a_descriptor(argument: &[u8]) -> bool {
     const NAMES: [&[u8]; 5] = [b"/dev/stdin", b"/dev/stdout", b"/dev/stderr", b"/dev/fd/", b"/proc/self/fd/"];
-    NAMES.iter().any(|name| argument.windows(name.len()).any(|w| w == *name))
+    argument.contains(&b'/') && NAMES.iter().any(|name| places_of(argument, name).next().is_some())
 }
 
 /// Whether standard output or error is a file that the command reads as well, or both are one file by two descriptors.

@@ -6,13 +6,13 @@
 //!
 //! Unaware of: what is replaced, and where.
 
-use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_model::Roots;
-use larder_sys::{Dir, Kind};
+use larder_model::{Roots, names_digest};
+use larder_store::Stamps;
+use larder_sys::{Dir, Kind, Look, Opening, Trust};
 
 use crate::paths::is_in;
 use crate::{Place, chance};
@@ -102,10 +102,12 @@ const SYSTEM: [&[u8]; 14] = [
 
 /// Beside those of the working directory, so many are found by the paths on a command line.
 const TOLD_MAX: usize = 4;
+/// What changed within this time is likely to change again: noting what is missing there would be for nothing.
+const SETTLED_NS: i64 = 1_000_000_000;
 
 /// The roots of a command that runs in `place`, where `PWD` says `apparent`, with these arguments.
-pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>]) -> Roots {
-    let mut search = Search { place, found: Vec::new() };
+pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>], stamps: &Stamps) -> Roots {
+    let mut search = Search { place, stamps, found: Vec::new() };
     place.roots.named.iter().for_each(|root| search.add_any(root));
     if place.roots.find {
         search.build_systems();
@@ -123,6 +125,7 @@ pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>]
 
 struct Search<'a> {
     place: &'a Place,
+    stamps: &'a Stamps,
     found: Vec<Vec<u8>>,
 }
 
@@ -184,7 +187,7 @@ impl Search<'_> {
         if self.holds(cwd) {
             return;
         }
-        let top = checkout(cwd).or_else(|| highest(cwd, &BUILD_TOPS));
+        let top = self.checkout(cwd).or_else(|| self.highest(cwd, &BUILD_TOPS));
         match top {
             Some(top) if !is_shared(top) => self.add(top),
             // There is always one.
@@ -213,11 +216,55 @@ impl Search<'_> {
                 },
                 Err(_) => continue,
             };
-            let top = checkout(directory).or_else(|| highest(directory, &SOURCE_TOPS));
+            let top = self.checkout(directory).or_else(|| self.highest(directory, &SOURCE_TOPS));
             let top = top.filter(|top| !is_shared(top)).or_else(|| shared_above(directory, &self.place.cwd));
             left -= 1;
             self.add(top.unwrap_or(directory));
         }
+    }
+
+    /// The top of the checkout in which `directory` is; of a submodule, that of the whole.
+    fn checkout<'p>(&self, directory: &'p [u8]) -> Option<&'p [u8]> {
+        let mut top = None;
+        for level in levels(directory) {
+            let Some((name, look)) = self.first_of(level, &TOPS) else { continue };
+            top = Some(level);
+            if name != b".git" || look.kind != Kind::File || !is_submodule(level) {
+                break;
+            }
+        }
+        top
+    }
+
+    /// The highest directory, at `directory` or above it, that has one of these names in it.
+    fn highest<'p>(&self, directory: &'p [u8], names: &[&[u8]]) -> Option<&'p [u8]> {
+        levels(directory).filter(|level| !is_shared(level) && self.first_of(level, names).is_some()).last()
+    }
+
+    /// The first of `names` that is in a directory. Where none is, the directory's stamp says so the next time; but not the
+    /// working directory's, in which a build makes files all the time.
+    fn first_of<'n>(&self, directory: &[u8], names: &[&'n [u8]]) -> Option<(&'n [u8], Look)> {
+        let look = match directory == self.place.cwd {
+            true => None,
+            false => Some(larder_sys::look_through(directory).ok()?),
+        };
+        let digest = names_digest(names);
+        if look.is_some_and(|look| self.stamps.names_absent(&look, &digest)) {
+            return None;
+        }
+        let now_ns = larder_sys::now_coarse_ns();
+        let mut all_missing = true;
+        for name in names {
+            match larder_sys::look(&join(directory, name)) {
+                Ok(found) => return Some((name, found)),
+                Err(error) => all_missing &= error.kind() == ErrorKind::NotFound,
+            }
+        }
+        if let Some(look) = look.filter(|look| all_missing && now_ns - look.changed_ns > SETTLED_NS) {
+            let trust = || Dir::open(directory, false).and_then(|dir| dir.trust()).unwrap_or(Trust::NONE);
+            self.stamps.keep_absent(&look, now_ns, &digest, trust);
+        }
+        None
     }
 
     /// Further names of the same directories: a root by `PWD`'s name, and by the one without links.
@@ -260,33 +307,16 @@ pub(crate) fn is_sandbox(path: &[u8]) -> bool {
     })
 }
 
-/// The top of the checkout in which `directory` is; of a submodule, that of the whole.
-fn checkout(directory: &[u8]) -> Option<&[u8]> {
-    let mut top = None;
-    for level in levels(directory) {
-        let Ok(dir) = Dir::open(level, false) else { continue };
-        let Some((name, look)) = TOPS.iter().find_map(|name| Some((name, dir.look(name).ok()?))) else { continue };
-        top = Some(level);
-        if *name != b".git" || look.kind != Kind::File || !is_submodule(&dir) {
-            break;
-        }
-    }
-    top
-}
-
 /// A submodule's `.git` is a file that leads to the whole's `modules`; a worktree's leads to `worktrees`.
-fn is_submodule(dir: &Dir) -> bool {
+fn is_submodule(top: &[u8]) -> bool {
     let mut text = Vec::new();
-    let read = dir.open_file(b".git").and_then(|file: File| file.take(4096).read_to_end(&mut text));
+    let read =
+        larder_sys::open(&join(top, b".git"), Opening::Read).and_then(|file| file.take(4096).read_to_end(&mut text));
     read.is_ok() && text.windows(9).any(|part| part == b"/modules/")
 }
 
-/// The highest directory, at `directory` or above it, that has one of these names in it.
-fn highest<'p>(directory: &'p [u8], names: &[&[u8]]) -> Option<&'p [u8]> {
-    let has = |level: &&[u8]| {
-        !is_shared(level) && Dir::open(level, false).is_ok_and(|dir| names.iter().any(|name| dir.look(name).is_ok()))
-    };
-    levels(directory).filter(has).last()
+fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    [directory, b"/", name].concat()
 }
 
 /// The directory and all above it, but for `/`.
@@ -381,7 +411,7 @@ mod tests {
             };
             let arguments: Vec<Vec<u8>> = arguments.iter().map(|argument| at(argument)).collect();
             let apparent = place.variable(b"PWD").map(<[u8]>::to_vec);
-            let roots = find(&place, apparent.as_deref(), &arguments);
+            let roots = find(&place, apparent.as_deref(), &arguments, &Stamps::none());
             roots.paths().iter().map(|root| String::from_utf8_lossy(root).replace(top, "@")).collect()
         }
     }

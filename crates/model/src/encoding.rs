@@ -99,7 +99,7 @@ impl Writer {
 }
 
 /// Takes values from the front of a slice.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Reader<'a> {
     whole: &'a [u8],
     at: usize,
@@ -126,6 +126,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next `count` bytes.
+    #[inline]
     pub fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let end = self.at.checked_add(count).filter(|&end| end <= self.whole.len());
         let end = end.ok_or(DecodeError::Truncated(self.at))?;
@@ -149,7 +150,19 @@ impl<'a> Reader<'a> {
     }
 
     /// A number.
+    #[inline]
     pub fn number(&mut self) -> Result<u64, DecodeError> {
+        // Most are small.
+        match self.whole.get(self.at) {
+            Some(&byte) if byte < 0x80 => {
+                self.at += 1;
+                Ok(byte.into())
+            }
+            _ => self.long_number(),
+        }
+    }
+
+    fn long_number(&mut self) -> Result<u64, DecodeError> {
         let start = self.at;
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
@@ -178,6 +191,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A length and that many bytes, at most `limit`.
+    #[inline]
     pub fn bytes(&mut self, limit: u64) -> Result<&'a [u8], DecodeError> {
         let at = self.at;
         let length = self.number()?;

@@ -26,13 +26,13 @@ pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest};
 pub use observation::{
-    ALL_VARIABLES, Age, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, SOCKETS, Status, Twins, UMASK,
-    names_digest,
+    ALL_VARIABLES, Age, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, SOCKETS, SetReader, Status,
+    Twins, UMASK, Unread, names_digest,
 };
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
 pub use result::{ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Output, OutputKind, Placement, Streams};
-pub use roots::{PLACEHOLDER, Roots};
+pub use roots::{PLACEHOLDER, Roots, is_encoded};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
 /// so that a change of meaning is a clean start, never a misreading.
-pub const FORMAT_VERSION: u8 = 4;
+pub const FORMAT_VERSION: u8 = 5;

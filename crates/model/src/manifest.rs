@@ -11,7 +11,7 @@
 
 use crate::{
     ActionResult, Bound, DecodeError, Digest, ExplainWalk, FORMAT_VERSION, Field, Fingerprint, ObservationSet,
-    Observer, Reader, Writer,
+    Observer, Reader, SetReader, Writer,
 };
 
 /// More entries than this for one weak fingerprint are not kept: the oldest goes.
@@ -80,8 +80,14 @@ impl<'a> Entry<'a> {
 
     /// The set and the result.
     pub fn open(&self) -> Result<(ObservationSet<'a>, ActionResult<'a>), DecodeError> {
+        let (set, result) = self.open_to_read()?;
+        Ok((set.whole()?, result))
+    }
+
+    /// The set, to be read directory by directory, and the result.
+    pub fn open_to_read(&self) -> Result<(SetReader<'a>, ActionResult<'a>), DecodeError> {
         let mut r = Reader::new(self.body);
-        let set = ObservationSet::decode(&mut r)?;
+        let set = SetReader::open(&mut r)?;
         let result = ActionResult::decode(&mut r)?;
         r.finish()?;
         Ok((set, result))

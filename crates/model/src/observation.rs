@@ -5,7 +5,8 @@
 //! set        = number of directories, directory*, number of variables, variable*
 //! set        goes on with number of twins, twin*; twin = bytes path, bytes path, u8 bits: 1 one file, 2 equal times
 //! set        ends with number of ages, age*, oldest first; age = bytes path, u8 1 where it is as old as the one before
-//! directory  = bytes path, u8 links, [bytes real path], number class, number of facts, fact*, number of absences, name*
+//! directory  = bytes path, u8 links, [bytes real path], number class, number of facts, fact*, number of absences, [absences]
+//! absences   = u8 1 where a name holds a placeholder, else 0 and names_digest; number of bytes, name*
 //! links      = 0 of no matter · 1 there are none in the path · 2 they lead to the real path
 //! fact       = bytes name, u8 tag, …        by tag:
 //!    1 content     digest, u8 bits: 1 executable, 2 not through a link, 4 a root is in it; [digest, roots replaced]
@@ -23,9 +24,10 @@
 //! Paths have their root replaced (`Roots::encode_path`). An empty name means the directory itself. A name may hold
 //! slashes in an error fact and in an absence, which is said by the deepest directory that does exist.
 
-use crate::{DecodeError, Digest, Reader, Writer};
+use crate::{DecodeError, Digest, Reader, Writer, is_encoded};
 
 const PATH_BYTES_MAX: u64 = 64 << 10;
+const ABSENT_BYTES_MAX: u64 = 64 << 20;
 
 /// One fact about a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,6 +174,128 @@ pub struct ObservationSet<'a> {
     pub ages: Vec<Age<'a>>,
 }
 
+/// A set whose directories are read one by one. A check goes through them once, from front to back, and needs none of them
+/// afterwards: all of them at once would be ten times the memory, and each page of it costs a hit a microsecond.
+#[derive(Clone, Debug)]
+pub struct SetReader<'a> {
+    directories: Reader<'a>,
+    left: usize,
+    size: (usize, usize),
+    rest: ObservationSet<'a>,
+}
+
+impl<'a> SetReader<'a> {
+    /// Read a set but for its directories.
+    pub fn open(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let left = r.count()?;
+        let directories = r.clone();
+        let (mut facts, mut absent) = (0, 0);
+        for _ in 0..left {
+            let (of_it, absent_in_it) = DirFacts::pass_over(r)?;
+            facts += of_it;
+            absent += absent_in_it;
+        }
+        let rest = ObservationSet::decode_rest(r)?;
+        let facts = facts + absent + rest.environment.len() + rest.ages.len();
+        Ok(SetReader { directories, left, size: (facts, absent), rest })
+    }
+
+    /// Read the next directory but for its absences, in place of what `directory` held. `None` where there is none left.
+    pub fn next_into(&mut self, directory: &mut DirFacts<'a>) -> Result<Option<Unread<'a>>, DecodeError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        directory.decode_into(&mut self.directories)?;
+        Unread::decode(&mut self.directories).map(Some)
+    }
+
+    /// All but the directories.
+    pub fn rest(&self) -> &ObservationSet<'a> {
+        &self.rest
+    }
+
+    /// How many facts there are, and how many of them are absences.
+    pub fn size(&self) -> (usize, usize) {
+        self.size
+    }
+
+    /// The set, with those of its directories that were not read yet.
+    pub fn whole(mut self) -> Result<ObservationSet<'a>, DecodeError> {
+        let mut directories = Vec::with_capacity(self.left.min(1024));
+        let mut directory = DirFacts::default();
+        while let Some(unread) = self.next_into(&mut directory)? {
+            unread.read_into(&mut directory)?;
+            if unread.digest != digest_in_record(&directory.absent) {
+                return Err(DecodeError::Damaged);
+            }
+            directories.push(std::mem::take(&mut directory));
+        }
+        Ok(ObservationSet { directories, ..self.rest })
+    }
+}
+
+/// Absences of a directory, as they stand in a record. A stamp mostly tells of all of them at once, by their digest, and then
+/// no name is read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unread<'a> {
+    count: usize,
+    digest: Option<Digest>,
+    encoded: &'a [u8],
+}
+
+impl<'a> Unread<'a> {
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Their [`names_digest`]; `None` where there are none, and where their names are others in each place.
+    pub fn digest(&self) -> Option<&Digest> {
+        self.digest.as_ref()
+    }
+
+    /// Read the names into `directory`.
+    pub fn read_into(&self, directory: &mut DirFacts<'a>) -> Result<(), DecodeError> {
+        let mut r = Reader::new(self.encoded);
+        directory.absent.reserve(self.count.min(4096));
+        for _ in 0..self.count {
+            directory.absent.push(r.bytes(PATH_BYTES_MAX)?);
+        }
+        r.finish()
+    }
+
+    fn encode(names: &[&[u8]], w: &mut Writer) {
+        w.number(names.len() as u64);
+        if names.is_empty() {
+            return;
+        }
+        let digest = digest_in_record(names);
+        w.u8(digest.is_none().into());
+        if let Some(digest) = digest {
+            w.digest(&digest);
+        }
+        let mut encoded = Writer::default();
+        names.iter().for_each(|name| encoded.bytes(name));
+        w.bytes(&encoded.bytes);
+    }
+
+    fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let count = r.count()?;
+        if count == 0 {
+            return Ok(Unread::default());
+        }
+        let digest = if r.flag()? { None } else { Some(r.digest()?) };
+        Ok(Unread { count, digest, encoded: r.bytes(ABSENT_BYTES_MAX)? })
+    }
+}
+
+/// The digest that stands before absences: none where their names are others in each place.
+fn digest_in_record(names: &[&[u8]]) -> Option<Digest> {
+    let is_one = !names.is_empty() && !names.iter().any(|name| is_encoded(name));
+    is_one.then(|| names_digest(names))
+}
+
 /// The digest under which "this directory has none of these names" is kept as a stamp. `names` are sorted.
 pub fn names_digest(names: &[&[u8]]) -> Digest {
     let mut w = Writer::default();
@@ -236,12 +360,11 @@ impl<'a> ObservationSet<'a> {
 
     /// Read a set.
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        SetReader::open(r)?.whole()
+    }
+
+    fn decode_rest(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let mut set = ObservationSet::default();
-        let count = r.count()?;
-        set.directories.reserve(count.min(1024));
-        for _ in 0..count {
-            set.directories.push(DirFacts::decode(r)?);
-        }
         for _ in 0..r.count()? {
             let name = r.bytes(PATH_BYTES_MAX)?;
             let value = if r.flag()? { Some(r.digest()?) } else { None };
@@ -286,31 +409,43 @@ impl<'a> DirFacts<'a> {
             w.bytes(fact.name);
             fact.fact.encode(w);
         }
-        w.number(self.absent.len() as u64);
-        self.absent.iter().for_each(|name| w.bytes(name));
+        Unread::encode(&self.absent, w);
     }
 
-    fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let path = r.bytes(PATH_BYTES_MAX)?;
-        let links = match r.u8()? {
+    /// Read one but for its absences in place of this one, whose memory serves again.
+    fn decode_into(&mut self, r: &mut Reader<'a>) -> Result<(), DecodeError> {
+        self.path = r.bytes(PATH_BYTES_MAX)?;
+        self.links = match r.u8()? {
             0 => Links::Any,
             1 => Links::None,
             2 => Links::Real(r.bytes(PATH_BYTES_MAX)?),
             other => return Err(r.unknown_tag(other)),
         };
-        let class = r.number()?;
+        self.class = r.number()?;
+        self.facts.clear();
         let count = r.count()?;
-        let mut facts = Vec::with_capacity(count.min(4096));
+        self.facts.reserve(count.min(4096));
         for _ in 0..count {
             let name = r.bytes(PATH_BYTES_MAX)?;
-            facts.push(NamedFact { name, fact: Fact::decode(r)? });
+            self.facts.push(NamedFact { name, fact: Fact::decode(r)? });
         }
-        let count = r.count()?;
-        let mut absent = Vec::with_capacity(count.min(4096));
-        for _ in 0..count {
-            absent.push(r.bytes(PATH_BYTES_MAX)?);
+        self.absent.clear();
+        Ok(())
+    }
+
+    /// Read to the end of one. Returns how many facts and how many absences it has.
+    fn pass_over(r: &mut Reader<'a>) -> Result<(usize, usize), DecodeError> {
+        r.bytes(PATH_BYTES_MAX)?;
+        if r.u8()? == 2 {
+            r.bytes(PATH_BYTES_MAX)?;
         }
-        Ok(DirFacts { path, links, class, facts, absent })
+        r.number()?;
+        let facts = r.count()?;
+        for _ in 0..facts {
+            r.bytes(PATH_BYTES_MAX)?;
+            Fact::pass_over(r)?;
+        }
+        Ok((facts, Unread::decode(r)?.count))
     }
 }
 
@@ -401,6 +536,22 @@ impl<'a> Fact<'a> {
             tag => return Err(r.unknown_tag(tag)),
         })
     }
+
+    /// Read to the end of one. Most are contents.
+    fn pass_over(r: &mut Reader<'a>) -> Result<(), DecodeError> {
+        const CONTENT: u8 = 1;
+        const DIGEST_BYTES: usize = 32;
+        let mut ahead = r.clone();
+        if ahead.u8()? != CONTENT {
+            return Fact::decode(r).map(drop);
+        }
+        let bits = ahead.take(DIGEST_BYTES + 1)?[DIGEST_BYTES];
+        if bits & 4 != 0 {
+            ahead.take(DIGEST_BYTES)?;
+        }
+        *r = ahead;
+        Ok(())
+    }
 }
 
 fn small(r: &mut Reader) -> Result<u32, DecodeError> {
@@ -428,13 +579,16 @@ mod tests {
             Fact::Status(Status { mode: 0o644, owner: 1, group: 2, links: 3, inode: 4, modified_ns: 1 << 60 }),
         ];
         let set = ObservationSet {
-            directories: vec![DirFacts {
-                path: b"\0\x01/inc",
-                links: Links::Real(b"/real"),
-                class: 3,
-                facts: facts.into_iter().map(|fact| NamedFact { name: b"n", fact }).collect(),
-                absent: vec![b"a", b"b"],
-            }],
+            directories: vec![
+                DirFacts {
+                    path: b"\0\x01/inc",
+                    links: Links::Real(b"/real"),
+                    class: 3,
+                    facts: facts.into_iter().map(|fact| NamedFact { name: b"n", fact }).collect(),
+                    absent: vec![b"a", b"b"],
+                },
+                DirFacts { absent: vec![b"\0\x80.gch", b"x"], ..DirFacts::default() },
+            ],
             environment: vec![
                 EnvFact { name: b"A", value: None },
                 EnvFact { name: b"B", value: Some(Digest::of(b"v")) },
@@ -445,8 +599,15 @@ mod tests {
         let mut w = Writer::default();
         set.encode(&mut w);
         let mut r = Reader::new(&w.bytes);
-        assert_eq!(ObservationSet::decode(&mut r), Ok(set));
+        assert_eq!(ObservationSet::decode(&mut r), Ok(set.clone()));
         assert_eq!(r.finish(), Ok(()));
+        let name_at = w.bytes.windows(2).position(|bytes| bytes == b"\x01b").expect("stands there") + 1;
+        let mut other_name = w.bytes.clone();
+        other_name[name_at] = b'c';
+        assert_eq!(ObservationSet::decode(&mut Reader::new(&other_name)), Err(DecodeError::Damaged));
+        let reader = SetReader::open(&mut Reader::new(&w.bytes)).expect("own bytes");
+        assert_eq!(reader.size(), set.size());
+        assert_eq!(reader.rest().ages, set.ages);
         for cut in 0..w.bytes.len() {
             assert!(ObservationSet::decode(&mut Reader::new(&w.bytes[..cut])).is_err(), "cut at {cut}");
         }

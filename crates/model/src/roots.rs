@@ -229,6 +229,19 @@ impl Roots {
     }
 }
 
+/// Whether a placeholder stands in a part of a path. Eight bytes at a time: names are short, and a record has hundreds.
+pub fn is_encoded(part: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    let holds_zero = |word: u64| word.wrapping_sub(ONES) & !word & (ONES << 7) != 0;
+    match (part.first_chunk::<8>(), part.last_chunk::<8>()) {
+        (Some(_), Some(last)) => {
+            let (whole, _) = part.as_chunks::<8>();
+            holds_zero(u64::from_le_bytes(*last)) || whole.iter().any(|word| holds_zero(u64::from_le_bytes(*word)))
+        }
+        _ => part.iter().fold(false, |found, byte| found | (*byte == PLACEHOLDER)),
+    }
+}
+
 /// Whether what follows this text begins a path: nothing that could be part of one precedes it, or a flag's letter does.
 fn begins_a_path(before: &[u8]) -> bool {
     match before {
@@ -273,6 +286,21 @@ mod tests {
         check_path("/a/bc", b"/a/bc");
         check_path("/a/b//x", b"\0\x01//x");
         check_path("/x/a/b", b"/x/a/b");
+    }
+
+    #[test]
+    fn placeholders_are_found() {
+        for length in 0..40 {
+            let mut part = vec![0xff; length];
+            assert!(!is_encoded(&part), "{length}");
+            for at in 0..length {
+                for byte in [0x01, 0x80, 0x00] {
+                    part[at] = byte;
+                    assert_eq!(is_encoded(&part), byte == PLACEHOLDER, "{at} of {length}");
+                }
+                part[at] = b'a';
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use larder_model::{
 use larder_testkit::{golden, golden_bytes};
 
 /// Of `action` in `roots`.
-const WEAK: &str = "87bdbcb6fa24f29555e379b6319461f55d8b581f19b1a9efc4632abbfa3387d5";
+const WEAK: &str = "878a45f0d26026fa4f09d7d84a0f750a87ec9d13a190f9b6a47752176692cafe";
 /// Of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 

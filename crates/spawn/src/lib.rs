@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use larder_sys::{Attendant, Child, ChildEnd, PseudoTerminal, SignalForwarding, Stream, TerminalSize};
@@ -70,8 +71,8 @@ pub enum Written {
 impl Destinations {
     /// Of this process.
     pub fn now() -> Destinations {
-        let (stdout, stderr) = (larder_sys::terminal_size(1), larder_sys::terminal_size(2));
-        Destinations { stdout, stderr, same: larder_sys::same_file(1, 2) }
+        let ([stdout, stderr], same) = larder_sys::standard_outputs();
+        Destinations { stdout, stderr, same }
     }
 }
 
@@ -82,19 +83,22 @@ pub fn become_tool(command: &Command) -> io::Error {
 
 /// Run the tool beside us, passing on what it writes as it comes. An error means that it was not started.
 pub fn run_beside(command: &Command, to: &Destinations) -> io::Result<Finished> {
-    let mut attendant = ATTENDANT.take();
-    run(command, to, attendant.as_deref_mut())
+    let mut attendant = ATTENDANT.take().map(ManuallyDrop::into_inner);
+    run(command, to, attendant.as_deref_mut().map(|attendant| &mut **attendant))
 }
 
+/// One word that needs no dropping: with more, musl maps memory for what is a thread's own at each start.
+type OneWord = ManuallyDrop<Box<Box<dyn Attendant>>>;
+
 thread_local! {
-    static ATTENDANT: Cell<Option<Box<dyn Attendant>>> = const { Cell::new(None) };
+    static ATTENDANT: Cell<Option<OneWord>> = const { Cell::new(None) };
 }
 
 /// Have what `work` runs beside us attended: for an observer that is watched by another one and does not know of it.
 pub fn attended<T>(attendant: Box<dyn Attendant>, work: impl FnOnce() -> T) -> T {
-    ATTENDANT.set(Some(attendant));
+    ATTENDANT.set(Some(ManuallyDrop::new(Box::new(attendant))));
     let done = work();
-    ATTENDANT.set(None);
+    drop(ATTENDANT.take().map(ManuallyDrop::into_inner));
     done
 }
 

@@ -3,12 +3,14 @@
 //! Directory by directory: one open, one look where names are known to be missing, one look for each fact. Contents are
 //! read only where no stamp tells them; the first difference ends the check.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
 
 use larder_model::{
-    Age, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, PLACEHOLDER, Roots, Status, Twins, names_digest,
+    Age, DecodeError, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Status, Twins,
+    Unread, is_encoded, names_digest,
 };
 use larder_sys::{Dir, Kind, Look, Trust};
 
@@ -62,6 +64,33 @@ pub struct Checker<'a> {
 impl Checker<'_> {
     /// Whether all of `set` holds.
     pub fn check(&self, set: &ObservationSet, effort: &mut Effort) -> Result<(), Difference> {
+        self.check_environment(set, effort)?;
+        let mut walk = Walk::default();
+        let none = Unread::default();
+        set.directories.iter().try_for_each(|directory| self.check_next(directory, &none, &mut walk, effort))?;
+        self.check_rest(set)
+    }
+
+    /// The same of a set that is read meanwhile.
+    pub fn check_read(&self, mut set: SetReader, effort: &mut Effort) -> Result<(), Difference> {
+        self.check_environment(set.rest(), effort)?;
+        let (mut walk, mut directory) = (Walk::default(), DirFacts::default());
+        loop {
+            match set.next_into(&mut directory) {
+                Ok(Some(unread)) if unread.digest().is_some() => {
+                    self.check_next(&directory, &unread, &mut walk, effort)?;
+                }
+                Ok(Some(unread)) => {
+                    unread.read_into(&mut directory).or_else(unreadable)?;
+                    self.check_next(&directory, &Unread::default(), &mut walk, effort)?;
+                }
+                Ok(None) => return self.check_rest(set.rest()),
+                Err(error) => return unreadable(error),
+            }
+        }
+    }
+
+    fn check_environment(&self, set: &ObservationSet, effort: &mut Effort) -> Result<(), Difference> {
         for fact in &set.environment {
             let value = (self.variable)(fact.name).map(|value| Digest::of(&self.roots.encode_text(&value)));
             effort.facts += 1;
@@ -72,32 +101,43 @@ impl Checker<'_> {
                 return differs(subject, what);
             }
         }
-        let mut path = Vec::new();
-        let mut looked_at = Vec::new();
-        for directory in &set.directories {
-            path.clear();
-            if !self.roots.decode_path(directory.path, &mut path) {
-                return differs(directory.path, "names a root that this place does not have");
-            }
-            let identity = match self.names_in(directory) {
-                Names::AsTheyStand => self.check_directory(directory, &path, effort)?,
-                Names::Decoded(names) => {
-                    let mut names = names.iter().map(Vec::as_slice);
-                    let mut decoded = directory.clone();
-                    let facts = decoded.facts.iter_mut().map(|named| &mut named.name);
-                    for name in facts.chain(&mut decoded.absent) {
-                        *name = names.next().unwrap_or_default();
-                    }
-                    self.check_directory(&decoded, &path, effort)?
-                }
-                Names::Unknown => {
-                    return differs(&path, "has a name that was made by chance, and this command has none");
-                }
-            };
-            if directory.class != 0 && class_of(&mut looked_at, identity) != directory.class {
-                return differs(&path, "is another directory's other name now and was not, or the reverse");
-            }
+        Ok(())
+    }
+
+    fn check_next(
+        &self,
+        directory: &DirFacts,
+        unread: &Unread,
+        walk: &mut Walk,
+        effort: &mut Effort,
+    ) -> Result<(), Difference> {
+        let Walk { path, looked_at } = walk;
+        path.clear();
+        if !self.roots.decode_path(directory.path, path) {
+            return differs(directory.path, "names a root that this place does not have");
         }
+        let identity = match self.names_in(directory) {
+            Names::AsTheyStand => self.check_directory(directory, unread, path, effort)?,
+            Names::Decoded(names) => {
+                let mut names = names.iter().map(Vec::as_slice);
+                let mut decoded = directory.clone();
+                let facts = decoded.facts.iter_mut().map(|named| &mut named.name);
+                for name in facts.chain(&mut decoded.absent) {
+                    *name = names.next().unwrap_or_default();
+                }
+                self.check_directory(&decoded, unread, path, effort)?
+            }
+            Names::Unknown => {
+                return differs(path, "has a name that was made by chance, and this command has none");
+            }
+        };
+        if directory.class != 0 && class_of(looked_at, identity) != directory.class {
+            return differs(path, "is another directory's other name now and was not, or the reverse");
+        }
+        Ok(())
+    }
+
+    fn check_rest(&self, set: &ObservationSet) -> Result<(), Difference> {
         set.twins.iter().try_for_each(|twins| self.check_twins(twins))?;
         self.check_ages(&set.ages)
     }
@@ -132,7 +172,7 @@ impl Checker<'_> {
     /// The names of facts and absences as they are in this place.
     fn names_in(&self, facts: &DirFacts) -> Names {
         let names = facts.facts.iter().map(|named| named.name).chain(facts.absent.iter().copied());
-        if !names.clone().any(|name| name.contains(&PLACEHOLDER)) {
+        if !names.clone().any(is_encoded) {
             return Names::AsTheyStand;
         }
         let decode = |name| {
@@ -162,10 +202,16 @@ impl Checker<'_> {
     }
 
     /// Check a directory, and say which it is where that counts.
-    fn check_directory(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(u64, u64), Difference> {
+    fn check_directory(
+        &self,
+        facts: &DirFacts,
+        unread: &Unread,
+        path: &[u8],
+        effort: &mut Effort,
+    ) -> Result<(u64, u64), Difference> {
         effort.directories += 1;
         if facts.links == Links::Any && facts.facts.is_empty() {
-            return self.check_unopened(facts, path, effort);
+            return self.check_unopened(facts, unread, path, effort);
         }
         let dir = match Dir::open(path, facts.links == Links::None) {
             Ok(dir) => dir,
@@ -178,9 +224,11 @@ impl Checker<'_> {
                 return differs(path, "leads to another directory");
             }
         }
-        let look = if facts.absent.is_empty() && facts.class == 0 { None } else { dir.itself().ok() };
-        if !facts.absent.is_empty() {
-            self.check_absent(&dir, look, facts, path, effort)?;
+        let has_absences = unread.count() > 0 || !facts.absent.is_empty();
+        let look = if has_absences || facts.class != 0 { dir.itself().ok() } else { None };
+        if has_absences && !look.is_some_and(|look| self.knows_absent(&look, unread, effort)) {
+            let all = all_of(facts, unread)?;
+            self.check_absent(&dir, look, &all, path, effort)?;
         }
         for NamedFact { name, fact } in &facts.facts {
             effort.facts += 1;
@@ -193,24 +241,37 @@ impl Checker<'_> {
     }
 
     /// A directory of which only absences count, or that it is there: one look at it mostly does.
-    fn check_unopened(&self, facts: &DirFacts, path: &[u8], effort: &mut Effort) -> Result<(u64, u64), Difference> {
+    fn check_unopened(
+        &self,
+        facts: &DirFacts,
+        unread: &Unread,
+        path: &[u8],
+        effort: &mut Effort,
+    ) -> Result<(u64, u64), Difference> {
         let look = match larder_sys::look_through(path) {
             Ok(look) if look.kind == Kind::Directory => look,
-            other => return differs(path, format!("was a directory; {}", found(other))),
+            other => return differs(path, format!("was a directory; {}", found(&other))),
         };
-        let known = facts.absent.is_empty() || self.stamps.names_absent(&look, &names_digest(&facts.absent));
-        if known {
-            effort.absences += facts.absent.len() as u64;
+        let has_absences = unread.count() > 0 || !facts.absent.is_empty();
+        if !has_absences || self.knows_absent(&look, unread, effort) {
             return Ok((look.device, look.inode));
         }
         match Dir::open(path, false) {
             Ok(dir) => {
                 let look = dir.itself().ok();
-                self.check_absent(&dir, look, facts, path, effort)?;
+                let all = all_of(facts, unread)?;
+                self.check_absent(&dir, look, &all, path, effort)?;
                 Ok(look.map_or((0, 0), |look| (look.device, look.inode)))
             }
             Err(error) => differs(path, format!("the directory cannot be opened as before: {error}")),
         }
+    }
+
+    /// Whether a stamp tells that all of `unread` is missing.
+    fn knows_absent(&self, look: &Look, unread: &Unread, effort: &mut Effort) -> bool {
+        let known = unread.digest().is_some_and(|names| self.stamps.names_absent(look, names));
+        effort.absences += if known { unread.count() as u64 } else { 0 };
+        known
     }
 
     fn check_absent(
@@ -277,23 +338,24 @@ impl Checker<'_> {
             Fact::Content { digest, executable, plain, rooted } => {
                 let is_read_first = self.stampless.get() && !plain && rooted.is_none();
                 if is_read_first && let Ok(file) = dir.open_file(name) {
-                    let look = file_of_mode(larder_sys::file_look(&file), *executable)?;
-                    return self.check_content(|| Ok(file), &look, digest, effort);
+                    let look = larder_sys::file_look(&file);
+                    let look = file_of_mode(&look, *executable)?;
+                    return self.check_content(|| Ok(file), look, digest, effort);
                 }
                 let look = if *plain { dir.look(name) } else { dir.look_through(name) };
-                let look = file_of_mode(look, *executable)?;
+                let look = file_of_mode(&look, *executable)?;
                 match rooted {
                     Some(rooted) if !self.at_home => self.check_rooted(dir, name, (digest, rooted), effort),
-                    _ => self.check_content(|| dir.open_file(name), &look, digest, effort),
+                    _ => self.check_content(|| dir.open_file(name), look, digest, effort),
                 }
             }
             Fact::Directory => match look(dir, name, true) {
                 Ok(look) if look.kind == Kind::Directory => Ok(()),
-                other => Err(format!("was a directory; {}", found(other))),
+                other => Err(format!("was a directory; {}", found(&other))),
             },
             Fact::Other(kind) => match look(dir, name, false) {
                 Ok(look) if kind_code(look.kind) == *kind => Ok(()),
-                other => Err(format!("was {}; {}", kind_name(*kind), found(other))),
+                other => Err(format!("was {}; {}", kind_name(*kind), found(&other))),
             },
             Fact::Link(target) => {
                 let mut expect = Vec::new();
@@ -378,6 +440,29 @@ impl Checker<'_> {
     }
 }
 
+/// A directory with the names that were not read yet.
+fn all_of<'f, 'a>(facts: &'f DirFacts<'a>, unread: &Unread<'a>) -> Result<Cow<'f, DirFacts<'a>>, Difference> {
+    if unread.count() == 0 {
+        return Ok(Cow::Borrowed(facts));
+    }
+    let mut all = facts.clone();
+    unread.read_into(&mut all).or_else(unreadable)?;
+    Ok(Cow::Owned(all))
+}
+
+fn unreadable<T>(error: DecodeError) -> Result<T, Difference> {
+    differs(b"the record", format!("cannot be read: {error}"))
+}
+
+/// What is kept from one directory to the next.
+#[derive(Default)]
+struct Walk {
+    /// Of the directory, whose memory serves for all.
+    path: Vec<u8>,
+    /// Which directories were looked at.
+    looked_at: Vec<(u64, u64)>,
+}
+
 /// The names in a record.
 enum Names {
     AsTheyStand,
@@ -406,14 +491,12 @@ impl Listed {
 const OTHER_CONTENT: &str = "has other content";
 
 /// The look at a file that can be executed or not, as it could.
-fn file_of_mode(look: io::Result<Look>, executable: bool) -> Result<Look, String> {
+#[inline]
+fn file_of_mode(look: &io::Result<Look>, executable: bool) -> Result<&Look, String> {
     match look {
-        Ok(look) if look.kind != Kind::File => Err(format!("was a file; {}", found(Ok(look)))),
-        Ok(look) if (look.mode & 0o111 != 0) != executable => {
-            Err("can be executed now and could not, or the reverse".into())
-        }
-        Ok(look) => Ok(look),
-        Err(error) => Err(format!("was a file; {}", found(Err(error)))),
+        Ok(look) if look.kind == Kind::File && (look.mode & 0o111 != 0) == executable => Ok(look),
+        Ok(look) if look.kind == Kind::File => Err("can be executed now and could not, or the reverse".into()),
+        other => Err(format!("was a file; {}", found(other))),
     }
 }
 
@@ -483,7 +566,7 @@ fn kind_name(code: u8) -> &'static str {
     }
 }
 
-fn found(look: io::Result<Look>) -> String {
+fn found(look: &io::Result<Look>) -> String {
     match look {
         Ok(look) => format!("is now {}", kind_name(kind_code(look.kind))),
         Err(error) => error.to_string(),

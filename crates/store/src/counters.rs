@@ -6,10 +6,11 @@
 //! ```
 
 use std::fs::{File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use larder_model::{Bypass, Fallback, Outcome, Unrecorded};
-use larder_sys::Words;
+use larder_sys::{Opening, Words};
 
 use crate::layout::open_plain;
 use crate::{Store, StoreError};
@@ -55,14 +56,20 @@ impl Counters {
     /// Map the counters of `store` for counting, making them where they are not there.
     pub fn open(store: &Store) -> Result<Counters, StoreError> {
         let path = store.file("counters");
-        let file = store.open_or_make(&path, OpenOptions::new().read(true).write(true).create(true).truncate(false))?;
-        let words = match Words::map(&file, WORDS, true) {
+        let file = match larder_sys::open(path.as_os_str().as_bytes(), Opening::ChangePlain) {
+            Ok(file) => file,
+            Err(_) => {
+                store.open_or_make(&path, OpenOptions::new().read(true).write(true).create(true).truncate(false))?
+            }
+        };
+        let size_bytes = || larder_sys::file_look(&file).map_or(0, |look| look.size_bytes);
+        let words = match Words::map(&file, size_bytes(), WORDS, true) {
             Ok(words) => words,
             Err(_) => {
                 // New, or cut short: give it its length. Real blocks, so that a full disk is an error now.
                 let zeros = vec![0; WORDS * 8 - file.metadata().map_or(0, |m| m.len().min(WORDS as u64 * 8)) as usize];
                 append(&file, &zeros).map_err(StoreError::writing(&path))?;
-                Words::map(&file, WORDS, true).map_err(StoreError::writing(&path))?
+                Words::map(&file, size_bytes(), WORDS, true).map_err(StoreError::writing(&path))?
             }
         };
         // New words are zero already: only one process says so, and none wipes what another has counted meanwhile.
@@ -78,7 +85,8 @@ impl Counters {
 
     /// Read the counters of `store` without making anything.
     pub fn read(store: &Store) -> Totals {
-        let words = open_plain(&store.file("counters")).and_then(|(file, _)| Words::map(&file, WORDS, false));
+        let words = open_plain(&store.file("counters"))
+            .and_then(|(file, look)| Words::map(&file, look.size_bytes, WORDS, false));
         match words {
             Ok(words) if words.words()[0].load(Relaxed) == VERSION => Counters { words }.totals(),
             _ => Totals::default(),

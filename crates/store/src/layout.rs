@@ -2,14 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use larder_model::{Digest, FORMAT_VERSION};
-use larder_sys::{Kind, Look};
+use larder_sys::{Kind, Look, Opening};
 
 use crate::StoreError;
 
@@ -205,7 +205,7 @@ pub(crate) fn entries(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
 /// Open a file of the store for reading, and look at it. What is no file is an error: a FIFO would be waited for, and a
 /// device may have no end. So is another user's file, which can be here if others once could write to the directory.
 pub(crate) fn open_plain(path: &Path) -> io::Result<(File, Look)> {
-    let file = OpenOptions::new().read(true).custom_flags(NO_WAIT | NO_FOLLOW).open(path)?;
+    let file = larder_sys::open(path.as_os_str().as_bytes(), Opening::ReadPlain)?;
     let look = larder_sys::file_look(&file)?;
     match look {
         look if look.kind != Kind::File => Err(io::Error::other("is not a file")),
@@ -227,13 +227,11 @@ const SUPERUSER: u32 = 0;
 
 /// The whole of a file of the store, unless it is larger than `limit_bytes`.
 pub(crate) fn read_plain(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
-    let (mut file, look) = open_plain(path)?;
+    let (file, look) = open_plain(path)?;
     if look.size_bytes > limit_bytes {
         return Err(io::Error::other("is too large"));
     }
-    let mut bytes = Vec::with_capacity(look.size_bytes as usize + 1);
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
+    larder_sys::read_sized(&file, look.size_bytes)
 }
 
 fn digest_of_path(path: &Path) -> Option<Digest> {

@@ -1,7 +1,7 @@
 //! The action cache: a manifest for each weak fingerprint.
 
 use std::fs::{FileTimes, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest};
@@ -26,15 +26,14 @@ impl Store {
     /// The bytes of the manifest of `weak`, if there is one. With `touch`, notes that it was used.
     pub fn read_manifest(&self, weak: &Fingerprint, touch: bool) -> Result<Option<ManifestFile>, StoreError> {
         let path = self.path_of(Contents::Manifests, weak);
-        let (mut file, look) = match open_plain(&path) {
+        let (file, look) = match open_plain(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(StoreError::reading(&path))?,
         };
         if look.size_bytes > MANIFEST_BYTES_MAX {
             return Ok(None);
         }
-        let mut bytes = Vec::with_capacity(look.size_bytes as usize + 1);
-        file.read_to_end(&mut bytes).map_err(StoreError::reading(&path))?;
+        let bytes = larder_sys::read_sized(&file, look.size_bytes).map_err(StoreError::reading(&path))?;
         let age_ns = larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
         let due = touch && age_ns > USE_COARSE.as_nanos() as i64;
         let overdue = due && file.set_times(FileTimes::new().set_modified(SystemTime::now())).is_err();

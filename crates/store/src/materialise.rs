@@ -264,11 +264,7 @@ pub(crate) fn put_bytes(path: &Path, one: &Planned, before: Before) -> io::Resul
     let file = open(path, before, mode)?;
     match (content, &one.blob) {
         (Content::Inline(bytes), _) => (&file).write_all(bytes)?,
-        (Content::Blob(_), Some(Source::Open(from, size_bytes))) => {
-            copy(from, &file, *size_bytes)?;
-            // Perhaps once more, to another place.
-            io::Seek::rewind(&mut &*from)?;
-        }
+        (Content::Blob(_), Some(Source::Open(from, size_bytes))) => copy(from, &file, *size_bytes)?,
         (Content::Blob(_), Some(Source::Closed(reopen, blob))) => copy(&reopen(blob)?, &file, blob.size_bytes)?,
         (Content::Blob(_), None) => return Err(io::Error::from(io::ErrorKind::NotFound)),
     }
@@ -317,7 +313,9 @@ fn open(path: &Path, before: Before, mode: FileMode) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).mode(mode.bits);
     match before {
-        Before::Nothing | Before::Unlink => options.create_new(true).open(path),
+        Before::Nothing | Before::Unlink => {
+            larder_sys::open(path.as_os_str().as_bytes(), larder_sys::Opening::New(mode.bits))
+        }
         // What was no link a moment ago is not followed, nor waited for, if it is one now.
         Before::Truncate => options.truncate(true).custom_flags(NO_FOLLOW | NO_WAIT).open(path),
         Before::Through => options.create(true).truncate(true).custom_flags(NO_WAIT).open(path),

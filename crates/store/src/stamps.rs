@@ -17,20 +17,21 @@
 use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder_model::{Digest, DigestWriter};
-use larder_sys::{Look, Trust, Words};
+use larder_sys::{Look, Opening, Trust, Words};
 
-use crate::layout::{NO_FOLLOW, NO_WAIT, make_directory, own_user};
+use crate::layout::{make_directory, own_user};
 use crate::{Store, StoreError};
 
 /// How long after the last change a stamp must be taken to be believed: two ticks of the slowest kernel clock (100 Hz).
 pub const STAMP_AGE_MIN_NS: i64 = 20_000_000;
 
-const VERSION: u64 = 0x4c52_4453_0000_0001;
+const VERSION: u64 = 0x4c52_4453_0000_0002;
 const HEADER_WORDS: usize = 10;
 const SLOT_WORDS: usize = 10;
 const SLOTS_FIRST: usize = 1 << 12;
@@ -95,13 +96,14 @@ impl Stamps {
     /// The content that a file with this look is known to have.
     pub fn content(&self, look: &Look) -> Option<Digest> {
         let wanted = stamp(look, look.size_bytes);
-        self.find(home(&wanted, 0), |slot| slot[..5] == wanted).map(|slot| digest_of(&slot))
+        self.find(home(&wanted, 0), &wanted, |_| true).map(|slot| digest_of(&slot))
     }
 
     /// Whether a directory with this look is known to have none of the names with this digest.
     pub fn names_absent(&self, look: &Look, names: &Digest) -> bool {
-        let slot = slot_of(stamp(look, DIRECTORY), names);
-        self.find(home(&slot[..5].try_into().unwrap_or_default(), slot[5]), |found| *found == slot).is_some()
+        let wanted = stamp(look, DIRECTORY);
+        let names = words_of(names);
+        self.find(home(&wanted, names[0]), &wanted, |slot| same(&slot[5..9], &names)).is_some()
     }
 
     /// Hash an open file from its start, and keep its stamp if it can be believed. A file that changes meanwhile is an
@@ -172,7 +174,7 @@ impl Stamps {
 
     /// Whether a change always shows in the change time of a file that was looked at before it.
     pub fn times_are_exact(&self, look: &Look, ask: impl FnOnce() -> Trust) -> bool {
-        self.remembered(look.volume, ask).exact
+        self.remembered(look.volume, ask).files && larder_sys::times_are_multigrain()
     }
 
     fn trust(&self, look: &Look, file: &File) -> Trust {
@@ -191,10 +193,12 @@ impl Stamps {
         trust
     }
 
-    fn find(&self, home: u64, wanted: impl Fn(&Slot) -> bool) -> Option<Slot> {
+    fn find(&self, home: u64, stamp: &[u64; 5], also: impl Fn(&Slot) -> bool) -> Option<Slot> {
         let table = self.table.borrow();
         let slots = slots(table.as_ref()?)?;
-        window(slots, home).map(read).find(|slot| wanted(slot) && slot[9] == check(slot))
+        let inode = |slot: &&[AtomicU64]| slot[1].load(Ordering::Acquire) == stamp[1];
+        let found = window(slots, home).filter(inode).map(read);
+        found.filter(|slot| same(&slot[..5], stamp) && also(slot)).find(|slot| slot[9] == check(slot))
     }
 
     fn keep(&self, slot: Slot, salt: u64) {
@@ -277,11 +281,22 @@ fn stamp(look: &Look, size: u64) -> [u64; 5] {
 fn slot_of(stamp: [u64; 5], digest: &Digest) -> Slot {
     let mut slot = [0; SLOT_WORDS];
     slot[..5].copy_from_slice(&stamp);
-    for (word, bytes) in slot[5..9].iter_mut().zip(digest.0.chunks_exact(8)) {
-        *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-    }
+    slot[5..9].copy_from_slice(&words_of(digest));
     slot[9] = check(&slot);
     slot
+}
+
+fn words_of(digest: &Digest) -> [u64; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(digest.0.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
+    }
+    words
+}
+
+/// Word by word: `==` calls `memcmp`, which in musl goes byte by byte.
+fn same(a: &[u64], b: &[u64]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
 }
 
 fn digest_of(slot: &Slot) -> Digest {
@@ -299,8 +314,16 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
+/// Never zero. Pairs are multiplied and their products folded (the idea is wyhash's): no pair waits for another one, since
+/// this is done for each file of a hit.
 fn check(slot: &Slot) -> u64 {
-    slot[..9].iter().fold(VERSION, |sum, word| mix(sum.rotate_left(7) ^ word)) | 1
+    const ODD: [u64; 4] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];
+    let fold = |pair: usize| {
+        let [a, b] = [slot[2 * pair] ^ ODD[pair], slot[2 * pair + 1] ^ ODD[pair].rotate_left(32)];
+        let product = u128::from(a) * u128::from(b);
+        (product as u64 ^ (product >> 64) as u64).rotate_left(16 * pair as u32 + 1)
+    };
+    mix(VERSION ^ fold(0) ^ fold(1) ^ fold(2) ^ fold(3) ^ mix(slot[8])) | 1
 }
 
 /// Files have their home by identity alone, so that a new stamp takes the place of the old one.
@@ -337,9 +360,8 @@ fn slots(table: &Words) -> Option<&[AtomicU64]> {
 }
 
 fn open_table(path: &PathBuf, writable: bool) -> io::Result<Words> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(writable).custom_flags(NO_WAIT | NO_FOLLOW);
-    match options.open(path).and_then(|file| map_table(&file, writable)) {
+    let opening = if writable { Opening::ChangePlain } else { Opening::ReadPlain };
+    match larder_sys::open(path.as_os_str().as_bytes(), opening).and_then(|file| map_table(&file, writable)) {
         Err(_) if writable => {
             if let Some(dir) = path.parent() {
                 make_directory(dir).map_err(io::Error::other)?;
@@ -382,7 +404,7 @@ fn map_table(file: &File, writable: bool) -> io::Result<Words> {
         return Err(io::Error::from(io::ErrorKind::PermissionDenied));
     }
     let length = look.size_bytes as usize;
-    let words = Words::map(file, length / 8, writable)?;
+    let words = Words::map(file, look.size_bytes, length / 8, writable)?;
     let count = (length / 8).saturating_sub(HEADER_WORDS) / SLOT_WORDS;
     let [version, slots] = [0, 1].map(|i| words.words().get(i).map_or(0, |word| word.load(Ordering::Relaxed)));
     let whole = length == (HEADER_WORDS + count * SLOT_WORDS) * 8;
@@ -419,7 +441,7 @@ mod tests {
         (dir, store, stamps)
     }
 
-    const BOTH: Trust = Trust { files: true, directories: true, exact: false };
+    const BOTH: Trust = Trust { files: true, directories: true };
 
     #[test]
     fn absences_hold_for_the_same_look_and_names_only() {
@@ -441,7 +463,7 @@ mod tests {
         stamps.keep_absent(&look(1, 1000), 1000 + STAMP_AGE_MIN_NS - 1, &names, || BOTH);
         assert!(!stamps.names_absent(&look(1, 1000), &names));
         let (_dir, _store, stamps) = open();
-        stamps.keep_absent(&look(1, 1000), 1 << 60, &names, || Trust { files: true, directories: false, exact: false });
+        stamps.keep_absent(&look(1, 1000), 1 << 60, &names, || Trust { files: true, directories: false });
         assert!(!stamps.names_absent(&look(1, 1000), &names));
     }
 

@@ -93,7 +93,7 @@ fn directory() -> Look {
     }
 }
 
-const TRUST: Trust = Trust { files: true, directories: true, exact: false };
+const TRUST: Trust = Trust { files: true, directories: true };
 
 /// A table with one stamp, and where it is.
 fn stamps(store: &Store) -> (Stamps, PathBuf) {

@@ -48,12 +48,9 @@ pub struct Trust {
     pub files: bool,
     /// A directory whose stamp is unchanged has the same names.
     pub directories: bool,
-    /// Once a file's change time was asked for, its next change gets another one, also within a tick of the clock:
-    /// multigrain timestamps, Linux 6.13.
-    pub exact: bool,
 }
 
 impl Trust {
     /// Nothing is believed: contents and absences are looked at one by one.
-    pub const NONE: Trust = Trust { files: false, directories: false, exact: false };
+    pub const NONE: Trust = Trust { files: false, directories: false };
 }

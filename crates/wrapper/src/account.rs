@@ -18,6 +18,8 @@ pub(crate) fn account(context: &Context, store: Option<&Store>, outcome: Outcome
         && let Ok(counters) = Counters::open(store)
     {
         counters.count(outcome);
+        // The process ends soon, and then gives all mappings back at once.
+        std::mem::forget(counters);
     }
     log(context, outcome, subject, detail);
 }

@@ -101,9 +101,11 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
                         return miss::run(context, store, stamps, request, why);
                     }
                     let before = outer::Before::of(&result, &request.roots);
-                    match hit::replay(store, stamps, request, &result) {
-                        Ok(code) => {
-                            if let Some(before) = before {
+                    let told = before.map(|before| set.whole().map(|set| (before, set))).transpose();
+                    let told = told.map_err(|_| Fallback::Damaged);
+                    match told.and_then(|told| Ok((told, hit::replay(store, stamps, request, &result)?))) {
+                        Ok((told, code)) => {
+                            if let Some((before, set)) = told {
                                 outer::answered(context, request, &set, &result, &before);
                             }
                             if file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| file.overdue)) {
@@ -111,7 +113,8 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
                             }
                             account(context, Some(store), Outcome::Hit, request.subject(), "");
                             let _ = stamps.settle(store);
-                            return code;
+                            // Nothing is given back piece by piece: the process ends, and all was said.
+                            larder_sys::end_process(code as u8);
                         }
                         Err(cause) => trouble = Some(cause),
                     }

@@ -29,6 +29,7 @@ mod outer;
 mod preprocess;
 #[cfg(target_os = "linux")]
 mod reach;
+#[cfg(target_os = "linux")]
 mod real;
 #[cfg(target_os = "linux")]
 mod sink;

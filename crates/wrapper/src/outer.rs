@@ -3,7 +3,7 @@
 //!
 //! Unaware of: what it makes of that.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use larder_lookup::Request;
 use larder_model::{
@@ -21,13 +21,11 @@ const ENOENT: i32 = 2;
 const FILE: u32 = 0o100_644;
 const DIRECTORY: u32 = 0o040_755;
 
-thread_local! {
-    /// The outer run, once it was looked for: the wrapper has one thread.
-    static OUTER: OnceCell<OuterLog> = const { OnceCell::new() };
-}
+/// The outer run, once it was looked for. Not of a thread: what has to be dropped at a thread's end costs a hit six system calls.
+static OUTER: OnceLock<OuterLog> = OnceLock::new();
 
 fn with<T>(use_it: impl FnOnce(&OuterLog) -> T) -> Option<T> {
-    OUTER.with(|outer| outer.get().map(use_it))
+    OUTER.get().map(use_it)
 }
 
 fn report(events: Vec<Event>) {
@@ -39,7 +37,7 @@ pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
     let Some(log) = OuterLog::take(environment) else { return };
     let own = larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default();
     let parent = larder_sys::parent_process_id();
-    let _ = OUTER.with(|outer| outer.set(log));
+    let _ = OUTER.set(log);
     report(vec![Event { path: own, extra: parent, ..event(Kind::Start) }]);
 }
 

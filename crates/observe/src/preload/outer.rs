@@ -42,7 +42,7 @@ impl OuterLog {
         }
         let file = OpenOptions::new().read(true).write(true).open(as_path(&path)).ok()?;
         log::check_header(&file).ok()?;
-        let header = Words::map(&file, log::HEADER_WORDS, true).ok()?;
+        let header = Words::map(&file, file.metadata().ok()?.len(), log::HEADER_WORDS, true).ok()?;
         Some(OuterLog { file, header, preload: value[..end].to_vec(), variable: path })
     }
 

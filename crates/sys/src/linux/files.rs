@@ -1,7 +1,9 @@
 //! Looking at paths, and the few ways of opening that `std::fs` does not have.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
@@ -16,7 +18,8 @@ const LOOP_MAJOR: u32 = 7;
 /// Descriptors above this are closed one by one: a process may have 1,024 by default.
 const KEPT_OPEN_MAX: i32 = 256;
 
-const EXT_MAGIC: u64 = 0xEF53;
+pub(super) const EXT_MAGIC: u64 = 0xEF53;
+pub(super) const OVERLAY_MAGIC: u64 = 0x794C_7630;
 const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -29,7 +32,7 @@ impl Dir {
     pub fn open(path: &[u8], refuse_links: bool) -> io::Result<Dir> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = if refuse_links { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
-        Ok(Dir(fs::openat2(CWD, path, flags, Mode::empty(), resolve)?))
+        Ok(Dir(with_c_path(path, |path| fs::openat2(CWD, path, flags, Mode::empty(), resolve))?))
     }
 
     /// Leave it open until the process ends, which closes all of them at once. Only while there are few.
@@ -124,6 +127,32 @@ pub fn may_make_in(path: &[u8]) -> io::Result<()> {
     Ok(fs::access(path, fs::Access::WRITE_OK | fs::Access::EXEC_OK)?)
 }
 
+/// What a file is opened for. It is closed on exec, and nobody waits for a FIFO's other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Reading.
+    Read,
+    /// Reading; a link at the end of the path is an error.
+    ReadPlain,
+    /// Reading and writing; a link at the end of the path is an error.
+    ChangePlain,
+    /// Writing, where nothing is yet: it is made, with this mode as far as the umask allows.
+    New(u32),
+}
+
+/// Open a file, by one system call: the C library's `open` is followed by an `fcntl`, as if the kernel did not know `O_CLOEXEC`.
+pub fn open(path: &[u8], opening: Opening) -> io::Result<File> {
+    const QUIET: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
+    let (flags, mode) = match opening {
+        Opening::Read => (QUIET, 0),
+        Opening::ReadPlain => (QUIET | OFlags::NOFOLLOW, 0),
+        Opening::ChangePlain => (OFlags::RDWR | QUIET | OFlags::NOFOLLOW, 0),
+        Opening::New(mode) => (OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode),
+    };
+    let open = |path: &CStr| fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
+    Ok(File::from(with_c_path(path, |path| rustix::io::retry_on_intr(|| open(path)))?))
+}
+
 /// Look at an open file.
 pub fn file_look(file: impl AsFd) -> io::Result<Look> {
     statx(file, b"", AtFlags::EMPTY_PATH)
@@ -144,23 +173,49 @@ pub fn standard_look(fd: i32) -> io::Result<Look> {
 pub fn file_trust(fd: impl AsFd) -> io::Result<Trust> {
     let magic = fs::fstatfs(fd)?.f_type as u64;
     Ok(match magic {
-        EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC => Trust { files: true, directories: true, exact: multigrain() },
-        TMPFS_MAGIC => Trust { files: true, directories: false, exact: multigrain() },
+        EXT_MAGIC | XFS_MAGIC | BTRFS_MAGIC => Trust { files: true, directories: true },
+        TMPFS_MAGIC => Trust { files: true, directories: false },
         _ => Trust::NONE,
     })
 }
 
-/// Whether the kernel has multigrain timestamps, which these file systems then all use.
-fn multigrain() -> bool {
+/// Whether the kernel has multigrain timestamps (Linux 6.13), which all file systems that are believed then use: once a file's
+/// change time was asked for, its next change gets another one, also within a tick of the clock.
+pub fn times_are_multigrain() -> bool {
     let name = rustix::system::uname();
     let mut numbers = name.release().to_bytes().split(|b| !b.is_ascii_digit());
     let mut next = || numbers.next().and_then(|n| std::str::from_utf8(n).ok()?.parse::<u32>().ok()).unwrap_or(0);
     (next(), next()) >= (6, 13)
 }
 
+/// Call with a path as the kernel wants it: ended by a zero byte. As rustix does it, in one pass: names are short, and a hit has
+/// hundreds of them.
+fn with_c_path<T>(path: &[u8], call: impl FnOnce(&CStr) -> rustix::io::Result<T>) -> io::Result<T> {
+    const SHORT_BYTES: usize = 256;
+    let mut buffer = [MaybeUninit::<u8>::uninit(); SHORT_BYTES];
+    if path.len() >= SHORT_BYTES {
+        return Ok(call(&super::process::c_string(path)?)?);
+    }
+    let mut holds_zero = false;
+    for (to, from) in buffer.iter_mut().zip(path) {
+        to.write(*from);
+        holds_zero |= *from == 0;
+    }
+    buffer[path.len()].write(0);
+    if holds_zero {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // SAFETY: so many bytes were written above, and only the last of them is zero.
+    let path = unsafe {
+        CStr::from_bytes_with_nul_unchecked(std::slice::from_raw_parts(buffer.as_ptr().cast(), path.len() + 1))
+    };
+    Ok(call(path)?)
+}
+
+#[inline]
 fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
-    let st = fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask)?;
+    let st = with_c_path(name, |name| fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask))?;
     let nanoseconds = |t: fs::StatxTimestamp| t.tv_sec.saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.into());
     let kind = match st.stx_mode >> 12 {
         0o10 => Kind::File,
@@ -187,25 +242,16 @@ fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
     })
 }
 
-/// Copy `count` bytes from the start of `from` to `to`, sharing them where the file system can.
-/// Returns how many there were.
-pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
-    let mut done = 0;
-    while done < count {
-        let step = (count - done).min(1 << 30) as usize;
-        match fs::copy_file_range(from, None, to, None, step) {
-            Ok(0) => break,
-            Ok(n) => done += n as u64,
-            Err(error) if done == 0 && cannot_copy(error) => return io::copy(&mut &*from, &mut &*to),
-            Err(error) => return Err(error.into()),
-        }
+/// All that is in a file of `size_bytes`, as was just found: by one call, where it has not changed since.
+pub fn read_sized(mut file: &File, size_bytes: u64) -> io::Result<Vec<u8>> {
+    let size = usize::try_from(size_bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    let mut bytes = Vec::with_capacity(size + 1);
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(file, rustix::buffer::spare_capacity(&mut bytes)))?;
+    // Less than was asked for is the end of a file.
+    if read != size {
+        io::Read::read_to_end(&mut file, &mut bytes)?;
     }
-    Ok(done)
-}
-
-fn cannot_copy(error: rustix::io::Errno) -> bool {
-    use rustix::io::Errno;
-    matches!(error, Errno::XDEV | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM)
+    Ok(bytes)
 }
 
 /// A file that exists in memory only, and the path by which this process and its children can open it.
@@ -285,7 +331,11 @@ fn now_mixed() -> u64 {
 
 /// What names this run of this system: stamps do not outlive it.
 pub fn boot_id() -> io::Result<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    let id: String = text.trim().chars().filter(|c| c.is_ascii_hexdigit() || *c == '-').collect();
+    let file = fs::open("/proc/sys/kernel/random/boot_id", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    // The kernel gives it whole: 36 characters and a line feed.
+    let mut text = [0; 64];
+    let count = rustix::io::read(&file, &mut text)?;
+    let is_of_id = |c: &u8| c.is_ascii_hexdigit() || *c == b'-';
+    let id: String = text[..count].iter().take_while(|c| is_of_id(c)).map(|c| char::from(*c)).collect();
     if id.len() < 16 { Err(io::Error::other("no boot id")) } else { Ok(id) }
 }

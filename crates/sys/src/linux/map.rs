@@ -28,11 +28,16 @@ pub struct Words {
     guard: usize,
 }
 
+// SAFETY: atomics may be used from any thread, and the mapping belongs to the process.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
 impl Words {
-    /// Map the first `count` words of `file`, which must have them.
-    pub fn map(file: &File, count: usize, writable: bool) -> io::Result<Words> {
+    /// Map the first `count` words of `file`, which must have them: `size_bytes` is its size, as was just found.
+    pub fn map(file: &File, size_bytes: u64, count: usize, writable: bool) -> io::Result<Words> {
         let bytes = count * 8;
-        if bytes == 0 || file.metadata()?.len() < bytes as u64 {
+        if bytes == 0 || size_bytes < bytes as u64 {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
         HANDLE_ONCE.call_once(handle_lost_pages);
@@ -78,7 +83,8 @@ fn guard(start: usize, bytes: usize) -> Option<usize> {
 
 /// What a program that was started ignoring SIGBUS passes on to the tool stays so: then nothing is guarded.
 fn handle_lost_pages() {
-    PAGE_BYTES.store(rustix::param::page_size(), SeqCst);
+    // SAFETY: asks only. The C library knows it; rustix would ask the kernel.
+    PAGE_BYTES.store(usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096), SeqCst);
     // SAFETY: structures are initialised; the handler touches atomics and makes system calls only.
     unsafe {
         let (mut new, mut old) = (std::mem::zeroed::<libc::sigaction>(), std::mem::zeroed::<libc::sigaction>());
@@ -124,7 +130,7 @@ mod tests {
         let file = crate::memory_file("words", false).expect("can be made");
         file.set_len(WORDS as u64 * 8).expect("grows");
         for _ in 0..2 * GUARDED_MAX {
-            let words = Words::map(&file, WORDS, true).expect("maps");
+            let words = Words::map(&file, WORDS as u64 * 8, WORDS, true).expect("maps");
             words.words()[WORDS - 1].store(7, Relaxed);
             file.set_len(0).expect("is cut");
             assert!(words.words().iter().all(|word| word.load(Relaxed) == 0));
@@ -132,7 +138,7 @@ mod tests {
             assert_eq!(words.words()[0].load(Relaxed), 1, "is kept here, and nowhere else");
             file.set_len(WORDS as u64 * 8).expect("grows");
             drop(words);
-            assert_eq!(Words::map(&file, WORDS, true).expect("maps").words()[0].load(Relaxed), 0);
+            assert_eq!(Words::map(&file, WORDS as u64 * 8, WORDS, true).expect("maps").words()[0].load(Relaxed), 0);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Linux.
 
 mod attended;
+mod copy;
 mod files;
 mod map;
 mod notify;
@@ -12,10 +13,11 @@ mod stdin;
 mod terminal;
 
 pub use attended::spawn_attended;
+pub use copy::copy_bytes;
 pub use files::{
-    Dir, boot_id, copy_bytes, file_look, file_trust, growing_memory_file, is_write_locked, look, look_through,
-    may_make_in, may_write, memory_file, random_u64, real_path_of, seal, sealed_memory_file, standard_look,
-    try_write_lock, volatile_path, write_lock,
+    Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, is_write_locked, look, look_through,
+    may_make_in, may_write, memory_file, open, random_u64, read_sized, real_path_of, seal, sealed_memory_file,
+    standard_look, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
 pub use map::Words;
 pub use notify::{
@@ -36,4 +38,4 @@ pub use socket::{
 pub use stdin::{
     Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left, take_standard_input,
 };
-pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, same_file, terminal_size};
+pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_outputs};

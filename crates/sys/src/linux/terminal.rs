@@ -21,8 +21,19 @@ fn standard(fd: RawFd) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// The size of the terminal behind a standard descriptor, `None` where it is not one.
-pub fn terminal_size(fd: RawFd) -> Option<TerminalSize> {
+/// Where standard output and error lead: the size of the terminal behind each, `None` where it is not one, and whether both
+/// are one open file.
+pub fn standard_outputs() -> ([Option<TerminalSize>; 2], bool) {
+    use rustix::fs::{FileType, Stat, fstat};
+    let found = [1, 2].map(|fd| (fd, fstat(standard(fd)).ok()));
+    // A terminal is a character device: nothing else is asked.
+    let is_device = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    let sizes = found.map(|(fd, stat)| stat.filter(is_device).and_then(|_| terminal_size(fd)));
+    let [output, error] = found.map(|(_, stat)| stat.map(|stat| (stat.st_dev, stat.st_ino)));
+    (sizes, output.is_some() && output == error && same_file(1, 2))
+}
+
+fn terminal_size(fd: RawFd) -> Option<TerminalSize> {
     let fd = standard(fd);
     if !termios::isatty(fd) {
         return None;
@@ -31,13 +42,9 @@ pub fn terminal_size(fd: RawFd) -> Option<TerminalSize> {
     Some(TerminalSize { columns: size.ws_col, rows: size.ws_row })
 }
 
-/// Whether two standard descriptors are one open file, with one position: `2>&1`, but not `>f 2>>f`.
-pub fn same_file(a: RawFd, b: RawFd) -> bool {
+/// Whether two standard descriptors of one inode are one open file, with one position: `2>&1`, but not `>f 2>>f`.
+fn same_file(a: RawFd, b: RawFd) -> bool {
     const KCMP_FILE: libc::c_int = 0;
-    let id = |fd| rustix::fs::fstat(standard(fd)).ok().map(|st| (st.st_dev, st.st_ino));
-    if id(a).is_none() || id(a) != id(b) {
-        return false;
-    }
     let pid = std::process::id() as libc::c_int;
     // SAFETY: compares two descriptors of this process; no pointers.
     match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a as libc::c_ulong, b as libc::c_ulong) } {

@@ -29,7 +29,8 @@ pub(crate) struct Floor<'a> {
 }
 
 /// The system calls that say what a hit looked at, took from its store, and left.
-const TRACED: &str = "trace=open,openat,openat2,creat,statx,readlinkat,read,write,copy_file_range,sendfile,ioctl,close";
+const TRACED: &str =
+    "trace=open,openat,openat2,creat,statx,readlinkat,read,write,copy_file_range,sendfile,fallocate,ioctl,close";
 
 /// Builds the program as the wrapper is built.
 pub(crate) fn program(place: &Place) -> Result<PathBuf> {

@@ -55,6 +55,9 @@ pub(crate) enum How {
     Blob { from: PathBuf, call: u8, size_bytes: u64, step_bytes: u64 },
 }
 
+/// Added to a call's number: the space was reserved before.
+const RESERVED: u8 = 0x10;
+
 /// All steps of a hit, and the size of the record that it read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Steps {
@@ -266,12 +269,14 @@ impl Walk {
     fn outputs(&mut self, calls: &[Call], outputs: &[PathBuf], store: &Path, steps: &mut Vec<Step>) -> Result<()> {
         let mut making: Option<(i64, PathBuf, u32)> = None;
         let mut read: Option<(PathBuf, u64)> = None;
+        let mut reserved = 0;
         for call in calls {
             let path = PathBuf::from(call.name_in_it());
             if call.opens() && call.result >= 0 {
                 if call.is_made() && outputs.contains(&path) {
                     let mode = call.arguments.rsplit(", ").next().and_then(|mode| u32::from_str_radix(mode, 8).ok());
                     making = Some((call.result, path, mode.context("an output is made without a mode")?));
+                    reserved = 0;
                 } else if path.starts_with(store) {
                     self.blobs.insert(call.result, path);
                 }
@@ -281,6 +286,10 @@ impl Walk {
             let blob_at = |at| call.descriptor(at).and_then(|fd| self.blobs.get(&fd)).cloned();
             let moved = call.result.unsigned_abs();
             let how = match call.name.as_str() {
+                "fallocate" => {
+                    reserved = if call.descriptor(0) == Some(*to) && call.result == 0 { RESERVED } else { reserved };
+                    continue;
+                }
                 "read" if call.result > 0 => {
                     read = blob_at(0).map(|blob| (blob, moved.next_power_of_two()));
                     continue;
@@ -302,7 +311,7 @@ impl Walk {
             let how = match how {
                 How::Blob { from, call, step_bytes, .. } => {
                     let size_bytes = fs::metadata(&from).with_context(|| format!("no {}", from.display()))?.len();
-                    How::Blob { from, call, size_bytes, step_bytes }
+                    How::Blob { from, call: call | reserved, size_bytes, step_bytes }
                 }
                 record => record,
             };

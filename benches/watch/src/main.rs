@@ -1,0 +1,128 @@
+//! What it would cost to look at no file and to ask a watcher instead, and what a watcher does not see.
+//!
+//! `cargo run --release -p larder-watch` answers one question after the other in a thread that first asks inotify, as a daemon
+//! that keeps a watch would have to: an answer from before the question says nothing of what happened in between. Then it changes
+//! a watched file by `write` and through a mapping, as linkers do, and counts what inotify and `stat` tell of that.
+
+use anyhow::Result;
+
+#[cfg(target_os = "linux")]
+fn main() -> Result<()> {
+    watch::run()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() -> Result<()> {
+    anyhow::bail!("inotify is Linux's")
+}
+
+#[cfg(target_os = "linux")]
+mod watch {
+    use anyhow::{Context, Result};
+    use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    use rustix::time::{ClockId, clock_gettime};
+    use std::fs::{self, File};
+    use std::io::{Read, Write};
+    use std::mem::MaybeUninit;
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::unix::fs::{FileExt, MetadataExt};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::Path;
+    use std::time::{Duration, Instant};
+
+    const ROUNDS: usize = 2000;
+    const CHANGES: usize = 1000;
+    /// Longer than a tick of any kernel's clock.
+    const TICKS: Duration = Duration::from_millis(20);
+    const FILE_BYTES: usize = 4096;
+
+    pub(crate) fn run() -> Result<()> {
+        let dir = std::env::current_dir()?.join(format!("larder-watch-{}", std::process::id()));
+        fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let done = asking(&dir).and_then(|()| seeing(&dir));
+        fs::remove_dir_all(&dir)?;
+        done
+    }
+
+    /// Both sides are in this process, so its CPU time is that of both.
+    fn asking(dir: &Path) -> Result<()> {
+        let path = dir.join("socket");
+        let listener = UnixListener::bind(&path)?;
+        let watched = watched(dir)?;
+        std::thread::spawn(move || -> Result<()> {
+            for question in listener.incoming() {
+                let mut question = question?;
+                question.read_exact(&mut [0; 64])?;
+                events(&watched);
+                question.write_all(b"1")?;
+            }
+            Ok(())
+        });
+        let mut wall_us = Vec::new();
+        let before = cpu_us();
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            let mut stream = UnixStream::connect(&path)?;
+            stream.write_all(&[0; 64])?;
+            stream.read_exact(&mut [0])?;
+            wall_us.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        let each_us = (cpu_us() - before) / ROUNDS as f64;
+        wall_us.sort_by(f64::total_cmp);
+        println!("asking: CPU of both sides {each_us:.1} µs, wall {:.1} µs, median", wall_us[ROUNDS / 2]);
+        Ok(())
+    }
+
+    fn seeing(dir: &Path) -> Result<()> {
+        let path = dir.join("header.h");
+        fs::write(&path, [b' '; FILE_BYTES])?;
+        let watched = watched(dir)?;
+        let file = File::options().read(true).write(true).open(&path)?;
+        let written = (0..CHANGES).filter(|_| file.write_at(b"x", 0).is_ok() && events(&watched)).count();
+        println!("of {CHANGES} writes inotify saw {written}");
+        std::thread::sleep(TICKS);
+        let before = fs::metadata(&path)?;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        #[allow(unsafe_code, reason = "a mapping is one of the ways to change a file")]
+        // SAFETY: a new mapping, kept until the process ends; nobody cuts the file.
+        let start = unsafe { mmap(std::ptr::null_mut(), FILE_BYTES, access, MapFlags::SHARED, &file, 0)? }.cast::<u8>();
+        let store = |byte: usize| {
+            #[allow(unsafe_code, reason = "as above")]
+            // SAFETY: the first byte of the mapping, by nobody else's reference.
+            unsafe {
+                start.write_volatile(byte as u8)
+            };
+            events(&watched)
+        };
+        let stored = (0..CHANGES).filter(|byte| store(*byte)).count();
+        let after = fs::metadata(&path)?;
+        let is_told = (before.ctime(), before.ctime_nsec()) != (after.ctime(), after.ctime_nsec());
+        println!("of {CHANGES} stores through a mapping inotify saw {stored}; stat tells of them: {is_told}");
+        Ok(())
+    }
+
+    fn watched(dir: &Path) -> Result<OwnedFd> {
+        let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let changes =
+            WatchFlags::MODIFY | WatchFlags::ATTRIB | WatchFlags::MOVE | WatchFlags::CREATE | WatchFlags::DELETE;
+        inotify::add_watch(&watch, dir, changes)?;
+        Ok(watch)
+    }
+
+    /// Whether there are any; afterwards there are none.
+    fn events(watch: impl AsFd) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(watch, &mut buffer);
+        let mut found = false;
+        while reader.next().is_ok() {
+            found = true;
+        }
+        found
+    }
+
+    fn cpu_us() -> f64 {
+        let now = clock_gettime(ClockId::ProcessCPUTime);
+        now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
+    }
+}
