@@ -10,9 +10,11 @@ use crate::bench::subjects::Compile;
 use crate::launcher::{Counts, Launcher};
 use crate::place::fresh;
 use crate::progress::Bar;
+use crate::run;
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -20,8 +22,10 @@ use std::thread;
 const RECORDS: u64 = 5000;
 /// What that store is evicted to: a part of it goes at once, and the rest is read each time.
 const LIMIT: &str = "25MB";
-/// Far less than the project's objects and manifests: something goes each time.
-const SMALL_LIMIT: &str = "150kB";
+/// Of what the project's objects and manifests take, in percent, so that something goes each time.
+const SMALL_LIMIT_PERCENT: u64 = 60;
+/// So many times more rounds than of other commands, so that there are some evictions meanwhile.
+const MORE_ROUNDS: usize = 10;
 /// One process, waited for at the end only, so that what it and its children cost is not in what is measured meanwhile.
 const AGAIN: &str = "n=0; while [ -e \"$1\" ]; do \"$2\" evict --max-size \"$3\" >/dev/null || exit 1; n=$((n + 1)); done; echo $n >\"$4\"";
 
@@ -77,7 +81,7 @@ fn hits(bench: &Bench, report: &mut Report) -> Result<()> {
     hit.warm_up()?;
     thread::sleep(SETTLING);
     hit.once()?;
-    let runs = bench.options.runs as usize;
+    let runs = bench.options.runs as usize * MORE_ROUNDS;
     let measure = |label: &str| -> Result<(Series, Counts)> {
         let before = hit.counts()?;
         let series = interleaved(label, &[&hit], runs)?.pop().unwrap_or_default();
@@ -122,7 +126,8 @@ fn builds(bench: &Bench, report: &mut Report) -> Result<()> {
     };
     fresh(&store)?;
     let calm = build("builds, calm")?;
-    let evictor = Evictor::start(bench, &larder, SMALL_LIMIT)?;
+    let limit_bytes = store_bytes(bench, &larder)? * SMALL_LIMIT_PERCENT / 100;
+    let evictor = Evictor::start(bench, &larder, &limit_bytes.to_string())?;
     let evicted = build("builds, evicted")?;
     let evictions = evictor.stop()?;
     let base = calm.0.clone();
@@ -140,8 +145,16 @@ fn builds(bench: &Bench, report: &mut Report) -> Result<()> {
 
 /// What is left is sound.
 fn sound(bench: &Bench, larder: &Launcher) -> Result<()> {
-    let program: &Path = &bench.larder;
-    let mut command = Command::new(program);
+    word(bench, larder, &["fsck"]).map(|_| ()).context("the store is not sound after evictions")
+}
+
+fn store_bytes(bench: &Bench, larder: &Launcher) -> Result<u64> {
+    let json: Value = serde_json::from_str(&word(bench, larder, &["stats", "--json"])?).context("no JSON")?;
+    json["store_bytes"].as_u64().context("`larder stats --json` does not say how large the store is")
+}
+
+fn word(bench: &Bench, larder: &Launcher, words: &[&str]) -> Result<String> {
+    let mut command = Command::new(&bench.larder);
     larder.apply(&mut command, &bench.home);
-    crate::run::output(command.arg("fsck")).map(|_| ()).context("the store is not sound after evictions")
+    run::output(command.args(words))
 }

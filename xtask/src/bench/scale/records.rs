@@ -2,7 +2,7 @@
 
 use super::Bench;
 use super::rows::Row;
-use crate::bench::measure::{SETTLING, Subject, interleaved};
+use crate::bench::measure::{SETTLING, Series, Subject, interleaved};
 use crate::bench::report::Report;
 use crate::bench::subjects::Compile;
 use crate::bench::{count, inputs};
@@ -18,15 +18,16 @@ use std::time::Duration;
 
 const KB_A_RECORD: u64 = 12;
 const MB: u64 = 1_000_000;
-/// Made in each store, and timed, once it is as large as it is to be.
-const TIMED: u64 = 1000;
+/// Made in each store in turn, and timed, once they are as large as they are to be; and how often.
+const TIMED: u64 = 100;
+const TIMED_ROUNDS: u64 = 20;
 
 /// A store and what it is called.
 struct Filled {
     name: String,
     store: PathBuf,
-    /// CPU time of one record by the store's own functions, then.
-    record: Duration,
+    records: u64,
+    blob_bytes: u64,
 }
 
 /// A command that does nothing, recorded anew each time.
@@ -105,14 +106,17 @@ pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
     };
     rows("one hit", hits.iter().map(|hit| hit as &dyn Subject).collect(), true)?;
     rows("one record", records.iter().map(|record| record as &dyn Subject).collect(), false)?;
-    let series = |filled: &Filled| {
-        let usage = Usage { wall: Duration::ZERO, cpu: filled.record };
-        crate::bench::measure::Series { samples: vec![usage] }
-    };
-    let base = stores.first().map(series).unwrap_or_default();
-    for filled in &stores {
-        let what = format!("one record by the store's functions, {}", filled.name);
-        Row { part: "records", what, series: series(filled), base: Some(&base), ..Row::default() }.add_to(report);
+    let mut all = vec![Series::default(); stores.len()];
+    for round in 0..TIMED_ROUNDS {
+        for (filled, series) in stores.iter().zip(&mut all) {
+            let first = filled.records + round * TIMED;
+            let cpu = fill(&program, &filled.store, first, TIMED, filled.blob_bytes)?;
+            series.samples.push(Usage { wall: cpu, cpu });
+        }
+    }
+    for (filled, series) in stores.iter().zip(&all) {
+        let (what, series) = (format!("one record by the store's functions, {}", filled.name), series.clone());
+        Row { part: "records", what, series, base: all.first(), ..Row::default() }.add_to(report);
     }
     Ok(())
 }
@@ -129,9 +133,8 @@ fn filled(bench: &Bench, program: &Path, name: String, records: u64, blob_bytes:
         done += step;
         bar.at(done);
     }
-    let record = fill(program, &store, records, TIMED.min(records), blob_bytes)?;
     bar.end(&format!("a store of {name}"));
-    Ok(Filled { name, store, record })
+    Ok(Filled { name, store, records, blob_bytes })
 }
 
 /// CPU time of a record, the lower quartile of groups.

@@ -93,7 +93,7 @@ pub(super) fn notes(options: &Options) -> Vec<String> {
         "two at once: two checkouts of the project, one make each with as many jobs as there are processors; base is one such build alone."
             .to_owned(),
         "records: one hit of a C file with 220 headers, and one record of a command that does nothing; base is the first store. by the \
-         store's functions: CPU time of one record, many made by one process, half of it for bytes that make no two blobs equal."
+         store's functions: CPU time of one record of a hundred made by one process."
             .to_owned(),
         "eviction: `larder evict` again and again by another process, whose CPU time is not in the row; base is the same without it."
             .to_owned(),
