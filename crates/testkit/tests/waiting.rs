@@ -95,7 +95,7 @@ fn two_places_run_it_once() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let place = Place::new();
     let functions: String =
-        (0..3000).map(|at| format!("int f{at}(int a) {{ return a * {at} % (a + {at}); }}\n")).collect();
+        (0..800).map(|at| format!("int f{at}(int a) {{ return a * {at} % (a + {at}); }}\n")).collect();
     let at: Vec<PathBuf> = ["one", "two"].map(|name| place.path("work").join(name)).into();
     for directory in &at {
         let name = directory.file_name().expect("has one").to_str().expect("is text");
@@ -236,6 +236,17 @@ fn two_do_not_wait_for_each_others_inner_ones() {
         Ran::of(child).ends(0);
     }
     assert!(began.elapsed() < Duration::from_secs(8), "they waited for each other");
+}
+
+#[test]
+fn explain_says_that_it_runs() {
+    let place = place("0");
+    let first = start(&place, COMPILE);
+    until_it_runs(&place);
+    let words: Vec<&str> = ["explain"].iter().chain(COMPILE).copied().collect();
+    let explained = Ran::of(start(&place, &words));
+    assert!(explained.stdout.contains("another process runs it now"), "{explained:?}");
+    Ran::of(first).ends(0);
 }
 
 #[test]
