@@ -126,8 +126,8 @@ fn builds(bench: &Bench, report: &mut Report) -> Result<()> {
     };
     fresh(&store)?;
     let calm = build("builds, calm")?;
-    let limit_bytes = store_bytes(bench, &larder)? * SMALL_LIMIT_PERCENT / 100;
-    let evictor = Evictor::start(bench, &larder, &limit_bytes.to_string())?;
+    let limit_kb = store_bytes(bench, &larder)? * SMALL_LIMIT_PERCENT / 100 / 1000;
+    let evictor = Evictor::start(bench, &larder, &format!("{limit_kb}kB"))?;
     let evicted = build("builds, evicted")?;
     let evictions = evictor.stop()?;
     let base = calm.0.clone();

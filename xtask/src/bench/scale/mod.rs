@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
     /// Rounds of builds: one build of each kind in each
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Rounds of single commands
     #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
