@@ -35,10 +35,7 @@ const HEADER_WORDS: usize = 10;
 const SLOT_WORDS: usize = 10;
 const SLOTS_FIRST: usize = 1 << 12;
 const SLOTS_MAX: usize = 1 << 20;
-const WINDOW: usize = 64;
-/// Files whose inodes are next to each other, as those of one directory mostly are, have their stamps next to each other: a hit
-/// touches the fewer pages of a large table.
-const NEIGHBOURS: u64 = 8;
+const WINDOW: usize = 16;
 const DIRECTORY: u64 = u64::MAX;
 const BUFFER_BYTES: usize = 64 << 10;
 /// What an empty table is made of: no memory is asked for, since where there is none the tool must still run.
@@ -308,8 +305,7 @@ fn check(slot: &Slot) -> u64 {
 
 /// Files have their home by identity alone, so that a new stamp takes the place of the old one.
 fn home(stamp: &[u64; 5], salt: u64) -> u64 {
-    let group = mix(stamp[0] ^ mix((stamp[1] / NEIGHBOURS) ^ mix(salt)));
-    group / NEIGHBOURS * NEIGHBOURS + stamp[1] % NEIGHBOURS
+    mix(stamp[0] ^ mix(stamp[1] ^ mix(salt)))
 }
 
 fn positions(slots: &[AtomicU64], home: u64) -> impl Iterator<Item = usize> + use<> {
