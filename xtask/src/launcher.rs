@@ -32,6 +32,8 @@ enum Counter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) hit: u64,
+    /// Of the hits, those that another process recorded while they waited for it; 0 where that is not counted.
+    pub(crate) waited: u64,
     pub(crate) miss: u64,
     pub(crate) bypass: u64,
     pub(crate) fallback: u64,
@@ -84,6 +86,12 @@ impl Launcher {
     /// larder, running the tool on each hit as well and comparing.
     pub(crate) fn verifying(mut self) -> Self {
         self.settings.push(("LARDER_VERIFY", "1".into()));
+        self
+    }
+
+    /// With one more variable.
+    pub(crate) fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.settings.push((name, value.into()));
         self
     }
 
@@ -204,12 +212,18 @@ impl Counts {
     /// Adds what was counted elsewhere.
     pub(crate) fn add(&mut self, other: &Self) {
         self.hit += other.hit;
+        self.waited += other.waited;
         self.miss += other.miss;
         self.bypass += other.bypass;
         self.fallback += other.fallback;
         for (code, count) in &other.reasons {
             *self.reasons.entry(code.clone()).or_default() += count;
         }
+    }
+
+    /// How many commands ran the tool.
+    pub(crate) fn runs(&self) -> u64 {
+        self.miss + self.bypass + self.fallback
     }
 
     /// How many runs larder gave a reason for not recording.
@@ -225,6 +239,7 @@ impl Sub for Counts {
         let reasons = self.reasons.iter().map(|(code, &count)| (code.clone(), less(code, count)));
         Self {
             hit: self.hit.saturating_sub(before.hit),
+            waited: self.waited.saturating_sub(before.waited),
             miss: self.miss.saturating_sub(before.miss),
             bypass: self.bypass.saturating_sub(before.bypass),
             fallback: self.fallback.saturating_sub(before.fallback),
@@ -245,6 +260,7 @@ fn larder_counts(text: &str) -> Result<Counts> {
     }
     Ok(Counts {
         hit: field("hit")?,
+        waited: json["waited"].as_u64().unwrap_or(0),
         miss: field("miss")?,
         bypass: field("bypass")?,
         fallback: field("fallback")?,

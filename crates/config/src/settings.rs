@@ -36,6 +36,8 @@ pub struct Settings {
     pub ephemeral: bool,
     /// On one hit in so many the tool runs as well and is compared; 0 is never.
     pub verify: u64,
+    /// Wait for another process that runs the same action.
+    pub wait: bool,
 }
 
 impl Default for Settings {
@@ -53,6 +55,7 @@ impl Default for Settings {
             relocate_debug: true,
             ephemeral: false,
             verify: 0,
+            wait: true,
         }
     }
 }
@@ -193,6 +196,14 @@ pub const SETTINGS: &[Setting] = &[
         default: "0",
         help: "On one hit in so many run the tool as well and compare; 0 is never, 1 always.",
         field: Field::Number(|s| &mut s.verify),
+    },
+    Setting {
+        key: "wait",
+        variable: "LARDER_WAIT",
+        project_may_set: false,
+        default: "true",
+        help: "Where the same action runs already, wait for it, about as long as it took before.",
+        field: Field::Switch(|s| &mut s.wait),
     },
 ];
 

@@ -4,7 +4,7 @@
 //! Stages: `tool` finds the program that is meant, `roots` finds what differs between places, `request` makes the Action and its weak fingerprint, `answer` asks
 //! the manifest which recorded observations still hold, `relocated` has a result as it would have been made here, `observer` chooses who would observe the
 //! tool. No stage looks back, none changes anything but stamps. `bounds` says where a request may write, `secret` what
-//! of it is neither kept nor shown.
+//! of it is neither kept nor shown, `turn` which other process to wait for.
 //!
 //! Unaware of: how a tool is run, how a result is put in place or recorded.
 #![forbid(unsafe_code)]
@@ -21,6 +21,7 @@ mod roots;
 mod scope;
 pub mod secret;
 mod tool;
+mod turn;
 
 pub use answer::{Answer, Rejected, ask, roots_digest};
 pub use observer::{Choice, choose_observer, made_program_key, program_key, tool_key};
@@ -28,3 +29,4 @@ pub use request::{FromDisk as ResponseFilesOnDisk, Place, Request, subject};
 pub use roots::{RootRules, named_root};
 pub use scope::{Scope, ScopeError};
 pub use tool::{Ourselves, Tool, find};
+pub use turn::{Known, is_compile};

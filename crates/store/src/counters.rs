@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! words of 64 bits, native order: 0 version · 1 hit · 2 miss · 3 bypass · 4 fallback · 5 bytes in the store, about ·
+//! 6 hits after waiting ·
 //! 8…71 bypass reasons · 72…135 fallback causes · 136…199 why a miss was not recorded
 //! ```
 
@@ -22,6 +23,7 @@ const MISS: usize = 2;
 const BYPASS: usize = 3;
 const FALLBACK: usize = 4;
 const STORE_BYTES: usize = 5;
+const WAITED: usize = 6;
 const BYPASS_REASONS: usize = 8;
 const FALLBACK_CAUSES: usize = 72;
 const UNRECORDED_REASONS: usize = 136;
@@ -36,6 +38,8 @@ pub struct Counters {
 pub struct Totals {
     /// Answered from the store.
     pub hit: u64,
+    /// Of the hits, those that another process recorded while they waited for it.
+    pub waited: u64,
     /// Looked up, not found, run.
     pub miss: u64,
     /// Run untouched.
@@ -107,6 +111,11 @@ impl Counters {
         }
     }
 
+    /// Count a hit, which is counted as such already, as one after waiting.
+    pub fn count_waited(&self) {
+        self.words.words()[WAITED].fetch_add(1, Relaxed);
+    }
+
     /// Note that the store grew, and return about how large it is now.
     pub fn grew(&self, bytes: u64) -> u64 {
         self.words.words()[STORE_BYTES].fetch_add(bytes, Relaxed).saturating_add(bytes)
@@ -119,7 +128,7 @@ impl Counters {
 
     /// Set everything but the size of the store to zero.
     pub fn zero(&self) {
-        for index in (HIT..=FALLBACK).chain(BYPASS_REASONS..WORDS) {
+        for index in (HIT..=FALLBACK).chain(WAITED..WORDS) {
             self.words.words()[index].store(0, Relaxed);
         }
     }
@@ -133,6 +142,7 @@ impl Counters {
         }
         Totals {
             hit: word(HIT),
+            waited: word(WAITED),
             miss: word(MISS),
             bypass: word(BYPASS),
             fallback: word(FALLBACK),

@@ -10,6 +10,7 @@
 //!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps.rs draws it)
 //!   counters           outcomes and reasons (counters.rs draws it)
 //!   locks/ab           taken while a manifest ab… is replaced; locks/evict while something is evicted
+//!   locks/turns        a byte of it is locked while an action runs (turns.rs)
 //!   daemon.sock        where larderd listens, while it runs; daemon.log what went wrong for it; locks/daemon is its lock
 //!   notes/…            faults in the settings that were warned of, by digest, so that they are not said twice
 //!   tmp/               what is being written; renamed into place, or left by a killed writer and swept later
@@ -39,6 +40,7 @@ mod near;
 mod scan;
 mod stage;
 mod stamps;
+mod turns;
 mod witness;
 
 pub use blobs::OpenBlob;
@@ -54,4 +56,5 @@ pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, permitted};
 pub use scan::{Objects, content_anywhere};
 pub use stamps::{STAMP_AGE_MIN_NS, Stamps};
+pub use turns::{Asked, Running, Turn};
 pub use witness::{Carried, Refusal, Witness, Witnessed};

@@ -1,6 +1,6 @@
 //! The flow of a request: all branching is here, on one screen. Helpers compute.
 
-use larder_lookup::{Answer, Ourselves, Request, Scope, ScopeError, Tool, ask, find, relocated};
+use larder_lookup::{Answer, Known, Ourselves, Request, Scope, ScopeError, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
 use larder_spawn::{Command, become_tool};
 use larder_store::{Effort, Stamps, Store};
@@ -8,6 +8,7 @@ use larder_store::{Effort, Stamps, Store};
 use crate::account::account;
 use crate::context::Context;
 use crate::miss::{self, Why};
+use crate::turn::{self, Next, Waited};
 use crate::typed::{Typed, file_name, understand};
 use crate::{handover, hit, outer, warn, words};
 
@@ -67,7 +68,7 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
     if request.is_kept_from_terminal && larder_sys::end_standard_input().is_err() {
         return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::StandardInput));
     }
-    answer(&context, &store, &stamps, &request)
+    answer(&context, &store, &stamps, &request, None)
 }
 
 /// Nothing is run: what the caller wanted is not known.
@@ -82,9 +83,9 @@ fn not_an_option(wrong: &ScopeError) -> i32 {
     USAGE
 }
 
-/// A request that is ours: from the store if it can be, else from the tool.
-fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) -> i32 {
-    let mut trouble = None;
+/// A request that is ours: from the store if it can be, else from the tool. Once again after waiting for another who ran it.
+fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, waited: Option<Waited>) -> i32 {
+    let (mut trouble, mut known) = (None, Known::default());
     let settings = &context.loaded.settings;
     if !settings.recache {
         let file = store.read_manifest(&request.weak, !settings.read_only);
@@ -93,7 +94,8 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
             Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
                 let mut effort = Effort::default();
                 let place = &context.place;
-                let answer = ask(&manifest, request, place, store, stamps, &mut Vec::new(), &mut effort);
+                let mut rejected = Vec::new();
+                let answer = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
                 if let Some(Answer { set, result, rewritten, .. }) = answer {
                     let result = relocated::apply(&result, &rewritten);
                     if is_verified(settings.verify) && !settings.read_only {
@@ -111,7 +113,9 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
                             if file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| file.overdue)) {
                                 handover::note_use(store, &request.weak);
                             }
-                            account(context, Some(store), Outcome::Hit, request.subject(), "");
+                            waited.iter().for_each(|waited| waited.count(store));
+                            let detail = waited.map(|waited| waited.words()).unwrap_or_default();
+                            account(context, Some(store), Outcome::Hit, request.subject(), &detail);
                             let _ = stamps.settle(store);
                             // Nothing is given back piece by piece: the process ends, and all was said.
                             larder_sys::end_process(code as u8);
@@ -119,12 +123,16 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request) 
                         Err(cause) => trouble = Some(cause),
                     }
                 }
+                known = Known::of(&manifest, &rejected);
             }
             Ok(Some(_)) => trouble = Some(Fallback::Damaged),
             Err(error) => trouble = Some(error.fallback()),
         }
     }
-    miss::run(context, store, stamps, request, Why { trouble, ..Why::default() })
+    match turn::take(context, store, stamps, request, &known, waited) {
+        Next::LookAgain(waited) => answer(context, store, stamps, request, Some(waited)),
+        Next::Run(turn) => miss::run(context, store, stamps, request, Why { trouble, turn, ..Why::default() }),
+    }
 }
 
 /// Whether this is one of the hits that are compared with a run of the tool: one in `every`.

@@ -36,6 +36,8 @@ mod sink;
 #[cfg(target_os = "linux")]
 mod texts;
 #[cfg(target_os = "linux")]
+mod turn;
+#[cfg(target_os = "linux")]
 mod typed;
 #[cfg(target_os = "linux")]
 mod verify;

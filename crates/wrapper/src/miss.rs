@@ -15,7 +15,7 @@ use larder_model::{
 };
 use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
 use larder_spawn::{Command, Finished, Written};
-use larder_store::{Bounds, Counters, Stamps, Store, StoreError, Witness};
+use larder_store::{Bounds, Counters, Stamps, Store, StoreError, Turn, Witness};
 use larder_sys::ChildEnd;
 
 use crate::account::{account, log};
@@ -38,6 +38,8 @@ pub(crate) struct Why<'m> {
     pub(crate) trouble: Option<Fallback>,
     /// A record would have served, and is to be compared.
     pub(crate) verify: Option<ActionResult<'m>>,
+    /// Others wait until it is dropped.
+    pub(crate) turn: Option<Turn>,
 }
 
 /// Run the tool and record its result where that can be done.
@@ -46,7 +48,7 @@ pub(crate) fn run(
     store: &Store,
     stamps: &Stamps,
     request: &Request,
-    Why { trouble, verify }: Why,
+    Why { trouble, verify, turn }: Why,
 ) -> i32 {
     let source = request.subject();
     let settings = &context.loaded.settings;
@@ -103,6 +105,7 @@ pub(crate) fn run(
         (Err(NotRecorded::Store(error)), None) => Outcome::Fallback(error.fallback()),
     };
     let (outcome, word) = sink.finish(outcome);
+    drop(turn);
     let detail = match &recorded {
         Ok(recorded) => recorded.difference.clone().unwrap_or(word),
         Err(why) => why.detail(),

@@ -13,6 +13,7 @@ mod hit;
 mod inputs;
 mod measure;
 mod report;
+mod scale;
 mod sccache;
 mod spawn;
 mod subjects;
@@ -32,6 +33,8 @@ pub(crate) enum Word {
     Copy(copy::Options),
     /// One program started from a process that has grown: every way, by size, with and without huge pages
     Spawn(spawn::Options),
+    /// Many at once, and much in the store: make with many jobs, two builds at once, large stores, eviction meanwhile
+    Scale(scale::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
     Bazel(bazel::Options),
     /// Configure alone, of autotools, CMake and Meson: plain, ccache, the compiler through larder, the whole command through larder
@@ -47,6 +50,7 @@ pub(crate) fn bench(place: &Place, word: &Word) -> Result<bool> {
         Word::Build(options) => build::build(place, options).map(|()| true),
         Word::Copy(options) => copy::copy(place, options).map(|()| true),
         Word::Spawn(options) => spawn::spawn(place, options).map(|()| true),
+        Word::Scale(options) => scale::scale(place, options).map(|()| true),
         Word::Bazel(options) => bazel::bazel(place, options).map(|()| true),
         Word::Configure(options) => whole::configure(place, options),
         Word::Whole(options) => whole::whole(place, options),

@@ -57,6 +57,7 @@ fn object(totals: &Totals, limit_bytes: u64) -> Value {
     }
     json!({
         "hit": totals.hit,
+        "waited": totals.waited,
         "miss": totals.miss,
         "bypass": totals.bypass,
         "fallback": totals.fallback,
@@ -71,6 +72,9 @@ fn object(totals: &Totals, limit_bytes: u64) -> Value {
 fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -> Result<()> {
     let mut table = plain_table();
     row(&mut table, "hit", totals.hit, &hit_rate(totals));
+    if totals.waited > 0 {
+        row(&mut table, "  waited", totals.waited, "for another process that ran the same action");
+    }
     row(&mut table, "miss", totals.miss, "");
     for (why, count) in &totals.unrecorded_reasons {
         row(&mut table, "  not recorded", *count, why.sentence());

@@ -16,7 +16,7 @@ fn counters(here: &Here) -> Counters {
 fn stats_of_no_store_are_zeros_and_make_none() {
     let here = Here::new();
     let zeros = json!({
-        "hit": 0, "miss": 0, "bypass": 0, "fallback": 0, "store_bytes": 0, "limit_bytes": 10u64 << 30,
+        "hit": 0, "waited": 0, "miss": 0, "bypass": 0, "fallback": 0, "store_bytes": 0, "limit_bytes": 10u64 << 30,
         "bypass_reasons": {}, "fallback_reasons": {}, "unrecorded_reasons": {},
     });
     assert_eq!(here.larder(&["stats", "--json"]).ends(0).json(), zeros);

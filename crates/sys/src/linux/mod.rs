@@ -1,6 +1,7 @@
 //! Linux.
 
 mod attended;
+mod bytelock;
 mod copy;
 mod files;
 mod map;
@@ -13,6 +14,7 @@ mod stdin;
 mod terminal;
 
 pub use attended::spawn_attended;
+pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, try_lock_byte};
 pub use copy::copy_bytes;
 pub use files::{
     Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, is_write_locked, look, look_through,
@@ -27,7 +29,7 @@ pub use notify::{
 pub use process::{
     Child, ChildEnd, address_space_is_limited, become_subreaper, children_left, die_by, effective_user, end_process,
     environment_oddities, exec, file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open,
-    now_coarse_ns, parent_process_id, process_id, processor_features, sockets, spawn, spawn_apart,
+    now_coarse_ns, parent_process_id, process_id, process_state, processor_features, sockets, spawn, spawn_apart,
     standard_descriptors_open, umask,
 };
 pub use relay::{RelayEnd, Stream, relay, relay_apart};

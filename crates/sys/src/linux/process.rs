@@ -243,6 +243,17 @@ pub fn parent_process_id() -> u32 {
     std::os::unix::process::parent_id()
 }
 
+/// Whether a process is stopped, and the id of its parent; `None` where it has ended or cannot be seen. Its parent is 0 where that
+/// cannot be seen.
+pub fn process_state(pid: u32) -> Option<(bool, u32)> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, can hold anything; no field after it can hold one.
+    let after = text.iter().rposition(|&b| b == b')')?;
+    let mut fields = text[after + 1..].split(|&b| b == b' ').filter(|field| !field.is_empty());
+    let stopped = matches!(fields.next()?, b"T" | b"t");
+    Some((stopped, std::str::from_utf8(fields.next()?).ok()?.parse().ok()?))
+}
+
 /// This process's id.
 pub fn process_id() -> u32 {
     std::process::id()

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use anyhow::{Result, bail};
 use larder_compiler::is_masquerade_name;
-use larder_lookup::{Answer, Place, Request, Scope, Tool, ask, choose_observer, find, subject};
+use larder_lookup::{Answer, Known, Place, Request, Scope, Tool, ask, choose_observer, find, subject};
 use larder_model::{ActionResult, Bound, Bypass, Fallback, Manifest, Output};
 use larder_spawn::Destinations;
 use larder_store::{Effort, Stamps, Store};
@@ -89,6 +89,8 @@ struct Miss {
     rejected: Vec<RejectedLine>,
     nearest: Nearest,
     observer: Option<&'static str>,
+    /// Another process runs the same action now.
+    running: bool,
     facts: Vec<String>,
 }
 
@@ -154,7 +156,7 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     }
     let observer = choose_observer(&request, &place, &store, settings.observer).ok().map(|choice| choice.name().name());
     let verdict = match verdict(&store, &stamps, &request, &place, options.verbose) {
-        Verdict::Miss(miss) => Verdict::Miss(Miss { observer, ..miss }),
+        Verdict::Miss(miss) => Verdict::Miss(Miss { observer, running: miss.running && settings.wait, ..miss }),
         other => other,
     };
     let _ = stamps.settle(&store);
@@ -213,7 +215,7 @@ fn tool_of(argv: &[Vec<u8>], around: &Surroundings) -> Result<Tool> {
 fn verdict(store: &Store, stamps: &Stamps, request: &Request, place: &Place, verbose: bool) -> Verdict {
     let file = match store.read_manifest(&request.weak, false) {
         Ok(Some(file)) => file,
-        Ok(None) => return unrecorded(store, request),
+        Ok(None) => return unrecorded(store, stamps, request, place),
         Err(error) => return Verdict::Fallback(error.fallback(), error.to_string()),
     };
     let manifest = match Manifest::decode(&file.bytes) {
@@ -223,12 +225,14 @@ fn verdict(store: &Store, stamps: &Stamps, request: &Request, place: &Place, ver
     };
     let (mut rejected, mut effort) = (Vec::new(), Effort::default());
     let answer = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
+    let known = Known::of(&manifest, &rejected);
     let rejected: Vec<RejectedLine> = rejected.iter().map(rejected_line).collect();
     let (result, observer, at) = match answer {
         Some(Answer { result, observer, .. }) => (result, observer, rejected.len()),
         None => {
             let facts = if verbose { facts_of(&manifest, 0, request) } else { Vec::new() };
-            return Verdict::Miss(Miss { rejected, nearest: Nearest::Itself, observer: None, facts });
+            let running = store.running(&known.turn(request, place, stamps)).is_some();
+            return Verdict::Miss(Miss { rejected, nearest: Nearest::Itself, observer: None, running, facts });
         }
     };
     if let Some(blob) = result.blobs().find(|blob| !store.has_blob(blob)) {
@@ -283,7 +287,7 @@ fn outputs(result: &ActionResult, request: &Request) -> Vec<OutputLine> {
 }
 
 /// Nothing is recorded for the fingerprint: compare with what is for the same source and output.
-fn unrecorded(store: &Store, request: &Request) -> Verdict {
+fn unrecorded(store: &Store, stamps: &Stamps, request: &Request, place: &Place) -> Verdict {
     let nearest = match store.near(&subject(request)) {
         None => Nearest::Nothing,
         Some(weak) => match store.read_manifest(&weak, false) {
@@ -291,7 +295,8 @@ fn unrecorded(store: &Store, request: &Request) -> Verdict {
             _ => Nearest::Gone,
         },
     };
-    Verdict::Miss(Miss { rejected: Vec::new(), nearest, observer: None, facts: Vec::new() })
+    let running = store.running(&Known::default().turn(request, place, stamps)).is_some();
+    Verdict::Miss(Miss { rejected: Vec::new(), nearest, observer: None, running, facts: Vec::new() })
 }
 
 fn compare(near: &Manifest, request: &Request) -> Nearest {

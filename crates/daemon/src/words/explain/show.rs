@@ -103,6 +103,13 @@ fn miss_text(miss: &Miss, out: &mut dyn Write) -> Result<()> {
         Nearest::Differs(differences) => nearest_text(differences, out)?,
     }
     rejected_text(&miss.rejected, out)?;
+    if miss.running {
+        line(
+            out,
+            "running",
+            "another process runs it now: a build would wait for that, about as long as it took before",
+        )?;
+    }
     match miss.observer {
         Some(observer) => line(out, "then", &format!("the tool runs, {observer} observes it"))?,
         None => line(out, "then", "the tool cannot be observed here, and runs untouched")?,
@@ -203,6 +210,7 @@ fn miss_object(miss: &Miss) -> Value {
         "differences": differences,
         "rejected": rejected_objects(&miss.rejected),
         "observer": miss.observer,
+        "running": miss.running,
         "facts": miss.facts,
     })
 }

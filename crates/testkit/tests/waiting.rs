@@ -1,0 +1,278 @@
+//! The same action in several processes at once: it runs once where that can be, and whatever becomes of who runs it, each gives
+//! what the tool gives.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use larder_testkit::{Counters, Place, Ran, has, larder, probe_skip};
+
+/// Slow enough that a second larder finds the first one at it, on a machine that has other work, too.
+const SLOW: &str = "sleep 1; read line < x.c; echo \"$line\" > x.o; echo said; echo warning >&2; exit ";
+const COMPILE: &[&str] = &["./mycc", "-c", "x.c", "-o", "x.o"];
+
+fn place(code: &str) -> Place {
+    let place = Place::new();
+    place.tool("work/mycc", &format!("{SLOW}{code}"));
+    place.put("x.c", "int a;\n");
+    place.settle();
+    place
+}
+
+fn start_at(place: &Place, at: &Path, words: &[&str], variables: &[(&str, &str)]) -> Child {
+    let whole: Vec<&str> = [larder().to_str().expect("is text")].into_iter().chain(words.iter().copied()).collect();
+    let mut command = place.run(&whole).cwd(at).env("LARDER_LOG", place.path("log")).command;
+    command.envs(variables.iter().copied());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("starts")
+}
+
+fn start(place: &Place, words: &[&str]) -> Child {
+    start_at(place, &place.path("work"), words, &[])
+}
+
+/// Let the larder that was started get to its tool.
+fn until_it_runs(place: &Place) {
+    let began = Instant::now();
+    while !is_held(&place.path("store/v4/locks/turns")) {
+        assert!(began.elapsed() < Duration::from_secs(20), "nobody runs anything");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether the kernel knows of a lock of that file.
+fn is_held(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(meta) = fs::metadata(path) else { return false };
+    let locks = fs::read_to_string("/proc/locks").expect("can be read");
+    locks.lines().any(|line| line.contains(" POSIX ") && line.contains(&format!(":{} ", meta.ino())))
+}
+
+fn log(place: &Place) -> String {
+    fs::read_to_string(place.path("log")).unwrap_or_default()
+}
+
+/// What a run of the script leaves; its output is taken away.
+#[track_caller]
+fn right(at: &Path, ran: Ran, code: i32) {
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str(), ran.code), ("said\n", "warning\n", Some(code)));
+    assert_eq!(fs::read(at.join("x.o")).expect("is there"), b"int a;\n");
+}
+
+#[track_caller]
+fn counted(place: &Place, expect: &str) {
+    assert_eq!(place.counters().since(&Counters::default()), expect, "{}", log(place));
+}
+
+fn signal(child: &Child, name: &str) {
+    let done = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().expect("starts");
+    assert!(done.success());
+}
+
+#[test]
+fn two_at_once_run_it_once() {
+    for code in [0, 3] {
+        let place = place(&code.to_string());
+        let work = place.path("work");
+        let first = start(&place, COMPILE);
+        until_it_runs(&place);
+        let second = start(&place, COMPILE);
+        right(&work, Ran::of(first), code);
+        right(&work, Ran::of(second), code);
+        counted(&place, "hit+miss");
+        let text = log(&place);
+        assert!(text.lines().any(|line| line.contains(" hit: x.c · after waiting ")), "{text}");
+        let stats = place.run(&[larder().to_str().expect("is text"), "stats"]).run().quiet();
+        assert!(stats.contains("waited"), "{stats}");
+    }
+}
+
+/// What a compiler makes in one place serves in another.
+#[test]
+fn two_places_run_it_once() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = Place::new();
+    let functions: String =
+        (0..800).map(|at| format!("int f{at}(int a) {{ return a * {at} % (a + {at}); }}\n")).collect();
+    let at: Vec<PathBuf> = ["one", "two"].map(|name| place.path("work").join(name)).into();
+    for directory in &at {
+        let name = directory.file_name().expect("has one").to_str().expect("is text");
+        place.put(&format!("{name}/.git/HEAD"), "ref: refs/heads/main\n");
+        place.put(&format!("{name}/x.c"), &functions);
+    }
+    let argv = ["gcc", "-O2", "-c", "x.c", "-o", "x.o"];
+    // The first run of a compiler is judged: then both observers watch.
+    place.put("first.c", "int a;\n");
+    place.settle();
+    Ran::of(start(&place, &["gcc", "-O2", "-c", "first.c"])).ends(0);
+    let first = start_at(&place, &at[0], &argv, &[]);
+    until_it_runs(&place);
+    let second = start_at(&place, &at[1], &argv, &[]);
+    Ran::of(first).ends(0);
+    Ran::of(second).ends(0);
+    let text = log(&place);
+    assert!(text.lines().any(|line| line.contains(" hit: x.c · after waiting ")), "{text}");
+    let objects: Vec<Vec<u8>> = at.iter().map(|at| fs::read(at.join("x.o")).expect("is there")).collect();
+    place.run(&argv).cwd(&at[1]).run().ends(0);
+    assert!(objects[0] == objects[1] && objects[1] == fs::read(at[1].join("x.o")).expect("is there"));
+}
+
+#[test]
+fn switched_off_both_run() {
+    let place = place("0");
+    let work = place.path("work");
+    let first = start_at(&place, &work, COMPILE, &[("LARDER_WAIT", "0")]);
+    std::thread::sleep(Duration::from_millis(300));
+    let second = start_at(&place, &work, COMPILE, &[("LARDER_WAIT", "0")]);
+    right(&work, Ran::of(first), 0);
+    right(&work, Ran::of(second), 0);
+    counted(&place, "miss+miss");
+    assert!(!place.path("store/v4/locks/turns").exists());
+}
+
+#[test]
+fn a_holder_that_is_killed_or_stopped_is_not_waited_for() {
+    for name in ["KILL", "STOP"] {
+        let place = place("0");
+        let work = place.path("work");
+        let mut first = start(&place, COMPILE);
+        until_it_runs(&place);
+        let second = start(&place, COMPILE);
+        std::thread::sleep(Duration::from_millis(100));
+        signal(&first, name);
+        right(&work, Ran::of(second), 0);
+        counted(&place, "miss");
+        if name == "STOP" {
+            signal(&first, "CONT");
+            assert_eq!(first.wait().expect("can be waited for").code(), Some(0));
+            right(&work, Ran { code: Some(0), signal: None, stdout: "said\n".into(), stderr: "warning\n".into() }, 0);
+        } else {
+            let _ = first.wait();
+        }
+    }
+}
+
+/// The bound is what the tool took before.
+#[test]
+fn a_slow_holder_is_waited_for_no_longer_than_the_tool_ran_before() {
+    let place = Place::new();
+    place.tool("work/mycc", "read line < x.c; read seconds < h; sleep $seconds; echo \"$line\" > x.o");
+    place.put("x.c", "int a;\n");
+    place.put("h", "0\n");
+    place.settle();
+    Ran::of(start(&place, COMPILE)).ends(0);
+    place.put("h", "4\n");
+    place.settle();
+    let first = start(&place, COMPILE);
+    until_it_runs(&place);
+    let second = start(&place, COMPILE);
+    for child in [first, second] {
+        Ran::of(child).ends(0);
+        assert_eq!(place.read("x.o"), b"int a;\n");
+    }
+    counted(&place, "miss+miss+miss");
+}
+
+#[test]
+fn other_inputs_are_another_action() {
+    let place = Place::new();
+    place.tool("bin/mycc", "read line < x.c; read more < h; sleep 1; echo \"$line$more\" > x.o");
+    let compiler = place.text("bin/mycc");
+    let argv = [compiler.as_str(), "-c", "x.c", "-o", "x.o"];
+    place.put("x.c", "int a;\n");
+    place.put("h", "1\n");
+    place.settle();
+    Ran::of(start(&place, &argv)).ends(0);
+    place.put("h", "2\n");
+    place.settle();
+    let first = start(&place, &argv);
+    until_it_runs(&place);
+    std::thread::sleep(Duration::from_millis(200));
+    place.put("h", "3\n");
+    place.settle();
+    let second = start(&place, &argv);
+    Ran::of(first).ends(0);
+    Ran::of(second).ends(0);
+    let text = log(&place);
+    assert!(!text.contains("waiting"), "{text}");
+    assert_eq!(place.read("x.o"), b"int a;3\n");
+}
+
+/// A tool that runs the same command through larder again, once: what is inside does not wait for what is around it.
+#[test]
+fn nobody_waits_for_the_larder_around_it() {
+    for observer in ["auto", "kernel"] {
+        let place = Place::new();
+        let inner =
+            format!("[ -e inside ] || {{ : > inside; {} ./mycc -c x.c -o x.o; }}; cat x.c > x.o", larder().display());
+        place.tool("work/mycc", &inner);
+        place.put("x.c", "int a;\n");
+        place.settle();
+        let began = Instant::now();
+        Ran::of(start_at(&place, &place.path("work"), COMPILE, &[("LARDER_OBSERVER", observer)])).ends(0);
+        assert!(began.elapsed() < Duration::from_secs(8), "the inner one waited for the outer one");
+        assert_eq!(place.read("x.o"), b"int a;\n");
+    }
+}
+
+/// Each runs what the other is running, inside.
+#[test]
+fn two_do_not_wait_for_each_others_inner_ones() {
+    let place = Place::new();
+    for (name, other) in [("a", "b"), ("b", "a")] {
+        let inner = format!("{} run --no-env INSIDE -- ./{other}", larder().display());
+        // Ends with the third.
+        place.tool(
+            &format!("work/{name}"),
+            &format!("[ \"$INSIDE\" ] && exit; sleep 0.5; INSIDE=1; export INSIDE; {inner}; echo {name}"),
+        );
+    }
+    place.settle();
+    let began = Instant::now();
+    let children = ["a", "b"].map(|name| start(&place, &["run", "--no-env", "INSIDE", "--", &format!("./{name}")]));
+    for child in children {
+        Ran::of(child).ends(0);
+    }
+    assert!(began.elapsed() < Duration::from_secs(8), "they waited for each other");
+}
+
+#[test]
+fn explain_says_that_it_runs() {
+    let place = place("0");
+    let first = start(&place, COMPILE);
+    until_it_runs(&place);
+    let words: Vec<&str> = ["explain"].iter().chain(COMPILE).copied().collect();
+    let explained = Ran::of(start(&place, &words));
+    assert!(explained.stdout.contains("another process runs it now"), "{explained:?}");
+    Ran::of(first).ends(0);
+}
+
+#[test]
+fn a_waiter_that_is_interrupted_ends_as_the_tool_would() {
+    let place = place("0");
+    let first = start(&place, COMPILE);
+    until_it_runs(&place);
+    let second = start(&place, COMPILE);
+    std::thread::sleep(Duration::from_millis(200));
+    signal(&second, "INT");
+    assert_eq!(Ran::of(second).signal, Some(2));
+    right(&place.path("work"), Ran::of(first), 0);
+}
+
+#[test]
+fn what_stands_where_the_locks_should_be_is_no_trouble() {
+    let place = place("0");
+    let work = place.path("work");
+    fs::create_dir_all(place.path("store/v4/locks/turns")).expect("makes");
+    for name in ["", "/v4"] {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(place.path(format!("store{name}")), fs::Permissions::from_mode(0o700)).expect("sets");
+    }
+    let children = [start(&place, COMPILE), start(&place, COMPILE)];
+    for child in children {
+        right(&work, Ran::of(child), 0);
+    }
+    counted(&place, "miss+miss");
+}

@@ -1,0 +1,101 @@
+//! `cargo xtask bench scale`: many at once, and much in the store.
+//!
+//! | file | part |
+//! |---|---|
+//! | `jobs.rs` | `make` with more and more jobs: plain, all misses, all hits, half and half |
+//! | `pair.rs` | two builds of one project at once, from an empty store |
+//! | `records.rs` | one hit and one record, in stores with more and more records |
+//! | `eviction.rs` | hits and builds while the store is evicted without a pause |
+//! | `project.rs` | what is built |
+//! | `rows.rs` | the table |
+
+mod eviction;
+mod jobs;
+mod pair;
+mod project;
+mod records;
+mod rows;
+
+use crate::bench::report::Report;
+use crate::place::{Place, fresh, remove};
+use crate::table::Table;
+use crate::{binaries, setup};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::PathBuf;
+
+/// What `cargo xtask bench scale` takes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Only this part; may be given several times
+    #[arg(long, value_name = "PART")]
+    only: Vec<Part>,
+    /// Rounds of builds: one build of each kind in each
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Rounds of single commands
+    #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Sources of the project that is built
+    #[arg(long, default_value_t = 40, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
+    sources: u32,
+    /// How many records stores have; 7 kB each, and a millisecond to make
+    #[arg(long, default_values_t = [1000, 10_000], value_delimiter = ',', value_name = "N")]
+    records: Vec<u64>,
+    /// One more store, of so many GB in blobs of 1 MB
+    #[arg(long, value_name = "N")]
+    gigabytes: Option<u64>,
+    /// Measure this larder, with its larderd beside it, instead of building one
+    #[arg(long, value_name = "PROGRAM")]
+    larder: Option<PathBuf>,
+}
+
+/// One part.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Jobs,
+    Pair,
+    Records,
+    Eviction,
+}
+
+/// What all parts use.
+struct Bench<'a> {
+    larder: PathBuf,
+    work: PathBuf,
+    home: PathBuf,
+    place: &'a Place,
+    options: &'a Options,
+}
+
+/// Measures every chosen part and publishes the report.
+pub(crate) fn scale(place: &Place, options: &Options) -> Result<()> {
+    setup::for_bench(place)?;
+    let larder = binaries::larder(place, options.larder.as_deref())?;
+    let work = place.own("bench-scale")?;
+    fresh(&work)?;
+    let home = work.join("home");
+    fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
+    let bench = Bench { larder, work, home, place, options };
+    let mut report = Report {
+        title: "Many at once, and much in the store".to_owned(),
+        notes: rows::notes(options),
+        table: Table::new(2, rows::HEADER),
+        rows: Vec::new(),
+    };
+    let chosen = |part| options.only.is_empty() || options.only.contains(&part);
+    if chosen(Part::Jobs) {
+        jobs::jobs(&bench, &mut report).context("builds with many jobs")?;
+    }
+    if chosen(Part::Pair) {
+        pair::pair(&bench, &mut report).context("two builds at once")?;
+    }
+    if chosen(Part::Records) {
+        records::records(&bench, &mut report).context("stores of many records")?;
+    }
+    if chosen(Part::Eviction) {
+        eviction::eviction(&bench, &mut report).context("eviction")?;
+    }
+    remove(&bench.work)?;
+    report.publish(place, "scale")
+}

@@ -1,0 +1,119 @@
+//! A project of C files, made here: all of a kind, each with bytes of its own.
+
+use crate::launcher::{Counts, Launcher};
+use crate::run::{self, Usage};
+use anyhow::{Context, Result, ensure};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const HEADERS: u32 = 30;
+const FUNCTIONS: u32 = 5;
+
+/// Where it lies, and how many sources it has, beside `first.c`.
+pub(super) struct Project {
+    pub(super) dir: PathBuf,
+    sources: u32,
+}
+
+impl Project {
+    /// Writes it.
+    pub(super) fn write(dir: PathBuf, sources: u32) -> Result<Self> {
+        // What is found above a checkout's top has no part in its keys.
+        write(&dir.join(".git/HEAD"), "ref: refs/heads/main\n")?;
+        let mut includes = String::from("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
+        for header in 0..HEADERS {
+            writeln!(includes, "#include \"h{header}.h\"")?;
+            let text = format!("#pragma once\nstruct s{header} {{ int count; struct s{header} *next; }};\n");
+            write(&dir.join(format!("include/h{header}.h")), &text)?;
+        }
+        for source in 0..sources {
+            write(&dir.join(format!("u{source}.c")), &format!("{includes}{}", functions(source)))?;
+        }
+        write(&dir.join("first.c"), &format!("{includes}int first;\n"))?;
+        let list = |from: u32, to: u32| (from..to).map(|source| format!(" u{source}.o")).collect::<String>();
+        let (half, rest) = (list(0, sources / 2), list(sources / 2, sources));
+        write(
+            &dir.join("Makefile"),
+            &format!("all: half{rest}\nhalf:{half}\n%.o: %.c\n\t@$(CC) -O1 -MD -Iinclude -c $< -o $@\n"),
+        )?;
+        Ok(Self { dir, sources })
+    }
+
+    /// Takes away what a build made.
+    pub(super) fn clean(&self) -> Result<()> {
+        let made = ["o", "d"];
+        for entry in fs::read_dir(&self.dir).with_context(|| format!("cannot list {}", self.dir.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|end| made.iter().any(|made| end == *made)) {
+                fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes of every object, in order.
+    pub(super) fn objects(&self) -> Result<Vec<Vec<u8>>> {
+        let read = |source| {
+            let path = self.dir.join(format!("u{source}.o"));
+            fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        (0..self.sources).map(read).collect()
+    }
+
+    /// The words of a `make` of this.
+    pub(super) fn make(&self, launcher: &Launcher, jobs: usize, target: &str) -> Vec<String> {
+        let dir = self.dir.display().to_string();
+        ["make", "-s", "-C", &dir, &format!("-j{jobs}"), target, &format!("CC={}", launcher.compiler("gcc"))]
+            .map(str::to_owned)
+            .into()
+    }
+
+    /// Makes `target` anew; what it cost and counted. The objects must be `expected`, unless that is empty.
+    pub(super) fn build(
+        &self,
+        launcher: &Launcher,
+        home: &Path,
+        (jobs, target): (usize, &str),
+        expected: &[Vec<u8>],
+    ) -> Result<(Usage, Option<Counts>)> {
+        self.clean()?;
+        let before = launcher.counts(home)?;
+        let words = self.make(launcher, jobs, target);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        launcher.apply(&mut command, home);
+        let usage = measured(&mut command)?;
+        let counts = launcher.counts(home)?.zip(before).map(|(after, before)| after - before);
+        ensure!(expected.is_empty() || self.objects()? == expected, "an object is not what the plain build makes");
+        Ok((usage, counts))
+    }
+}
+
+/// Runs a command that says nothing, and must end well.
+pub(super) fn measured(command: &mut Command) -> Result<Usage> {
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let (status, usage) = run::measured(command)?;
+    ensure!(status.success(), "{} ended with {status}", run::shown(command));
+    Ok(usage)
+}
+
+fn functions(source: u32) -> String {
+    let function = |at: u32| {
+        format!(
+            "int f{source}_{at}(int n, const char **names)\n{{\n    int sum = {at};\n    for (int i = 0; i < n; i++) {{\n        \
+             if (strlen(names[i]) % {} == 0) printf(\"%d %s\\n\", i ^ {source}, names[i]);\n        \
+             sum += abs(i * {at} - n) % {};\n    }}\n    return sum;\n}}\n",
+            at + 2,
+            source + 3
+        )
+    };
+    (0..FUNCTIONS).map(function).collect()
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let parent = path.parent().context("a file lies in a directory")?;
+    fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

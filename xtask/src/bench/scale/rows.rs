@@ -1,0 +1,101 @@
+//! The table: every part fills the columns that it has numbers for.
+
+use super::Options;
+use crate::bench::measure::Series;
+use crate::bench::report::{Report, millis};
+use crate::launcher::Counts;
+use crate::table::NONE;
+use serde_json::json;
+use std::time::Duration;
+
+pub(super) const HEADER: &[&str] = &[
+    "part",
+    "what",
+    "wall ms",
+    "CPU ms",
+    "wall ÷ plain",
+    "CPU ÷ plain",
+    "wall ÷ base",
+    "CPU ÷ base",
+    "system calls",
+    "instructions k",
+    "tool runs",
+    "hits",
+    "of them waited",
+    "rounds",
+];
+
+/// One row. `plain` and `base` are what it is divided by; a part says which base.
+#[derive(Default)]
+pub(super) struct Row<'a> {
+    pub(super) part: &'static str,
+    pub(super) what: String,
+    pub(super) series: Series,
+    pub(super) plain: Option<&'a Series>,
+    pub(super) base: Option<&'a Series>,
+    pub(super) calls: Option<u64>,
+    pub(super) instructions: Option<u64>,
+    /// Of the last round.
+    pub(super) counts: Option<Counts>,
+}
+
+impl Row<'_> {
+    pub(super) fn add_to(&self, report: &mut Report) {
+        let (wall, cpu) = (self.series.wall_median(), self.series.cpu_median());
+        let over = |base: Option<&Series>, mine: Duration, of: fn(&Series) -> Duration| {
+            base.map_or(NONE.to_owned(), |base| format!("{:.3}", mine.as_secs_f64() / of(base).as_secs_f64().max(1e-9)))
+        };
+        let number = |number: Option<u64>| number.map_or(NONE.to_owned(), |number| number.to_string());
+        let counted = |of: fn(&Counts) -> u64| number(self.counts.as_ref().map(of));
+        report.table.rows.push(vec![
+            self.part.to_owned(),
+            self.what.clone(),
+            millis(wall),
+            millis(cpu),
+            over(self.plain, wall, Series::wall_median),
+            over(self.plain, cpu, Series::cpu_median),
+            over(self.base, wall, Series::wall_median),
+            over(self.base, cpu, Series::cpu_median),
+            number(self.calls),
+            number(self.instructions.map(|count| count / 1000)),
+            counted(Counts::runs),
+            counted(|counts| counts.hit),
+            counted(|counts| counts.waited),
+            self.series.samples.len().to_string(),
+        ]);
+        let seconds = |of: fn(&crate::run::Usage) -> Duration| -> Vec<f64> {
+            self.series.samples.iter().map(|usage| of(usage).as_secs_f64()).collect()
+        };
+        report.rows.push(json!({
+            "part": self.part,
+            "what": self.what,
+            "wall_s": seconds(|usage| usage.wall),
+            "cpu_s": seconds(|usage| usage.cpu),
+            "system_calls": self.calls,
+            "instructions": self.instructions,
+            "tool_runs": self.counts.as_ref().map(Counts::runs),
+            "hits": self.counts.as_ref().map(|counts| counts.hit),
+            "waited": self.counts.as_ref().map(|counts| counts.waited),
+        }));
+    }
+}
+
+pub(super) fn notes(options: &Options) -> Vec<String> {
+    vec![
+        format!(
+            "Medians of interleaved rounds; CPU is user and system time of all processes. The project has {} sources. Every object is \
+             compared with the plain build's, and what larder counted with what it must be.",
+            options.sources
+        ),
+        "jobs: plain is the plain build with as many jobs, base the same through larder with one job. Before each cold build one source \
+         was compiled, so that the compiler is known."
+            .to_owned(),
+        "two at once: two checkouts of the project, one make each with as many jobs as there are processors; base is one such build alone."
+            .to_owned(),
+        "records: one hit of a C file with 220 headers, and one record of a command that does nothing; base is the first store. by the \
+         store's functions: CPU time of one record of a hundred made by one process."
+            .to_owned(),
+        "eviction: `larder evict` again and again by another process, whose CPU time is not in the row; base is the same without it."
+            .to_owned(),
+    ]
+}
