@@ -37,6 +37,8 @@ pub struct Named {
     pub cmake_clocks: bool,
     /// One of [`CLOCK_WORDS`].
     pub clocks: bool,
+    /// One of [`PERL_CLOCK_WORDS`].
+    pub perl_clocks: bool,
     /// One of [`HASH_WORDS`].
     pub hashes: bool,
     /// One of [`PERL_HASH_WORDS`].
@@ -57,6 +59,7 @@ impl Named {
         roff_clocks: true,
         cmake_clocks: true,
         clocks: true,
+        perl_clocks: true,
         hashes: true,
         perl_hashes: true,
         memory: true,
@@ -76,6 +79,7 @@ impl std::ops::BitOr for Named {
             roff_clocks: self.roff_clocks || other.roff_clocks,
             cmake_clocks: self.cmake_clocks || other.cmake_clocks,
             clocks: self.clocks || other.clocks,
+            perl_clocks: self.perl_clocks || other.perl_clocks,
             hashes: self.hashes || other.hashes,
             perl_hashes: self.perl_hashes || other.perl_hashes,
             memory: self.memory || other.memory,
@@ -177,7 +181,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         let clock_reads = if named.clocks { 0 } else { 1 };
         let random_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
-    } else if is(PERL) && !named.clocks {
+    } else if is(PERL) && !named.perl_clocks {
         // $^T is the time of its start; the seeds of its hash function are two reads (5.36).
         let random_reads = if is_set(b"PERL_HASH_SEED") || named.perl_hashes { 0 } else { 2 };
         let clock_reads = if named.times { 0 } else { 1 };
@@ -394,6 +398,9 @@ pub const CLOCK_WORDS: &[&str] = &[
     "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "resource.", "times()", "thread_time",
 ];
 
+/// The same for Perl.
+pub const PERL_CLOCK_WORDS: &[&str] = &["HiRes", "clock(", "= times", "=times", "(times", "POSIX::times"];
+
 /// Words by which a script gets at an order or a number that hangs on the seed of a hash function, or on where something
 /// lies in memory.
 #[rustfmt::skip]
@@ -483,7 +490,7 @@ const BLIND: &[&str] = &[
     "tac", "tail", "tee", "tr", "true", "tsort", "tty", "uname", "unexpand", "uniq", "wc", "which", "xxd", "yacc", "yasm",
 ];
 /// Those with a handler for a full stack (libsigsegv), and those that size themselves by what there is.
-const TUNES_MEMORY: &[&str] = &["cargo", "cmake", "ctest", "gawk", "java", "node", "rustc"];
+const TUNES_MEMORY: &[&str] = &["cargo", "gawk", "java", "ninja", "node", "rustc"];
 /// Of these, those that open no file but those that they are told of.
 const READS_WHAT_IT_IS_TOLD: &[&str] = &["bison", "cmp", "diff", "egrep", "fgrep", "flex", "grep", "m4", "sed", "sort"];
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];

@@ -314,21 +314,26 @@ impl<'t> Fold<'t> {
     // ------------------------------------------------------------ looking
 
     fn ignored(&self, path: &[u8]) -> bool {
-        const EXACT: [&[u8]; 6] = [
+        const EXACT: [&[u8]; 7] = [
             b"/dev/null",
             b"/dev/zero",
             b"/proc/self/exe",
             b"/proc/self/fd",
+            // What it was started with.
+            b"/proc/self/cmdline",
             b"/proc/sys/vm/overcommit_memory",
             b"/sys/kernel/mm/transparent_hugepage/enabled",
         ];
         path.is_empty() || EXACT.contains(&path)
     }
 
-    /// What compilers tune their memory by; what others make of it is not known.
+    /// What compilers tune their memory by, and build tools the number of what they start; what others make of it is not
+    /// known.
     fn tunes_memory(&mut self, e: &Event, policy: &Policy) -> bool {
-        const EXACT: [&[u8]; 3] = [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup"];
-        EXACT.contains(&e.path) && self.habit(e.pid, policy).tunes_memory
+        const EXACT: [&[u8]; 4] =
+            [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup", b"/proc/self/mountinfo"];
+        let limits = e.path.starts_with(b"/sys/fs/cgroup/");
+        (limits || EXACT.contains(&e.path)) && self.habit(e.pid, policy).tunes_memory
     }
 
     fn touch(&mut self, path: &'t [u8]) -> &mut Looked {

@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, Language, MEMORY_WORDS, Named, PERL_HASH_WORDS,
-    PROCESS_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_compiler_part, is_left_out, names_cmake_clocks,
-    names_shell_clocks,
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, Language, MEMORY_WORDS, Named, PERL_CLOCK_WORDS,
+    PERL_HASH_WORDS, PROCESS_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_compiler_part, is_left_out,
+    names_cmake_clocks, names_shell_clocks,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who};
@@ -73,6 +73,7 @@ impl Texts {
             cmake_clocks: names_cmake_clocks(text),
             clocks: holds(CLOCK_WORDS),
             hashes: holds(HASH_WORDS),
+            perl_clocks: holds(PERL_CLOCK_WORDS),
             perl_hashes: holds(PERL_HASH_WORDS),
             memory: holds(MEMORY_WORDS),
             dates_compared: false,
