@@ -173,7 +173,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
         // A shell can compare times, and has no way to write them down.
         Habit { compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
-    } else if is(BUILDS) || is(CMAKE) && !named.cmake_clocks || is(PYTHON) && runs_meson(&told) {
+    } else if is(BUILDS) || is(CMAKE) && !named.cmake_clocks || is(PYTHON) && told.arguments.is_some_and(runs_meson) {
         builds
     } else if is(PYTHON) {
         // At its start it asks for the time, for what the zone is in winter and in summer, and for the seed of its hash
@@ -266,14 +266,12 @@ fn shows_files(argument: &[u8]) -> bool {
     short || argument.starts_with(b"--")
 }
 
-/// Meson is a program in Python.
-fn runs_meson(told: &Told) -> bool {
-    let script = told.arguments.and_then(|arguments| arguments.iter().find(|argument| !argument.starts_with(b"-")));
+/// Whether Python runs Meson when it is started with these arguments.
+pub fn runs_meson(arguments: &[&[u8]]) -> bool {
+    let script = arguments.iter().find(|argument| !argument.starts_with(b"-"));
     script.is_some_and(|script| matches!(script.rsplit(|&b| b == b'/').next(), Some(b"meson" | b"meson.py")))
 }
 
-/// The programs that autoconf, CMake and Meson make to ask something of the machine: what they do with the clock is to
-/// see whether there is one.
 /// Whether awk's program names a clock. It stands in the arguments, or in files that they name.
 fn has_clocks(told: &Told) -> bool {
     const INPUT: [&[u8]; 3] = [b"-", b"-f-", b"/dev/stdin"];
@@ -286,6 +284,8 @@ fn has_clocks(told: &Told) -> bool {
     }
 }
 
+/// The programs that autoconf, CMake and Meson make to ask something of the machine: what they do with the clock is to
+/// see whether there is one.
 fn is_probe(program: &[u8]) -> bool {
     program == b"conftest" || program.starts_with(b"cmTC_") || program.starts_with(b"sanitycheck")
 }

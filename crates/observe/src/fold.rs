@@ -666,6 +666,8 @@ impl<'t> Fold<'t> {
     fn change_failed(&mut self, e: &Event<'t>) {
         match (e.kind, e.error) {
             _ if self.is_made(e) && e.error == ENOENT => {}
+            // What it made there itself it has renamed or removed since.
+            (Kind::Rename(_), ENOENT) if self.names.contains_key(e.path) => {}
             (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, ENOENT) => {
                 if e.kind == Kind::Unlink {
                     self.unlinked.insert(e.path);

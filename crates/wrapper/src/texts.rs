@@ -12,10 +12,10 @@ use std::path::Path;
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, Language, MEMORY_WORDS, Named, PERL_CLOCK_WORDS,
     PERL_HASH_WORDS, PROCESS_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_compiler_part, is_left_out,
-    names_cmake_clocks, names_shell_clocks,
+    names_cmake_clocks, names_shell_clocks, runs_meson,
 };
 use larder_lookup::Request;
-use larder_observe::{Kind, OpenFlags, Trace, Who};
+use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
 
 /// A text longer than this is not searched, and counts as if it named times. A makefile of automake's can have 95 MB (curl's
 /// `tests/libtest`).
@@ -149,6 +149,10 @@ enum Reader {
     Other,
 }
 
+fn is_meson(kept: &[u8]) -> bool {
+    arguments(kept).is_some_and(|words| runs_meson(&words.collect::<Vec<_>>()))
+}
+
 /// Texts that were read, and by whom.
 fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
     let outside = |path: &[u8]| !SYSTEM.iter().any(|system| path.starts_with(system));
@@ -162,6 +166,8 @@ fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
             let program = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
             let reader = match Language::of(program) {
                 _ if is_compiler_part(program) => Reader::Compiler,
+                // In its language there are no clocks and no order that hangs on a seed.
+                Some(Language::Python) if is_meson(who.runs(event.pid).arguments) => Reader::Compiler,
                 Some(language) => Reader::Script(language),
                 None => Reader::Other,
             };
