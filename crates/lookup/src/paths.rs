@@ -1,8 +1,21 @@
-//! Paths as texts, never normalised.
+//! Paths as texts, normalised only where that is said.
 
 /// A path of a command that runs in `cwd`.
 pub(crate) fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
     if path.first() == Some(&b'/') { path.to_vec() } else { [cwd, b"/", path].concat() }
+}
+
+/// Where a relative path that begins with `..` leads when there are no links on its way.
+pub(crate) fn beside(cwd: &[u8], path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in cwd.split(|&b| b == b'/').chain(path.split(|&b| b == b'/')) {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.iter().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect()
 }
 
 /// Whether a path is that of the directory, or of something below it.
@@ -16,4 +29,16 @@ pub(crate) fn places_of<'t>(text: &'t [u8], word: &'t [u8]) -> impl Iterator<Ite
     let first = word.first();
     let begins = move |at: &usize| Some(&text[*at]) == first && text[*at..].starts_with(word);
     (0..text.len()).filter(begins)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_beside_a_build_directory() {
+        for (path, expected) in [("../src", "/a/src"), ("..", "/a"), ("../../../../x", "/x"), (".././s/../t", "/a/t")] {
+            assert_eq!(beside(b"/a/b", path.as_bytes()), expected.as_bytes(), "{path}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ use larder_model::{
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 
-use crate::paths::{absolute, places_of};
+use crate::paths::{absolute, beside, places_of};
 use crate::roots::{self, RootRules};
 use crate::scope::Scope;
 use crate::{Tool, relocated};
@@ -235,7 +235,12 @@ impl Request {
             standard_input: Vec::new(),
             source: None,
         };
-        let roots = roots::find(place, action.apparent_cwd.as_deref(), &argv[1..], stamps);
+        let mut told = argv[1..].to_vec();
+        if family == Family::Command {
+            // Where a build directory's sources are.
+            told.extend(argv[1..].iter().filter(|word| word.starts_with(b"..")).map(|word| beside(&place.cwd, word)));
+        }
+        let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, stamps);
         let environment = place.scope.apply(action.environment, &place.environment, &roots);
         let action = Action { environment, ..action };
         let reads = match family {
