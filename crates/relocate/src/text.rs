@@ -124,11 +124,12 @@ fn side_before(before: &[u8]) -> Side {
 
 /// Whether it ends in an option after which a path follows at once (`-I/w`).
 fn ends_in_option(before: &[u8]) -> bool {
-    const OPTIONS: [&[u8]; 12] = [
+    const OPTIONS: [&[u8]; 13] = [
         b"-I",
         b"-L",
         b"-R",
         b"-B",
+        b"-S",
         b"-F",
         b"-T",
         b"-o",
