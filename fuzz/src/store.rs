@@ -90,7 +90,7 @@ pub(crate) fn stamps(data: &[u8]) {
     known.names_absent(&look(1234), &names);
     assert_eq!(known.content(&look(1)), None, "of a file that nobody looked at");
     let stamps = Stamps::open(&place.store, true);
-    let trust = Trust { files: true, directories: true, exact: false };
+    let trust = Trust { files: true, directories: true };
     for inode in 0..40 {
         stamps.keep_absent(&look(inode), 1 << 62, &names, || trust);
         assert!(stamps.names_absent(&look(inode), &names), "what was kept last");

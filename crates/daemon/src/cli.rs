@@ -148,9 +148,9 @@ pub(crate) struct Run {
     /// Let the command write at or below this path
     #[arg(long, value_name = "PATH")]
     _output: Vec<OsString>,
-    /// Let the command read from the terminal: it is not recorded. Otherwise it finds nothing to read there
+    /// Let the command find nothing to read on a terminal: one that may read there is not recorded
     #[arg(long)]
-    _terminal: bool,
+    _no_terminal: bool,
     /// The command
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
     _command: Vec<OsString>,

@@ -85,7 +85,7 @@ The command is answered as a whole, with all that it starts, from what it was se
 place once it gave the same in two. What it starts may be behind larder too.
 
 Examples:
-  larder run -- ./configure --prefix=/usr/local
+  larder run -- ./configure --prefix=/usr/local </dev/null
   larder run -- make -j8
   larder run --no-input build.stamp --env JOBS -- sh build.sh";
 

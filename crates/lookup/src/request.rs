@@ -247,9 +247,8 @@ impl Request {
             Family::Binutils => binutils_input(file_name(&action.tool_path), &argv[1..]),
             _ => invocation.standard_input,
         };
-        // As ninja and Bazel have it: what a person types while a build runs is not for the build.
         let is_kept_from_terminal =
-            family == Family::Command && !place.scope.terminal && larder_sys::standard_input_is_terminal();
+            family == Family::Command && place.scope.no_terminal && larder_sys::standard_input_is_terminal();
         let input = if is_kept_from_terminal { Keyed::Nothing } else { read_standard_input(reads)? };
         let compiles = matches!(family, Family::Gcc | Family::Clang) && is_source(&invocation.source);
         let source = compiles.then(|| absolute(&place.cwd, &invocation.source));

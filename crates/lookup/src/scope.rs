@@ -19,8 +19,8 @@ pub struct Scope {
     pub no_inputs: Vec<Vec<u8>>,
     /// The command may write at or below these paths.
     pub outputs: Vec<Vec<u8>>,
-    /// The command reads from the caller's terminal, and is not recorded. Otherwise it finds nothing to read there.
-    pub terminal: bool,
+    /// Where standard input is a terminal, the command finds nothing to read there. Otherwise it is not recorded.
+    pub no_terminal: bool,
 }
 
 /// What is wrong with the options.
@@ -49,8 +49,8 @@ impl Scope {
                 at -= 1;
                 break;
             }
-            if word == b"--terminal" {
-                scope.terminal = true;
+            if word == b"--no-terminal" {
+                scope.no_terminal = true;
                 continue;
             }
             let (name, value) = match word.iter().position(|&b| b == b'=') {
@@ -147,7 +147,7 @@ mod tests {
         let (scope, command) = taken(&["--env", "A", "--no-input=/x", "--", "make", "--env"]).expect("are options");
         assert_eq!((scope.env, scope.no_inputs), (vec![b"A".to_vec()], vec![b"/x".to_vec()]));
         assert_eq!(command, ["make", "--env"]);
-        assert!(taken(&["--terminal", "make"]).expect("is an option").0.terminal);
+        assert!(taken(&["--no-terminal", "make"]).expect("is an option").0.no_terminal);
         assert_eq!(taken(&["make", "--", "x"]).expect("has none").1, ["make", "--", "x"]);
         assert_eq!(taken(&["--bogus", "make"]), Err(ScopeError::Unknown(b"--bogus".to_vec())));
         assert_eq!(taken(&["--env"]), Err(ScopeError::NoValue(b"--env".to_vec())));

@@ -68,11 +68,11 @@ fn nobody_types_to_a_whole_command() {
     // It finds the end at once instead of waiting for somebody.
     let script = "cat - in > out; test -t 0 && echo typed; echo done";
     for expected in ["miss", "hit"] {
-        let (code, shown, word) = outcome(&[], script);
+        let (code, shown, word) = outcome(&["--no-terminal"], script);
         assert_eq!((code, shown.trim_end(), word.as_str()), (Some(0), "done", expected));
         assert_eq!(fs::read(project.text(0, "out")).expect("is there"), b"1\n");
     }
-    let (code, shown, word) = outcome(&["--terminal"], "test -t 0 && echo typed");
+    let (code, shown, word) = outcome(&[], "test -t 0 && echo typed");
     assert_eq!((code, shown.trim_end(), word.as_str()), (Some(0), "typed", "bypass"));
 }
 
