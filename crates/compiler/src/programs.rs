@@ -102,6 +102,9 @@ pub enum Language {
 }
 
 impl Language {
+    /// How many there are.
+    pub const COUNT: usize = 4;
+
     /// Of the program of this file name.
     pub fn of(program: &[u8]) -> Option<Language> {
         let all = [(PYTHON, Language::Python), (PERL, Language::Perl), (AWK, Language::Awk), (CMAKE, Language::CMake)];

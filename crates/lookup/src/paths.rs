@@ -7,15 +7,7 @@ pub(crate) fn absolute(cwd: &[u8], path: &[u8]) -> Vec<u8> {
 
 /// Where a relative path that begins with `..` leads when there are no links on its way.
 pub(crate) fn beside(cwd: &[u8], path: &[u8]) -> Vec<u8> {
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in cwd.split(|&b| b == b'/').chain(path.split(|&b| b == b'/')) {
-        match part {
-            b"" | b"." => {}
-            b".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.iter().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect()
+    larder_observe::without_parents(&absolute(cwd, path))
 }
 
 /// Whether a path is that of the directory, or of something below it.

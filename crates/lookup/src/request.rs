@@ -1,5 +1,6 @@
 //! From the program and its arguments to an Action and its weak fingerprint, or the reason why it is not ours.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -235,10 +236,11 @@ impl Request {
             standard_input: Vec::new(),
             source: None,
         };
-        let mut told = argv[1..].to_vec();
+        let mut told = Cow::Borrowed(&argv[1..]);
         if family == Family::Command {
             // Where a build directory's sources are.
-            told.extend(argv[1..].iter().filter(|word| word.starts_with(b"..")).map(|word| beside(&place.cwd, word)));
+            let sources = argv[1..].iter().filter(|word| word.starts_with(b".."));
+            told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
         }
         let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, stamps);
         let environment = place.scope.apply(action.environment, &place.environment, &roots);

@@ -33,6 +33,11 @@ impl Digest {
         }
         text
     }
+
+    /// Its place among `count`: the first eight bytes, little endian, modulo that.
+    pub fn place_among(&self, count: u64) -> u64 {
+        self.0.first_chunk().copied().map_or(0, u64::from_le_bytes) % count
+    }
 }
 
 impl fmt::Display for Digest {

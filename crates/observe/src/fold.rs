@@ -10,6 +10,7 @@ use larder_model::{
     Change, Digest, Fact, FileMode, Habit, Identity, Looked, ModeRule, Placement, Prior, Seen, Times, Unrecorded,
 };
 
+use crate::paths::{file_name, has_parents};
 use crate::trace::{self, INTERNET, Kind, OpenFlags, SOCKET, Trace};
 use crate::who::Who;
 
@@ -982,17 +983,9 @@ fn without_slash(path: &[u8]) -> &[u8] {
     &path[..end.max(path.len().min(1))]
 }
 
-fn has_parents(path: &[u8]) -> bool {
-    path.windows(3).any(|part| part == b"/..") && path.split(|&b| b == b'/').any(|part| part == b"..")
-}
-
 fn parent(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|&b| b == b'/')?;
     Some(&path[..slash.max(1)])
-}
-
-fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use larder_spawn::{Command, Destinations};
 
+use crate::paths::{file_name, has_parents, without_parents};
 use crate::trace;
 use crate::who::Who;
 use crate::{KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
@@ -507,27 +508,6 @@ fn without_dots(mut path: Vec<u8>) -> Vec<u8> {
         path.drain(at..at + 2);
     }
     path
-}
-
-fn has_parents(path: &[u8]) -> bool {
-    path.split(|&b| b == b'/').any(|part| part == b"..")
-}
-
-/// Where `..` leads if there are no links on the way; where there are, it is another path, which nobody asks for.
-fn without_parents(path: &[u8]) -> Vec<u8> {
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in path.split(|&b| b == b'/').filter(|part| !part.is_empty() && *part != b".") {
-        if part == b".." {
-            parts.pop();
-        } else {
-            parts.push(part);
-        }
-    }
-    parts.iter().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect()
-}
-
-fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub use fold::{Folded, Policy, fold};
 pub use judge::{BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Sight, Verdict, What, compare};
 pub use kernel::KernelObserver;
 pub use loader::loader_looks;
+pub use paths::without_parents;
 pub use preload::{IN_ANY_ORDER, OuterLog, PreloadObserver, Program, judge};
 pub use trace::{
     Event, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, SOCKET,

@@ -22,6 +22,29 @@ pub(crate) fn names(trace: &Trace) -> Vec<Names> {
     trace.iter().map(|event| made.names_of(&event)).collect()
 }
 
+/// What stands behind the last slash.
+pub(crate) fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&b| b == b'/').next().unwrap_or(path)
+}
+
+/// Whether a component of an absolute path is `..`.
+pub(crate) fn has_parents(path: &[u8]) -> bool {
+    path.windows(3).any(|part| part == b"/..") && path.split(|&b| b == b'/').any(|part| part == b"..")
+}
+
+/// Where `..` leads in an absolute path if there are no links on its way; where there are, it is another path.
+pub fn without_parents(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|&b| b == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.iter().flat_map(|part| [&b"/"[..], part]).flatten().copied().collect()
+}
+
 /// What the command has made so far.
 #[derive(Default)]
 struct Made {

@@ -45,8 +45,7 @@ impl Store {
 }
 
 fn offset_bytes(subject: &Digest) -> u64 {
-    let first = subject.0.first_chunk().copied().map_or(0, u64::from_le_bytes);
-    first % SLOTS * SLOT_BYTES as u64
+    subject.place_among(SLOTS) * SLOT_BYTES as u64
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use larder_model::Digest;
 use larder_sys::LOCKED_BYTES_MAX;
 
 use crate::Store;
-use crate::layout::{NO_FOLLOW, NO_WAIT};
+use crate::layout::open_plain;
 
 /// Ours, until it is dropped.
 pub struct Turn {
@@ -42,7 +42,7 @@ impl Store {
         let path = self.file("locks").join("turns");
         let opened = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false));
         let Ok(file) = opened else { return Asked::Nobodys };
-        let at = offset(key);
+        let at = key.place_among(LOCKED_BYTES_MAX);
         match larder_sys::try_lock_byte(&file, at) {
             Ok(true) => Asked::Ours(Turn { _file: file }),
             Ok(false) => {
@@ -56,10 +56,8 @@ impl Store {
 
     /// Who has the turn at the action of this key. Makes nothing, and can be asked where nothing can be written.
     pub fn running(&self, key: &Digest) -> Option<Running> {
-        use std::os::unix::fs::OpenOptionsExt;
-        let path = self.file("locks").join("turns");
-        let file = OpenOptions::new().read(true).custom_flags(NO_WAIT | NO_FOLLOW).open(path).ok()?;
-        let at = offset(key);
+        let (file, _) = open_plain(&self.file("locks").join("turns")).ok()?;
+        let at = key.place_among(LOCKED_BYTES_MAX);
         let pid = larder_sys::byte_locked_by(&file, at).ok()??;
         Some(Running { file, at, pid })
     }
@@ -70,10 +68,6 @@ impl Running {
     pub fn goes_on(&self) -> bool {
         larder_sys::byte_locked_by(&self.file, self.at).is_ok_and(|pid| pid == Some(self.pid))
     }
-}
-
-fn offset(key: &Digest) -> u64 {
-    key.0.first_chunk().copied().map_or(0, u64::from_le_bytes) % LOCKED_BYTES_MAX
 }
 
 #[cfg(test)]

@@ -30,14 +30,12 @@ pub(crate) struct Texts {
     /// Words by which scripts get at times, clocks, seeds and addresses, in texts that anybody may take for a script.
     named: Named,
     /// The same, of texts that only programs of one language read.
-    own: [Named; LANGUAGES.len()],
+    own: [Named; Language::COUNT],
     /// A word by which scripts get at their process id.
     pub(crate) name_processes: bool,
     /// Variables that are left out of the key, and are named here.
     pub(crate) variables: BTreeSet<Vec<u8>>,
 }
-
-const LANGUAGES: [Language; 4] = [Language::Python, Language::Perl, Language::Awk, Language::CMake];
 
 impl Texts {
     /// Of the arguments of a command that is no compiler, of its standard input, and of what it read.
@@ -57,8 +55,7 @@ impl Texts {
 
     /// What concerns the program of this file name.
     pub(crate) fn named(&self, program: &[u8]) -> Named {
-        let own = LANGUAGES.iter().position(|language| Language::of(program) == Some(*language));
-        own.map_or(self.named, |own| self.named | self.own[own])
+        Language::of(program).map_or(self.named, |language| self.named | self.own[language as usize])
     }
 
     fn search(&mut self, text: &[u8], by: &[Reader]) {
@@ -91,8 +88,8 @@ impl Texts {
                 Reader::Compiler => {}
                 Reader::Other => self.named = self.named | named,
                 Reader::Script(language) => {
-                    let own = LANGUAGES.iter().position(|one| one == language);
-                    own.into_iter().for_each(|own| self.own[own] = self.own[own] | named);
+                    let own = &mut self.own[*language as usize];
+                    *own = *own | named;
                 }
             }
         }
