@@ -48,16 +48,14 @@ fn letter(seen: &mut Vec<u64>, mark: u64) -> char {
 /// Prints what was found.
 pub fn print(results: &[CaseResult], cache: &Chosen, seconds: f64) -> Verdict {
     print_skipped(results);
+    let hits = Hits::of(results, cache);
+    hits.lines.iter().for_each(|line| println!("{line}"));
     let wrong = results.iter().filter(|result| result.is_wrong()).count();
     for (case, step) in results.iter().flat_map(|case| case.steps.iter().map(move |step| (case, step))) {
         for difference in &step.wrong {
             let counted = counts_in_words(step.counted);
             println!("WRONG   {} · {} ({counted}): {difference}", case.name, step.label);
         }
-    }
-    let hits = Hits::of(results, cache);
-    for line in &hits.lines {
-        println!("{line}");
     }
     let (cases, steps) = (ran(results), results.iter().map(|result| result.steps.len()).sum::<usize>());
     println!("{}: {cases} cases, {steps} steps, {seconds:.0} s", cache.kind.name());
@@ -109,6 +107,7 @@ impl Hits {
                 hits.add(case, step, excuse.map(|(_, why)| why));
             }
         }
+        hits.lines.sort_by_key(|line| line.starts_with("MISSED"));
         for (at, row) in known::rows().enumerate() {
             if asked.get(&at) == Some(&false) {
                 hits.lines.push(format!("HIT     {row}: no longer missed, take it off the list"));

@@ -68,12 +68,13 @@ fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
         }),
         stage("fuzz targets, shortly", || fuzz::short(place)),
     ];
-    let full = options.full;
-    stages.insert(3, stage("tests", move || tests(place, full)));
-    stages.push(stage("torture", move || torture::stage(place, full)));
     for target in CHECKED_TARGETS {
         stages.push(stage(&format!("type check for {target}"), move || type_check(place, target)));
     }
+    // The longest last: what they find stands at the end of what is printed.
+    let full = options.full;
+    stages.push(stage("tests", move || tests(place, full)));
+    stages.push(stage("torture", move || torture::stage(place, full)));
     if options.full {
         stages.push(stage("small demo", || match demo::small(place)? {
             true => Ok(()),
