@@ -23,6 +23,9 @@ use crate::{Tool, relocated};
 /// A larger response file is not read.
 const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
 
+/// The first object of a link is in its key up to this size: those of a `./configure` have a few kilobytes.
+const KEYED_OBJECT_BYTES_MAX: u64 = 64 << 10;
+
 /// Where a command runs: what it was started with, read once.
 pub struct Place {
     /// The environment, as pairs.
@@ -252,9 +255,7 @@ impl Request {
         let is_kept_from_terminal =
             family == Family::Command && place.scope.no_terminal && larder_sys::standard_input_is_terminal();
         let input = if is_kept_from_terminal { Keyed::Nothing } else { read_standard_input(reads)? };
-        let compiles = matches!(family, Family::Gcc | Family::Clang) && is_source(&invocation.source);
-        let source = compiles.then(|| absolute(&place.cwd, &invocation.source));
-        let source = source.and_then(|path| larder_store::content_anywhere(&path, &roots, stamps));
+        let source = first_source(family, &invocation, &place.cwd, &roots, stamps);
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let weak = action.fingerprint(&roots);
         let command = Command { program: tool.path, argv, environment: place.environment_block() };
@@ -298,6 +299,26 @@ impl Request {
         let source = &self.invocation.source;
         if source.is_empty() || self.family == Family::Command { &self.action.argv[0] } else { source }
     }
+}
+
+/// What tells apart the probes of a `./configure`, which share a command line: what the first source holds, or the first object of a
+/// link, so that they do not push each other out of one record.
+fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
+    if !matches!(family, Family::Gcc | Family::Clang) {
+        return None;
+    }
+    let path = absolute(cwd, &invocation.source);
+    if is_source(&path) {
+        return larder_store::content_anywhere(&path, roots, stamps);
+    }
+    if invocation.stage != larder_compiler::Stage::End || !path.ends_with(b".o") {
+        return None;
+    }
+    let size = larder_sys::look_through(&path).ok().filter(|look| look.kind == larder_sys::Kind::File)?.size_bytes;
+    let bytes =
+        if size <= KEYED_OBJECT_BYTES_MAX { std::fs::read(OsStr::from_bytes(&path)).ok()? } else { return None };
+    let anywhere = relocated::object_anywhere(&bytes, roots);
+    Some(Digest::of(&anywhere.unwrap_or_else(|| roots.encode_text(&bytes))))
 }
 
 /// Whether an argument names one of the descriptors that we keep a copy of, or standard input.
