@@ -273,6 +273,11 @@ impl Request {
         })
     }
 
+    /// What the first source holds now, as far as it is keyed.
+    pub fn first_source(&self, stamps: &Stamps) -> Option<Digest> {
+        first_source(self.family, &self.invocation, &self.action.cwd, &self.roots, stamps)
+    }
+
     /// Whether it runs in one of Bazel's sandboxes.
     pub(crate) fn is_in_a_sandbox(&self) -> bool {
         roots::is_sandbox(&self.action.cwd)
@@ -280,7 +285,7 @@ impl Request {
 
     /// Whether a compiler's driver makes a program of what it is given.
     pub fn links(&self) -> bool {
-        matches!(self.family, Family::Gcc | Family::Clang) && self.invocation.stage == larder_compiler::Stage::End
+        links(self.family, &self.invocation)
     }
 
     /// What an object that it reads is in no place, where that is enough to know of one: a driver's link takes objects as they are, and
@@ -301,8 +306,12 @@ impl Request {
     }
 }
 
-/// What tells apart the probes of a `./configure`, which share a command line: what the first source holds, or the first object of a
-/// link, so that they do not push each other out of one record.
+fn links(family: Family, invocation: &Invocation) -> bool {
+    matches!(family, Family::Gcc | Family::Clang) && invocation.stage == larder_compiler::Stage::End
+}
+
+/// What tells apart the probes of a `./configure`, which share a command line: what the first source holds, or the first object
+/// of a link, so that they do not push each other out of one record.
 fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
     if !matches!(family, Family::Gcc | Family::Clang) {
         return None;
@@ -311,12 +320,15 @@ fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roo
     if is_source(&path) {
         return larder_store::content_anywhere(&path, roots, stamps);
     }
-    if invocation.stage != larder_compiler::Stage::End || !path.ends_with(b".o") {
-        return None;
-    }
-    let size = larder_sys::look_through(&path).ok().filter(|look| look.kind == larder_sys::Kind::File)?.size_bytes;
-    let bytes =
-        if size <= KEYED_OBJECT_BYTES_MAX { std::fs::read(OsStr::from_bytes(&path)).ok()? } else { return None };
+    if links(family, invocation) && path.ends_with(b".o") { object_content(&path, roots) } else { None }
+}
+
+/// What a small object holds, as it would in no place.
+fn object_content(path: &[u8], roots: &Roots) -> Option<Digest> {
+    let is_small =
+        |look: &larder_sys::Look| look.kind == larder_sys::Kind::File && look.size_bytes <= KEYED_OBJECT_BYTES_MAX;
+    larder_sys::look_through(path).ok().filter(is_small)?;
+    let bytes = std::fs::read(OsStr::from_bytes(path)).ok()?;
     let anywhere = relocated::object_anywhere(&bytes, roots);
     Some(Digest::of(&anywhere.unwrap_or_else(|| roots.encode_text(&bytes))))
 }

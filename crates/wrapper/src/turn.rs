@@ -128,10 +128,8 @@ fn is_below_larder() -> Option<bool> {
 
 /// Whether what is in the key, and was read before we waited, is still so.
 fn is_as_it_was(request: &Request, stamps: &Stamps) -> bool {
-    let source = request.absolute(&request.invocation.source);
-    let is_source = |digest| content_anywhere(&source, &request.roots, stamps) == Some(digest);
     content(&request.action.tool_path, stamps) == Some(request.action.tool)
-        && request.action.source.is_none_or(is_source)
+        && request.first_source(stamps) == request.action.source
 }
 
 fn content(path: &[u8], stamps: &Stamps) -> Option<Digest> {
