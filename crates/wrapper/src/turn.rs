@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use larder_lookup::{Known, Request, is_compile};
 use larder_model::Digest;
-use larder_store::{Asked, Counters, Running, Stamps, Store, Turn, content_anywhere};
+use larder_store::{Asked, Counters, Running, Stamps, Store, Turn};
 
 use crate::context::{Context, OWN_FILE};
 use crate::outer;
