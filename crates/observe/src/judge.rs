@@ -281,7 +281,7 @@ impl<'t> Facts<'t> {
                 facts.libraries.insert((program, file_name(e.path)));
             }
             // Who executes a program is often a child that was forked for it, of whom one observer may not yet know.
-            let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed);
+            let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed | Kind::Drop);
             for (path, what) in said(&e, program, links) {
                 let program = if executes { EXECUTED } else { program };
                 if what == What::Looked && has_parents(&path) {
@@ -367,6 +367,11 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
             vec![(e.path.to_vec(), What::Read), (e.path2.to_vec(), What::Read)]
         }
         Kind::Exec if e.identity.is_some() => one(What::Read),
+        // Started although the library cannot be loaded into it: that is no fault of who started it.
+        Kind::Drop if e.identity.is_some() => {
+            let files = [e.path, e.path2].into_iter().filter(|path| !path.is_empty());
+            files.flat_map(|path| [(path.to_vec(), What::Read), (path.to_vec(), What::Looked)]).collect()
+        }
         Kind::ExecFailed => looked(What::Read),
         Kind::Stat | Kind::Access => looked(What::Looked),
         Kind::ReadLink if e.error == libc::EINVAL => one(What::Link),
