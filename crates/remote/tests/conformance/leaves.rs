@@ -90,7 +90,8 @@ fn memcached() {
 }
 
 pub(crate) fn nginx(program: &Path, locations: &str) -> Server {
-    Server::start(program, |port, place| {
+    let tls_port = crate::server::free_port();
+    let started = Server::start(program, |port, place| {
         let here = place.display();
         std::fs::create_dir_all(place.join("data/team")).expect("made");
         std::fs::write(place.join("passwords"), "me:{PLAIN}hush\n").expect("written");
@@ -101,11 +102,12 @@ pub(crate) fn nginx(program: &Path, locations: &str) -> Server {
              fastcgi_temp_path {here}/fastcgi; uwsgi_temp_path {here}/uwsgi; scgi_temp_path {here}/scgi;\n  \
              server {{ listen 127.0.0.1:{port}; root {here}/data; client_max_body_size 0;\n  \
              {locations}\n  }}\n}}\n",
-            locations = locations.replace("HERE", &here.to_string()),
+            locations = locations.replace("HERE", &here.to_string()).replace("TLS", &tls_port.to_string()),
         );
         std::fs::write(place.join("nginx.conf"), config).expect("written");
         words(["-e", &format!("{here}/error.log"), "-c", &format!("{here}/nginx.conf")])
-    })
+    });
+    started.with_second_port(tls_port)
 }
 
 pub(crate) const NGINX_PUT: &str = "location / { dav_methods PUT; create_full_put_path on; \

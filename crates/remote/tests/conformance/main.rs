@@ -7,10 +7,12 @@
 //! | `sample.rs`, `bodies.rs` | bytes, manifests, bodies |
 //! | `server.rs` | a process of a server, on a port of its own, ended with the test |
 //! | `leaves.rs` | the services: a test each |
+//! | `encrypted.rs` | certificates and headers, over HTTPS and gRPC |
 //! | `access.rs` | who may not: wrong keys and passwords, dead servers |
 
 mod access;
 mod bodies;
+mod encrypted;
 mod leaves;
 mod many;
 mod sample;

@@ -12,6 +12,8 @@ const START_WAIT_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
+    /// Another port that is its own, where its configuration wants one.
+    second_port: u16,
     /// Where it keeps its files, and what it said.
     pub(crate) place: tempfile::TempDir,
 }
@@ -39,7 +41,7 @@ impl Server {
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        let mut server = Server { child, port, place };
+        let mut server = Server { child, port, second_port: 0, place };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let ended = server.child.try_wait().expect("it was started");
@@ -50,6 +52,17 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
         server
+    }
+
+    /// The same, with another port that was given to it.
+    pub(crate) fn with_second_port(mut self, port: u16) -> Server {
+        self.second_port = port;
+        self
+    }
+
+    /// Where it speaks encrypted.
+    pub(crate) fn tls_port(&self) -> u16 {
+        self.second_port
     }
 
     fn end(&mut self) {

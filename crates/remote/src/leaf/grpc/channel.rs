@@ -162,6 +162,13 @@ impl Server {
             Code::OutOfRange => Trouble::TooLarge,
             Code::Unimplemented => Trouble::Unable,
             Code::DataLoss => Trouble::Damaged,
+            // A proxy before the server answers in HTTP.
+            _ if status.message().contains("status: 401") || status.message().contains("status: 403") => {
+                Trouble::Denied
+            }
+            _ if ["502", "503", "504"].iter().any(|code| status.message().contains(&format!("status: {code}"))) => {
+                Trouble::Unreachable
+            }
             _ => Trouble::Other,
         };
         // A body of ours that failed, and connections, come back as sources.
