@@ -15,6 +15,7 @@ mod run;
 mod setup;
 mod stages;
 mod table;
+mod tools;
 mod torture;
 mod tree;
 mod workload;

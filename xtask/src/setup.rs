@@ -2,6 +2,7 @@
 
 use crate::place::{Place, on_path};
 use crate::run;
+use crate::tools;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
@@ -40,6 +41,14 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::Program("bazel"), "bazel-bootstrap"),
     (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
     (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),
+];
+
+/// Servers that the tests of remotes start, each on a port of its own, and what makes certificates for them.
+const PACKAGES_FOR_REMOTES: &[(Sign, &str)] = &[
+    (Sign::Program("redis-server"), "redis-server"),
+    (Sign::Program("memcached"), "memcached"),
+    (Sign::File(&["/usr/sbin/nginx"]), "nginx-light"),
+    (Sign::Program("openssl"), "openssl"),
 ];
 
 /// What only the torture suite needs; it skips, and says so, what it does not find.
@@ -108,6 +117,8 @@ pub(crate) fn for_builds(place: &Place) -> Result<()> {
 pub(crate) fn for_tests(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_TESTS)?;
+    packages(PACKAGES_FOR_REMOTES)?;
+    tools::for_remotes(place);
     components(place)?;
     targets(place, CHECKED_TARGETS)
 }
@@ -121,6 +132,11 @@ pub(crate) fn for_torture() -> Result<()> {
 pub(crate) fn for_bench(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_BENCH)?;
+    pip()
+}
+
+/// Python's installer.
+pub(crate) fn pip() -> Result<()> {
     if run::output(Command::new("python3").args(["-m", "pip", "--version"])).is_err() {
         install(&["python3-pip"])?;
     }

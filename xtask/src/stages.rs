@@ -6,6 +6,7 @@ use crate::fuzz;
 use crate::place::Place;
 use crate::run;
 use crate::setup::{self, CHECKED_TARGETS};
+use crate::tools;
 use crate::torture;
 use anyhow::Result;
 use std::time::Instant;
@@ -90,7 +91,10 @@ fn stage<'a>(name: &str, work: impl Fn() -> Result<()> + 'a) -> Stage<'a> {
 
 fn tests(place: &Place, full: bool) -> Result<()> {
     let mut command = cargo(place);
-    command.args(["test", "--locked", "--workspace", "--no-fail-fast"]).env("LARDER_BIN", place.larder());
+    command
+        .args(["test", "--locked", "--workspace", "--no-fail-fast"])
+        .env("LARDER_BIN", place.larder())
+        .env("LARDER_TOOLS", tools::directory(place));
     if full {
         command.env("LARDER_TEST_FULL", "1");
     }

