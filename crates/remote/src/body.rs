@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::path::PathBuf;
 use std::sync::Arc;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
 
 /// How much of a file is read at once, bytes.
 const READ_BYTES: usize = 128 << 10;
@@ -42,12 +42,30 @@ pub async fn collect(remote: &str, key: Key, mut body: Body, most: u64) -> Resul
 pub fn file_body(key: Key, path: PathBuf) -> Body {
     let here = move |error| RemoteError::here(key, error);
     let opened = async move { tokio::fs::File::open(path).await.map_err(here) };
+    stream::once(opened).map_ok(move |file| rest_of(key, file)).try_flatten().boxed()
+}
+
+/// A body in a file without a name, read to its end; for services that must know all of it before they take the first byte.
+pub(crate) async fn spooled(key: Key, mut body: Body, mut each: impl FnMut(&[u8])) -> Result<Body, RemoteError> {
+    let here = move |error| RemoteError::here(key, error);
+    // Without a name, so that nothing is left of it however we end.
+    let mut file = tokio::fs::File::from_std(tempfile::tempfile().map_err(here)?);
+    while let Some(bytes) = body.try_next().await? {
+        each(&bytes);
+        file.write_all(&bytes).await.map_err(here)?;
+    }
+    file.flush().await.map_err(here)?;
+    file.rewind().await.map_err(here)?;
+    Ok(rest_of(key, file))
+}
+
+fn rest_of(key: Key, file: tokio::fs::File) -> Body {
     let read = move |mut file: tokio::fs::File| async move {
         let mut buffer = BytesMut::with_capacity(READ_BYTES);
-        let count = file.read_buf(&mut buffer).await.map_err(here)?;
+        let count = file.read_buf(&mut buffer).await.map_err(|error| RemoteError::here(key, error))?;
         Ok((count > 0).then(|| (buffer.freeze(), file)))
     };
-    stream::once(opened).map_ok(move |file| stream::try_unfold(file, read)).try_flatten().boxed()
+    stream::try_unfold(file, read).boxed()
 }
 
 /// Passes a body on and fails where it does not have `size` bytes, before the last of them is passed on when there are too

@@ -2,7 +2,7 @@
 
 use crate::server::Server;
 use crate::{many, need, sample, suite};
-use larder_remote::{Abilities, Memory, Remote, RemoteUrl, connect, leaf};
+use larder_remote::{Abilities, Asked, Memory, Remote, RemoteUrl, connect, leaf};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,8 +22,17 @@ fn conforms_with(url: &str, variables: &'static [(&str, &str)]) {
         let alone = leaf(&url, &sample::options(7, variables)).unwrap_or_else(|error| panic!("{error}"));
         suite::answers(&*alone).await.unwrap_or_else(|error| panic!("{error}"));
         suite::conforms(alone, "alone").await;
-        let stack = connect(&url, &sample::options(7, variables)).unwrap_or_else(|error| panic!("{error}")).remote;
+        let connected = connect(&url, &sample::options(7, variables)).unwrap_or_else(|error| panic!("{error}"));
+        let stack = connected.remote;
         suite::conforms(stack.clone(), "stack").await;
+        for size in [4 << 10, 1 << 20, 16 << 20] {
+            let half_in = |asked| connected.counts.quantile(asked, size, 0.5).unwrap_or_default();
+            println!(
+                "{url}: up to {size} bytes, half in: put {:?}, get {:?}",
+                half_in(Asked::Put),
+                half_in(Asked::Get)
+            );
+        }
         many::none_is_lost(stack, "stack").await;
     });
 }

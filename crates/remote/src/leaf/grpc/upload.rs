@@ -4,17 +4,13 @@ use super::cas::PACKED_BYTES_MIN;
 use super::channel::{Calls, Server};
 use super::digest_of;
 use super::pack::Packer;
-use crate::{Body, Key, RemoteError, Trouble};
+use crate::{Body, Key, RemoteError, Trouble, body};
 use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
 use bazel_remote_apis::google::bytestream::WriteRequest;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use sha2::{Digest as _, Sha256};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
-
-/// A message of an upload, bytes of content.
-const PIECE_BYTES: usize = 256 << 10;
 
 impl Server {
     /// Upload a body of this size; its digest.
@@ -23,28 +19,15 @@ impl Server {
         calls: &Calls,
         key: Key,
         size: u64,
-        mut body: Body,
+        body: Body,
     ) -> Result<api::Digest, RemoteError> {
-        let here = move |error| RemoteError::here(key, error);
-        // Without a name, so that nothing is left of it however we end.
-        let mut file = tokio::fs::File::from_std(tempfile::tempfile().map_err(here)?);
         let mut hash = Sha256::new();
-        while let Some(bytes) = body.try_next().await? {
-            hash.update(&bytes);
-            file.write_all(&bytes).await.map_err(here)?;
-        }
-        file.flush().await.map_err(here)?;
+        let body = body::spooled(key, body, |bytes| hash.update(bytes)).await?;
         let digest = digest_of(hash.finalize().into(), size);
         if self.missing(calls, key, vec![digest.clone()]).await?.is_empty() {
             return Ok(digest);
         }
-        file.rewind().await.map_err(here)?;
-        let read = move |mut file: tokio::fs::File| async move {
-            let mut buffer = BytesMut::with_capacity(PIECE_BYTES);
-            let count = file.read_buf(&mut buffer).await.map_err(here)?;
-            Ok((count > 0).then(|| (buffer.freeze(), file)))
-        };
-        self.write_stream(calls, key, &digest, stream::try_unfold(file, read).boxed()).await?;
+        self.write_stream(calls, key, &digest, body).await?;
         Ok(digest)
     }
 
