@@ -16,7 +16,7 @@ fn conforms(url: &str) {
     conforms_with(url, &[]);
 }
 
-fn conforms_with(url: &str, variables: &'static [(&str, &str)]) {
+pub(crate) fn conforms_with(url: &str, variables: &'static [(&str, &str)]) {
     let url: RemoteUrl = url.parse().unwrap_or_else(|error| panic!("{error}"));
     runtime().block_on(async {
         let alone = leaf(&url, &sample::options(7, variables)).unwrap_or_else(|error| panic!("{error}"));

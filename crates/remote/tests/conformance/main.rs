@@ -8,9 +8,11 @@
 //! | `server.rs` | a process of a server, on a port of its own, ended with the test |
 //! | `leaves.rs` | the services: a test each |
 //! | `encrypted.rs` | certificates and headers, over HTTPS and gRPC |
+//! | `actions.rs` | the cache of GitHub Actions, on a stand-in of its protocol |
 //! | `access.rs` | who may not: wrong keys and passwords, dead servers |
 
 mod access;
+mod actions;
 mod bodies;
 mod encrypted;
 mod leaves;
