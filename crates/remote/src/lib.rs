@@ -56,6 +56,10 @@ pub fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, Remot
     leaf::services::leaf(url, options)
 }
 
+/// A server of gRPC sends pieces of several MiB, and each is whole here before the next: so many requests at once, and small
+/// objects travel together in one.
+const GRPC_REQUESTS_MAX: usize = 12;
+
 /// A remote with all that is put around it, and what tells how it is.
 pub struct Connected {
     /// To be asked.
@@ -68,7 +72,11 @@ pub struct Connected {
 
 /// The service of a URL with all that is put around it: see `stack/`. Nothing is sent yet.
 pub fn connect(url: &RemoteUrl, options: &Options) -> Result<Connected, RemoteError> {
-    Ok(stacked(leaf(url, options)?, options))
+    let requests_max = match url.service {
+        Service::Grpc { .. } => options.requests_max.min(GRPC_REQUESTS_MAX),
+        _ => options.requests_max,
+    };
+    Ok(stacked(leaf(url, options)?, &Options { requests_max, ..options.clone() }))
 }
 
 /// What is put around a service.

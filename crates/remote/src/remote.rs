@@ -9,7 +9,7 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 pub type Body = BoxStream<'static, Result<Bytes, RemoteError>>;
 
 /// How many requests the default of a batch has under way at once.
-const BATCH_REQUESTS_MAX: usize = 16;
+const BATCH_REQUESTS_MAX: usize = 64;
 /// An object that a batch may fetch or store, bytes: such are held whole.
 pub const SMALL_BYTES_MAX: u64 = 1 << 20;
 

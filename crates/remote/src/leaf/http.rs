@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many looks `has` has under way at once.
-const LOOKS_MAX: usize = 32;
+const LOOKS_MAX: usize = 64;
 
 pub(crate) struct Http {
     name: Arc<str>,

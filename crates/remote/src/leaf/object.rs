@@ -16,7 +16,7 @@ const PIECE_BYTES: u64 = 5 << 20;
 const HELD_BYTES_MAX: u64 = 40 << 20;
 const HELD_UNIT_BYTES: u64 = 64 << 10;
 /// How many looks `has` has under way at once.
-const LOOKS_MAX: usize = 32;
+const LOOKS_MAX: usize = 64;
 
 pub(crate) struct Object {
     name: Arc<str>,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A value of Redis or memcached, bytes: below memcached's default limit of 1 MiB, and what is held of a transfer.
-const VALUE_BYTES_MAX: u64 = 256 << 10;
+const VALUE_BYTES_MAX: u64 = 128 << 10;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Object stores: of several writers the first wins where they are asked for that, and a replacement can name what it replaces.
 const STORE: Abilities =
@@ -80,7 +80,10 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
         }
         Service::Redis { address, database, prefix, ttl_days, login, tls } => {
             let scheme = if tls.is_some() { "rediss" } else { "redis" };
-            let mut builder = Redis::default().endpoint(&format!("{scheme}://{address}")).db(*database);
+            let mut builder = Redis::default()
+                .endpoint(&format!("{scheme}://{address}"))
+                .db(*database)
+                .connection_pool_max_size(options.requests_max);
             if let Some(user) = &login.user {
                 builder = builder.username(user);
             }
@@ -99,7 +102,9 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             Ok(Arc::new(Parts::new(Arc::new(values), VALUE_BYTES_MAX, options.seed)))
         }
         Service::Memcached { address, prefix, ttl_days } => {
-            let mut builder = Memcached::default().endpoint(&format!("tcp://{address}"));
+            let mut builder = Memcached::default()
+                .endpoint(&format!("tcp://{address}"))
+                .connection_pool_max_size(options.requests_max);
             if let Some(days) = ttl_days {
                 builder = builder.default_ttl(DAY * *days);
             }

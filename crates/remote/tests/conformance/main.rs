@@ -9,12 +9,14 @@
 //! | `leaves.rs` | the services: a test each |
 //! | `encrypted.rs` | certificates and headers, over HTTPS and gRPC |
 //! | `actions.rs` | the cache of GitHub Actions, on a stand-in of its protocol |
+//! | `flat.rs` | what 64 transfers at once hold in memory |
 //! | `access.rs` | who may not: wrong keys and passwords, dead servers |
 
 mod access;
 mod actions;
 mod bodies;
 mod encrypted;
+mod flat;
 mod leaves;
 mod many;
 mod sample;

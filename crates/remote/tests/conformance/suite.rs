@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Beyond the pieces and limits of every leaf: a value of Redis, a batch of gRPC, a piece of S3.
-const SIZES: &[usize] = &[0, 1, 4097, (256 << 10) - 1, 256 << 10, (1 << 20) + 7, (5 << 20) + 1, 11 << 20];
+const SIZES: &[usize] = &[0, 1, 4097, (128 << 10) - 1, 128 << 10, (1 << 20) + 7, (5 << 20) + 1, 11 << 20];
 
 /// All of it. Objects are named by `seed`, so that one server serves several runs.
 pub(crate) async fn conforms(remote: Arc<dyn Remote>, seed: &str) {

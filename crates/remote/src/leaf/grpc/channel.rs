@@ -22,7 +22,10 @@ use tonic::{Code, Request, Status};
 /// What gRPC takes in a message where nobody says otherwise, bytes; a batch stays clear of it.
 const BATCH_BYTES_DEFAULT: u64 = (4 << 20) - (64 << 10);
 /// What we take in a message, bytes.
-pub(super) const MESSAGE_BYTES_MAX: usize = 16 << 20;
+pub(super) const MESSAGE_BYTES_MAX: usize = 5 << 20;
+/// What a server may send ahead, on a stream and on all of them together, bytes.
+const STREAM_AHEAD_BYTES: u32 = 512 << 10;
+const ALL_AHEAD_BYTES: u32 = 8 << 20;
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
 type Authorised = InterceptedService<Channel, Headers>;
@@ -98,6 +101,8 @@ impl Server {
             .map_err(|error| wrong(error.to_string()))?
             .connect_timeout(CONNECT_WAIT_MAX)
             .http2_keep_alive_interval(KEEP_ALIVE)
+            .initial_stream_window_size(STREAM_AHEAD_BYTES)
+            .initial_connection_window_size(ALL_AHEAD_BYTES)
             .tcp_nodelay(true);
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
         let tls = match tls {

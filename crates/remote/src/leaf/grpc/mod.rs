@@ -31,7 +31,7 @@ const ACTION_TAG: &str = "larder object 1\n";
 /// An object up to this many bytes stands in its result: one request. Servers keep results in memory.
 const INLINE_BYTES_MAX: usize = 8 << 10;
 /// How many results are asked for at once: there is no batch of these.
-const RESULTS_AT_ONCE: usize = 32;
+const RESULTS_AT_ONCE: usize = 64;
 const OBJECT_NAME: &str = "object";
 
 pub(crate) struct Grpc {

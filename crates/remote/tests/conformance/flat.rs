@@ -1,0 +1,126 @@
+//! What 64 transfers at once hold in memory: blobs are streamed, so it does not grow with what they move.
+
+use crate::leaves::{NGINX_PUT, nginx, redis, runtime, s3};
+use crate::need;
+use crate::sample::{bytes, options};
+use crate::server::Server;
+use bytes::Bytes;
+use futures::future::{BoxFuture, join_all};
+use larder_model::Digest;
+use larder_remote::{Connected, Key, Put, RemoteUrl, Remotes, Sink, connect, file_body};
+use std::io;
+use std::path::Path;
+
+const TRANSFERS: usize = 64;
+/// Whole in memory all of them would be three times the limit.
+const BLOB_BYTES: usize = 7 << 20;
+/// Of the whole process, and that has the tests in it.
+const RESIDENT_KB_MAX: u64 = 150_000;
+
+/// Bytes that go nowhere.
+struct Nowhere(u64);
+
+impl Sink for Nowhere {
+    fn begin(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        self.0 = 0;
+        Box::pin(async { Ok(()) })
+    }
+
+    fn more(&mut self, bytes: Bytes) -> BoxFuture<'_, io::Result<()>> {
+        self.0 += bytes.len() as u64;
+        Box::pin(async { Ok(()) })
+    }
+
+    fn end(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// The most that this process had resident since the last call, kB.
+fn peak_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux says it");
+    let peak = line.trim().trim_end_matches(" kB").parse().expect("a number");
+    std::fs::write("/proc/self/clear_refs", "5").expect("our own");
+    peak
+}
+
+async fn transfers(url: &str, variables: &'static [(&str, &str)], place: &Path) {
+    let url: RemoteUrl = url.parse().unwrap_or_else(|error| panic!("{error}"));
+    let options = options(7, variables);
+    let connected = || -> Connected { connect(&url, &options).unwrap_or_else(|error| panic!("{error}")) };
+    let remotes = Remotes::of(vec![(connected(), false)], &options);
+    let remote = &remotes.each()[0].remote;
+    let mut digests = Vec::new();
+    for number in 0..TRANSFERS {
+        let content = bytes(&format!("flat {number}"), BLOB_BYTES);
+        let digest = Digest::of(&content);
+        std::fs::write(place.join(digest.hex()), content).expect("written");
+        digests.push(digest);
+    }
+    peak_kb();
+    let put = |digest: &Digest| {
+        let key = Key::blob(*digest);
+        remote.put(key, BLOB_BYTES as u64, file_body(key, place.join(digest.hex())), Put::IfAbsent)
+    };
+    for outcome in join_all(digests.iter().map(put)).await {
+        outcome.unwrap_or_else(|error| panic!("{error}"));
+    }
+    let up = peak_kb();
+    let get = |digest: Digest| {
+        let remotes = &remotes;
+        async move {
+            let mut nowhere = Nowhere(0);
+            assert!(
+                remotes.blob(&digest, BLOB_BYTES as u64, &mut nowhere).await.unwrap_or_else(|error| panic!("{error}"))
+            );
+            assert_eq!(nowhere.0, BLOB_BYTES as u64);
+        }
+    };
+    join_all(digests.iter().copied().map(get)).await;
+    let down = peak_kb();
+    println!("{url}: {TRANSFERS} transfers of {BLOB_BYTES} bytes: at most {up} kB resident up, {down} kB down");
+    assert!(up.max(down) < RESIDENT_KB_MAX, "{url}: {up} kB up, {down} kB down");
+}
+
+/// Each in a process of its own, since what others held is not all given back.
+#[test]
+fn memory_stays_flat() {
+    const ALONE: &str = "LARDER_TEST_ALONE";
+    let Ok(service) = std::env::var(ALONE) else {
+        for service in ["file", "redis", "http", "s3", "grpc"] {
+            let this = std::env::current_exe().expect("this test");
+            let mut again = std::process::Command::new(this);
+            again.args(["--exact", "flat::memory_stays_flat", "--nocapture"]).env(ALONE, service);
+            assert!(again.status().expect("it starts").success(), "{service}");
+        }
+        return;
+    };
+    let place = tempfile::tempdir().expect("a directory");
+    let run = |url: &str, variables: &'static [(&str, &str)]| {
+        runtime().block_on(transfers(url, variables, place.path()));
+    };
+    match &*service {
+        "file" => run(&format!("file://{}", place.path().join("cache").display()), &[]),
+        "redis" => {
+            need!("redis-server");
+            let server = redis(None).expect("it is there");
+            run(&format!("redis://127.0.0.1:{}", server.port), &[]);
+        }
+        "http" => {
+            let server = nginx(&need!("nginx"), NGINX_PUT);
+            run(&format!("http://me:hush@127.0.0.1:{}/x", server.port), &[]);
+        }
+        "s3" => {
+            let server = s3(&need!("versitygw"));
+            let keys = &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "hush-hush")];
+            run(&format!("s3://team?endpoint=http://127.0.0.1:{}", server.port), keys);
+        }
+        _ => {
+            let server = Server::start(&need!("buildbox-casd"), |port, place| {
+                vec![format!("--bind=127.0.0.1:{port}"), place.join("cas").display().to_string()]
+            });
+            run(&format!("grpc://127.0.0.1:{}", server.port), &[]);
+        }
+    }
+}
