@@ -36,10 +36,10 @@ pub use body::{collect, file_body, whole};
 pub use error::{RemoteError, Trouble};
 pub use key::{Key, Kind, LAYOUT};
 pub use leaf::memory::Memory;
-pub use options::Options;
+pub use options::{Options, Variables};
 pub use publish::Published;
 pub use record::USED_MAX;
-pub use remote::{Abilities, Body, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
+pub use remote::{Abilities, Body, Fetched, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
 pub use remotes::{Remotes, Sink};
 pub use sign::{Keys, NotAKey};
 pub use stack::{

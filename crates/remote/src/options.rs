@@ -5,11 +5,14 @@ use crate::stack::{BreakerPolicy, RetryPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Says the value of a variable of the environment.
+pub type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// What the caller decides. The environment and randomness come through here, so that tests say what they are.
 #[derive(Clone)]
 pub struct Options {
     /// A variable of the environment. The libraries of object stores read those of their services themselves.
-    pub variable: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    pub variable: Arc<Variables>,
     /// Random, other in each process: for waits, and to tell writers apart.
     pub seed: u64,
     /// Nothing is ever put anywhere: the scope of a job that is not trusted.

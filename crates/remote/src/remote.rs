@@ -8,6 +8,9 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 /// An object's bytes as they come, never held whole. An error ends it.
 pub type Body = BoxStream<'static, Result<Bytes, RemoteError>>;
 
+/// An object that was asked for, if it is there: its size in bytes, where the service says that, and its bytes.
+pub type Fetched = Option<(Option<u64>, Body)>;
+
 /// How many requests the default of a batch has under way at once.
 const BATCH_REQUESTS_MAX: usize = 64;
 /// An object that a batch may fetch or store, bytes: such are held whole.
@@ -83,7 +86,7 @@ pub trait Remote: Send + Sync {
     fn abilities(&self) -> Abilities;
 
     /// The object and its size in bytes, where the service says that.
-    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>>;
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Fetched, RemoteError>>;
 
     /// Store `size` bytes.
     fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>>;
