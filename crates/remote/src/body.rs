@@ -45,7 +45,8 @@ pub fn file_body(key: Key, path: PathBuf) -> Body {
     stream::once(opened).map_ok(move |file| rest_of(key, file)).try_flatten().boxed()
 }
 
-/// A body in a file without a name, read to its end; for services that must know all of it before they take the first byte.
+/// A body in a file without a name, read to its end; for services that must know all of it before they take the first
+/// byte.
 pub(crate) async fn spooled(key: Key, mut body: Body, mut each: impl FnMut(&[u8])) -> Result<Body, RemoteError> {
     let here = move |error| RemoteError::here(key, error);
     // Without a name, so that nothing is left of it however we end.
@@ -68,8 +69,8 @@ fn rest_of(key: Key, file: tokio::fs::File) -> Body {
     stream::try_unfold(file, read).boxed()
 }
 
-/// Passes a body on and fails where it does not have `size` bytes, before the last of them is passed on when there are too
-/// many, so that no service takes it for whole.
+/// Passes a body on and fails where it does not have `size` bytes, before the last of them is passed on when there are
+/// too many, so that no service takes it for whole.
 pub(crate) fn exactly(remote: Arc<str>, key: Key, size: u64, body: Body) -> Body {
     let step = move |(mut body, left, remote): (Body, u64, Arc<str>)| async move {
         let cut = |why: String| RemoteError::failed(&remote, Some(key), Trouble::Cut, why);

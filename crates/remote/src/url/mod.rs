@@ -12,9 +12,9 @@
 //! file:///DIRECTORY
 //! grpc[s]://HOST[:PORT][/INSTANCE]                    Remote Execution API: ActionCache and CAS
 //! ```
-//! Every form takes `read_only=SWITCH`. `http`, `webdav` and `grpc` take `header_file=PATH` and `header_env=VARIABLE`, where lines
-//! `Name: value` are; `https`, `webdavs`, `grpcs` and `rediss` take `ca=PATH`, and all but `rediss` also `client_certificate=PATH`
-//! and `client_key=PATH`, PEM files.
+//! Every form takes `read_only=SWITCH`. `http`, `webdav` and `grpc` take `header_file=PATH` and `header_env=VARIABLE`,
+//! where lines `Name: value` are; encrypted they take `ca=PATH`, `client_certificate=PATH` and `client_key=PATH`, PEM
+//! files.
 
 mod parts;
 mod service;
