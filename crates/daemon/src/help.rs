@@ -148,7 +148,7 @@ pub(crate) fn top_long() -> String {
 fn choices(setting: &Setting) -> String {
     match setting.kind() {
         Kind::Choice(words) => format!(" One of {}.", words.join(", ")),
-        Kind::Number | Kind::Path | Kind::Paths | Kind::Size | Kind::Switch => String::new(),
+        Kind::Number | Kind::Path | Kind::Paths | Kind::Size | Kind::Switch | Kind::Urls => String::new(),
     }
 }
 

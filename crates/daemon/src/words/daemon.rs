@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use larder_config::larderd_needs;
 use larder_ipc::{Frame, State, ask, listens};
 use larder_spawn::{Command, start_apart};
 use larder_store::Store;
@@ -20,9 +21,6 @@ use crate::{say, units};
 /// How long a start or a stop may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// What of the environment it needs: nothing else of a build's or a shell's stays with it.
-const VARIABLES: &[&[u8]] = &[b"HOME", b"PATH", b"TMPDIR", b"XDG_CACHE_HOME", b"XDG_CONFIG_HOME"];
 
 /// Do it, and say what was done.
 pub(crate) fn run(around: &Surroundings, options: &Daemon, out: &mut dyn Write) -> Result<u8> {
@@ -70,8 +68,7 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
     }
     store.may_be_written().context("larderd must be able to write to the store: start it outside of the sandbox")?;
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
-    let own = |name: &[u8]| VARIABLES.contains(&name) || name.starts_with(b"LARDER_");
-    let variables = around.environment.iter().filter(|(name, _)| own(name));
+    let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name));
     let idle = options.idle.to_string();
     let command = Command {
         program: program.as_os_str().as_bytes().to_vec(),
