@@ -45,7 +45,7 @@ mod witness;
 
 pub use blobs::OpenBlob;
 pub use check::{Checker, Difference, Effort};
-pub use counters::{Counters, Totals};
+pub use counters::{Counters, Remote, Totals};
 pub use daemon::StoreSocket;
 pub use error::StoreError;
 pub use evict::{EVICT_TO_PERCENT, Eviction};

@@ -254,6 +254,16 @@ pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     Some((stopped, std::str::from_utf8(fields.next()?).ok()?.parse().ok()?))
 }
 
+/// Whether a processor of this process has nothing to do, as of this moment: fewer wait to run, ourselves among them, than
+/// there are. Where that cannot be told, none.
+pub fn processor_is_free() -> bool {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let running =
+        text.split(' ').nth(3).and_then(|field| field.split_once('/')).and_then(|(count, _)| count.parse().ok());
+    let ours = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+    running.is_some_and(|running: u32| running <= ours)
+}
+
 /// This process's id.
 pub fn process_id() -> u32 {
     std::process::id()
