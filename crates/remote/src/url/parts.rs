@@ -1,0 +1,205 @@
+//! The parts of a URL, each taken once; what nobody took is an error.
+
+use crate::RemoteError;
+use std::path::{Path, PathBuf};
+use url::Url;
+
+/// What may be shown of a query: everything else is masked, since people put secrets there.
+const HARMLESS: &[&str] = &[
+    "account",
+    "anonymous",
+    "ca",
+    "client_certificate",
+    "client_key",
+    "endpoint",
+    "header_env",
+    "header_file",
+    "prefix",
+    "read_only",
+    "region",
+    "ttl",
+    "virtual_host",
+];
+const MASK: &str = "***";
+
+pub(super) struct Parts<'a> {
+    text: &'a str,
+    pub(super) scheme: String,
+    pub(super) url: Url,
+    query: Vec<(String, String)>,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(text: &'a str) -> Result<Self, RemoteError> {
+        let Some((scheme, _)) = text.split_once("://") else {
+            return Err(RemoteError::url(text, "scheme", format!("there is none; {}", super::service::SCHEMES)));
+        };
+        let scheme = scheme.to_ascii_lowercase();
+        if !super::service::is_known(&scheme) {
+            let why = format!("{scheme:?} is not known; {}", super::service::SCHEMES);
+            return Err(RemoteError::url(text, "scheme", why));
+        }
+        let url = Url::parse(text).map_err(|error| {
+            let part = match error {
+                url::ParseError::InvalidPort => "port",
+                url::ParseError::EmptyHost
+                | url::ParseError::IdnaError
+                | url::ParseError::InvalidIpv4Address
+                | url::ParseError::InvalidIpv6Address
+                | url::ParseError::InvalidDomainCharacter => "host",
+                _ => "URL",
+            };
+            RemoteError::url(text, part, error.to_string())
+        })?;
+        if url.fragment().is_some() {
+            return Err(RemoteError::url(text, "fragment", "\"#\" has no meaning here; in a password it is %23"));
+        }
+        let query = url.query_pairs().map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        Ok(Parts { text, scheme, url, query })
+    }
+
+    pub(super) fn wrong(&self, part: &'static str, why: impl Into<String>) -> RemoteError {
+        RemoteError::url(self.text, part, why)
+    }
+
+    /// The value of an option of the query.
+    pub(super) fn option(&mut self, name: &str) -> Result<Option<String>, RemoteError> {
+        let Some(at) = self.query.iter().position(|(known, _)| known == name) else { return Ok(None) };
+        let (_, value) = self.query.remove(at);
+        if self.query.iter().any(|(known, _)| known == name) {
+            return Err(self.wrong("query", format!("{name} is given twice")));
+        }
+        if value.is_empty() {
+            return Err(self.wrong("query", format!("{name} is empty")));
+        }
+        Ok(Some(value))
+    }
+
+    pub(super) fn switch(&mut self, name: &str) -> Result<bool, RemoteError> {
+        match self.option(name)?.as_deref() {
+            None | Some("false" | "0" | "no" | "off") => Ok(false),
+            Some("true" | "1" | "yes" | "on") => Ok(true),
+            Some(other) => Err(self.wrong("query", format!("{name} is {other:?}, neither true nor false"))),
+        }
+    }
+
+    pub(super) fn file(&mut self, name: &str) -> Result<Option<PathBuf>, RemoteError> {
+        let Some(path) = self.option(name)? else { return Ok(None) };
+        match Path::new(&path).is_absolute() {
+            true => Ok(Some(path.into())),
+            false => Err(self.wrong("query", format!("{name} must be an absolute path"))),
+        }
+    }
+
+    pub(super) fn endpoint(&mut self) -> Result<Option<String>, RemoteError> {
+        let Some(endpoint) = self.option("endpoint")? else { return Ok(None) };
+        let url = Url::parse(&endpoint).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let Some(url) = url else {
+            return Err(self.wrong("query", "endpoint must be an http:// or https:// URL"));
+        };
+        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+            return Err(self.wrong("query", "endpoint must have neither user nor query"));
+        }
+        Ok(Some(endpoint.trim_end_matches('/').to_owned()))
+    }
+
+    pub(super) fn days(&mut self) -> Result<Option<u32>, RemoteError> {
+        let Some(days) = self.option("ttl")? else { return Ok(None) };
+        match days.parse() {
+            Ok(days @ 1..=3650) => Ok(Some(days)),
+            _ => Err(self.wrong("query", "ttl is a number of days from 1 to 3650")),
+        }
+    }
+
+    /// The host, or the bucket that stands in its place.
+    pub(super) fn host(&self, part: &'static str) -> Result<String, RemoteError> {
+        match self.url.host_str() {
+            Some(host) if !host.is_empty() => Ok(host.to_owned()),
+            _ => Err(self.wrong(part, "there is none")),
+        }
+    }
+
+    /// Host and port.
+    pub(super) fn address(&self, port: u16) -> Result<String, RemoteError> {
+        match self.url.port() {
+            Some(0) => Err(self.wrong("port", "0 is none")),
+            given => Ok(format!("{}:{}", self.host("host")?, given.unwrap_or(port))),
+        }
+    }
+
+    /// The path, without slashes at its ends.
+    pub(super) fn prefix(&self) -> Result<String, RemoteError> {
+        self.clean("path", &decoded(self.url.path()))
+    }
+
+    /// A prefix, without slashes at its ends.
+    pub(super) fn clean(&self, part: &'static str, prefix: &str) -> Result<String, RemoteError> {
+        let prefix = prefix.trim_matches('/');
+        if prefix.len() > 150 {
+            return Err(self.wrong(part, "a prefix has at most 150 bytes"));
+        }
+        let is_plain = |c: char| !c.is_control() && !c.is_whitespace();
+        if !prefix.chars().all(is_plain) || prefix.split('/').any(|name| matches!(name, "." | "..")) {
+            return Err(self.wrong(part, "a prefix has no spaces, control characters, \".\" or \"..\""));
+        }
+        Ok(prefix.to_owned())
+    }
+
+    pub(super) fn has_login(&self) -> bool {
+        !self.url.username().is_empty() || self.url.password().is_some()
+    }
+
+    pub(super) fn login(&self) -> super::Login {
+        let user = Some(decoded(self.url.username())).filter(|user| !user.is_empty());
+        super::Login { user, password: self.url.password().map(decoded) }
+    }
+
+    /// Everything was taken.
+    pub(super) fn finish(&self) -> Result<(), RemoteError> {
+        match self.query.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(self.wrong("query", format!("{name} is no option of {}://", self.scheme))),
+        }
+    }
+}
+
+/// Percent signs resolved; what is not UTF-8 then is replaced.
+fn decoded(text: &str) -> String {
+    let digit = |c: u8| (c as char).to_digit(16).map(|d| d as u8);
+    let text = text.as_bytes();
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let code = match text[at..] {
+            [b'%', high, low, ..] => digit(high).zip(digit(low)).map(|(high, low)| high << 4 | low),
+            _ => None,
+        };
+        bytes.push(code.unwrap_or(text[at]));
+        at += if code.is_some() { 3 } else { 1 };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Without user and password, and without the values of what we do not know in the query.
+pub(super) fn masked(text: &str) -> String {
+    let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
+    let (before, query) = text.split_once('?').map_or((&*text, None), |(before, query)| (before, Some(query)));
+    let (scheme, rest) = before.split_once("://").map_or(("", before), |(scheme, rest)| (scheme, rest));
+    // A password may hold a slash that should have been escaped: all up to the last "@" is taken for credentials.
+    let rest = rest.rsplit_once('@').map_or(rest.to_owned(), |(_, rest)| format!("{MASK}@{rest}"));
+    let mut shown = if scheme.is_empty() { rest } else { format!("{scheme}://{rest}") };
+    for (number, pair) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
+        shown.push(if number == 0 { '?' } else { '&' });
+        match pair.split_once('=') {
+            Some((name, value)) if HARMLESS.contains(&name) => shown.push_str(&format!("{name}={}", no_login(value))),
+            Some((name, _)) => shown.push_str(&format!("{name}={MASK}")),
+            None => shown.push_str(pair),
+        }
+    }
+    shown
+}
+
+/// A value that is itself a URL shows no credential either.
+fn no_login(value: &str) -> String {
+    value.rsplit_once('@').map_or(value.to_owned(), |(_, rest)| format!("{MASK}@{rest}"))
+}
