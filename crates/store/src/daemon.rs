@@ -58,7 +58,7 @@ impl Store {
         let path = self.file("locks").join("summoned");
         let age = |look: larder_sys::Look| larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
         let before = larder_sys::look(path.as_os_str().as_encoded_bytes()).map(age);
-        if before.is_ok_and(|age_ns| (0..SUMMON_COARSE_NS).contains(&age_ns)) {
+        if before.is_ok_and(|age_ns| age_ns.abs() < SUMMON_COARSE_NS) {
             return false;
         }
         let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false));
@@ -156,7 +156,7 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         assert!(store.may_summon() && !store.may_summon());
         let file = File::options().write(true).open(store.file("locks/summoned")).expect("opens");
-        let then = std::time::SystemTime::now() - std::time::Duration::from_nanos(SUMMON_COARSE_NS as u64);
+        let then = std::time::SystemTime::now() - std::time::Duration::from_nanos(2 * SUMMON_COARSE_NS as u64);
         file.set_modified(then).expect("sets");
         assert!(store.may_summon());
     }
