@@ -67,48 +67,42 @@ pub struct Totals {
     pub fetches: [u64; FETCH_CLASSES],
 }
 
-/// Something that `larderd` did with remotes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remote {
-    /// Asked for records that no remote had.
-    Absent,
-    /// Asked, and nothing came: out of reach, broken off, or not what it should have been.
-    Failed,
-    /// Bytes that came.
-    BytesIn,
-    /// Bytes that were sent.
-    BytesOut,
-    /// Records that came before they were asked for.
-    Prefetched,
-    /// Tools that were started while a fetch was under way.
-    Races,
-    /// Of these, those in which the fetch was faster.
-    RacesWon,
-    /// Records that were sent.
-    Sent,
-    /// Records that were dropped instead of sent.
-    Dropped,
-    /// Attempts to send that failed.
-    SendFailed,
-    /// Records that came and were not believed.
-    Refused,
+/// Declares what is counted, with a code and a sentence for each.
+macro_rules! counted {
+    ($($variant:ident, $code:literal, $text:literal;)*) => {
+        /// Something that `larderd` did with remotes. The order is that of the counters: rows are only added at its end.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Remote { $(#[doc = $text] $variant,)* }
+
+        impl Remote {
+            /// All of them, in the order of their counters.
+            pub const ALL: [Remote; [$(Remote::$variant),*].len()] = [$(Remote::$variant),*];
+
+            /// For machines: never changes.
+            pub fn code(self) -> &'static str {
+                match self { $(Remote::$variant => $code,)* }
+            }
+
+            /// For people.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Remote::$variant => $text,)* }
+            }
+        }
+    };
 }
 
-impl Remote {
-    /// All of them, in the order of their counters.
-    pub const ALL: [Remote; 11] = [
-        Remote::Absent,
-        Remote::Failed,
-        Remote::BytesIn,
-        Remote::BytesOut,
-        Remote::Prefetched,
-        Remote::Races,
-        Remote::RacesWon,
-        Remote::Sent,
-        Remote::Dropped,
-        Remote::SendFailed,
-        Remote::Refused,
-    ];
+counted! {
+    Absent, "absent", "asked for records that no remote had";
+    Failed, "failed", "asked, and nothing came: out of reach, broken off, or not what it should have been";
+    BytesIn, "bytes_in", "bytes that came";
+    BytesOut, "bytes_out", "bytes that were sent";
+    Prefetched, "prefetched", "records that came before they were asked for";
+    Races, "races", "tools that were started while a fetch was under way";
+    RacesWon, "races_won", "of these, those in which the fetch was faster";
+    Sent, "sent", "records that were sent";
+    Dropped, "dropped", "records that were not sent, since more came than could be";
+    SendFailed, "send_failed", "attempts to send that failed";
+    Refused, "refused", "records that came and were not believed";
 }
 
 impl Counters {

@@ -60,6 +60,6 @@ pub(crate) struct Serve {
 }
 
 /// An hour.
-const IDLE_S: u64 = 3600;
+pub(crate) const IDLE_S: u64 = 3600;
 /// Ten years.
 const IDLE_MAX_S: u64 = 315_360_000;

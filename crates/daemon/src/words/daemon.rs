@@ -14,7 +14,7 @@ use larder_store::Store;
 use serde_json::json;
 
 use super::{FINE, PROBLEM, print_json};
-use crate::cli::{Daemon, DaemonStart, DaemonStatus, DaemonWord};
+use crate::cli::{Daemon, DaemonStart, DaemonStatus, DaemonWord, IDLE_S};
 use crate::surroundings::Surroundings;
 use crate::{say, units};
 
@@ -66,10 +66,24 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
         }
         Found::Silent(_) | Found::Nothing => {}
     }
+    let state = launch(around, store, options.idle)?;
+    writeln!(out, "larderd runs: process {}", state.pid)?;
+    Ok(FINE)
+}
+
+/// Start it, where it does not run, and wait until it does.
+pub(crate) fn begin(around: &Surroundings, store: &Store) -> Result<()> {
+    match find(store) {
+        Found::Runs(_) => Ok(()),
+        _ => launch(around, store, IDLE_S).map(drop),
+    }
+}
+
+fn launch(around: &Surroundings, store: &Store, idle_s: u64) -> Result<State> {
     store.may_be_written().context("larderd must be able to write to the store: start it outside of the sandbox")?;
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name));
-    let idle = options.idle.to_string();
+    let idle = idle_s.to_string();
     let command = Command {
         program: program.as_os_str().as_bytes().to_vec(),
         argv: [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec(),
@@ -79,10 +93,7 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
     let until = Instant::now() + PATIENCE;
     loop {
         match find(store) {
-            Found::Runs(state) => {
-                writeln!(out, "larderd runs: process {}", state.pid)?;
-                return Ok(FINE);
-            }
+            Found::Runs(state) => return Ok(state),
             _ if Instant::now() > until => {
                 bail!("larderd did not start: `larderd serve` says why, or {}", store.daemon_log().display())
             }
