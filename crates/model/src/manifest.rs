@@ -84,6 +84,20 @@ impl<'a> Entry<'a> {
         Ok((set.whole()?, result))
     }
 
+    /// The result, where the strong fingerprint is that of `weak`, of where the entry is bound to, and of its set. What others
+    /// made is not believed without.
+    pub fn open_bound_to(&self, weak: &Fingerprint) -> Result<ActionResult<'a>, NotBound> {
+        let (set, result) = self.open().map_err(|_| NotBound)?;
+        let mut w = Writer::default();
+        set.encode(&mut w);
+        let at_home = self.bound.map(|_| &self.made_in);
+        // The set's bytes as they stand, not only as they would be written again.
+        match self.body.starts_with(&w.bytes) && strong_fingerprint(weak, at_home, &w.bytes) == self.strong {
+            true => Ok(result),
+            false => Err(NotBound),
+        }
+    }
+
     /// The set, to be read directory by directory, and the result.
     pub fn open_to_read(&self) -> Result<(SetReader<'a>, ActionResult<'a>), DecodeError> {
         let mut r = Reader::new(self.body);
@@ -93,6 +107,10 @@ impl<'a> Entry<'a> {
         Ok((set, result))
     }
 }
+
+/// An entry that is not what its strong fingerprint says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotBound;
 
 fn strong_fingerprint(weak: &Fingerprint, bound: Option<&Digest>, set: &[u8]) -> Fingerprint {
     let mut w = Writer::default();
@@ -204,6 +222,8 @@ mod tests {
         let back = Manifest::decode(&bytes).expect("own bytes");
         assert_eq!(back, manifest);
         assert_eq!(back.entries[0].open().expect("own bytes").1.exit_code, 7);
+        assert_eq!(back.entries[0].open_bound_to(&back.weak).expect("own bytes").exit_code, 7);
+        assert!(back.entries[0].open_bound_to(&Digest::of(b"other")).is_err());
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x41;

@@ -6,6 +6,12 @@
 //! | `key.rs` | what an object is called |
 //! | `url/` | a remote as people name it, and what they got wrong |
 //! | `error.rs` | what can go wrong, and which of it is worth another try |
+//! | `options.rs` | what the caller decides: environment, seeds, limits, keys |
+//! | `remotes.rs`, `publish.rs` | all remotes together: what `larderd` uses |
+//! | `record.rs`, `merge.rs`, `sign.rs` | records on a remote, how their list grows, who is believed |
+//! | `tally.rs`, `wait.rs` | counts; waits with jitter |
+//! | `leaf/` | the services themselves |
+//! | `stack/` | what is added around them |
 //!
 //! Unaware of: tools, observers, where the local store is, what `larderd` does with what it gets.
 #![forbid(unsafe_code)]
@@ -13,11 +19,42 @@
 mod body;
 mod error;
 mod key;
+mod leaf;
+mod merge;
+mod options;
+mod publish;
+mod record;
 mod remote;
+mod remotes;
+mod sign;
+mod stack;
+mod tally;
 mod url;
+mod wait;
 
 pub use body::{collect, file_body, whole};
 pub use error::{RemoteError, Trouble};
 pub use key::{Key, Kind, LAYOUT};
-pub use remote::{Abilities, Body, Put, Remote, SMALL_BYTES_MAX, Stored};
+pub use leaf::memory::Memory;
+pub use options::Options;
+pub use publish::Published;
+pub use record::USED_MAX;
+pub use remote::{Abilities, Body, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
+pub use remotes::{Remotes, Sink};
+pub use sign::{Keys, NotAKey};
+pub use stack::{Parts, Verify};
+pub use tally::{Share, Tally};
 pub use url::{Headers, Login, RemoteUrl, Service, Tls};
+
+use std::sync::Arc;
+
+/// The service of a URL, without anything around it. Nothing is sent yet.
+pub fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, RemoteError> {
+    leaf::services::leaf(url, options)
+}
+
+/// The service of a URL with all that is put around it: see `stack/`. Nothing is sent yet.
+pub fn connect(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, RemoteError> {
+    let leaf = leaf(url, options)?;
+    Ok(Arc::new(Verify::new(leaf)))
+}

@@ -40,10 +40,24 @@ pub struct Abilities {
     pub create_new: bool,
     /// An object that is there can be replaced. Where not, `put` answers [`Stored::Existed`] whatever it was asked.
     pub replace: bool,
+    /// [`Remote::swap`] works: an object is replaced only where it is as it was seen.
+    pub swap: bool,
     /// Several small objects travel in one request.
     pub batch: bool,
     /// The largest object, bytes; `None` where we know of no limit.
     pub largest_bytes: Option<u64>,
+}
+
+/// A state of an object, as the service tells it from others; only for [`Remote::swap`].
+#[derive(Clone, Debug)]
+pub struct Mark(pub(crate) MarkOf);
+
+#[derive(Clone, Debug)]
+pub(crate) enum MarkOf {
+    /// The digest of its bytes.
+    Bytes(larder_model::Digest),
+    /// What an object store says of it: its tag or its generation.
+    Metadata(Box<opendal::Metadata>),
 }
 
 /// A service. All of it is asked from several tasks at once.
@@ -99,6 +113,22 @@ pub trait Remote: Send + Sync {
         let one = move |(key, bytes): &'a (Key, Bytes)| self.put(*key, bytes.len() as u64, whole(bytes.clone()), how);
         Box::pin(stream::iter(objects).map(one).buffered(BATCH_REQUESTS_MAX).try_collect())
     }
+
+    /// A small object and its mark; where [`Abilities::swap`].
+    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+        Box::pin(async move { Err(cannot_swap(self.name(), key)) })
+    }
+
+    /// Replace a small object where it is still as it was when `seen` was taken, or is still not there where that is `None`;
+    /// `false` where it is not, and nothing changed. Where [`Abilities::swap`].
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+        drop((bytes, seen));
+        Box::pin(async move { Err(cannot_swap(self.name(), key)) })
+    }
+}
+
+fn cannot_swap(name: &str, key: Key) -> RemoteError {
+    RemoteError::failed(&name.into(), Some(key), Trouble::Unable, "it cannot compare before it replaces")
 }
 
 impl Abilities {

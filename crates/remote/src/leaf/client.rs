@@ -1,0 +1,130 @@
+//! What all leaves over HTTP and gRPC share: TLS, one kind of client, headers from files and variables.
+
+use crate::{Headers, Options, RemoteError, RemoteUrl, Tls, Trouble};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use rustls::ClientConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a connection may take to come about. A remote that is not there is noticed by it.
+pub(crate) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a connection that nobody uses stays open.
+const IDLE_MAX: Duration = Duration::from_secs(50);
+const IDLE_CONNECTIONS_MAX: usize = 64;
+/// A file or variable with headers, bytes.
+const HEADERS_BYTES_MAX: usize = 64 << 10;
+
+/// The cryptography of TLS. Elsewhere than where larder runs there is none, so that type checks need no C compiler.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) fn provider() -> Option<Arc<CryptoProvider>> {
+    Some(Arc::new(rustls::crypto::ring::default_provider()))
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub(crate) fn provider() -> Option<Arc<CryptoProvider>> {
+    None
+}
+
+/// What TLS believes and who we are. Without `tls` nothing is believed: such a client speaks unencrypted only.
+pub(crate) fn tls_config(url: &RemoteUrl, tls: Option<&Tls>) -> Result<ClientConfig, RemoteError> {
+    let failed = |why: String| RemoteError::failed(&url.name().into(), None, Trouble::Unable, why);
+    let provider = provider().ok_or_else(|| failed("larder has no TLS on this system".into()))?;
+    let wrong = |error: rustls::Error| failed(error.to_string());
+    let builder =
+        ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().map_err(wrong)?;
+    let builder = match tls {
+        None => builder.with_root_certificates(rustls::RootCertStore::empty()),
+        Some(Tls { ca: Some(file), .. }) => {
+            let mut roots = rustls::RootCertStore::empty();
+            for certificate in certificates(url, file)? {
+                roots.add(certificate).map_err(wrong)?;
+            }
+            builder.with_root_certificates(roots)
+        }
+        Some(_) => {
+            let verifier = rustls_platform_verifier::Verifier::new(provider).map_err(wrong)?;
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+        }
+    };
+    match tls {
+        Some(Tls { client_certificate: Some(certificate), client_key: Some(key), .. }) => {
+            let pem = |error: rustls::pki_types::pem::Error| failed(format!("{}: {error}", key.display()));
+            let private = PrivateKeyDer::from_pem_file(key).map_err(pem)?;
+            builder.with_client_auth_cert(certificates(url, certificate)?, private).map_err(wrong)
+        }
+        _ => Ok(builder.with_no_client_auth()),
+    }
+}
+
+fn certificates(url: &RemoteUrl, file: &Path) -> Result<Vec<CertificateDer<'static>>, RemoteError> {
+    let all = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let why = match all {
+        Ok(all) if !all.is_empty() => return Ok(all),
+        Ok(_) => format!("{}: no certificate in it", file.display()),
+        Err(error) => format!("{}: {error}", file.display()),
+    };
+    Err(RemoteError::failed(&url.name().into(), None, Trouble::Denied, why))
+}
+
+/// A client for HTTP.
+pub(crate) fn http_client(url: &RemoteUrl, tls: Option<&Tls>) -> Result<reqwest::Client, RemoteError> {
+    let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls_config(url, tls)?)
+        .user_agent(concat!("larder/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_WAIT_MAX)
+        .pool_idle_timeout(IDLE_MAX)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+        .build();
+    client.map_err(|error| RemoteError::failed(&url.name().into(), None, Trouble::Unable, error))
+}
+
+/// The headers of a file and of a variable, marked as not to be shown.
+pub(crate) fn header_map(url: &RemoteUrl, headers: &Headers, options: &Options) -> Result<HeaderMap, RemoteError> {
+    let failed = |why: String| RemoteError::failed(&url.name().into(), None, Trouble::Denied, why);
+    let mut map = HeaderMap::new();
+    if let Some(file) = &headers.file {
+        let text = std::fs::read_to_string(file).map_err(|error| failed(format!("{}: {error}", file.display())))?;
+        add_headers(&mut map, &text).map_err(|why| failed(format!("{}: {why}", file.display())))?;
+    }
+    if let Some(name) = &headers.variable {
+        let text = (options.variable)(name).ok_or_else(|| failed(format!("the variable {name} is not set")))?;
+        add_headers(&mut map, &text).map_err(|why| failed(format!("the variable {name}: {why}")))?;
+    }
+    Ok(map)
+}
+
+/// Lines `Name: value`; empty ones and such that begin with `#` are passed over. What is wrong is said without the value.
+fn add_headers(map: &mut HeaderMap, text: &str) -> Result<(), String> {
+    if text.len() > HEADERS_BYTES_MAX {
+        return Err(format!("more than {HEADERS_BYTES_MAX} bytes"));
+    }
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+        let wrong = |what: &str| format!("line {}: {what}", number + 1);
+        let (name, value) = line.split_once(':').ok_or_else(|| wrong("not of the form Name: value"))?;
+        let name = HeaderName::try_from(name.trim()).map_err(|_| wrong("not the name of a header"))?;
+        let mut value = HeaderValue::try_from(value.trim()).map_err(|_| wrong("not the value of a header"))?;
+        value.set_sensitive(true);
+        map.append(name, value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_lines_and_errors_do_not_quote_them() {
+        let mut map = HeaderMap::new();
+        add_headers(&mut map, "# for the cache\n\nAuthorization: Bearer hush\nx-key:1\n").expect("they are");
+        assert_eq!((map.len(), &map["authorization"]), (2, &HeaderValue::from_static("Bearer hush")));
+        for text in ["hush", "a b: hush", "a: hush\u{7f}"] {
+            let why = add_headers(&mut map, text).expect_err(text);
+            assert!(why.starts_with("line 1: ") && !why.contains("hush"), "{why}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A directory that several machines see, by NFS or because they are containers of one.
+//!
+//! ```text
+//! DIRECTORY/v1.5/b/ab/cd…    an object
+//! DIRECTORY/tmp/…            one that is being written; left behind by who dies at it
+//! DIRECTORY/locks/ab         locked while a small object of these first digits is swapped
+//! ```
+//! An object is written beside and renamed, or linked where it must not be there yet. Nothing is synced to disk: who reads
+//! verifies.
+
+use crate::remote::MarkOf;
+use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, file_body};
+use bytes::Bytes;
+use futures::TryStreamExt;
+use futures::future::BoxFuture;
+use larder_model::Digest;
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
+
+/// How long a swap waits for another's to end.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Clone)]
+pub(crate) struct Directory {
+    name: Arc<str>,
+    top: Arc<Path>,
+    /// Tells this process's temporary files from those of others, also on other machines.
+    tag: u64,
+}
+
+/// A file in `tmp/` that goes away unless it was renamed.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // It is gone already where it was renamed.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Directory {
+    pub(crate) fn new(name: &str, top: PathBuf, tag: u64) -> Self {
+        Directory { name: name.into(), top: top.into(), tag }
+    }
+
+    fn path(&self, key: Key) -> PathBuf {
+        self.top.join(key.path())
+    }
+
+    fn failed(&self, key: Key, error: io::Error) -> RemoteError {
+        let trouble = match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Trouble::Denied,
+            io::ErrorKind::TimedOut | io::ErrorKind::StaleNetworkFileHandle => Trouble::Unreachable,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Trouble::TooLarge,
+            _ => Trouble::Other,
+        };
+        RemoteError::failed(&self.name, Some(key), trouble, error)
+    }
+
+    fn temporary(&self) -> io::Result<Temporary> {
+        let directory = self.top.join("tmp");
+        std::fs::create_dir_all(&directory)?;
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        Ok(Temporary(directory.join(format!("{}-{:016x}-{number}", std::process::id(), self.tag))))
+    }
+
+    async fn store(&self, key: Key, body: Body, how: Put) -> Result<Stored, RemoteError> {
+        let failed = |error| self.failed(key, error);
+        if how == Put::IfAbsent && tokio::fs::try_exists(self.path(key)).await.map_err(failed)? {
+            return Ok(Stored::Existed);
+        }
+        let temporary = self.temporary().map_err(failed)?;
+        let mut file = tokio::fs::File::create_new(&temporary.0).await.map_err(failed)?;
+        let mut body = body;
+        while let Some(bytes) = body.try_next().await? {
+            file.write_all(&bytes).await.map_err(failed)?;
+        }
+        file.flush().await.map_err(failed)?;
+        drop(file);
+        settle(&temporary, &self.path(key), how).map_err(failed)
+    }
+
+    fn read(&self, key: Key) -> io::Result<Option<Bytes>> {
+        let file = match File::open(self.path(key)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut bytes = Vec::new();
+        file.take(SMALL_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > SMALL_BYTES_MAX {
+            true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is not small")),
+            false => Ok(Some(bytes.into())),
+        }
+    }
+
+    fn swap_now(&self, key: Key, bytes: &[u8], seen: Option<&Mark>) -> io::Result<bool> {
+        let _lock = self.lock(key)?;
+        let same = match (self.read(key)?, seen) {
+            (None, None) => true,
+            (Some(now), Some(Mark(MarkOf::Bytes(then)))) => Digest::of(&now) == *then,
+            _ => false,
+        };
+        if same {
+            let temporary = self.temporary()?;
+            File::create_new(&temporary.0)?.write_all(bytes)?;
+            settle(&temporary, &self.path(key), Put::Replace)?;
+        }
+        Ok(same)
+    }
+
+    fn lock(&self, key: Key) -> io::Result<File> {
+        let directory = self.top.join("locks");
+        std::fs::create_dir_all(&directory)?;
+        let file = File::create(directory.join(&key.digest.hex()[..2]))?;
+        let start = Instant::now();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) if start.elapsed() < LOCK_WAIT_MAX => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        key: Key,
+        work: impl FnOnce(&Directory) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, RemoteError> {
+        let here = self.clone();
+        let done = tokio::task::spawn_blocking(move || work(&here)).await;
+        done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| self.failed(key, error))
+    }
+}
+
+/// Gives a finished file its name.
+fn settle(temporary: &Temporary, path: &Path, how: Put) -> io::Result<Stored> {
+    let directory = path.parent().expect("a key has directories above it");
+    std::fs::create_dir_all(directory)?;
+    match how {
+        Put::Replace => std::fs::rename(&temporary.0, path).map(|()| Stored::New),
+        Put::IfAbsent => match std::fs::hard_link(&temporary.0, path) {
+            Ok(()) => Ok(Stored::New),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Stored::Existed),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+impl Remote for Directory {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { writable: true, create_new: true, replace: true, swap: true, batch: false, largest_bytes: None }
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+        Box::pin(async move {
+            let path = self.path(key);
+            match tokio::fs::metadata(&path).await {
+                Ok(meta) => {
+                    let (name, this) = (self.name.clone(), self.clone());
+                    let body = file_body(key, path).map_err(move |error| match error {
+                        RemoteError::Here { source, .. } => this.failed(key, io::Error::new(source.kind(), source)),
+                        other => other,
+                    });
+                    Ok(Some((Some(meta.len()), body::exactly(name, key, meta.len(), Box::pin(body)))))
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(self.failed(key, error)),
+            }
+        })
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        let body = body::exactly(self.name.clone(), key, size, body);
+        Box::pin(self.store(key, body, how))
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        Box::pin(async move {
+            let Some(&first) = keys.first() else { return Ok(Vec::new()) };
+            let keys = keys.to_vec();
+            let look = move |here: &Directory| keys.iter().map(|&key| here.path(key).try_exists()).collect();
+            self.blocking(first, look).await
+        })
+    }
+
+    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+        Box::pin(async move {
+            let found = self.blocking(key, move |here| here.read(key)).await?;
+            Ok(found.map(|bytes| (bytes.clone(), Mark(MarkOf::Bytes(Digest::of(&bytes))))))
+        })
+    }
+
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+        Box::pin(self.blocking(key, move |here| here.swap_now(key, &bytes, seen.as_ref())))
+    }
+}

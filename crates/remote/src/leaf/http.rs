@@ -1,0 +1,190 @@
+//! A server that takes PUT and gives GET and HEAD, such as nginx, Apache, or one that was made as a cache; with WebDAV, one
+//! that wants directories made before.
+
+use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, Stored, Trouble, body};
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use reqwest::header::{CONTENT_LENGTH, HeaderMap};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many looks `has` has under way at once.
+const LOOKS_MAX: usize = 32;
+
+pub(crate) struct Http {
+    name: Arc<str>,
+    client: Client,
+    base: String,
+    headers: HeaderMap,
+    login: Login,
+    /// For WebDAV: the directories that are known to be there.
+    made: Option<Mutex<HashSet<String>>>,
+}
+
+impl Http {
+    pub(crate) fn new(
+        name: &str,
+        client: Client,
+        base: String,
+        headers: HeaderMap,
+        login: Login,
+        webdav: bool,
+    ) -> Self {
+        let made = webdav.then(Mutex::default);
+        Http { name: name.into(), client, base, headers, login, made }
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, format!("{}/{path}", self.base)).headers(self.headers.clone());
+        match &self.login {
+            Login { user: None, password: None } => request,
+            Login { user, password } => request.basic_auth(user.as_deref().unwrap_or_default(), password.as_deref()),
+        }
+    }
+
+    async fn send(&self, key: Key, request: RequestBuilder) -> Result<Response, RemoteError> {
+        request.send().await.map_err(|error| self.broken(key, error))
+    }
+
+    fn broken(&self, key: Key, error: reqwest::Error) -> RemoteError {
+        // An error of our own, while the body was read, comes back wrapped in one of the client's.
+        let mut source = std::error::Error::source(&error);
+        while let Some(inner) = source {
+            if let Some(ours) = inner.downcast_ref::<RemoteError>() {
+                return ours.clone();
+            }
+            source = inner.source();
+        }
+        broken(&self.name, key, error)
+    }
+
+    fn refused(&self, key: Key, status: StatusCode) -> RemoteError {
+        let trouble = match status.as_u16() {
+            401 | 403 | 407 => Trouble::Denied,
+            408 | 429 | 503 => Trouble::Busy,
+            405 | 501 => Trouble::Unable,
+            413 | 507 => Trouble::TooLarge,
+            502 | 504 => Trouble::Unreachable,
+            _ => Trouble::Other,
+        };
+        RemoteError::failed(&self.name, Some(key), trouble, status)
+    }
+
+    async fn is_there(&self, key: Key) -> Result<bool, RemoteError> {
+        let answer = self.send(key, self.request(Method::HEAD, &key.path())).await?;
+        match answer.status() {
+            status if status.is_success() => Ok(true),
+            StatusCode::NOT_FOUND | StatusCode::GONE => Ok(false),
+            other => Err(self.refused(key, other)),
+        }
+    }
+
+    async fn fetch(&self, key: Key) -> Result<Option<(Option<u64>, Body)>, RemoteError> {
+        let answer = self.send(key, self.request(Method::GET, &key.path())).await?;
+        match answer.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(None),
+            other => return Err(self.refused(key, other)),
+        }
+        let size = answer.content_length();
+        let name = self.name.clone();
+        let body = answer.bytes_stream().map_err(move |error| broken(&name, key, error)).boxed();
+        Ok(Some((size, body)))
+    }
+
+    async fn store(&self, key: Key, size: u64, body: Body, how: Put) -> Result<Stored, RemoteError> {
+        if how == Put::IfAbsent && self.is_there(key).await? {
+            return Ok(Stored::Existed);
+        }
+        self.make_directories(key).await?;
+        let body = match size {
+            0 => {
+                body.try_for_each(|_| async { Ok(()) }).await?;
+                reqwest::Body::from("")
+            }
+            _ => reqwest::Body::wrap_stream(body),
+        };
+        let request = self.request(Method::PUT, &key.path()).header(CONTENT_LENGTH, size).body(body);
+        let status = self.send(key, request).await?.status();
+        match status {
+            status if status.is_success() => Ok(Stored::New),
+            StatusCode::CONFLICT if self.made.is_some() => {
+                self.made().clear();
+                Err(RemoteError::failed(&self.name, Some(key), Trouble::Other, "a directory of it is gone"))
+            }
+            other => Err(self.refused(key, other)),
+        }
+    }
+
+    async fn make_directories(&self, key: Key) -> Result<(), RemoteError> {
+        if self.made.is_none() {
+            return Ok(());
+        }
+        let path = key.path();
+        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        if self.made().contains(above) {
+            return Ok(());
+        }
+        let ends = above.match_indices('/').map(|(at, _)| at).chain([above.len()]);
+        // The prefix itself is the administrator's, or is made by the first of these where the server allows.
+        for end in ends {
+            let directory = format!("{}/", &above[..end]);
+            let method = Method::from_bytes(b"MKCOL").expect("a method of letters");
+            let status = self.send(key, self.request(method, &directory)).await?.status();
+            // 405: it is there already.
+            if !status.is_success() && !matches!(status.as_u16(), 405 | 301) {
+                return Err(self.refused(key, status));
+            }
+        }
+        self.made().insert(above.to_owned());
+        Ok(())
+    }
+
+    fn made(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        let made = self.made.as_ref().expect("asked for WebDAV only");
+        made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn broken(name: &Arc<str>, key: Key, error: reqwest::Error) -> RemoteError {
+    let trouble = match () {
+        () if error.is_timeout() => Trouble::Stalled,
+        () if error.is_connect() => Trouble::Unreachable,
+        () if error.is_body() || error.is_decode() => Trouble::Cut,
+        () if error.is_request() => Trouble::Unreachable,
+        () => Trouble::Other,
+    };
+    let error = error.without_url();
+    let mut why = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        why = format!("{why}: {inner}");
+        source = inner.source();
+    }
+    RemoteError::failed(name, Some(key), trouble, why)
+}
+
+impl Remote for Http {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { writable: true, create_new: false, replace: true, swap: false, batch: false, largest_bytes: None }
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+        Box::pin(self.fetch(key))
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        let body = body::exactly(self.name.clone(), key, size, body);
+        Box::pin(self.store(key, size, body, how))
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        let looks = keys.iter().map(|&key| self.is_there(key));
+        Box::pin(stream::iter(looks).buffered(LOOKS_MAX).try_collect())
+    }
+}

@@ -1,0 +1,109 @@
+//! Memory: a service that is nowhere, with the abilities that a test wants it to have.
+
+use crate::remote::MarkOf;
+use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, body, collect, whole};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use larder_model::Digest;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Objects in memory.
+pub struct Memory {
+    name: Arc<str>,
+    abilities: Abilities,
+    objects: Mutex<HashMap<Key, Bytes>>,
+}
+
+impl Memory {
+    /// An empty one that can do everything.
+    pub fn new(name: &str) -> Self {
+        let abilities =
+            Abilities { writable: true, create_new: true, replace: true, swap: true, batch: true, largest_bytes: None };
+        Memory::with(name, abilities)
+    }
+
+    /// An empty one that can do this.
+    pub fn with(name: &str, abilities: Abilities) -> Self {
+        Memory { name: name.into(), abilities, objects: Mutex::default() }
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.objects().len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The object of this key, as it is.
+    pub fn peek(&self, key: Key) -> Option<Bytes> {
+        self.objects().get(&key).cloned()
+    }
+
+    fn objects(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Bytes>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn store(&self, key: Key, bytes: Bytes, how: Put) -> Stored {
+        let mut objects = self.objects();
+        if objects.contains_key(&key) && (how == Put::IfAbsent || !self.abilities.replace) {
+            return Stored::Existed;
+        }
+        objects.insert(key, bytes);
+        Stored::New
+    }
+}
+
+impl Remote for Memory {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+        let found = self.peek(key).map(|bytes| (Some(bytes.len() as u64), whole(bytes)));
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        Box::pin(async move {
+            self.abilities.takes(&self.name, key, size)?;
+            let body = body::exactly(self.name.clone(), key, size, body);
+            let bytes = collect(&self.name, key, body, size).await?;
+            Ok(self.store(key, bytes, how))
+        })
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        let objects = self.objects();
+        let there = keys.iter().map(|key| objects.contains_key(key)).collect();
+        Box::pin(async move { Ok(there) })
+    }
+
+    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+        let found = self.peek(key).map(|bytes| (bytes.clone(), Mark(MarkOf::Bytes(Digest::of(&bytes)))));
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+        Box::pin(async move {
+            self.abilities.takes(&self.name, key, (bytes.len() as u64).min(SMALL_BYTES_MAX))?;
+            let mut objects = self.objects();
+            let same = match (objects.get(&key), &seen) {
+                (None, None) => true,
+                (Some(now), Some(Mark(MarkOf::Bytes(then)))) => Digest::of(now) == *then,
+                _ => false,
+            };
+            if same {
+                objects.insert(key, bytes);
+            }
+            Ok(same)
+        })
+    }
+}

@@ -1,0 +1,15 @@
+//! Leaves: the services themselves, a file each.
+//!
+//! | file | over | swaps | of several writers |
+//! |---|---|---|---|
+//! | `file.rs` | a directory | yes, under a lock | |
+//! | `object.rs`, `services.rs` | opendal: S3, GCS, Azure Blob, Redis, memcached, Actions cache | object stores | Redis, memcached: the last wins; Actions cache: the first |
+//! | `http.rs` | PUT and GET, WebDAV | no | the last wins |
+//! | `memory.rs` | nothing: for tests and simulations | as told | as told |
+
+pub(crate) mod client;
+pub(crate) mod file;
+pub(crate) mod http;
+pub(crate) mod memory;
+pub(crate) mod object;
+pub(crate) mod services;

@@ -1,0 +1,145 @@
+//! From a URL that was understood to the service it names.
+
+use super::client::{header_map, http_client, provider};
+use super::file::Directory;
+use super::http::Http;
+use super::object::Object;
+use crate::stack::Parts;
+use crate::{Abilities, Options, Remote, RemoteError, RemoteUrl, Service, Tls, Trouble};
+use opendal::services::{Azblob, Gcs, Ghac, Memcached, Redis, S3};
+use opendal::{Builder, HttpTransporter, OperationContext, Operator};
+use opendal_http_transport_reqwest::ReqwestTransport;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A value of Redis or memcached, bytes: below memcached's default limit of 1 MiB, and what is held of a transfer.
+const VALUE_BYTES_MAX: u64 = 256 << 10;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Object stores: of several writers the first wins where they are asked for that, and a replacement can name what it replaces.
+const STORE: Abilities =
+    Abilities { writable: true, create_new: true, replace: true, swap: true, batch: false, largest_bytes: None };
+/// Key-value servers, as far as opendal goes: the last writer wins.
+const VALUES: Abilities = Abilities { create_new: false, swap: false, largest_bytes: Some(VALUE_BYTES_MAX), ..STORE };
+/// The Actions cache: an entry never changes.
+const ENTRIES: Abilities = Abilities { create_new: true, replace: false, swap: false, ..STORE };
+
+/// The leaf of a URL, without anything around it but what makes large objects fit.
+pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, RemoteError> {
+    let name = url.name();
+    let operator = |builder| operator(url, builder);
+    match &url.service {
+        Service::File { directory } => Ok(Arc::new(Directory::new(name, directory.clone(), options.seed))),
+        Service::S3 { bucket, prefix, endpoint, region, virtual_host, anonymous } => {
+            let mut builder = S3::default().bucket(bucket).region(&s3_region(url, endpoint, region, options)?);
+            if let Some(endpoint) = endpoint {
+                builder = builder.endpoint(endpoint);
+            }
+            if *virtual_host {
+                builder = builder.enable_virtual_host_style();
+            }
+            if *anonymous {
+                builder = builder.skip_signature();
+            }
+            let operator = with_http(url, operator(builder)?, endpoint.as_deref())?;
+            Ok(Arc::new(Object::new(name, operator, prefix, STORE)))
+        }
+        Service::Gcs { bucket, prefix, endpoint, anonymous } => {
+            let mut builder = Gcs::default().bucket(bucket);
+            if let Some(endpoint) = endpoint {
+                builder = builder.endpoint(endpoint);
+            }
+            if *anonymous {
+                builder = builder.skip_signature();
+            }
+            let operator = with_http(url, self::operator(url, builder)?, endpoint.as_deref())?;
+            Ok(Arc::new(Object::new(name, operator, prefix, STORE)))
+        }
+        Service::Azblob { container, prefix, endpoint, account } => {
+            let variable = |name: &str| (options.variable)(name);
+            let account = account.clone().or_else(|| variable("AZURE_STORAGE_ACCOUNT_NAME"));
+            let made = account.as_ref().map(|account| format!("https://{account}.blob.core.windows.net"));
+            let Some(endpoint) = endpoint.clone().or(made) else {
+                return Err(RemoteError::url(name, "query", "neither account nor endpoint is given"));
+            };
+            let mut builder = Azblob::default().container(container).endpoint(&endpoint);
+            if let Some(account) = &account {
+                builder = builder.account_name(account);
+            }
+            if let Some(key) = variable("AZURE_STORAGE_ACCOUNT_KEY") {
+                builder = builder.account_key(&key);
+            }
+            let operator = with_http(url, self::operator(url, builder)?, Some(&endpoint))?;
+            Ok(Arc::new(Object::new(name, operator, prefix, STORE)))
+        }
+        Service::Redis { address, database, prefix, ttl_days, login, tls } => {
+            let scheme = if tls.is_some() { "rediss" } else { "redis" };
+            let mut builder = Redis::default().endpoint(&format!("{scheme}://{address}")).db(*database);
+            if let Some(user) = &login.user {
+                builder = builder.username(user);
+            }
+            // The variable is that of Redis' own client.
+            if let Some(password) = login.password.clone().or_else(|| (options.variable)("REDISCLI_AUTH")) {
+                builder = builder.password(&password);
+            }
+            if let Some(days) = ttl_days {
+                builder = builder.default_ttl(DAY * *days);
+            }
+            if let (Some(_), Some(provider)) = (tls, provider()) {
+                // Its client takes the process's; whoever came first installed the same.
+                let _ = Arc::unwrap_or_clone(provider).install_default();
+            }
+            let values = Object::new(name, self::operator(url, builder)?, prefix, VALUES);
+            Ok(Arc::new(Parts::new(Arc::new(values), VALUE_BYTES_MAX, options.seed)))
+        }
+        Service::Memcached { address, prefix, ttl_days } => {
+            let mut builder = Memcached::default().endpoint(&format!("tcp://{address}"));
+            if let Some(days) = ttl_days {
+                builder = builder.default_ttl(DAY * *days);
+            }
+            let values = Object::new(name, self::operator(url, builder)?, prefix, VALUES);
+            Ok(Arc::new(Parts::new(Arc::new(values), VALUE_BYTES_MAX, options.seed)))
+        }
+        Service::Http { base, webdav, login, tls, headers } => {
+            let headers = header_map(url, headers, options)?;
+            let client = http_client(url, tls.as_ref())?;
+            Ok(Arc::new(Http::new(name, client, base.clone(), headers, login.clone(), *webdav)))
+        }
+        Service::Ghac { prefix } => {
+            let operator = with_http(url, self::operator(url, Ghac::default().version("larder"))?, None)?;
+            Ok(Arc::new(Object::new(name, operator, prefix, ENTRIES)))
+        }
+        Service::Grpc { .. } => Err(RemoteError::url(name, "scheme", "it is not built yet")),
+    }
+}
+
+fn operator<B: Builder>(url: &RemoteUrl, builder: B) -> Result<Operator, RemoteError> {
+    Operator::new(builder)
+        .map_err(|error| RemoteError::failed(&url.name().into(), None, Trouble::Denied, error.message()))
+}
+
+/// With a client of ours for its HTTP.
+fn with_http(url: &RemoteUrl, operator: Operator, endpoint: Option<&str>) -> Result<Operator, RemoteError> {
+    let encrypted = endpoint.is_none_or(|endpoint| endpoint.starts_with("https:"));
+    let client = http_client(url, encrypted.then(Tls::default).as_ref())?;
+    let transport = HttpTransporter::new(ReqwestTransport::new(client));
+    let context = OperationContext::new().with_http_transport(transport);
+    Ok(operator.with_context(context))
+}
+
+fn s3_region(
+    url: &RemoteUrl,
+    endpoint: &Option<String>,
+    region: &Option<String>,
+    options: &Options,
+) -> Result<String, RemoteError> {
+    let variable = |name: &str| (options.variable)(name).filter(|value| !value.is_empty());
+    let said = region.clone().or_else(|| variable("AWS_REGION")).or_else(|| variable("AWS_DEFAULT_REGION"));
+    // Servers that are not Amazon's mostly have one region, by this name.
+    said.or_else(|| endpoint.as_ref().map(|_| "us-east-1".to_owned())).ok_or_else(|| {
+        RemoteError::url(
+            url.name(),
+            "query",
+            "region is not given, and neither AWS_REGION nor AWS_DEFAULT_REGION is set",
+        )
+    })
+}

@@ -1,0 +1,194 @@
+//! How a list grows when several write it: none silently loses another's records.
+//!
+//! | the service | how |
+//! |---|---|
+//! | compares before it replaces | read, merge, replace what was read, again from the start where it was not that any more |
+//! | the last writer wins | read, merge, write, wait, read again; again from the start until the own records are seen |
+//! | an object never changes | generations, each under a name of its own: the next free one is taken and holds all before it |
+//!
+//! Unaware of: what a record says, who is believed.
+
+use crate::record::{Item, List};
+use crate::wait::Wait;
+use crate::{Key, Put, Remote, RemoteError, Stored, Trouble, whole};
+use bytes::Bytes;
+use larder_model::Digest;
+use std::time::{Duration, Instant};
+
+/// Tries to get records into a list before it is given up, with an error.
+const TRIES_MAX: u32 = 24;
+/// Generations of a list that never change; a list that has so many is full.
+const GENERATIONS_MAX: u64 = 4096;
+/// How many generations before the newest are read as well: one of them may be half-made, or lack what was lost.
+const GENERATIONS_BEFORE: u64 = 2;
+
+/// What merging came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Merged {
+    /// How often somebody else wrote between, and all was done again.
+    pub(crate) contended: u64,
+    /// How often our records were overwritten by another, and put back.
+    pub(crate) put_back: u64,
+}
+
+/// The list of a weak fingerprint, as it is now; what cannot be read counts as damaged, and as empty.
+pub(crate) async fn read(remote: &dyn Remote, weak: &Digest) -> Result<(List, u64), RemoteError> {
+    let key = Key::manifest(*weak);
+    if remote.abilities().replace {
+        return Ok(opened(weak, get(remote, key).await?));
+    }
+    let Some(newest) = newest(remote, key).await? else { return Ok((List::default(), 0)) };
+    read_generations(remote, weak, newest).await
+}
+
+/// Add records to a list, and store those of them that do not stand in it.
+pub(crate) async fn add(
+    remote: &dyn Remote,
+    weak: &Digest,
+    new: &[Item],
+    settle: Duration,
+    wait: &Wait,
+) -> Result<Merged, RemoteError> {
+    match remote.abilities() {
+        able if !able.replace => add_generation(remote, weak, new, wait).await,
+        able if able.swap => add_by_swap(remote, weak, new, wait).await,
+        _ => add_and_look(remote, weak, new, settle, wait).await,
+    }
+}
+
+async fn add_by_swap(remote: &dyn Remote, weak: &Digest, new: &[Item], wait: &Wait) -> Result<Merged, RemoteError> {
+    let key = Key::manifest(*weak);
+    let mut merged = Merged::default();
+    for attempt in 0..TRIES_MAX {
+        let (bytes, mark) = remote.get_marked(key).await?.unzip();
+        let (list, _) = opened(weak, bytes);
+        let bytes = grown(remote, weak, list, new).await?;
+        if remote.swap(key, bytes, mark).await? {
+            return Ok(merged);
+        }
+        merged.contended += 1;
+        wait.backoff(attempt, Duration::from_millis(10), Duration::from_secs(1)).await;
+    }
+    Err(given_up(remote, key))
+}
+
+async fn add_and_look(
+    remote: &dyn Remote,
+    weak: &Digest,
+    new: &[Item],
+    settle: Duration,
+    wait: &Wait,
+) -> Result<Merged, RemoteError> {
+    let key = Key::manifest(*weak);
+    let mut merged = Merged::default();
+    let mut written = false;
+    for _ in 0..TRIES_MAX {
+        let start = Instant::now();
+        let (list, _) = opened(weak, get(remote, key).await?);
+        if written && list.has_all(new) {
+            return Ok(merged);
+        }
+        merged.put_back += u64::from(written);
+        let bytes = grown(remote, weak, list, new).await?;
+        remote.put(key, bytes.len() as u64, whole(bytes), Put::Replace).await?;
+        written = true;
+        // Who read before we wrote writes within about the time that reading and writing takes; then it shows.
+        wait.about(settle.max(start.elapsed() * 3)).await;
+    }
+    let (list, _) = opened(weak, get(remote, key).await?);
+    if list.has_all(new) { Ok(merged) } else { Err(given_up(remote, key)) }
+}
+
+async fn add_generation(remote: &dyn Remote, weak: &Digest, new: &[Item], wait: &Wait) -> Result<Merged, RemoteError> {
+    let key = Key::manifest(*weak);
+    let mut merged = Merged::default();
+    let mut next = newest(remote, key).await?.map_or(0, |newest| newest + 1);
+    for attempt in 0..TRIES_MAX {
+        if next >= GENERATIONS_MAX {
+            return Err(RemoteError::failed(
+                &remote.name().into(),
+                Some(key),
+                Trouble::TooLarge,
+                "too many generations",
+            ));
+        }
+        let list = match next.checked_sub(1) {
+            Some(newest) => read_generations(remote, weak, newest).await?.0,
+            None => List::default(),
+        };
+        let bytes = grown(remote, weak, list, new).await?;
+        let size = bytes.len() as u64;
+        if remote.put(generation(key, next), size, whole(bytes), Put::IfAbsent).await? == Stored::New {
+            return Ok(merged);
+        }
+        merged.contended += 1;
+        next += 1;
+        wait.backoff(attempt, Duration::from_millis(10), Duration::from_secs(1)).await;
+    }
+    Err(given_up(remote, key))
+}
+
+/// The bytes of a list with more records, after those that do not stand in it were stored.
+async fn grown(remote: &dyn Remote, weak: &Digest, list: List, new: &[Item]) -> Result<Bytes, RemoteError> {
+    let mut grown = List::default();
+    grown.merge(new, &list);
+    let (bytes, apart) = grown.encode(weak);
+    for item in apart {
+        let record = item.bytes.clone().expect("`encode` gives those that are here");
+        remote.put(Key::blob(item.digest), item.size, whole(record), Put::IfAbsent).await?;
+    }
+    Ok(bytes)
+}
+
+fn generation(key: Key, number: u64) -> Key {
+    if number == 0 { key } else { key.part(number) }
+}
+
+/// The number of the newest generation. Numbers are taken one after another, so it is searched for by doubling, then halving.
+async fn newest(remote: &dyn Remote, key: Key) -> Result<Option<u64>, RemoteError> {
+    let is_there = async |number: u64| Ok::<_, RemoteError>(remote.has(&[generation(key, number)]).await? == [true]);
+    if !is_there(0).await? {
+        return Ok(None);
+    }
+    let (mut there, mut gone) = (0, 1);
+    while gone < GENERATIONS_MAX && is_there(gone).await? {
+        (there, gone) = (gone, gone * 2 + 1);
+    }
+    while gone - there > 1 {
+        let middle = there + (gone - there) / 2;
+        if is_there(middle).await? {
+            there = middle;
+        } else {
+            gone = middle;
+        }
+    }
+    Ok(Some(there))
+}
+
+/// The newest generation and a few before it, merged, and how many of them were damaged.
+async fn read_generations(remote: &dyn Remote, weak: &Digest, newest: u64) -> Result<(List, u64), RemoteError> {
+    let key = Key::manifest(*weak);
+    let mut all = (List::default(), 0);
+    for number in (newest.saturating_sub(GENERATIONS_BEFORE)..=newest).rev() {
+        let (list, damaged) = opened(weak, get(remote, generation(key, number)).await?);
+        all.0.merge(&[], &list);
+        all.1 += damaged;
+    }
+    Ok(all)
+}
+
+async fn get(remote: &dyn Remote, key: Key) -> Result<Option<Bytes>, RemoteError> {
+    Ok(remote.get_small(&[key]).await?.into_iter().next().flatten())
+}
+
+fn opened(weak: &Digest, bytes: Option<Bytes>) -> (List, u64) {
+    match bytes.map(|bytes| List::decode(weak, &bytes)) {
+        None => (List::default(), 0),
+        Some(Ok(list)) => (list, 0),
+        Some(Err(_)) => (List::default(), 1),
+    }
+}
+
+fn given_up(remote: &dyn Remote, key: Key) -> RemoteError {
+    RemoteError::failed(&remote.name().into(), Some(key), Trouble::Busy, "others keep writing it")
+}

@@ -1,0 +1,144 @@
+//! Publishing: blobs first, then the records that name them.
+
+use crate::record::Item;
+use crate::stack::verified;
+use crate::{Key, Put, Remote, RemoteError, Remotes, Stored, Trouble, file_body};
+use futures::stream::{self, StreamExt};
+use larder_model::{Blob, Content, Digest, Manifest, OutputKind, Streams};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How many blobs of a record are uploaded at once.
+const UPLOADS_AT_ONCE: usize = 4;
+/// How often an upload is tried.
+const TRIES_MAX: u32 = 3;
+
+/// What publishing came to, over all remotes.
+#[derive(Clone, Debug, Default)]
+pub struct Published {
+    /// Blobs that were not there before.
+    pub blobs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Blobs that were there already.
+    pub blobs_there: u64,
+    /// Entries that are found now.
+    pub entries: u64,
+    /// Entries that were passed over: a blob of theirs is gone here, or the run failed and we do not sign.
+    pub passed_over: u64,
+    /// Of each remote that it did not work for, why.
+    pub failed: Vec<RemoteError>,
+}
+
+impl Remotes {
+    /// Publish the entries of a manifest on every remote that may be written: blobs that are missing there, from the files
+    /// that `blobs` names, then the entries.
+    pub async fn publish(
+        &self,
+        manifest: &Manifest<'_>,
+        blobs: impl Fn(&Digest) -> Option<PathBuf> + Send + Sync,
+    ) -> Published {
+        let mut published = Published::default();
+        let mut items = Vec::new();
+        for entry in &manifest.entries {
+            let needed = match entry.open() {
+                Ok((_, result)) if result.exit_code == 0 || self.keys().can_sign() => needed(&result),
+                _ => {
+                    published.passed_over += 1;
+                    continue;
+                }
+            };
+            items.push((Item::of(manifest, entry, self.keys()), needed));
+        }
+        for remote in self.writable() {
+            if let Err(error) = self.publish_on(remote, &manifest.weak, &items, &blobs, &mut published).await {
+                published.failed.push(error);
+            }
+        }
+        published
+    }
+
+    async fn publish_on(
+        &self,
+        remote: &dyn Remote,
+        weak: &Digest,
+        items: &[(Item, Vec<Blob>)],
+        blobs: &(impl Fn(&Digest) -> Option<PathBuf> + Send + Sync),
+        published: &mut Published,
+    ) -> Result<(), RemoteError> {
+        let all: BTreeMap<Digest, u64> =
+            items.iter().flat_map(|(_, needed)| needed).map(|blob| (blob.digest, blob.size_bytes)).collect();
+        let keys: Vec<Key> = all.keys().map(|&digest| Key::blob(digest)).collect();
+        let there = if keys.is_empty() { Vec::new() } else { remote.has(&keys).await? };
+        let missing = keys.iter().zip(&there).filter(|(_, there)| !**there).map(|(key, _)| key.digest);
+        published.blobs_there += there.iter().filter(|there| **there).count() as u64;
+        let uploads = missing.map(|digest| {
+            let blob = Blob { digest, size_bytes: all[&digest] };
+            async move { (digest, self.upload(remote, blob, blobs(&digest)).await) }
+        });
+        let mut lacking = Vec::new();
+        let mut trouble = None;
+        let mut uploads = stream::iter(uploads).buffer_unordered(UPLOADS_AT_ONCE);
+        while let Some((digest, outcome)) = uploads.next().await {
+            match outcome {
+                Ok(Stored::New) => {
+                    published.blobs += 1;
+                    published.bytes += all[&digest];
+                }
+                Ok(Stored::Existed) => published.blobs_there += 1,
+                Err(error) => {
+                    lacking.push(digest);
+                    trouble = Some(error);
+                }
+            }
+        }
+        let is_whole = |needed: &[Blob]| needed.iter().all(|blob| !lacking.contains(&blob.digest));
+        let whole: Vec<Item> =
+            items.iter().filter(|(_, needed)| is_whole(needed)).map(|(item, _)| item.clone()).collect();
+        published.passed_over += (items.len() - whole.len()) as u64;
+        if !whole.is_empty() {
+            self.add(remote, weak, &whole).await?;
+            published.entries += whole.len() as u64;
+        }
+        // A blob that is gone or damaged here is no trouble of the remote.
+        match trouble {
+            Some(error) if error.trouble().is_some_and(|trouble| trouble != Trouble::Damaged) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    async fn upload(&self, remote: &dyn Remote, blob: Blob, from: Option<PathBuf>) -> Result<Stored, RemoteError> {
+        let key = Key::blob(blob.digest);
+        let Some(path) = from else {
+            return Err(RemoteError::here(key, std::io::ErrorKind::NotFound.into()));
+        };
+        let mut attempt = 0;
+        loop {
+            let body = verified(remote.name().into(), key, Some(blob.size_bytes), file_body(key, path.clone()));
+            match remote.put(key, blob.size_bytes, body, Put::IfAbsent).await {
+                Err(error) if error.is_passing() && attempt + 1 < TRIES_MAX => {
+                    self.backoff(attempt).await;
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+/// The blobs that a result names.
+fn needed(result: &larder_model::ActionResult<'_>) -> Vec<Blob> {
+    let streams: Vec<Content<'_>> = match result.streams {
+        Streams::Apart { stdout, stderr } => vec![stdout, stderr],
+        Streams::Together(both) => vec![both],
+    };
+    let files = result.outputs.iter().filter_map(|output| match output.kind {
+        OutputKind::File { content, .. } => Some(content),
+        _ => None,
+    });
+    let blob = |content| match content {
+        Content::Blob(blob) => Some(blob),
+        Content::Inline(_) => None,
+    };
+    streams.into_iter().chain(files).filter_map(blob).collect()
+}

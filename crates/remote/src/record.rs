@@ -1,0 +1,206 @@
+//! Records: the entries of a manifest as they lie on a remote, each by itself, and the list by which they are found.
+//!
+//! ```text
+//! list   = u8 format version, digest weak fingerprint, number of items, item*, digest
+//! item   = digest strong fingerprint, digest of the record, number of its bytes, u8 (0: it is a blob of that digest, 1: bytes)
+//! record = bytes manifest of one entry, u8 (0: nobody signed, 1: 32 bytes public key, 64 bytes signature)
+//! used   = u8 format version, digest place, number of weak fingerprints, digest*, digest
+//! ```
+//! A record never changes. The list grows: the newest come first, the first of them stand in it, up to a limit.
+
+use crate::sign::{Keys, SIGNATURE_BYTES};
+use bytes::Bytes;
+use larder_model::{DecodeError, Digest, Entry, MANIFEST_ENTRIES_MAX, Manifest, Reader, Writer};
+
+/// The version of these formats; that of the entries is in the names of objects.
+const RECORD_FORMAT: u8 = 1;
+/// Records that stand in their list, bytes of all together: one request less for most, and a list stays small.
+const INLINE_BYTES_MAX: usize = 96 << 10;
+/// A record, bytes: the entry's own limit and its fields.
+pub(crate) const RECORD_BYTES_MAX: u64 = 96 << 20;
+/// Weak fingerprints of one list of what was used.
+pub const USED_MAX: usize = 16_384;
+
+/// An item of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) strong: Digest,
+    /// Of the record's bytes; also its name where it is a blob.
+    pub(crate) digest: Digest,
+    pub(crate) size: u64,
+    /// Its bytes, where they are here.
+    pub(crate) bytes: Option<Bytes>,
+}
+
+/// The records of one weak fingerprint, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct List {
+    pub(crate) items: Vec<Item>,
+}
+
+/// Why a record is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dropped {
+    /// Its bytes are not those of its digest, or not in their form.
+    Damaged,
+    /// It is the record of another fingerprint, or of another set of observations than it says.
+    Foreign,
+    /// Nobody whom we believe signed it.
+    Unsigned,
+    /// It is of a run that failed, and nobody whom we believe signed it.
+    Failed,
+}
+
+impl Item {
+    /// The record of an entry.
+    pub(crate) fn of(manifest: &Manifest<'_>, entry: &Entry<'_>, keys: &Keys) -> Item {
+        let single = Manifest { weak: manifest.weak, fields: manifest.fields.clone(), entries: vec![entry.clone()] };
+        let encoded = single.encode();
+        let mut w = Writer::default();
+        w.bytes(&encoded);
+        match keys.sign(&encoded) {
+            None => w.u8(0),
+            Some(signature) => {
+                w.u8(1);
+                w.bytes.extend_from_slice(&signature);
+            }
+        }
+        let digest = Digest::of(&w.bytes);
+        Item { strong: entry.strong, digest, size: w.bytes.len() as u64, bytes: Some(w.bytes.into()) }
+    }
+
+    /// The bytes of its manifest, where it is believed; see [`Dropped`].
+    pub(crate) fn believed(&self, weak: &Digest, keys: &Keys) -> Result<Bytes, Dropped> {
+        let bytes = self.bytes.as_ref().ok_or(Dropped::Damaged)?;
+        if Digest::of(bytes) != self.digest {
+            return Err(Dropped::Damaged);
+        }
+        let mut r = Reader::new(bytes);
+        let parsed = || -> Result<(&[u8], Option<&[u8]>), DecodeError> {
+            let encoded = r.bytes(RECORD_BYTES_MAX)?;
+            let signature = match r.u8()? {
+                0 => None,
+                _ => Some(r.take(SIGNATURE_BYTES)?),
+            };
+            r.finish()?;
+            Ok((encoded, signature))
+        };
+        let (encoded, signature) = parsed().map_err(|_| Dropped::Damaged)?;
+        let manifest = Manifest::decode(encoded).map_err(|_| Dropped::Damaged)?;
+        let [entry] = &manifest.entries[..] else { return Err(Dropped::Damaged) };
+        if manifest.weak != *weak || entry.strong != self.strong {
+            return Err(Dropped::Foreign);
+        }
+        let result = entry.open_bound_to(weak).map_err(|_| Dropped::Foreign)?;
+        let signed = signature.is_some_and(|signature| keys.is_believed(encoded, signature));
+        if keys.are_required() && !signed {
+            return Err(Dropped::Unsigned);
+        }
+        if result.exit_code != 0 && !signed {
+            return Err(Dropped::Failed);
+        }
+        Ok(bytes.slice_ref(encoded))
+    }
+}
+
+impl List {
+    /// Read a list; one that is damaged or of another fingerprint holds nothing to be believed.
+    pub(crate) fn decode(weak: &Digest, bytes: &Bytes) -> Result<List, Dropped> {
+        let damaged = |_: DecodeError| Dropped::Damaged;
+        let mut r = Reader::sealed(bytes).map_err(damaged)?;
+        if r.u8().map_err(damaged)? != RECORD_FORMAT {
+            return Err(Dropped::Damaged);
+        }
+        if r.digest().map_err(damaged)? != *weak {
+            return Err(Dropped::Foreign);
+        }
+        let count = r.count().map_err(damaged)?;
+        if count > MANIFEST_ENTRIES_MAX {
+            return Err(Dropped::Damaged);
+        }
+        let mut item = || -> Result<Item, DecodeError> {
+            let (strong, digest, size) = (r.digest()?, r.digest()?, r.number()?);
+            let here = match r.u8()? {
+                0 => None,
+                _ => Some(bytes.slice_ref(r.bytes(INLINE_BYTES_MAX as u64)?)),
+            };
+            Ok(Item { strong, digest, size, bytes: here })
+        };
+        let items: Vec<Item> = (0..count).map(|_| item()).collect::<Result<_, _>>().map_err(damaged)?;
+        r.finish().map_err(damaged)?;
+        Ok(List { items })
+    }
+
+    /// Its bytes, and the records that do not stand in it and are here: they must be stored before it.
+    pub(crate) fn encode(&self, weak: &Digest) -> (Bytes, Vec<&Item>) {
+        let mut w = Writer::default();
+        let mut apart = Vec::new();
+        let mut room = INLINE_BYTES_MAX;
+        w.u8(RECORD_FORMAT);
+        w.digest(weak);
+        w.number(self.items.len() as u64);
+        for item in &self.items {
+            w.digest(&item.strong);
+            w.digest(&item.digest);
+            w.number(item.size);
+            match &item.bytes {
+                Some(bytes) if bytes.len() <= room => {
+                    room -= bytes.len();
+                    w.u8(1);
+                    w.bytes(bytes);
+                }
+                here => {
+                    // Older ones do not stand in it either: what is read first is what is newest.
+                    room = 0;
+                    w.u8(0);
+                    apart.extend(here.is_some().then_some(item));
+                }
+            }
+        }
+        (w.seal().into(), apart)
+    }
+
+    /// Put `new` first and `other` last, each strong fingerprint once: `new` over what is here, and that over `other`.
+    /// The oldest beyond the limit go.
+    pub(crate) fn merge(&mut self, new: &[Item], other: &List) {
+        let old = std::mem::take(&mut self.items);
+        for item in new.iter().chain(&old).chain(&other.items) {
+            match self.items.iter_mut().find(|known| known.strong == item.strong) {
+                None => self.items.push(item.clone()),
+                Some(known) if known.bytes.is_none() && known.digest == item.digest => known.bytes = item.bytes.clone(),
+                Some(_) => {}
+            }
+        }
+        self.items.truncate(MANIFEST_ENTRIES_MAX);
+    }
+
+    /// Whether all these are in it.
+    pub(crate) fn has_all(&self, new: &[Item]) -> bool {
+        new.iter().all(|item| self.items.iter().any(|known| known.strong == item.strong))
+    }
+}
+
+/// The weak fingerprints of a list of what was used, newest first; nothing where it is damaged.
+pub(crate) fn read_used(place: &Digest, bytes: &[u8]) -> Vec<Digest> {
+    let read = || -> Result<Vec<Digest>, DecodeError> {
+        let mut r = Reader::sealed(bytes)?;
+        if r.u8()? != RECORD_FORMAT || r.digest()? != *place {
+            return Err(DecodeError::Damaged);
+        }
+        let count = r.count()?.min(USED_MAX);
+        (0..count).map(|_| r.digest()).collect()
+    };
+    read().unwrap_or_default()
+}
+
+/// The bytes of a list of what was used: `new` first, then what is not in that.
+pub(crate) fn write_used(place: &Digest, new: &[Digest], old: &[Digest]) -> Bytes {
+    let mut seen = std::collections::HashSet::new();
+    let all: Vec<&Digest> = new.iter().chain(old).filter(|weak| seen.insert(**weak)).take(USED_MAX).collect();
+    let mut w = Writer::default();
+    w.u8(RECORD_FORMAT);
+    w.digest(place);
+    w.number(all.len() as u64);
+    all.into_iter().for_each(|weak| w.digest(weak));
+    w.seal().into()
+}

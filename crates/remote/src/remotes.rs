@@ -1,0 +1,330 @@
+//! Remotes: all that are configured, near first, as `larderd` uses them.
+
+use crate::merge::{self, Merged};
+use crate::record::{Dropped, Item, List, RECORD_BYTES_MAX, read_used, write_used};
+use crate::sign::Keys;
+use crate::stack::verified;
+use crate::tally::{Share, Tally};
+use crate::wait::Wait;
+use crate::{Key, Options, Put, Remote, RemoteError, RemoteUrl, Trouble, collect, connect, whole};
+use bytes::Bytes;
+use futures::future::{BoxFuture, join_all};
+use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
+use larder_model::{Digest, Manifest};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+
+/// A remote that has not answered when another has is waited for as long again, and at least so long.
+const GRACE_MIN: Duration = Duration::from_millis(20);
+/// How many records that do not stand in their list are fetched at once.
+const RECORDS_AT_ONCE: usize = 8;
+
+/// All configured remotes, near first.
+pub struct Remotes {
+    all: Vec<One>,
+    keys: Keys,
+    settle: Duration,
+    wait: Wait,
+    tally: Tally,
+}
+
+struct One {
+    remote: Arc<dyn Remote>,
+    read_only: bool,
+}
+
+/// Where a blob's bytes go. A remote that fails half-way is followed by another, from the start.
+pub trait Sink: Send {
+    /// Forget what came, and begin.
+    fn begin(&mut self) -> BoxFuture<'_, io::Result<()>>;
+    /// More bytes.
+    fn more(&mut self, bytes: Bytes) -> BoxFuture<'_, io::Result<()>>;
+    /// All of them came, and they are right.
+    fn end(&mut self) -> BoxFuture<'_, io::Result<()>>;
+}
+
+impl Sink for tokio::fs::File {
+    fn begin(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            self.set_len(0).await?;
+            self.rewind().await.map(drop)
+        })
+    }
+
+    fn more(&mut self, bytes: Bytes) -> BoxFuture<'_, io::Result<()>> {
+        Box::pin(async move { self.write_all(&bytes).await })
+    }
+
+    fn end(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        Box::pin(self.flush())
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn begin(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        self.clear();
+        Box::pin(async { Ok(()) })
+    }
+
+    fn more(&mut self, bytes: Bytes) -> BoxFuture<'_, io::Result<()>> {
+        self.extend_from_slice(&bytes);
+        Box::pin(async { Ok(()) })
+    }
+
+    fn end(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Remotes {
+    /// Open these, near first. Nothing is sent yet.
+    pub fn open(urls: &[RemoteUrl], options: &Options) -> Result<Remotes, RemoteError> {
+        let all: Result<Vec<_>, _> = urls.iter().map(|url| Ok((connect(url, options)?, url.read_only))).collect();
+        Ok(Remotes::of(all?, options))
+    }
+
+    /// These, near first, each with whether it is only read.
+    pub fn of(all: Vec<(Arc<dyn Remote>, bool)>, options: &Options) -> Remotes {
+        let one = |(remote, read_only): (Arc<dyn Remote>, bool)| {
+            let read_only = read_only || options.read_only || !remote.abilities().writable;
+            One { remote, read_only }
+        };
+        Remotes {
+            all: all.into_iter().map(one).collect(),
+            keys: options.keys.clone(),
+            settle: options.settle,
+            wait: Wait::new(options.seed),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Each remote and whether it is only read, near first.
+    pub fn each(&self) -> impl Iterator<Item = (&Arc<dyn Remote>, bool)> {
+        self.all.iter().map(|one| (&one.remote, one.read_only))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether anything may be published.
+    pub fn is_writable(&self) -> bool {
+        self.all.iter().any(|one| !one.read_only)
+    }
+
+    /// What was dropped and put back so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// The manifest of a weak fingerprint, as its bytes are in a store: of all remotes together, the nearest remote's entries
+    /// first. Entries that are damaged, of another fingerprint, or not to be believed are dropped and counted. An
+    /// error where no remote had an entry and one could not say.
+    pub async fn manifest(&self, weak: &Digest) -> Result<Option<Vec<u8>>, RemoteError> {
+        let mut answers: Vec<Option<Vec<(Digest, Bytes)>>> = vec![None; self.all.len()];
+        let mut asked: FuturesUnordered<_> = self
+            .all
+            .iter()
+            .enumerate()
+            .map(|(number, one)| async move { (number, self.entries(&*one.remote, weak).await) })
+            .collect();
+        let start = Instant::now();
+        let mut deadline: Option<Duration> = None;
+        let mut trouble = None;
+        loop {
+            let next = match deadline {
+                None => asked.next().await,
+                Some(wait) => match tokio::time::timeout(wait.saturating_sub(start.elapsed()), asked.next()).await {
+                    Ok(next) => next,
+                    Err(_) => break,
+                },
+            };
+            match next {
+                None => break,
+                Some((_, Err(error))) => trouble = Some(error),
+                Some((number, Ok(entries))) => {
+                    if !entries.is_empty() && deadline.is_none() {
+                        deadline = Some((start.elapsed() * 2).max(start.elapsed() + GRACE_MIN));
+                    }
+                    answers[number] = Some(entries);
+                }
+            }
+        }
+        let encoded: Vec<(Digest, Bytes)> = answers.into_iter().flatten().flatten().collect();
+        match (encoded.is_empty(), trouble) {
+            (true, Some(error)) => Err(error),
+            (true, None) => Ok(None),
+            (false, _) => Ok(Some(together(weak, &encoded))),
+        }
+    }
+
+    /// The entries of one remote that are believed, each as a manifest of its own, newest first.
+    async fn entries(&self, remote: &dyn Remote, weak: &Digest) -> Result<Vec<(Digest, Bytes)>, RemoteError> {
+        let (list, damaged) = merge::read(remote, weak).await?;
+        self.tally.add(Share::Damaged, damaged);
+        let fetched = stream::iter(list.items.into_iter().map(|item| filled(remote, item)));
+        let items: Vec<Item> = fetched.buffered(RECORDS_AT_ONCE).collect().await;
+        let mut believed = Vec::with_capacity(items.len());
+        for item in items {
+            match item.believed(weak, &self.keys) {
+                Ok(bytes) => believed.push((item.strong, bytes)),
+                Err(why) => self.tally.add(why.into(), 1),
+            }
+        }
+        Ok(believed)
+    }
+
+    /// Fetch a blob, verified while it streams: from the nearest remote that has it, else from the next. `false` where
+    /// none has it. After an error or `false` what is in the sink has no meaning.
+    pub async fn blob(&self, digest: &Digest, size: u64, into: &mut dyn Sink) -> Result<bool, RemoteError> {
+        let key = Key::blob(*digest);
+        let mut trouble = None;
+        for one in &self.all {
+            match fetch(&*one.remote, key, size, into).await {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(here @ RemoteError::Here { .. }) => return Err(here),
+                Err(error) => {
+                    let wrong = matches!(error.trouble(), Some(Trouble::Damaged | Trouble::Cut));
+                    self.tally.add(Share::WrongBlobs, u64::from(wrong));
+                    trouble = Some(error);
+                }
+            }
+        }
+        trouble.map_or(Ok(false), Err)
+    }
+
+    /// Fetch blobs of at most [`crate::SMALL_BYTES_MAX`] bytes, as many in a request as a remote takes; in their order,
+    /// verified. What cannot be had is `None`, trouble or not.
+    pub async fn small_blobs(&self, digests: &[Digest]) -> Vec<Option<Bytes>> {
+        let mut found = vec![None; digests.len()];
+        for one in &self.all {
+            let missing: Vec<usize> = (0..digests.len()).filter(|&at| found[at].is_none()).collect();
+            if missing.is_empty() {
+                break;
+            }
+            let keys: Vec<Key> = missing.iter().map(|&at| Key::blob(digests[at])).collect();
+            let Ok(bytes) = one.remote.get_small(&keys).await else { continue };
+            for (at, bytes) in missing.into_iter().zip(bytes) {
+                found[at] = bytes.filter(|bytes| Digest::of(bytes) == digests[at]);
+            }
+        }
+        found
+    }
+
+    /// The weak fingerprints that were used in a place at a commit, as `place` names both; newest first.
+    pub async fn used(&self, place: &Digest) -> Result<Vec<Digest>, RemoteError> {
+        let key = Key::used(*place);
+        let asked = self.all.iter().map(|one| async move { Ok(get_one(&*one.remote, key).await?.unwrap_or_default()) });
+        let answers: Vec<Result<Bytes, RemoteError>> = join_all(asked).await;
+        let mut all = Vec::new();
+        let mut trouble = None;
+        for answer in answers {
+            match answer {
+                Ok(bytes) => all.extend(read_used(place, &bytes)),
+                Err(error) => trouble = Some(error),
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        all.retain(|weak| seen.insert(*weak));
+        if all.is_empty() { trouble.map_or(Ok(all), Err) } else { Ok(all) }
+    }
+
+    /// Add to what was used in a place at a commit, on every remote that may be written. Of several writers at once the last
+    /// may win: what is lost costs a prefetch.
+    pub async fn publish_used(&self, place: &Digest, weaks: &[Digest]) -> Result<(), RemoteError> {
+        let key = Key::used(*place);
+        let mut outcome = Ok(());
+        for one in self.all.iter().filter(|one| !one.read_only && one.remote.abilities().replace) {
+            let added = async {
+                let old = get_one(&*one.remote, key).await?.map(|bytes| read_used(place, &bytes)).unwrap_or_default();
+                let bytes = write_used(place, weaks, &old);
+                one.remote.put(key, bytes.len() as u64, whole(bytes), Put::Replace).await
+            };
+            outcome = outcome.and(added.await.map(drop));
+        }
+        outcome
+    }
+
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    pub(crate) fn writable(&self) -> impl Iterator<Item = &dyn Remote> {
+        self.all.iter().filter(|one| !one.read_only).map(|one| &*one.remote)
+    }
+
+    pub(crate) async fn add(&self, remote: &dyn Remote, weak: &Digest, new: &[Item]) -> Result<Merged, RemoteError> {
+        let merged = merge::add(remote, weak, new, self.settle, &self.wait).await?;
+        self.tally.add(Share::Contended, merged.contended);
+        self.tally.add(Share::PutBack, merged.put_back);
+        Ok(merged)
+    }
+
+    pub(crate) async fn backoff(&self, attempt: u32) {
+        self.wait.backoff(attempt, Duration::from_millis(50), Duration::from_secs(2)).await;
+    }
+}
+
+impl From<Dropped> for Share {
+    fn from(why: Dropped) -> Self {
+        match why {
+            Dropped::Damaged => Share::Damaged,
+            Dropped::Foreign => Share::Foreign,
+            Dropped::Unsigned => Share::Unsigned,
+            Dropped::Failed => Share::Failed,
+        }
+    }
+}
+
+async fn get_one(remote: &dyn Remote, key: Key) -> Result<Option<Bytes>, RemoteError> {
+    Ok(remote.get_small(&[key]).await?.into_iter().next().flatten())
+}
+
+/// An item with its bytes, where they can be had.
+async fn filled(remote: &dyn Remote, mut item: Item) -> Item {
+    if item.bytes.is_none() && item.size <= RECORD_BYTES_MAX {
+        let fetched = async {
+            let (_, body) = remote.get(Key::blob(item.digest)).await.ok()??;
+            collect(remote.name(), Key::blob(item.digest), body, item.size).await.ok()
+        };
+        item.bytes = fetched.await;
+    }
+    item
+}
+
+/// One manifest of many of one entry each, each strong fingerprint once, the first that comes.
+fn together(weak: &Digest, encoded: &[(Digest, Bytes)]) -> Vec<u8> {
+    let mut list = List::default();
+    let items: Vec<Item> = encoded
+        .iter()
+        .map(|(strong, bytes)| Item { strong: *strong, digest: *strong, size: 0, bytes: Some(bytes.clone()) })
+        .collect();
+    list.merge(&items, &List::default());
+    let bytes = |item: &Item| item.bytes.clone().expect("each was made with bytes");
+    let kept: Vec<Bytes> = list.items.iter().map(bytes).collect();
+    let mut whole = Manifest { weak: *weak, fields: Vec::new(), entries: Vec::new() };
+    for bytes in &kept {
+        let one = Manifest::decode(bytes).expect("it was decoded when it was believed");
+        if whole.fields.is_empty() {
+            whole.fields = one.fields;
+        }
+        whole.entries.extend(one.entries);
+    }
+    whole.encode()
+}
+
+async fn fetch(remote: &dyn Remote, key: Key, size: u64, into: &mut dyn Sink) -> Result<bool, RemoteError> {
+    let here = |error| RemoteError::here(key, error);
+    let Some((_, body)) = remote.get(key).await? else { return Ok(false) };
+    into.begin().await.map_err(here)?;
+    let mut body = verified(remote.name().into(), key, Some(size), body);
+    while let Some(bytes) = body.try_next().await? {
+        into.more(bytes).await.map_err(here)?;
+    }
+    into.end().await.map_err(here)?;
+    Ok(true)
+}

@@ -1,0 +1,219 @@
+//! Parts: objects larger than a service's values, in several of them.
+//!
+//! ```text
+//! value = u8 0, bytes of the object
+//!       | u8 1, number size, number bytes of a part, 16 bytes nonce      the parts are under keys of their own
+//! ```
+//! Parts are stored before the value that names them, so that no object is visible before it is whole. The nonce of a blob is
+//! zero: whoever stores it stores the same parts. What may change has another each time, so that the parts of two writers
+//! do not mix. A service may forget a part: the object then ends with an error, and counts as gone until it is stored again.
+
+use crate::{Abilities, Body, Key, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole};
+use bytes::{Buf, Bytes, BytesMut};
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use larder_model::{Digest, Reader, Writer};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many parts are fetched ahead.
+const AHEAD: usize = 4;
+const WHOLE: u8 = 0;
+const IN_PARTS: u8 = 1;
+
+/// Large objects over a service of small values.
+pub struct Parts {
+    inner: Arc<dyn Remote>,
+    part_bytes: u64,
+    seed: u64,
+    written: AtomicU64,
+    /// Objects of which a part was missing.
+    broken: Arc<Mutex<HashSet<Key>>>,
+}
+
+#[derive(Clone, Copy)]
+struct Table {
+    size: u64,
+    part_bytes: u64,
+    nonce: [u8; 16],
+}
+
+impl Parts {
+    /// `part_bytes` is the largest value; `seed` tells this writer from others.
+    pub fn new(inner: Arc<dyn Remote>, part_bytes: u64, seed: u64) -> Self {
+        Parts { inner, part_bytes, seed, written: AtomicU64::new(0), broken: Arc::default() }
+    }
+
+    fn is_broken(&self, key: Key) -> bool {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).contains(&key)
+    }
+
+    fn opened(&self, key: Key, value: Bytes) -> Result<(u64, Body), RemoteError> {
+        let mut value = value;
+        match value.first() {
+            Some(&WHOLE) => {
+                value.advance(1);
+                Ok((value.len() as u64, whole(value)))
+            }
+            _ => {
+                let table = Table::read(&value).ok_or_else(|| damaged(self.name(), key, "a value of another form"))?;
+                Ok((table.size, self.body(key, table)))
+            }
+        }
+    }
+
+    fn body(&self, key: Key, table: Table) -> Body {
+        let (inner, broken) = (self.inner.clone(), self.broken.clone());
+        let name: Arc<str> = self.name().into();
+        let (part_name, count) = (name.clone(), table.size.div_ceil(table.part_bytes));
+        let part = move |number: u64| {
+            let (inner, broken, name) = (inner.clone(), broken.clone(), part_name.clone());
+            async move {
+                let part = table.key(key, number);
+                let found = match inner.get(part).await? {
+                    Some((_, body)) => Some(collect(&name, part, body, table.part_bytes).await?),
+                    None => None,
+                };
+                found.ok_or_else(|| {
+                    broken.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+                    RemoteError::failed(&name, Some(key), Trouble::Damaged, "a part of it is gone")
+                })
+            }
+        };
+        let parts = stream::iter(0..count).map(part).buffered(AHEAD).boxed();
+        body::exactly(name, key, table.size, parts)
+    }
+
+    async fn store(&self, key: Key, size: u64, mut body: Body, how: Put) -> Result<Stored, RemoteError> {
+        let mut held = BytesMut::new();
+        if size < self.part_bytes {
+            held.extend_from_slice(&[WHOLE]);
+            while let Some(bytes) = body.try_next().await? {
+                held.extend_from_slice(&bytes);
+            }
+            let stored = self.inner.put(key, held.len() as u64, whole(held.freeze()), how).await?;
+            self.mended(key);
+            return Ok(stored);
+        }
+        if how == Put::IfAbsent && self.has(&[key]).await? == [true] {
+            return Ok(Stored::Existed);
+        }
+        let table = Table { size, part_bytes: self.part_bytes, nonce: self.nonce(key) };
+        let mut number = 0;
+        loop {
+            let next = body.try_next().await?;
+            let ended = next.is_none();
+            held.extend_from_slice(&next.unwrap_or_default());
+            while held.len() as u64 >= self.part_bytes || (ended && !held.is_empty()) {
+                let length = held.len().min(self.part_bytes as usize);
+                let part = held.split_to(length).freeze();
+                self.inner.put(table.key(key, number), part.len() as u64, whole(part), Put::Replace).await?;
+                number += 1;
+            }
+            if ended {
+                break;
+            }
+        }
+        let value = table.write();
+        let stored = self.inner.put(key, value.len() as u64, whole(value), Put::Replace).await?;
+        self.mended(key);
+        Ok(stored)
+    }
+
+    fn mended(&self, key: Key) {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+    }
+
+    fn nonce(&self, key: Key) -> [u8; 16] {
+        if key.kind.is_immutable() {
+            return [0; 16];
+        }
+        let mut name = self.seed.to_le_bytes().to_vec();
+        name.extend_from_slice(&self.written.fetch_add(1, Ordering::Relaxed).to_le_bytes());
+        name.extend_from_slice(&std::process::id().to_le_bytes());
+        *Digest::of(&name).0.first_chunk().expect("a digest is longer")
+    }
+}
+
+impl Table {
+    fn key(&self, key: Key, number: u64) -> Key {
+        let mut own = key;
+        if self.nonce != [0; 16] {
+            for (byte, with) in own.digest.0.iter_mut().zip(self.nonce) {
+                *byte ^= with;
+            }
+        }
+        own.part(number)
+    }
+
+    fn write(&self) -> Bytes {
+        let mut w = Writer::default();
+        w.u8(IN_PARTS);
+        w.number(self.size);
+        w.number(self.part_bytes);
+        w.bytes.extend_from_slice(&self.nonce);
+        w.bytes.into()
+    }
+
+    fn read(value: &[u8]) -> Option<Table> {
+        let mut r = Reader::new(value);
+        if r.u8().ok()? != IN_PARTS {
+            return None;
+        }
+        let (size, part_bytes) = (r.number().ok()?, r.number().ok()?);
+        let nonce = *r.take(16).ok()?.first_chunk()?;
+        r.finish().ok()?;
+        // A part is what others held when they wrote it: not more than we would hold.
+        (part_bytes > 0 && part_bytes <= crate::SMALL_BYTES_MAX).then_some(Table { size, part_bytes, nonce })
+    }
+}
+
+fn damaged(name: &str, key: Key, why: &str) -> RemoteError {
+    RemoteError::failed(&name.into(), Some(key), Trouble::Damaged, why)
+}
+
+impl Remote for Parts {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { swap: false, largest_bytes: None, ..self.inner.abilities() }
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+        Box::pin(async move {
+            let Some((_, body)) = self.inner.get(key).await? else { return Ok(None) };
+            let value = collect(self.name(), key, body, self.part_bytes.max(64)).await?;
+            self.opened(key, value).map(|(size, body)| Some((Some(size), body)))
+        })
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        let body = body::exactly(self.name().into(), key, size, body);
+        // What is broken is there, and must be replaced nevertheless.
+        let how = if self.is_broken(key) { Put::Replace } else { how };
+        Box::pin(self.store(key, size, body, how))
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        Box::pin(async move {
+            let there = self.inner.has(keys).await?;
+            Ok(there.iter().zip(keys).map(|(&there, &key)| there && !self.is_broken(key)).collect())
+        })
+    }
+
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+        Box::pin(async move {
+            let mut found = self.inner.get_small(keys).await?;
+            for (value, &key) in found.iter_mut().zip(keys) {
+                if let Some(bytes) = value.take() {
+                    let (_, body) = self.opened(key, bytes)?;
+                    *value = Some(collect(self.name(), key, body, crate::SMALL_BYTES_MAX).await?);
+                }
+            }
+            Ok(found)
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Verify: blobs that are not what their name says are errors before their last byte is handed out.
+
+use crate::{Abilities, Body, Key, Kind, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble};
+use bytes::Bytes;
+use futures::TryStreamExt;
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt};
+use larder_model::{Digest, DigestWriter};
+use std::sync::Arc;
+
+/// Checks blobs on their way in and out. Other objects carry their own seals.
+pub struct Verify {
+    inner: Arc<dyn Remote>,
+    name: Arc<str>,
+}
+
+impl Verify {
+    /// Around this.
+    pub fn new(inner: Arc<dyn Remote>) -> Self {
+        let name = inner.name().into();
+        Verify { inner, name }
+    }
+}
+
+/// Passes bytes on as they come, the last of them only when all together have the digest, and the size where that is known.
+pub(crate) fn verified(name: Arc<str>, key: Key, size: Option<u64>, body: Body) -> Body {
+    struct State {
+        body: Body,
+        held: Option<Bytes>,
+        hash: DigestWriter,
+        length: u64,
+        name: Arc<str>,
+    }
+    let state = State { body, held: None, hash: DigestWriter::default(), length: 0, name };
+    let step = move |mut state: State| async move {
+        loop {
+            let Some(next) = state.body.try_next().await? else {
+                let failed = |trouble, why: String| Err(RemoteError::failed(&state.name, Some(key), trouble, why));
+                if size.is_some_and(|size| size > state.length) {
+                    return failed(Trouble::Cut, format!("{} bytes of {}", state.length, size.unwrap_or_default()));
+                }
+                // Once handed out nothing is held, and the end is reached a second time.
+                return match state.held.take() {
+                    _ if state.hash.finish() != key.digest => {
+                        failed(Trouble::Damaged, format!("its {} bytes have another digest", state.length))
+                    }
+                    Some(last) => {
+                        state.body = stream::empty().boxed();
+                        Ok(Some((last, state)))
+                    }
+                    None => Ok(None),
+                };
+            };
+            if next.is_empty() {
+                continue;
+            }
+            state.hash.update(&next);
+            state.length += next.len() as u64;
+            if let Some(size) = size.filter(|&size| state.length > size) {
+                let why = format!("more than its {size} bytes");
+                return Err(RemoteError::failed(&state.name, Some(key), Trouble::Damaged, why));
+            }
+            if let Some(before) = state.held.replace(next) {
+                return Ok(Some((before, state)));
+            }
+        }
+    };
+    stream::try_unfold(state, step).boxed()
+}
+
+impl Remote for Verify {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+        Box::pin(async move {
+            let found = self.inner.get(key).await?;
+            Ok(found.map(|(size, body)| match key.kind {
+                Kind::Blob => (size, verified(self.name.clone(), key, None, body)),
+                _ => (size, body),
+            }))
+        })
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        let body = match key.kind {
+            Kind::Blob => verified(self.name.clone(), key, Some(size), body),
+            _ => body,
+        };
+        self.inner.put(key, size, body, how)
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        self.inner.has(keys)
+    }
+
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+        Box::pin(async move {
+            // In a batch what is damaged is as good as absent: the rest of it is sound.
+            let mut found = self.inner.get_small(keys).await?;
+            for (bytes, key) in found.iter_mut().zip(keys) {
+                bytes.take_if(|bytes| self.check(*key, bytes).is_err());
+            }
+            Ok(found)
+        })
+    }
+
+    fn put_small<'a>(
+        &'a self,
+        objects: &'a [(Key, Bytes)],
+        how: Put,
+    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
+        Box::pin(async move {
+            objects.iter().try_for_each(|(key, bytes)| self.check(*key, bytes))?;
+            self.inner.put_small(objects, how).await
+        })
+    }
+
+    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+        self.inner.get_marked(key)
+    }
+
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+        self.inner.swap(key, bytes, seen)
+    }
+}
+
+impl Verify {
+    fn check(&self, key: Key, bytes: &Bytes) -> Result<(), RemoteError> {
+        if key.kind != Kind::Blob || (bytes.len() as u64 <= SMALL_BYTES_MAX && Digest::of(bytes) == key.digest) {
+            return Ok(());
+        }
+        let why = format!("its {} bytes have another digest", bytes.len());
+        Err(RemoteError::failed(&self.name, Some(key), Trouble::Damaged, why))
+    }
+}
