@@ -1,16 +1,15 @@
-//! What came from a remote: which records of it are believed, and a record with all that it needs into the store.
-//!
-//! A record is bound to its weak fingerprint by the seal around both, its blobs to it by their digests. What a failed command left
-//! is not believed: others write to a remote, and a shortage on their machine is not one here.
+//! What came from a remote, into the store: a record with all that it needs. Blobs come first, so that whoever finds the record
+//! finds them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
-use larder_model::{Blob, Digest, Entry, Fingerprint, Manifest};
+use larder_model::{Blob, Digest, Fingerprint, Manifest};
 use larder_store::Remote;
 use tokio::runtime::Handle;
 
+use super::far::Failure;
 use super::{Shared, on_disk};
 
 /// Blobs of one record that are fetched at once.
@@ -24,18 +23,10 @@ pub(super) struct Alone {
     pub(super) blobs: Vec<Blob>,
 }
 
-/// The manifest of `weak` without what is not believed, and how many records that were; `None` where nothing is left.
-pub(super) fn believed(bytes: &[u8], weak: &Fingerprint) -> (Option<Vec<u8>>, u64) {
-    let Ok(manifest) = Manifest::decode(bytes) else { return (None, 1) };
-    if manifest.weak != *weak {
-        return (None, 1);
-    }
-    let is_believed = |entry: &Entry| entry.open_to_read().is_ok_and(|(_, result)| result.exit_code == 0);
-    let all = manifest.entries.len();
-    let entries: Vec<Entry> = manifest.entries.iter().filter(|entry| is_believed(entry)).cloned().collect();
-    let refused = (all - entries.len()) as u64;
-    let left = (!entries.is_empty()).then(|| Manifest { entries, ..manifest }.encode());
-    (left, refused)
+/// The newest record of a manifest, alone.
+pub(super) fn newest(bytes: &[u8]) -> Option<Alone> {
+    let strong = Manifest::decode(bytes).ok()?.entries.first()?.strong;
+    alone(bytes, &strong)
 }
 
 /// One record of a manifest.
@@ -62,7 +53,7 @@ impl Shared {
         alone: Alone,
         missing: Vec<Blob>,
         subject: Option<Digest>,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, Failure> {
         let come: u64 = missing.iter().map(|blob| blob.size_bytes).sum();
         let fetch = |blob: Blob| {
             let shared = Arc::clone(self);
@@ -70,12 +61,10 @@ impl Shared {
         };
         stream::iter(missing).map(fetch).buffer_unordered(BLOBS_AT_ONCE).try_collect::<()>().await?;
         let shared = Arc::clone(self);
-        let record = move || {
-            let store = shared.store().map_err(|error| error.to_string())?;
-            let taken = store.take_record(&alone.manifest, &alone.blobs, subject.as_ref());
-            taken.map_err(|error| error.to_string())
-        };
-        let grown = on_disk(&Handle::current(), record).await.ok_or("larderd ends")??;
+        let record =
+            move || shared.store()?.take_record(&alone.manifest, &alone.blobs, subject.as_ref()).map_err(Failure::ours);
+        let taken = on_disk(&Handle::current(), record).await;
+        let grown = taken.unwrap_or_else(|| Err(Failure::ours("larderd ends")))?;
         self.grown.fetch_add(grown + come, Relaxed);
         self.count(Remote::BytesIn, come);
         Ok(come)

@@ -1,169 +1,171 @@
-//! What is asked of remotes.
+//! What is asked of remotes, and where what comes goes.
 //!
 //! Unaware of: who asks, and when.
 
+use std::fmt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use futures::stream::TryStreamExt;
+use futures::future::{BoxFuture, join_all, ready};
 use larder_config::{Settings, masked};
 use larder_model::{Blob, Digest, Fingerprint, Manifest};
-use larder_remote::{Key, Put, Remote, RemoteError, RemoteUrl, SMALL_BYTES_MAX, collect, file_body, whole};
-use larder_store::Store;
-
-use super::arrival::Alone;
-use super::queue::End;
+use larder_remote::{Options, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, connect};
+use larder_store::{Receiving, Store, StoreError};
 
 /// All remotes, the nearest first.
 pub(crate) struct Far {
-    remotes: Vec<Arc<dyn Remote>>,
-    read_only: bool,
+    remotes: Remotes,
+    /// Of what was not believed, as much as was told.
+    told: AtomicU64,
 }
 
-fn said(error: RemoteError) -> String {
-    error.to_string()
+/// Why something did not come, or was not sent.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    why: String,
+    /// It is the remotes' trouble as a whole, not ours nor that of one object.
+    pub(super) of_service: bool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl From<RemoteError> for Failure {
+    fn from(error: RemoteError) -> Self {
+        let of_service = error.trouble().is_some_and(|trouble| trouble.is_of_service());
+        Failure { why: error.to_string(), of_service }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::ours(error)
+    }
+}
+
+impl Failure {
+    pub(super) fn ours(why: impl fmt::Display) -> Failure {
+        Failure { why: why.to_string(), of_service: false }
+    }
+}
+
+fn options(settings: &Settings) -> Options {
+    Options {
+        variable: Arc::new(|name| std::env::var(name).ok()),
+        seed: larder_sys::random_u64(),
+        read_only: settings.remote_read_only,
+        ..Options::default()
+    }
+}
+
+/// One of the settings' remotes, and whether it is only read.
+pub(crate) fn open(url: &str, settings: &Settings) -> Result<(Arc<dyn Remote>, bool), RemoteError> {
+    let url: RemoteUrl = url.parse()?;
+    Ok((connect(&url, &options(settings))?, url.read_only || settings.remote_read_only))
 }
 
 impl Far {
     /// Those of the settings. What cannot be opened is said to `log`, and done without.
     pub(crate) fn open(settings: &Settings, log: &dyn Fn(&str)) -> Far {
-        let mut remotes: Vec<Arc<dyn Remote>> = Vec::new();
-        for text in &settings.remote {
-            match open(text) {
-                Ok(remote) => remotes.push(remote),
-                Err(error) => log(&format!("{} is done without: {error}", masked(text))),
+        let mut all = Vec::new();
+        for url in &settings.remote {
+            match open(url, settings) {
+                Ok(one) => all.push(one),
+                Err(error) => log(&format!("{} is done without: {error}", masked(url))),
             }
         }
-        Far { remotes, read_only: settings.remote_read_only }
+        Far { remotes: Remotes::of(all, &options(settings)), told: AtomicU64::new(0) }
     }
 
     /// Whether anything is sent.
     pub(crate) fn writes(&self) -> bool {
-        !self.read_only && self.remotes.iter().any(|remote| remote.abilities().writable)
-    }
-}
-
-impl Far {
-    /// The bytes of the manifest of a fingerprint, of which nothing is known; of the nearest remote that has one.
-    pub(crate) async fn records(&self, weak: &Fingerprint) -> Result<Option<Vec<u8>>, String> {
-        let mut found = self.many_records(&[*weak]).await?;
-        Ok(found.pop().flatten())
+        self.remotes.is_writable()
     }
 
-    /// The same of several, in their order.
-    pub(crate) async fn many_records(&self, weaks: &[Fingerprint]) -> Result<Vec<Option<Vec<u8>>>, String> {
-        let mut found = vec![None; weaks.len()];
-        let mut failed = None;
-        for remote in &self.remotes {
-            let absent: Vec<usize> = (0..weaks.len()).filter(|at| found[*at].is_none()).collect();
-            let keys: Vec<Key> = absent.iter().map(|at| Key::manifest(weaks[*at])).collect();
-            if keys.is_empty() {
-                break;
-            }
-            match remote.get_small(&keys).await {
-                Ok(came) => absent.into_iter().zip(came).for_each(|(at, bytes)| found[at] = bytes.map(|b| b.to_vec())),
-                Err(error) => failed = Some(said(error)),
-            }
-        }
-        match failed {
-            Some(why) if found.iter().all(Option::is_none) => Err(why),
-            _ => Ok(found),
-        }
+    /// The bytes of the manifest of a fingerprint: of all remotes together, what is believed.
+    pub(super) async fn records(&self, weak: &Fingerprint) -> Result<Option<Vec<u8>>, Failure> {
+        Ok(self.remotes.manifest(weak).await?)
+    }
+
+    /// How many records and blobs came that were not believed, since this was last asked.
+    pub(super) fn refused(&self) -> u64 {
+        const REFUSED: [Share; 5] = [Share::Damaged, Share::Foreign, Share::Unsigned, Share::Failed, Share::WrongBlobs];
+        let now = REFUSED.into_iter().map(|share| self.remotes.tally().of(share)).sum();
+        now - self.told.swap(now, Relaxed).min(now)
     }
 
     /// Fetch a blob into the store at `dir`.
-    pub(crate) async fn blob(&self, blob: &Blob, dir: &Path) -> Result<(), String> {
-        let mut failed = "no remote has a blob that a record needs".to_owned();
-        for remote in &self.remotes {
-            match self.blob_of(remote, blob, dir).await {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(error) => failed = error,
+    pub(super) async fn blob(&self, blob: &Blob, dir: &Path) -> Result<(), Failure> {
+        let store = Store::open(dir)?;
+        let mut sink = IntoStore { store: &store, blob, receiving: None };
+        match self.remotes.blob(&blob.digest, blob.size_bytes, &mut sink).await? {
+            true => Ok(()),
+            false => Err(Failure::ours("no remote has a blob that a record needs")),
+        }
+    }
+
+    /// Send the records of a manifest and what they need. Returns how many bytes of blobs were sent; none where no record is one
+    /// that others would believe.
+    pub(super) async fn publish(&self, manifest: &[u8], dir: &Path) -> Result<Option<u64>, Failure> {
+        let store = Store::open(dir)?;
+        let manifest = Manifest::decode(manifest).map_err(Failure::ours)?;
+        let file = |digest: &Digest| Some(store.blob_file(digest));
+        let published = self.remotes.publish(&manifest, file).await;
+        match published.failed.into_iter().next() {
+            Some(error) => Err(error.into()),
+            None => Ok((published.entries > 0).then_some(published.bytes + manifest.encode().len() as u64)),
+        }
+    }
+
+    /// What builds of these commits used, the first of them of which there is a list; newest first.
+    pub(super) async fn used(&self, commits: &[Digest]) -> Result<Vec<Fingerprint>, Failure> {
+        let mut trouble = None;
+        for list in join_all(commits.iter().map(|commit| self.remotes.used(commit))).await {
+            match list {
+                Ok(list) if list.is_empty() => {}
+                Ok(list) => return Ok(list),
+                Err(error) => trouble = Some(error),
             }
         }
-        Err(failed)
+        trouble.map_or(Ok(Vec::new()), |error| Err(error.into()))
     }
 
-    async fn blob_of(&self, remote: &Arc<dyn Remote>, blob: &Blob, dir: &Path) -> Result<bool, String> {
-        let Some((_, mut body)) = remote.get(Key::blob(blob.digest)).await.map_err(said)? else { return Ok(false) };
-        let store = Store::open(dir).map_err(|error| error.to_string())?;
-        let mut receiving = store.receive_blob(blob).map_err(|error| error.to_string())?;
-        while let Some(bytes) = body.try_next().await.map_err(said)? {
-            receiving.write(&bytes).map_err(|error| error.to_string())?;
-        }
-        receiving.finish().map_err(|error| error.to_string())?;
-        Ok(true)
-    }
-
-    /// Send a record and what it needs: blobs first.
-    pub(super) async fn publish(&self, weak: &Fingerprint, record: Alone, dir: &Path) -> End {
-        let mut sent = 0;
-        for remote in self.remotes.iter().filter(|remote| remote.abilities().writable) {
-            match publish_to(remote, weak, &record, dir).await {
-                Ok(bytes) => sent += bytes,
-                Err(error) => return End::Failed(error),
-            }
-        }
-        End::Sent(sent)
-    }
-
-    /// The lists of what builds of these commits used, in their order.
-    pub(crate) async fn used(&self, commits: &[Digest]) -> Result<Vec<Option<Bytes>>, String> {
-        let keys: Vec<Key> = commits.iter().map(|commit| Key::used(*commit)).collect();
-        let mut found = vec![None; commits.len()];
-        for remote in &self.remotes {
-            let came = remote.get_small(&keys).await.map_err(said)?;
-            found.iter_mut().zip(came).for_each(|(found, came)| *found = found.take().or(came));
-        }
-        Ok(found)
-    }
-
-    /// Send such a list.
-    pub(crate) async fn publish_used(&self, commit: &Digest, bytes: Vec<u8>) -> Result<(), String> {
-        let bytes = Bytes::from(bytes);
-        for remote in self.remotes.iter().filter(|remote| remote.abilities().writable) {
-            let put = remote.put(Key::used(*commit), bytes.len() as u64, whole(bytes.clone()), Put::Replace);
-            put.await.map_err(said)?;
-        }
-        Ok(())
+    /// Add to such a list; newest first.
+    pub(super) async fn publish_used(&self, commit: &Digest, weaks: &[Fingerprint]) -> Result<(), Failure> {
+        Ok(self.remotes.publish_used(commit, weaks).await?)
     }
 }
 
-async fn publish_to(remote: &Arc<dyn Remote>, weak: &Fingerprint, record: &Alone, dir: &Path) -> Result<u64, String> {
-    let store = Store::open(dir).map_err(|error| error.to_string())?;
-    let keys: Vec<Key> = record.blobs.iter().map(|blob| Key::blob(blob.digest)).collect();
-    let there = remote.has(&keys).await.map_err(said)?;
-    let mut sent = 0;
-    for (blob, _) in record.blobs.iter().zip(there).filter(|(_, there)| !there) {
-        let key = Key::blob(blob.digest);
-        let body = file_body(key, store.blob_file(&blob.digest));
-        remote.put(key, blob.size_bytes, body, Put::IfAbsent).await.map_err(said)?;
-        sent += blob.size_bytes;
+/// Receives a blob, as many times as a remote begins to send it.
+struct IntoStore<'a> {
+    store: &'a Store,
+    blob: &'a Blob,
+    receiving: Option<Receiving<'a>>,
+}
+
+impl IntoStore<'_> {
+    fn done(result: Result<(), StoreError>) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(ready(result.map_err(|error| io::Error::other(error.to_string()))))
     }
-    let key = Key::manifest(*weak);
-    let old = match remote.get(key).await.map_err(said)? {
-        Some((_, body)) => collect(remote.name(), key, body, SMALL_BYTES_MAX).await.map_err(said)?,
-        None => Bytes::new(),
-    };
-    let new = Manifest::decode(&record.manifest).map_err(|error| error.to_string())?;
-    let mut merged = match Manifest::decode(&old) {
-        Ok(old) if old.weak == *weak => old,
-        _ => Manifest { entries: Vec::new(), ..new.clone() },
-    };
-    new.entries.iter().for_each(|entry| merged.add(entry.clone()));
-    let bytes = merged.encode();
-    sent += bytes.len() as u64;
-    let put = remote.put(key, bytes.len() as u64, whole(Bytes::from(bytes)), Put::Replace);
-    put.await.map_err(said)?;
-    Ok(sent)
 }
 
-/// One of them.
-pub(crate) fn open(url: &str) -> Result<Arc<dyn Remote>, RemoteError> {
-    url.parse::<RemoteUrl>().and_then(|url| open_stub(&url))
-}
+/// Written at once: to a file's pages, not to a disk.
+impl Sink for IntoStore<'_> {
+    fn begin(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        Self::done(self.store.receive_blob(self.blob).map(|receiving| self.receiving = Some(receiving)))
+    }
 
-fn open_stub(_: &RemoteUrl) -> Result<Arc<dyn Remote>, RemoteError> {
-    unimplemented!()
+    fn more(&mut self, bytes: Bytes) -> BoxFuture<'_, io::Result<()>> {
+        Self::done(self.receiving.as_mut().map_or(Ok(()), |receiving| receiving.write(&bytes)))
+    }
+
+    fn end(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        Self::done(self.receiving.take().map_or(Ok(()), Receiving::finish))
+    }
 }

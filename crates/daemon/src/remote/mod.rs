@@ -9,7 +9,7 @@
 //! | `expect.rs` | how long fetches take, and whether to ask at all |
 //! | `queue.rs` | what is to be sent, and sending it |
 //! | `ahead.rs` | what another machine's build used, before it is asked for |
-//! | `used.rs`, `places.rs` | the list of that, and what it is kept under |
+//! | `places.rs` | what the list of that is kept under |
 //!
 //! The one part of larder that is asynchronous. Threads of connections ask and are told; tasks fetch and send.
 
@@ -20,14 +20,13 @@ pub(crate) mod far;
 pub(crate) mod places;
 mod queue;
 mod session;
-pub(crate) mod used;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use larder_config::Settings;
 use larder_ipc::{IpcError, Recorded, Remotes, Session};
 use larder_model::{Digest, Fingerprint, Manifest};
@@ -188,7 +187,7 @@ impl Shared {
             }
         }
         if let Some(commit) = self.places.commits(&recorded.directory).first() {
-            self.ahead.note(*commit, upload);
+            self.ahead.note(*commit, recorded.weak);
         }
     }
 }
@@ -225,7 +224,7 @@ pub(crate) fn pull(dir: &Path, settings: &Settings, cwd: &Path) -> Result<Moved>
     if commits.is_empty() {
         bail!("{} is in no checkout of git, or git is not installed: nothing says what to fetch", cwd.display());
     }
-    let records = runtime.block_on(shared.fetch_ahead(&commits)).map_err(anyhow::Error::msg)? as u64;
+    let records = runtime.block_on(shared.fetch_ahead(&commits)).map_err(|error| anyhow!("{error}"))? as u64;
     runtime.shutdown_background();
     Ok(Moved { records, failed: 0, bytes: shared.grown.load(Relaxed) })
 }

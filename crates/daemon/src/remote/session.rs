@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_ipc::{Expect, Frame, IpcError, Nothing, Session, Step, say};
-use larder_model::{Digest, Fingerprint};
+use larder_model::{Blob, Digest, Fingerprint};
 use larder_store::{Counters, Remote};
 use larder_sys::Channel;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::arrival::{alone, believed};
+use super::arrival::{Alone, alone};
 use super::expect::Class;
+use super::far::Failure;
 use super::{Shared, ahead};
 
 /// A wrapper whose tool runs longer than this gets nothing any more.
@@ -82,9 +83,8 @@ pub(super) fn serve(
                 };
                 let missing = shared.missing(&alone.blobs);
                 let class = Class::Blobs(missing.iter().map(|blob| blob.size_bytes).sum());
-                let record = (weak, strong);
                 if let Some(commit) = shared.places.commits(directory).first() {
-                    shared.ahead.note(*commit, record);
+                    shared.ahead.note(*commit, weak);
                 }
                 stage =
                     answering.begin(handle, class, answering.clone().wanted(alone, missing, class, subject, races))?;
@@ -131,49 +131,32 @@ impl Answering {
 
     /// The records of a fingerprint.
     async fn records(self, weak: Fingerprint) {
-        if self.shared.ahead.came(&weak).await
-            && let Some(file) = self.shared.store().ok().and_then(|store| store.read_manifest(&weak, false).ok()?)
-        {
-            return self.found(file.bytes);
+        if let Some(bytes) = self.shared.ahead.came(&weak).await {
+            return self.found(bytes);
         }
         let began = Instant::now();
         if !self.shared.expected.may_ask(began) {
             return self.nothing(Nothing::OutOfReach);
         }
         let came = self.shared.far.records(&weak).await;
+        self.shared.count(Remote::Refused, self.shared.far.refused());
         match came {
-            Ok(Some(bytes)) => {
+            Ok(found) => {
                 self.shared.expected.took(Class::Records, began.elapsed());
-                let (believed, refused) = believed(&bytes, &weak);
-                if refused > 0 {
-                    self.shared.count(Remote::Refused, refused);
+                match found {
+                    Some(bytes) => self.found(Arc::new(bytes)),
+                    None => {
+                        self.shared.count(Remote::Absent, 1);
+                        self.nothing(Nothing::NotThere);
+                    }
                 }
-                match believed {
-                    Some(bytes) => self.found(bytes),
-                    None => self.nothing(Nothing::Failed),
-                }
             }
-            Ok(None) => {
-                self.shared.expected.took(Class::Records, began.elapsed());
-                self.shared.count(Remote::Absent, 1);
-                self.nothing(Nothing::NotThere);
-            }
-            Err(error) => {
-                self.shared.expected.failed(Instant::now());
-                self.failed(&error);
-            }
+            Err(error) => self.failed(&error),
         }
     }
 
     /// A record of those, with all that it needs.
-    async fn wanted(
-        self,
-        alone: super::arrival::Alone,
-        missing: Vec<larder_model::Blob>,
-        class: Class,
-        subject: Digest,
-        races: bool,
-    ) {
+    async fn wanted(self, alone: Alone, missing: Vec<Blob>, class: Class, subject: Digest, races: bool) {
         let began = Instant::now();
         match self.shared.take(alone, missing, Some(subject)).await {
             Ok(bytes) => {
@@ -186,24 +169,27 @@ impl Answering {
                 let _ = say(&self.channel, &Frame::Fetched { bytes }, None);
             }
             Err(error) => {
-                self.shared.expected.failed(Instant::now());
+                self.shared.count(Remote::Refused, self.shared.far.refused());
                 self.failed(&error);
             }
         }
     }
 
-    fn found(&self, bytes: Vec<u8>) {
+    fn found(&self, bytes: Arc<Vec<u8>>) {
         let file = larder_sys::sealed_memory_file("larder-manifest", &bytes);
         let frame = Frame::Found { manifest_bytes: bytes.len() as u64 };
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(bytes));
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
         match file {
             // The wrapper may be gone: its tool was faster.
             Ok(file) => drop(say(&self.channel, &frame, Some(file.as_fd()))),
-            Err(error) => self.failed(&error.to_string()),
+            Err(error) => self.failed(&Failure::ours(error)),
         }
     }
 
-    fn failed(&self, why: &str) {
+    fn failed(&self, why: &Failure) {
+        if why.of_service {
+            self.shared.expected.failed(Instant::now());
+        }
         self.shared.count(Remote::Failed, 1);
         (self.shared.log)(&format!("a fetch failed: {why}"));
         self.nothing(Nothing::Failed);

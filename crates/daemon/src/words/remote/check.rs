@@ -42,9 +42,12 @@ pub(super) fn run(around: &Surroundings, options: &RemotesCheck, out: &mut dyn W
     let mut all = Vec::new();
     for url in &settings.remote {
         let _inside = runtime.enter();
-        let mut found = Found { name: masked(url), read_only: settings.remote_read_only, ..Found::default() };
-        match open(url) {
-            Ok(remote) => runtime.block_on(ask(&remote, &mut found)),
+        let mut found = Found { name: masked(url), ..Found::default() };
+        match open(url, settings) {
+            Ok((remote, read_only)) => {
+                found.read_only = read_only;
+                runtime.block_on(ask(&remote, &mut found));
+            }
             Err(error) => found.problem = Some(error.to_string()),
         }
         all.push(found);
