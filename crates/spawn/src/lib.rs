@@ -173,7 +173,17 @@ fn finish(
 
 /// Start a program that goes on by itself: in a session of its own, with nothing of the caller's but its directory.
 pub fn start_apart(command: &Command) -> io::Result<()> {
-    larder_sys::spawn_apart(&command.program, &command.argv, &command.environment)
+    larder_sys::spawn_apart(&command.program, &command.argv, &command.environment).map(drop)
+}
+
+/// Start a program in the same way that starts another and ends: what goes on then is no child of ours. An error also where it
+/// does not end well.
+pub fn start_by(command: &Command) -> io::Result<()> {
+    let child = larder_sys::spawn_apart(&command.program, &command.argv, &command.environment)?;
+    match child.wait()? {
+        ChildEnd::Exited(0) => Ok(()),
+        end => Err(io::Error::other(format!("{end:?}"))),
+    }
 }
 
 impl Finished {

@@ -7,20 +7,21 @@ use std::time::{Duration, Instant};
 
 use larder_config::larderd_needs;
 use larder_ipc::listens;
-use larder_spawn::{Command, start_apart};
+use larder_spawn::{Command, start_by};
 use larder_store::Store;
 
 use crate::context::Context;
-use crate::words;
+use crate::{outer, words};
 
 /// How long it may take to begin.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Have one listen. False where none does: in a sandbox that may only read the store none is started, since it would end with
-/// the sandbox, and where one could not begin just now it is not tried again.
+/// the sandbox, nor within a command of another larder, which would take it for a part of it; and where one could not begin just
+/// now it is not tried again.
 pub(crate) fn summon(context: &Context, store: &Store) -> bool {
-    if store.may_be_written().is_err() {
+    if outer::is_there() || store.may_be_written().is_err() {
         return false;
     }
     if !store.daemon_runs() && !(store.may_summon() && start(context)) {
@@ -41,9 +42,10 @@ fn start(context: &Context) -> bool {
     let needed = context.place.environment.iter().filter(|(name, _)| larderd_needs(name));
     let environment: Vec<Vec<u8>> = needed.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
     words::candidates(&own).into_iter().any(|path| {
-        start_apart(&Command {
+        // It starts the one that serves, and ends: a child of ours would outlive the tool.
+        start_by(&Command {
             program: path.as_os_str().as_bytes().to_vec(),
-            argv: [&b"larderd"[..], b"serve"].map(<[u8]>::to_vec).to_vec(),
+            argv: [&b"larderd"[..], b"serve", b"--apart"].map(<[u8]>::to_vec).to_vec(),
             environment: environment.clone(),
         })
         .is_ok()

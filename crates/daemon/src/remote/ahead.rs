@@ -172,6 +172,7 @@ async fn fetch(shared: Arc<Shared>, coming: Coming, permit: OwnedSemaphorePermit
         }
     };
     let Some(alone) = newest(&came) else { return false };
+    shared.count(Remote::BytesIn, came.len() as u64);
     let missing = shared.missing(&alone.blobs);
     let done = shared.take(alone, missing, None).await.is_ok();
     if done {

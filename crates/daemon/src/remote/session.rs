@@ -144,7 +144,10 @@ impl Answering {
             Ok(found) => {
                 self.shared.expected.took(Class::Records, began.elapsed());
                 match found {
-                    Some(bytes) => self.found(Arc::new(bytes)),
+                    Some(bytes) => {
+                        self.shared.count(Remote::BytesIn, bytes.len() as u64);
+                        self.found(Arc::new(bytes));
+                    }
                     None => {
                         self.shared.count(Remote::Absent, 1);
                         self.nothing(Nothing::NotThere);

@@ -31,7 +31,7 @@ use self::log::Log;
 use crate::cli::Serve;
 use crate::remote::Remoting;
 use crate::surroundings::Surroundings;
-use crate::words::{FINE, evict};
+use crate::words::{FINE, daemon, evict};
 
 /// A connection says all that it has to say in this time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -74,6 +74,10 @@ struct Work {
 
 /// Serve until nobody came for a while, or somebody says stop.
 pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
+    if options.apart {
+        daemon::start_apart(around, options.idle)?;
+        return Ok(FINE);
+    }
     let given = given_socket()?;
     larder_sys::close_others(3, &given.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>());
     larder_sys::raise_descriptor_limit();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use larder_config::larderd_needs;
 use larder_ipc::{Frame, State, ask, listens};
-use larder_spawn::{Command, start_apart};
+use larder_spawn::Command;
 use larder_store::Store;
 use serde_json::json;
 
@@ -81,15 +81,7 @@ pub(crate) fn begin(around: &Surroundings, store: &Store) -> Result<()> {
 
 fn launch(around: &Surroundings, store: &Store, idle_s: u64) -> Result<State> {
     store.may_be_written().context("larderd must be able to write to the store: start it outside of the sandbox")?;
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
-    let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name));
-    let idle = idle_s.to_string();
-    let command = Command {
-        program: program.as_os_str().as_bytes().to_vec(),
-        argv: [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec(),
-        environment: variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect(),
-    };
-    start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
+    start_apart(around, idle_s)?;
     let until = Instant::now() + PATIENCE;
     loop {
         match find(store) {
@@ -100,6 +92,20 @@ fn launch(around: &Surroundings, store: &Store, idle_s: u64) -> Result<State> {
             _ => std::thread::sleep(PAUSE),
         }
     }
+}
+
+/// Start it, and leave it to itself.
+pub(crate) fn start_apart(around: &Surroundings, idle_s: u64) -> Result<()> {
+    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name));
+    let idle = idle_s.to_string();
+    let command = Command {
+        program: program.as_os_str().as_bytes().to_vec(),
+        argv: [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec(),
+        environment: variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect(),
+    };
+    larder_spawn::start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
+    Ok(())
 }
 
 fn stop(store: &Store, out: &mut dyn Write) -> Result<u8> {

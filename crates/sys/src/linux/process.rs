@@ -98,7 +98,7 @@ fn signals_of_musl() -> libc::sigset_t {
 }
 
 /// Start the program at `path` in a session of its own, its standard streams on the null device.
-pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<()> {
+pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<Child> {
     let null = c_string(b"/dev/null")?;
     let wire = |actions: *mut FileActions| {
         let open = |fd| {
@@ -109,7 +109,7 @@ pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io
     };
     // SAFETY: `attributes` is initialised.
     let attribute = |attributes| check(unsafe { libc::posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID) });
-    start(path, argv, environment, wire, attribute).map(drop)
+    start(path, argv, environment, wire, attribute)
 }
 
 type FileActions = libc::posix_spawn_file_actions_t;
