@@ -1,7 +1,8 @@
 //! From a URL that was understood to the service it names.
 
-use super::client::{header_map, http_client, provider};
+use super::client::{header_map, http_client, provider, tls_config};
 use super::file::Directory;
+use super::grpc::Grpc;
 use super::http::Http;
 use super::object::Object;
 use crate::stack::Parts;
@@ -121,7 +122,11 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             let operator = with_http(url, self::operator(url, builder)?, None)?;
             Ok(Arc::new(Object::new(name, operator, prefix, ENTRIES)))
         }
-        Service::Grpc { .. } => Err(RemoteError::url(name, "scheme", "it is not built yet")),
+        Service::Grpc { address, instance, tls, headers } => {
+            let headers = header_map(url, headers, options)?;
+            let tls = tls.as_ref().map(|tls| tls_config(url, Some(tls))).transpose()?;
+            Ok(Arc::new(Grpc::new(url, address, instance, tls, headers, options.seed)?))
+        }
     }
 }
 

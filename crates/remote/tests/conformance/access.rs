@@ -55,6 +55,7 @@ fn a_dead_server_is_unreachable_at_once() {
         format!("redis://:hush@127.0.0.1:{port}"),
         format!("memcached://127.0.0.1:{port}"),
         format!("http://me:hush@127.0.0.1:{port}/x"),
+        format!("grpc://127.0.0.1:{port}"),
         format!("webdav://127.0.0.1:{port}"),
         format!("s3://team/p?anonymous=yes&endpoint=http://127.0.0.1:{port}"),
     ] {

@@ -142,3 +142,12 @@ fn s3_conforms() {
     let keys = &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "hush-hush")];
     conforms_with(&format!("s3://team/some/prefix?endpoint=http://127.0.0.1:{}", server.port), keys);
 }
+
+#[test]
+fn remote_execution() {
+    let program = need!("buildbox-casd");
+    let server = Server::start(&program, |port, place| {
+        words([&format!("--bind=127.0.0.1:{port}"), &place.join("cas").display().to_string()].map(String::as_str))
+    });
+    conforms(&format!("grpc://127.0.0.1:{}", server.port));
+}
