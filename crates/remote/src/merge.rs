@@ -16,7 +16,8 @@ use crate::wait::Wait;
 use crate::{Key, Put, Remote, RemoteError, Stored, Trouble, whole};
 use bytes::Bytes;
 use larder_model::Digest;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Tries to get records into a list before it is given up, with an error.
 const TRIES_MAX: u32 = 24;

@@ -15,8 +15,9 @@ use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use larder_model::{Digest, Manifest};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use tokio::time::Instant;
 
 /// A remote that has not answered when another has is waited for as long again, and at least so long.
 const GRACE_MIN: Duration = Duration::from_millis(20);

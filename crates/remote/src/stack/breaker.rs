@@ -149,6 +149,11 @@ fn of<T>(outcome: &Result<T, RemoteError>) -> Outcome {
     }
 }
 
+/// The runtime's clock, which tests can stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 impl Breaker {
     /// Around this.
     pub fn new(inner: Arc<dyn Remote>, policy: BreakerPolicy) -> Self {
@@ -162,12 +167,12 @@ impl Breaker {
     }
 
     async fn guarded<T>(&self, work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
-        self.switch.pass(Instant::now())?;
+        self.switch.pass(now())?;
         let switch = self.switch.clone();
-        let mut guard = Guard::new(move || switch.ended(Instant::now(), Outcome::Unknown));
+        let mut guard = Guard::new(move || switch.ended(now(), Outcome::Unknown));
         let outcome = work.await;
         guard.disarm();
-        self.switch.ended(Instant::now(), of(&outcome));
+        self.switch.ended(now(), of(&outcome));
         outcome
     }
 }
@@ -187,7 +192,7 @@ impl Remote for Breaker {
             let switch = self.switch.clone();
             let watch = move |next: &Result<Bytes, RemoteError>| {
                 if matches!(of(next), Outcome::Badly) {
-                    switch.ended(Instant::now(), Outcome::Badly);
+                    switch.ended(now(), Outcome::Badly);
                 }
             };
             Ok(found.map(|(size, body)| (size, body.inspect(watch).boxed())))

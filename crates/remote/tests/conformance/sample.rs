@@ -1,13 +1,11 @@
-//! Bytes, bodies and manifests to test with.
+//! Bytes and manifests to test with.
 
 use bytes::Bytes;
-use futures::stream::{self, StreamExt};
 use larder_model::{
     ActionResult, Blob, Content, Digest, Entry, EnvFact, ExplainWalk, FileMode, Made, Manifest, ModeRule,
     ObservationSet, Observer, Output, OutputKind, Placement, Rewrite, Streams, Walk,
 };
-use larder_remote::{Body, Key, Options, RemoteError};
-use std::io;
+use larder_remote::Options;
 use std::sync::Arc;
 
 /// Bytes of this length that no compression shrinks, other for each seed.
@@ -20,24 +18,6 @@ pub(crate) fn bytes(seed: &str, length: usize) -> Bytes {
     }
     made.truncate(length);
     made.into()
-}
-
-/// A body in pieces of this many bytes.
-pub(crate) fn pieces(bytes: &Bytes, piece: usize) -> Body {
-    let starts = (0..bytes.len()).step_by(piece);
-    let all: Vec<_> = starts.map(|at| Ok(bytes.slice(at..(at + piece).min(bytes.len())))).collect();
-    stream::iter(all).boxed()
-}
-
-/// A body that breaks after these bytes.
-pub(crate) fn broken(key: Key, bytes: Bytes) -> Body {
-    let error = RemoteError::Here { key, source: Arc::new(io::Error::other("broken on purpose")) };
-    stream::iter([Ok(bytes), Err(error)]).boxed()
-}
-
-/// A body that never goes on after these bytes.
-pub(crate) fn stuck(bytes: Bytes) -> Body {
-    stream::iter([Ok(bytes)]).chain(stream::pending()).boxed()
 }
 
 /// Options with these variables as the environment.

@@ -1,6 +1,7 @@
 //! What a service must do, whichever it is.
 
-use crate::sample::{broken, bytes, pieces, stuck};
+use crate::bodies::{broken, pieces, stuck};
+use crate::sample::bytes;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use futures::future::join_all;
