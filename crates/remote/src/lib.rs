@@ -42,7 +42,10 @@ pub use record::USED_MAX;
 pub use remote::{Abilities, Body, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
 pub use remotes::{Remotes, Sink};
 pub use sign::{Keys, NotAKey};
-pub use stack::{Parts, Verify};
+pub use stack::{
+    Asked, Breaker, BreakerPolicy, BreakerState, Counts, Fault, Faults, Limit, Log, Parts, Retry, RetryPolicy,
+    SIZE_CLASSES, Stall, Sum, Switch, Verify,
+};
 pub use tally::{Share, Tally};
 pub use url::{Headers, Login, RemoteUrl, Service, Tls};
 
@@ -53,8 +56,30 @@ pub fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, Remot
     leaf::services::leaf(url, options)
 }
 
+/// A remote with all that is put around it, and what tells how it is.
+pub struct Connected {
+    /// To be asked.
+    pub remote: Arc<dyn Remote>,
+    /// What was asked of it and how long it took.
+    pub counts: Arc<Counts>,
+    /// Whether it is left alone now.
+    pub breaker: Arc<Switch>,
+}
+
 /// The service of a URL with all that is put around it: see `stack/`. Nothing is sent yet.
-pub fn connect(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, RemoteError> {
-    let leaf = leaf(url, options)?;
-    Ok(Arc::new(Verify::new(leaf)))
+pub fn connect(url: &RemoteUrl, options: &Options) -> Result<Connected, RemoteError> {
+    Ok(stacked(leaf(url, options)?, options))
+}
+
+/// What is put around a service.
+pub fn stacked(leaf: Arc<dyn Remote>, options: &Options) -> Connected {
+    let patient = Stall::new(leaf, options.stall);
+    let limited = Limit::new(Arc::new(patient), options.requests_max);
+    let breaker = Breaker::new(Arc::new(limited), options.breaker);
+    let switch = breaker.switch().clone();
+    let retried = Retry::new(Arc::new(breaker), options.retry, options.seed);
+    let verified = Verify::new(Arc::new(retried));
+    let counts = Arc::new(Counts::default());
+    let remote = Arc::new(Log::new(Arc::new(verified), counts.clone()));
+    Connected { remote, counts, breaker: switch }
 }

@@ -3,8 +3,11 @@
 //! | the service | how |
 //! |---|---|
 //! | compares before it replaces | read, merge, replace what was read, again from the start where it was not that any more |
-//! | the last writer wins | read, merge, write, wait, read again; again from the start until the own records are seen |
+//! | the last writer wins | read, merge, write, wait, look; where others are at it several times; what is lost is put back |
 //! | an object never changes | generations, each under a name of its own: the next free one is taken and holds all before it |
+//!
+//! Where the last writer wins this is not proof: a write that lands after everybody's last look takes with it what its writer
+//! had not read. Whoever misses the record then makes it anew.
 //!
 //! Unaware of: what a record says, who is believed.
 
@@ -13,10 +16,15 @@ use crate::wait::Wait;
 use crate::{Key, Put, Remote, RemoteError, Stored, Trouble, whole};
 use bytes::Bytes;
 use larder_model::Digest;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Tries to get records into a list before it is given up, with an error.
 const TRIES_MAX: u32 = 24;
+/// Where the last writer wins, it is waited for so many times what reading and writing took, before it is looked again.
+const SETTLE_TIMES: u32 = 8;
+/// How often own records must be seen, after waits of which each is twice the one before, once somebody else was seen.
+const LOOKS_WHERE_CONTENDED: u32 = 4;
 /// Generations of a list that never change; a list that has so many is full.
 const GENERATIONS_MAX: u64 = 4096;
 /// How many generations before the newest are read as well: one of them may be half-made, or lack what was lost.
@@ -81,22 +89,34 @@ async fn add_and_look(
 ) -> Result<Merged, RemoteError> {
     let key = Key::manifest(*weak);
     let mut merged = Merged::default();
-    let mut written = false;
+    let mut looks_needed = 1;
     for _ in 0..TRIES_MAX {
         let start = Instant::now();
         let (list, _) = opened(weak, get(remote, key).await?);
-        if written && list.has_all(new) {
+        let bytes = grown(remote, weak, list, new).await?;
+        remote.put(key, bytes.len() as u64, whole(bytes.clone()), Put::Replace).await?;
+        // Who read before we wrote writes within about the time that reading and writing takes; then it shows.
+        let mut pause = settle.max(start.elapsed() * SETTLE_TIMES);
+        let mut seen = 0;
+        while seen < looks_needed {
+            wait.about(pause).await;
+            pause *= 2;
+            let now = get(remote, key).await?;
+            if now.as_ref() != Some(&bytes) {
+                // Somebody else is at it, and a third may be: one look is not enough.
+                looks_needed = LOOKS_WHERE_CONTENDED;
+            }
+            if !opened(weak, now).0.has_all(new) {
+                merged.put_back += 1;
+                break;
+            }
+            seen += 1;
+        }
+        if seen == looks_needed {
             return Ok(merged);
         }
-        merged.put_back += u64::from(written);
-        let bytes = grown(remote, weak, list, new).await?;
-        remote.put(key, bytes.len() as u64, whole(bytes), Put::Replace).await?;
-        written = true;
-        // Who read before we wrote writes within about the time that reading and writing takes; then it shows.
-        wait.about(settle.max(start.elapsed() * 3)).await;
     }
-    let (list, _) = opened(weak, get(remote, key).await?);
-    if list.has_all(new) { Ok(merged) } else { Err(given_up(remote, key)) }
+    Err(given_up(remote, key))
 }
 
 async fn add_generation(remote: &dyn Remote, weak: &Digest, new: &[Item], wait: &Wait) -> Result<Merged, RemoteError> {

@@ -1,6 +1,7 @@
 //! Options: what the caller decides for all remotes.
 
 use crate::sign::Keys;
+use crate::stack::{BreakerPolicy, RetryPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,14 @@ pub struct Options {
     pub keys: Keys,
     /// Where the last writer of a list wins: how long it is waited before the list is looked at again.
     pub settle: Duration,
+    /// Requests under way at each remote, bodies included.
+    pub requests_max: usize,
+    /// Without a byte for so long a request has failed.
+    pub stall: Duration,
+    /// How often what passes by itself is asked again.
+    pub retry: RetryPolicy,
+    /// When a remote is left alone.
+    pub breaker: BreakerPolicy,
 }
 
 impl Default for Options {
@@ -28,6 +37,10 @@ impl Default for Options {
             read_only: false,
             keys: Keys::default(),
             settle: Duration::from_millis(250),
+            requests_max: 64,
+            stall: Duration::from_secs(10),
+            retry: RetryPolicy::default(),
+            breaker: BreakerPolicy::default(),
         }
     }
 }

@@ -6,15 +6,18 @@ use crate::sign::Keys;
 use crate::stack::verified;
 use crate::tally::{Share, Tally};
 use crate::wait::Wait;
-use crate::{Key, Options, Put, Remote, RemoteError, RemoteUrl, Trouble, collect, connect, whole};
+use crate::{
+    Connected, Counts, Key, Options, Put, Remote, RemoteError, RemoteUrl, Switch, Trouble, collect, connect, whole,
+};
 use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
 use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use larder_model::{Digest, Manifest};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
+use tokio::time::Instant;
 
 /// A remote that has not answered when another has is waited for as long again, and at least so long.
 const GRACE_MIN: Duration = Duration::from_millis(20);
@@ -30,9 +33,16 @@ pub struct Remotes {
     tally: Tally,
 }
 
-struct One {
-    remote: Arc<dyn Remote>,
-    read_only: bool,
+/// One of them.
+pub struct One {
+    /// To be asked.
+    pub remote: Arc<dyn Remote>,
+    /// Nothing is put there.
+    pub read_only: bool,
+    /// What was asked of it, and how long it took.
+    pub counts: Arc<Counts>,
+    /// Whether it is left alone now.
+    pub breaker: Arc<Switch>,
 }
 
 /// Where a blob's bytes go. A remote that fails half-way is followed by another, from the start.
@@ -86,10 +96,11 @@ impl Remotes {
     }
 
     /// These, near first, each with whether it is only read.
-    pub fn of(all: Vec<(Arc<dyn Remote>, bool)>, options: &Options) -> Remotes {
-        let one = |(remote, read_only): (Arc<dyn Remote>, bool)| {
+    pub fn of(all: Vec<(Connected, bool)>, options: &Options) -> Remotes {
+        let one = |(connected, read_only): (Connected, bool)| {
+            let Connected { remote, counts, breaker } = connected;
             let read_only = read_only || options.read_only || !remote.abilities().writable;
-            One { remote, read_only }
+            One { remote, read_only, counts, breaker }
         };
         Remotes {
             all: all.into_iter().map(one).collect(),
@@ -100,9 +111,9 @@ impl Remotes {
         }
     }
 
-    /// Each remote and whether it is only read, near first.
-    pub fn each(&self) -> impl Iterator<Item = (&Arc<dyn Remote>, bool)> {
-        self.all.iter().map(|one| (&one.remote, one.read_only))
+    /// Each of them, near first.
+    pub fn each(&self) -> &[One] {
+        &self.all
     }
 
     /// Whether there is none.

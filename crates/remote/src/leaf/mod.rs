@@ -5,10 +5,12 @@
 //! | `file.rs` | a directory | yes, under a lock | |
 //! | `object.rs`, `services.rs` | opendal: S3, GCS, Azure Blob, Redis, memcached, Actions cache | object stores | Redis, memcached: the last wins; Actions cache: the first |
 //! | `http.rs` | PUT and GET, WebDAV | no | the last wins |
+//! | `grpc/` | the Remote Execution API | no | the last wins |
 //! | `memory.rs` | nothing: for tests and simulations | as told | as told |
 
 pub(crate) mod client;
 pub(crate) mod file;
+pub(crate) mod grpc;
 pub(crate) mod http;
 pub(crate) mod memory;
 pub(crate) mod object;

@@ -175,16 +175,20 @@ fn is_taken(error: &Error) -> bool {
 
 /// What opendal says of where it was is left out: it names requests, and those hold signatures.
 fn failed(name: &Arc<str>, key: Key, error: &Error) -> RemoteError {
-    let text = error.to_string().to_ascii_lowercase();
+    let said = error.to_string().to_ascii_lowercase();
     let trouble = match error.kind() {
         ErrorKind::PermissionDenied => Trouble::Denied,
         ErrorKind::RateLimited => Trouble::Busy,
         ErrorKind::Unsupported => Trouble::Unable,
         ErrorKind::ConfigInvalid => Trouble::Denied,
         // Redis and memcached say it in words only.
-        _ if text.contains("noauth") || text.contains("wrongpass") || text.contains("noperm") => Trouble::Denied,
-        _ if text.contains("loading") && text.contains("redis") || text.contains("oom command") => Trouble::Busy,
-        _ if text.contains("connect") || text.contains("connection") || text.contains("timed out") => {
+        _ if ["noauth", "wrongpass", "noperm", "authentication failed"].iter().any(|word| said.contains(word)) => {
+            Trouble::Denied
+        }
+        // Some S3 servers answer a key that they do not know as if they had failed.
+        _ if said.contains("access key") || said.contains("accesskey") => Trouble::Denied,
+        _ if said.contains("loading") && said.contains("redis") || said.contains("oom command") => Trouble::Busy,
+        _ if said.contains("connect") || said.contains("connection") || said.contains("timed out") => {
             Trouble::Unreachable
         }
         _ if error.is_temporary() => Trouble::Unreachable,

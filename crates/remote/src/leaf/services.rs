@@ -1,7 +1,8 @@
 //! From a URL that was understood to the service it names.
 
-use super::client::{header_map, http_client, provider};
+use super::client::{header_map, http_client, provider, tls_config};
 use super::file::Directory;
+use super::grpc::Grpc;
 use super::http::Http;
 use super::object::Object;
 use crate::stack::Parts;
@@ -26,7 +27,6 @@ const ENTRIES: Abilities = Abilities { create_new: true, replace: false, swap: f
 /// The leaf of a URL, without anything around it but what makes large objects fit.
 pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, RemoteError> {
     let name = url.name();
-    let operator = |builder| operator(url, builder);
     match &url.service {
         Service::File { directory } => Ok(Arc::new(Directory::new(name, directory.clone(), options.seed))),
         Service::S3 { bucket, prefix, endpoint, region, virtual_host, anonymous } => {
@@ -34,13 +34,20 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             if let Some(endpoint) = endpoint {
                 builder = builder.endpoint(endpoint);
             }
+            let variable = |name: &str| (options.variable)(name).filter(|value| !value.is_empty());
+            if let (Some(id), Some(secret)) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
+                builder = builder.access_key_id(&id).secret_access_key(&secret);
+                if let Some(token) = variable("AWS_SESSION_TOKEN") {
+                    builder = builder.session_token(&token);
+                }
+            }
             if *virtual_host {
                 builder = builder.enable_virtual_host_style();
             }
             if *anonymous {
                 builder = builder.skip_signature();
             }
-            let operator = with_http(url, operator(builder)?, endpoint.as_deref())?;
+            let operator = with_http(url, self::operator(url, builder)?, endpoint.as_deref())?;
             Ok(Arc::new(Object::new(name, operator, prefix, STORE)))
         }
         Service::Gcs { bucket, prefix, endpoint, anonymous } => {
@@ -105,10 +112,21 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             Ok(Arc::new(Http::new(name, client, base.clone(), headers, login.clone(), *webdav)))
         }
         Service::Ghac { prefix } => {
-            let operator = with_http(url, self::operator(url, Ghac::default().version("larder"))?, None)?;
+            let mut builder = Ghac::default().version("larder");
+            if let Some(token) = (options.variable)("ACTIONS_RUNTIME_TOKEN") {
+                builder = builder.runtime_token(&token);
+            }
+            if let Some(endpoint) = (options.variable)("ACTIONS_RESULTS_URL") {
+                builder = builder.endpoint(&endpoint);
+            }
+            let operator = with_http(url, self::operator(url, builder)?, None)?;
             Ok(Arc::new(Object::new(name, operator, prefix, ENTRIES)))
         }
-        Service::Grpc { .. } => Err(RemoteError::url(name, "scheme", "it is not built yet")),
+        Service::Grpc { address, instance, tls, headers } => {
+            let headers = header_map(url, headers, options)?;
+            let tls = tls.as_ref().map(|tls| tls_config(url, Some(tls))).transpose()?;
+            Ok(Arc::new(Grpc::new(url, address, instance, tls, headers, options.seed)?))
+        }
     }
 }
 

@@ -1,0 +1,148 @@
+//! Large objects into the CAS: their digest is their name there, so they are written beside first, hashed, then streamed.
+
+use super::cas::PACKED_BYTES_MIN;
+use super::channel::{Calls, Server};
+use super::digest_of;
+use super::pack::Packer;
+use crate::{Body, Key, RemoteError, Trouble};
+use bazel_remote_apis::build::bazel::remote::execution::v2 as api;
+use bazel_remote_apis::google::bytestream::WriteRequest;
+use bytes::{Bytes, BytesMut};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use sha2::{Digest as _, Sha256};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::{AsyncReadExt, AsyncSeekExt, AsyncWriteExt};
+
+/// A message of an upload, bytes of content.
+const PIECE_BYTES: usize = 256 << 10;
+
+impl Server {
+    /// Upload a body of this size; its digest.
+    pub(super) async fn write_large(
+        &self,
+        calls: &Calls,
+        key: Key,
+        size: u64,
+        mut body: Body,
+    ) -> Result<api::Digest, RemoteError> {
+        let here = move |error| RemoteError::here(key, error);
+        // Without a name, so that nothing is left of it however we end.
+        let mut file = tokio::fs::File::from_std(tempfile::tempfile().map_err(here)?);
+        let mut hash = Sha256::new();
+        while let Some(bytes) = body.try_next().await? {
+            hash.update(&bytes);
+            file.write_all(&bytes).await.map_err(here)?;
+        }
+        file.flush().await.map_err(here)?;
+        let digest = digest_of(hash.finalize().into(), size);
+        if self.missing(calls, key, vec![digest.clone()]).await?.is_empty() {
+            return Ok(digest);
+        }
+        file.rewind().await.map_err(here)?;
+        let read = move |mut file: tokio::fs::File| async move {
+            let mut buffer = BytesMut::with_capacity(PIECE_BYTES);
+            let count = file.read_buf(&mut buffer).await.map_err(here)?;
+            Ok((count > 0).then(|| (buffer.freeze(), file)))
+        };
+        self.write_stream(calls, key, &digest, stream::try_unfold(file, read).boxed()).await?;
+        Ok(digest)
+    }
+
+    /// Upload a blob by ByteStream, compressed where the server takes that.
+    pub(super) async fn write_stream(
+        &self,
+        calls: &Calls,
+        key: Key,
+        digest: &api::Digest,
+        body: Body,
+    ) -> Result<(), RemoteError> {
+        let packed = calls.zstd && digest.size_bytes as u64 >= PACKED_BYTES_MIN;
+        let body = if packed { packed_body(key, body)? } else { body };
+        let name = self.resource(&format!("uploads/{}/", self.upload_name()), packed, digest);
+        // Errors cannot travel in the stream of messages: it ends early, without `finish_write`, and the error is kept here.
+        let broken = Arc::new(Mutex::new(None));
+        let answer = calls.streams().write(messages(name, body, broken.clone())).await;
+        if let Some(error) = broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return Err(error);
+        }
+        let committed = answer.map_err(|status| self.failed(Some(key), &status))?.into_inner().committed_size;
+        // Of a compressed upload servers say either size, or −1 for what was there already.
+        if !packed && committed != digest.size_bytes && committed != -1 {
+            let why = format!("{committed} bytes of {} were taken", digest.size_bytes);
+            return Err(RemoteError::failed(&self.name, Some(key), Trouble::Cut, why));
+        }
+        Ok(())
+    }
+
+    /// A random UUID, version 4.
+    fn upload_name(&self) -> String {
+        let half = || self.chance.below(u64::MAX);
+        let (a, b) = (half(), half());
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            a >> 32,
+            (a >> 16) & 0xffff,
+            a & 0xfff,
+            0x8000 | (b >> 48 & 0x3fff),
+            b & 0xffff_ffff_ffff
+        )
+    }
+}
+
+/// The messages of an upload: the last of them says that it is the last.
+fn messages(
+    name: String,
+    body: Body,
+    broken: Arc<Mutex<Option<RemoteError>>>,
+) -> impl stream::Stream<Item = WriteRequest> + Send + 'static {
+    let step = move |state: Option<(Body, Option<Bytes>, i64)>| {
+        let (name, broken) = (name.clone(), broken.clone());
+        async move {
+            let (mut body, held, offset) = state?;
+            let mut next = async || match body.try_next().await {
+                Ok(next) => Some(next),
+                Err(error) => {
+                    *broken.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    None
+                }
+            };
+            let this = match held {
+                Some(held) => held,
+                None => next().await?.unwrap_or_default(),
+            };
+            let after = next().await?;
+            let message = |finish_write, data: &Bytes| WriteRequest {
+                resource_name: if offset == 0 { name } else { String::new() },
+                write_offset: offset,
+                finish_write,
+                data: data.to_vec(),
+            };
+            let end = offset + this.len() as i64;
+            Some(match after {
+                None => (message(true, &this), None),
+                after => (message(false, &this), Some((body, after, end))),
+            })
+        }
+    };
+    stream::unfold(Some((body, None, 0)), step)
+}
+
+fn packed_body(key: Key, body: Body) -> Result<Body, RemoteError> {
+    let here = move |error| RemoteError::here(key, error);
+    let packer = Packer::new().map_err(here)?;
+    let step = move |state: Option<(Body, Packer)>| async move {
+        let Some((mut body, mut packer)) = state else { return Ok(None) };
+        loop {
+            match body.try_next().await? {
+                None => return Ok(Some((packer.finish().map_err(here)?, None))),
+                Some(bytes) => {
+                    let packed = packer.pack(&bytes).map_err(here)?;
+                    if !packed.is_empty() {
+                        return Ok(Some((packed, Some((body, packer)))));
+                    }
+                }
+            }
+        }
+    };
+    Ok(stream::try_unfold(Some((body, packer)), step).boxed())
+}

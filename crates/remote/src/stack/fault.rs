@@ -1,0 +1,256 @@
+//! Fault: does wrong on purpose, by a seed: what remotes, networks and disks do to us. For tests and simulations.
+
+use crate::wait::Wait;
+use crate::{
+    Abilities, Body, Key, Kind, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, collect, whole,
+};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What is done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The request fails.
+    Error,
+    /// It never ends, from the start or in the middle.
+    Stall,
+    /// The object ends early, and looks as if that were its end.
+    Truncate,
+    /// One bit is another.
+    Flip,
+    /// Another object of the same kind comes.
+    Swap,
+    /// What was there before comes, or nothing.
+    Stale,
+    /// It takes long.
+    Slow,
+    /// It was done, and says that it failed.
+    Denied,
+}
+
+impl Fault {
+    /// All of them, in their order.
+    pub const ALL: [Fault; 8] = [
+        Fault::Error,
+        Fault::Stall,
+        Fault::Truncate,
+        Fault::Flip,
+        Fault::Swap,
+        Fault::Stale,
+        Fault::Slow,
+        Fault::Denied,
+    ];
+}
+
+/// How many objects are remembered, to be given for others or for their successors.
+const REMEMBERED_MAX: usize = 4096;
+
+/// Does wrong.
+pub struct Faults {
+    inner: Arc<dyn Remote>,
+    name: Arc<str>,
+    /// Of ten thousand requests, how many meet each fault.
+    often: u64,
+    slow: Duration,
+    chance: Wait,
+    asked: AtomicU64,
+    done: [AtomicU64; Fault::ALL.len()],
+    /// Earlier states of objects that were replaced.
+    before: Mutex<HashMap<Key, Bytes>>,
+    /// The last object of each kind that was handed out.
+    last: Mutex<HashMap<Kind, Bytes>>,
+}
+
+impl Faults {
+    /// Around this: each fault meets `often` of ten thousand requests; a slow one takes up to `slow`.
+    pub fn new(inner: Arc<dyn Remote>, often: u64, slow: Duration, seed: u64) -> Self {
+        Faults {
+            name: inner.name().into(),
+            inner,
+            often,
+            slow,
+            chance: Wait::new(seed),
+            asked: AtomicU64::new(0),
+            done: Default::default(),
+            before: Mutex::default(),
+            last: Mutex::default(),
+        }
+    }
+
+    /// How many requests there were.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// How many of them met this fault.
+    pub fn done(&self, fault: Fault) -> u64 {
+        self.done[fault as usize].load(Ordering::Relaxed)
+    }
+
+    fn next(&self) -> Option<Fault> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let chance = self.chance.below(10_000);
+        let fault = *Fault::ALL.get((chance / self.often.max(1)) as usize).filter(|_| self.often > 0)?;
+        self.done[fault as usize].fetch_add(1, Ordering::Relaxed);
+        Some(fault)
+    }
+
+    fn failed(&self, key: Option<Key>) -> RemoteError {
+        let trouble = [Trouble::Unreachable, Trouble::Busy, Trouble::Other][self.chance.below(3) as usize];
+        RemoteError::failed(&self.name, key, trouble, "a fault on purpose")
+    }
+
+    /// What holds of any request: `true` where its answer is to be changed as well.
+    async fn meet(&self, fault: Option<Fault>, key: Option<Key>) -> Result<(), RemoteError> {
+        match fault {
+            Some(Fault::Error) => Err(self.failed(key)),
+            Some(Fault::Stall) => std::future::pending().await,
+            Some(Fault::Slow) => {
+                tokio::time::sleep(Duration::from_micros(self.chance.below(self.slow.as_micros() as u64 + 1))).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The bytes that come in place of these.
+    fn wrong(&self, fault: Fault, key: Key, bytes: Option<Bytes>) -> Option<Bytes> {
+        let lock =
+            |map: &Mutex<HashMap<Key, Bytes>>| map.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        match fault {
+            Fault::Truncate => bytes.map(|bytes| bytes.slice(..self.chance.below(bytes.len() as u64) as usize)),
+            Fault::Flip => bytes.map(|bytes| {
+                let mut bytes = BytesMut::from(bytes);
+                if !bytes.is_empty() {
+                    let at = self.chance.below(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << self.chance.below(8);
+                }
+                bytes.freeze()
+            }),
+            Fault::Swap => {
+                let other = self.last.lock().unwrap_or_else(PoisonError::into_inner).get(&key.kind).cloned();
+                other.or(bytes)
+            }
+            Fault::Stale => lock(&self.before),
+            _ => bytes,
+        }
+    }
+
+    fn handed_out(&self, key: Key, bytes: &Option<Bytes>) {
+        if let Some(bytes) = bytes {
+            self.last.lock().unwrap_or_else(PoisonError::into_inner).insert(key.kind, bytes.clone());
+        }
+    }
+
+    async fn remember(&self, key: Key) {
+        if key.kind != Kind::Blob
+            && let Ok(found) = self.inner.get_small(&[key]).await
+            && let Some(Some(bytes)) = found.into_iter().next()
+        {
+            let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+            if before.len() < REMEMBERED_MAX {
+                before.insert(key, bytes);
+            }
+        }
+    }
+}
+
+impl Remote for Faults {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+        Box::pin(async move {
+            let fault = self.next();
+            let half_way = fault == Some(Fault::Stall) && self.chance.below(2) == 0;
+            self.meet(fault.filter(|_| !half_way), Some(key)).await?;
+            let found = match self.inner.get(key).await? {
+                Some((_, body)) => Some(collect(&self.name, key, body, SMALL_BYTES_MAX).await?),
+                None => None,
+            };
+            let found = match fault {
+                Some(fault) => self.wrong(fault, key, found),
+                None => found,
+            };
+            self.handed_out(key, &found);
+            Ok(found.map(|bytes| {
+                let size = self.chance.below(2).eq(&0).then_some(bytes.len() as u64);
+                let middle = bytes.len() / 2;
+                let (first, rest) = (bytes.slice(..middle), bytes.slice(middle..));
+                let rest = if half_way { stream::pending().boxed() } else { whole(rest) };
+                (size, whole(first).chain(rest).boxed())
+            }))
+        })
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        Box::pin(async move {
+            let fault = self.next();
+            self.meet(fault, Some(key)).await?;
+            self.remember(key).await;
+            let stored = self.inner.put(key, size, body, how).await?;
+            if fault == Some(Fault::Denied) { Err(self.failed(Some(key))) } else { Ok(stored) }
+        })
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        Box::pin(async move {
+            let fault = self.next();
+            self.meet(fault, keys.first().copied()).await?;
+            let mut there = self.inner.has(keys).await?;
+            if matches!(fault, Some(Fault::Flip | Fault::Stale | Fault::Swap)) {
+                let at = self.chance.below(there.len() as u64) as usize;
+                there.iter_mut().skip(at).take(1).for_each(|there| *there = !*there);
+            }
+            Ok(there)
+        })
+    }
+
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+        Box::pin(async move {
+            let fault = self.next();
+            self.meet(fault, keys.first().copied()).await?;
+            let mut found = self.inner.get_small(keys).await?;
+            if let (Some(fault), false) = (fault, keys.is_empty()) {
+                let at = self.chance.below(keys.len() as u64) as usize;
+                found[at] = self.wrong(fault, keys[at], found[at].take());
+            }
+            keys.iter().zip(&found).for_each(|(&key, bytes)| self.handed_out(key, bytes));
+            Ok(found)
+        })
+    }
+
+    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+        Box::pin(async move {
+            let fault = self.next();
+            self.meet(fault, Some(key)).await?;
+            let Some((bytes, mark)) = self.inner.get_marked(key).await? else { return Ok(None) };
+            let bytes = match fault {
+                Some(fault) => self.wrong(fault, key, Some(bytes)),
+                None => Some(bytes),
+            };
+            Ok(bytes.map(|bytes| (bytes, mark)))
+        })
+    }
+
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+        Box::pin(async move {
+            let fault = self.next();
+            self.meet(fault, Some(key)).await?;
+            self.remember(key).await;
+            let done = self.inner.swap(key, bytes, seen).await?;
+            if fault == Some(Fault::Denied) { Err(self.failed(Some(key))) } else { Ok(done) }
+        })
+    }
+}

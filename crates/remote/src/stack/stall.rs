@@ -1,0 +1,112 @@
+//! Stall: a request without a byte for too long is given up. It says nothing of how long a transfer may take that goes on.
+//!
+//! For an upload what counts is that the service takes bytes: each piece that it asks for is a sign of life.
+
+use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Gives up what stands still.
+pub struct Stall {
+    inner: Arc<dyn Remote>,
+    name: Arc<str>,
+    patience: Duration,
+}
+
+impl Stall {
+    /// Around this; without a byte for `patience` a request has failed.
+    pub fn new(inner: Arc<dyn Remote>, patience: Duration) -> Self {
+        let name = inner.name().into();
+        Stall { inner, name, patience }
+    }
+
+    async fn within<T>(
+        &self,
+        key: Option<Key>,
+        work: impl Future<Output = Result<T, RemoteError>>,
+    ) -> Result<T, RemoteError> {
+        match tokio::time::timeout(self.patience, work).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(stalled(&self.name, key, self.patience)),
+        }
+    }
+}
+
+fn stalled(name: &Arc<str>, key: Option<Key>, patience: Duration) -> RemoteError {
+    RemoteError::failed(name, key, Trouble::Stalled, format!("nothing for {:.1} s", patience.as_secs_f64()))
+}
+
+impl Remote for Stall {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.inner.abilities()
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+        Box::pin(async move {
+            let found = self.within(Some(key), self.inner.get(key)).await?;
+            let (name, patience) = (self.name.clone(), self.patience);
+            let step = move |mut body: Body| {
+                let name = name.clone();
+                async move {
+                    match tokio::time::timeout(patience, body.try_next()).await {
+                        Ok(next) => Ok(next?.map(|bytes| (bytes, body))),
+                        Err(_) => Err(stalled(&name, Some(key), patience)),
+                    }
+                }
+            };
+            Ok(found.map(|(size, body)| (size, stream::try_unfold(body, step).boxed())))
+        })
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        Box::pin(async move {
+            let taken = Arc::new(AtomicU64::new(0));
+            let count = taken.clone();
+            let body = body.inspect(move |_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            let body = body.boxed();
+            let mut put = self.inner.put(key, size, body, how);
+            loop {
+                let before = taken.load(Ordering::Relaxed);
+                match tokio::time::timeout(self.patience, &mut put).await {
+                    Ok(outcome) => return outcome,
+                    Err(_) if taken.load(Ordering::Relaxed) != before => {}
+                    Err(_) => return Err(stalled(&self.name, Some(key), self.patience)),
+                }
+            }
+        })
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        Box::pin(self.within(keys.first().copied(), self.inner.has(keys)))
+    }
+
+    fn get_small<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Option<Bytes>>, RemoteError>> {
+        Box::pin(self.within(keys.first().copied(), self.inner.get_small(keys)))
+    }
+
+    fn put_small<'a>(
+        &'a self,
+        objects: &'a [(Key, Bytes)],
+        how: Put,
+    ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
+        Box::pin(self.within(objects.first().map(|(key, _)| *key), self.inner.put_small(objects, how)))
+    }
+
+    fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
+        Box::pin(self.within(Some(key), self.inner.get_marked(key)))
+    }
+
+    fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
+        Box::pin(self.within(Some(key), self.inner.swap(key, bytes, seen)))
+    }
+}

@@ -1,0 +1,180 @@
+//! Machines that share a remote which does wrong: errors, stalls, cuts, flipped bits, swapped and stale objects, delays, and
+//! writes that were done and say that they failed. No machine may get a wrong byte, and every action must come to an end.
+//!
+//! One seed is a whole run, on a clock that is not the machine's. `LARDER_FAULT_REQUESTS` says how many requests there are,
+//! 240,000 where it is not set:
+//!
+//! ```text
+//! LARDER_FAULT_REQUESTS=10000000 cargo test --release -p larder-remote --test faults -- --nocapture
+//! ```
+
+#[path = "conformance/sample.rs"]
+mod sample;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use larder_model::{Blob, Content, Digest, Manifest, OutputKind};
+use larder_remote::{Abilities, BreakerPolicy, Fault, Faults, Memory, Options, Remote, Remotes, Share, stacked};
+use sample::{Run, bytes, manifest, names, options};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const MACHINES: u64 = 8;
+const ACTIONS: u64 = 400;
+/// Sets of observations of an action: on some machines it looked at other things.
+const VARIANTS: u64 = 3;
+/// Of ten thousand requests, how many meet each fault.
+const OFTEN: u64 = 100;
+
+/// What every action gives, by its number and variant.
+struct Truth {
+    place: tempfile::TempDir,
+    outputs: HashMap<Digest, Bytes>,
+}
+
+#[derive(Default)]
+struct Counted {
+    actions: AtomicU64,
+    hits: AtomicU64,
+    runs: AtomicU64,
+}
+
+fn name(action: u64, variant: u64) -> String {
+    format!("A{action}V{variant}")
+}
+
+fn output(action: u64, variant: u64) -> Bytes {
+    let seed = name(action, variant);
+    bytes(&seed, 5000 + (Digest::of(seed.as_bytes()).place_among(30_000) as usize))
+}
+
+impl Truth {
+    fn new() -> Self {
+        let place = tempfile::tempdir().expect("a directory");
+        let mut outputs = HashMap::new();
+        for (action, variant) in (0..ACTIONS).flat_map(|action| (0..VARIANTS).map(move |variant| (action, variant))) {
+            let content = output(action, variant);
+            let digest = Digest::of(&content);
+            std::fs::write(place.path().join(digest.hex()), &content).expect("written");
+            outputs.insert(digest, content);
+        }
+        Truth { place, outputs }
+    }
+
+    fn path(&self, digest: &Digest) -> Option<PathBuf> {
+        Some(self.place.path().join(digest.hex()))
+    }
+}
+
+/// One action on one machine: answered by the remotes, or run and published. Wrong bytes end the test.
+async fn act(remotes: &Remotes, truth: &Truth, action: u64, variant: u64, counted: &Counted) {
+    counted.actions.fetch_add(1, Ordering::Relaxed);
+    let weak = Digest::of(&action.to_le_bytes());
+    if let Ok(Some(found)) = remotes.manifest(&weak).await {
+        let parsed = Manifest::decode(&found).expect("what is given out can be read");
+        for said in names(&found) {
+            assert!(said.starts_with(&format!("A{action}V")), "{said} was given out for action {action}");
+        }
+        for entry in &parsed.entries {
+            let (set, result) = entry.open().expect("what is given out can be read");
+            if set.environment[0].name != name(action, variant).as_bytes() {
+                continue;
+            }
+            let OutputKind::File { content: Content::Blob(blob), .. } = result.outputs[0].kind else {
+                panic!("no blob")
+            };
+            let right = output(action, variant);
+            assert_eq!(blob.digest, Digest::of(&right), "a record of another run");
+            let mut fetched = Vec::new();
+            if let Ok(true) = remotes.blob(&blob.digest, blob.size_bytes, &mut fetched).await {
+                assert!(fetched == right, "WRONG BYTES for action {action}");
+                counted.hits.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+    }
+    counted.runs.fetch_add(1, Ordering::Relaxed);
+    let content = output(action, variant);
+    let blob = Blob { digest: Digest::of(&content), size_bytes: content.len() as u64 };
+    let encoded = manifest(&weak, &[Run { name: &name(action, variant), exit_code: 0, output: Some(blob) }]);
+    let parsed = Manifest::decode(&encoded).expect("ours");
+    remotes.publish(&parsed, |digest| truth.outputs.get(digest).and_then(|_| truth.path(digest))).await;
+}
+
+/// Runs until the remote was asked so often; what was counted of whom.
+async fn simulate(requests: u64, abilities: Abilities, seed: u64) {
+    let memory: Arc<dyn Remote> = Arc::new(Memory::with("memory://", abilities));
+    let truth = Truth::new();
+    let counted = Counted::default();
+    let mut machines = Vec::new();
+    let mut faults = Vec::new();
+    for machine in 0..MACHINES {
+        let mut options: Options = options(seed * 100 + machine, &[]);
+        options.stall = Duration::from_millis(300);
+        options.settle = Duration::from_millis(20);
+        // The breaker has tests of its own; here it would keep most faults away.
+        options.breaker = BreakerPolicy { failures: u32::MAX, ..options.breaker };
+        let faulty = Arc::new(Faults::new(memory.clone(), OFTEN, Duration::from_millis(200), options.seed));
+        machines.push(Remotes::of(vec![(stacked(faulty.clone(), &options), false)], &options));
+        faults.push(faulty);
+    }
+    let asked = || faults.iter().map(|faults| faults.asked()).sum::<u64>();
+    let mut round = 0;
+    while asked() < requests {
+        round += 1;
+        // Six actions at once on each machine; all machines build much the same.
+        let all = machines.iter().enumerate().flat_map(|(machine, remotes)| {
+            let (truth, counted) = (&truth, &counted);
+            (0..6).map(move |lane| {
+                let choice = Digest::of(format!("{seed} {round} {} {lane}", machine / 2).as_bytes());
+                let (action, variant) = (choice.place_among(ACTIONS), u64::from(choice.0[31]) % VARIANTS);
+                act(remotes, truth, action, variant, counted)
+            })
+        });
+        join_all(all).await;
+    }
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    let done = |fault| faults.iter().map(|faults| faults.done(fault)).sum::<u64>();
+    let dropped = |share| machines.iter().map(|remotes| remotes.tally().of(share)).sum::<u64>();
+    println!(
+        "{abilities:?}, seed {seed}: {} requests, {} actions, {} hits, {} runs, 0 wrong",
+        asked(),
+        read(&counted.actions),
+        read(&counted.hits),
+        read(&counted.runs)
+    );
+    println!("  faults: {}", Fault::ALL.map(|fault| format!("{fault:?} {}", done(fault))).join(", "));
+    println!("  not believed: {}", Share::ALL.map(|share| format!("{share:?} {}", dropped(share))).join(", "));
+    assert_eq!(read(&counted.actions), read(&counted.hits) + read(&counted.runs), "a run was lost");
+    assert!(Fault::ALL.into_iter().all(|fault| done(fault) * 200 > asked()), "a fault is missing");
+    assert!(read(&counted.hits) > read(&counted.actions) / 2, "the remote is of no use");
+    assert!(dropped(Share::WrongBlobs) > 0 && dropped(Share::Damaged) > 0, "nothing wrong was noticed");
+}
+
+fn requests() -> u64 {
+    std::env::var("LARDER_FAULT_REQUESTS").ok().and_then(|text| text.parse().ok()).unwrap_or(240_000)
+}
+
+fn run_on_a_clock_of_its_own(abilities: impl FnOnce(Abilities) -> Abilities, seed: u64) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let abilities = abilities(Memory::new("memory://").abilities());
+    runtime.expect("a runtime").block_on(simulate(requests() / 3, abilities, seed));
+}
+
+#[test]
+fn no_wrong_byte_from_a_store_that_compares() {
+    run_on_a_clock_of_its_own(|all| all, 1);
+}
+
+#[test]
+fn no_wrong_byte_where_the_last_writer_wins() {
+    run_on_a_clock_of_its_own(|all| Abilities { swap: false, create_new: false, ..all }, 2);
+}
+
+#[test]
+fn no_wrong_byte_where_nothing_changes() {
+    run_on_a_clock_of_its_own(|all| Abilities { swap: false, replace: false, ..all }, 3);
+}
