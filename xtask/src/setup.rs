@@ -37,6 +37,7 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::Program("autoconf"), "autoconf"),
     (Sign::Program("aclocal"), "automake"),
     (Sign::Program("unshare"), "util-linux"),
+    (Sign::Program("redis-server"), "redis-server"),
     (Sign::Program("bazel"), "bazel-bootstrap"),
     (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
     (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, join_all, ready};
 use larder_config::{Settings, masked};
 use larder_model::{Blob, Digest, Fingerprint, Manifest};
-use larder_remote::{Options, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, connect};
+use larder_remote::{Options, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, connect, leaf};
 use larder_store::{Receiving, Store, StoreError};
 
 /// All remotes, the nearest first.
@@ -64,10 +64,10 @@ fn options(settings: &Settings) -> Options {
     }
 }
 
-/// One of the settings' remotes, and whether it is only read.
+/// One of the settings' remotes by itself, without what is put around it, and whether it is only read.
 pub(crate) fn open(url: &str, settings: &Settings) -> Result<(Arc<dyn Remote>, bool), RemoteError> {
     let url: RemoteUrl = url.parse()?;
-    Ok((connect(&url, &options(settings))?, url.read_only || settings.remote_read_only))
+    Ok((leaf(&url, &options(settings))?, url.read_only || settings.remote_read_only))
 }
 
 impl Far {
@@ -75,7 +75,8 @@ impl Far {
     pub(crate) fn open(settings: &Settings, log: &dyn Fn(&str)) -> Far {
         let mut all = Vec::new();
         for url in &settings.remote {
-            match open(url, settings) {
+            let parsed = url.parse::<RemoteUrl>();
+            match parsed.and_then(|url| Ok((connect(&url, &options(settings))?, url.read_only))) {
                 Ok(one) => all.push(one),
                 Err(error) => log(&format!("{} is done without: {error}", masked(url))),
             }
