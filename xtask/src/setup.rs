@@ -53,7 +53,8 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
 ];
 
 /// What only the benchmarks need.
-const PACKAGES_FOR_BENCH: &[(Sign, &str)] = &[(Sign::Program("valgrind"), "valgrind")];
+const PACKAGES_FOR_BENCH: &[(Sign, &str)] =
+    &[(Sign::Program("valgrind"), "valgrind"), (Sign::Program("redis-server"), "redis-server")];
 
 /// What only the benchmark of file systems needs: what makes and mounts them.
 const PACKAGES_FOR_FILE_SYSTEMS: &[(Sign, &str)] = &[

@@ -135,14 +135,31 @@ const SCHEMES: &[&str] = &[
 
 /// URLs, with commas between them or in an array.
 pub(crate) fn remotes(given: Given) -> Result<Vec<String>, String> {
-    let of_text = |text: &str| text.split(',').map(str::to_owned).collect();
+    let all = several(given).ok_or("write URLs in quotes, with commas between them")?;
+    all.into_iter().map(|url| remote(&url).map(|()| url)).collect()
+}
+
+/// Hexadecimal digits of a public key.
+const KEY_DIGITS: usize = 64;
+
+/// Public keys, with commas between them or in an array.
+pub(crate) fn keys(given: Given) -> Result<Vec<String>, String> {
+    let is_key = |key: &String| key.len() == KEY_DIGITS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match several(given).filter(|keys| keys.iter().all(is_key)) {
+        Some(keys) => Ok(keys),
+        None => Err(format!("write {KEY_DIGITS} hexadecimal digits for each key, with commas between keys")),
+    }
+}
+
+/// What stands in an array, or between commas, without blanks around it.
+fn several(given: Given) -> Option<Vec<String>> {
     let all: Vec<String> = match given {
         Given::List(list) => list.to_vec(),
-        Given::Text(text) => text.to_str().map(of_text).ok_or("write URLs in UTF-8")?,
-        Given::Plain(_) | Given::Other(_) => return Err("write URLs in quotes, with commas between them".to_owned()),
+        Given::Text(text) => text.to_str()?.split(',').map(str::to_owned).collect(),
+        Given::Plain(_) | Given::Other(_) => return None,
     };
-    let all = all.iter().map(|url| url.trim()).filter(|url| !url.is_empty() && *url != "none");
-    all.map(|url| remote(url).map(|()| url.to_owned())).collect()
+    let all = all.iter().map(|part| part.trim().to_owned());
+    Some(all.filter(|part| !part.is_empty() && part != "none").collect())
 }
 
 fn remote(url: &str) -> Result<(), String> {

@@ -31,6 +31,10 @@ pub struct Settings {
     pub remote: Vec<String>,
     /// What is made here is not sent to the remotes.
     pub remote_read_only: bool,
+    /// A file with the secret key by which records that are sent are signed, absolute.
+    pub remote_sign_with: Option<PathBuf>,
+    /// Public keys: once there is one, only records that one of them signed are believed.
+    pub remote_trust: Vec<String>,
     /// What differs between places of the same build, beside what is found, absolute.
     pub roots: Vec<PathBuf>,
     /// Look for roots: build systems', checkouts'.
@@ -57,6 +61,8 @@ impl Default for Settings {
             recache: false,
             remote: Vec::new(),
             remote_read_only: false,
+            remote_sign_with: None,
+            remote_trust: Vec::new(),
             roots: Vec::new(),
             find_roots: true,
             relocate_debug: true,
@@ -72,6 +78,8 @@ impl Default for Settings {
 pub enum Kind {
     /// Paths with colons between them, and the words that a setting knows.
     Paths,
+    /// Public keys: with commas between them, or in a file an array of strings.
+    Keys,
     /// URLs: with commas between them, or in a file an array of strings.
     Urls,
     /// A path: absolute, `~/…`, or relative to the file (in the environment: to the working directory).
@@ -113,6 +121,7 @@ enum Field {
     Observer(fn(&mut Settings) -> &mut Option<Observer>),
     Roots,
     Remotes,
+    Keys,
     /// One of two words: off, on.
     Word(fn(&mut Settings) -> &mut bool, &'static [&'static str; 2]),
 }
@@ -208,6 +217,22 @@ pub const SETTINGS: &[Setting] = &[
         field: Field::Word(|s| &mut s.remote_read_only, &["read_write", "read_only"]),
     },
     Setting {
+        key: "remote_sign_with",
+        variable: "LARDER_REMOTE_SIGN_WITH",
+        project_may_set: false,
+        default: "none",
+        help: "A file with the secret key by which records that are sent are signed.",
+        field: Field::Path(|s| &mut s.remote_sign_with),
+    },
+    Setting {
+        key: "remote_trust",
+        variable: "LARDER_REMOTE_TRUST",
+        project_may_set: false,
+        default: "none",
+        help: "Public keys, with commas between them: only records that one of them signed are believed.",
+        field: Field::Keys,
+    },
+    Setting {
         key: "roots",
         variable: "LARDER_ROOTS",
         project_may_set: false,
@@ -257,6 +282,7 @@ impl Setting {
             Field::Observer(_) => Kind::Choice(meaning::OBSERVERS),
             Field::Roots => Kind::Paths,
             Field::Remotes => Kind::Urls,
+            Field::Keys => Kind::Keys,
             Field::Word(_, words) => Kind::Choice(words),
         }
     }
@@ -274,6 +300,8 @@ impl Setting {
                 let first = if settings.find_roots { "auto" } else { "none" }.to_owned();
                 settings.roots.iter().fold(first, |all, root| format!("{all}:{}", root.display()))
             }
+            Field::Keys if settings.remote_trust.is_empty() => "none".to_owned(),
+            Field::Keys => settings.remote_trust.join(","),
             Field::Remotes if settings.remote.is_empty() => "none".to_owned(),
             Field::Remotes => settings.remote.iter().map(|url| masked(url)).collect::<Vec<_>>().join(","),
             Field::Word(of, words) => words[usize::from(*of(settings))].to_owned(),
@@ -290,6 +318,7 @@ impl Setting {
             Field::Observer(of) => *of(settings) = meaning::observer(given)?,
             Field::Roots => (settings.find_roots, settings.roots) = meaning::roots(given, base)?,
             Field::Remotes => settings.remote = meaning::remotes(given)?,
+            Field::Keys => settings.remote_trust = meaning::keys(given)?,
             Field::Word(of, words) => *of(settings) = meaning::word(given, words)?,
         }
         Ok(())

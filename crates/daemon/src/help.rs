@@ -159,7 +159,7 @@ pub(crate) fn top_long() -> String {
 fn choices(setting: &Setting) -> String {
     match setting.kind() {
         Kind::Choice(words) => format!(" One of {}.", words.join(", ")),
-        Kind::Number | Kind::Path | Kind::Paths | Kind::Size | Kind::Switch | Kind::Urls => String::new(),
+        Kind::Number | Kind::Path | Kind::Paths | Kind::Size | Kind::Switch | Kind::Urls | Kind::Keys => String::new(),
     }
 }
 

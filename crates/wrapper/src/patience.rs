@@ -1,4 +1,4 @@
-//! How long a fetch is waited for before the tool is started beside it: the rule *cautious* (docs/remotes.md).
+//! How long a fetch is waited for before the tool is started beside it: the rule *cautious* (docs/fetching.md).
 //!
 //! Unaware of: who fetches, what the tool is.
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, join_all, ready};
 use larder_config::{Settings, masked};
 use larder_model::{Blob, Digest, Fingerprint, Manifest};
-use larder_remote::{Options, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, connect, leaf};
+use larder_remote::{Keys, Options, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, connect, leaf};
 use larder_store::{Receiving, Store, StoreError};
 
 /// All remotes, the nearest first.
@@ -55,33 +55,55 @@ impl Failure {
     }
 }
 
-fn options(settings: &Settings) -> Options {
-    Options {
+/// An error where a key cannot be read: then no remote is used, since nobody would know whom to believe.
+fn options(settings: &Settings) -> Result<Options, String> {
+    Ok(Options {
         variable: Arc::new(|name| std::env::var(name).ok()),
         seed: larder_sys::random_u64(),
         read_only: settings.remote_read_only,
+        keys: keys(settings)?,
         ..Options::default()
+    })
+}
+
+fn keys(settings: &Settings) -> Result<Keys, String> {
+    let mut keys = Keys::default();
+    if let Some(path) = &settings.remote_sign_with {
+        let secret = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        keys = keys.sign_with(secret.trim()).map_err(|error| format!("{}: {error}", path.display()))?;
     }
+    for public in &settings.remote_trust {
+        keys = keys.believe(public).map_err(|error| format!("remote_trust: {error}"))?;
+    }
+    Ok(keys)
 }
 
 /// One of the settings' remotes by itself, without what is put around it, and whether it is only read.
-pub(crate) fn open(url: &str, settings: &Settings) -> Result<(Arc<dyn Remote>, bool), RemoteError> {
-    let url: RemoteUrl = url.parse()?;
-    Ok((leaf(&url, &options(settings))?, url.read_only || settings.remote_read_only))
+pub(crate) fn open(url: &str, settings: &Settings) -> Result<(Arc<dyn Remote>, bool), String> {
+    let options = options(settings)?;
+    let parsed = url.parse::<RemoteUrl>();
+    let opened = parsed.and_then(|url| Ok((leaf(&url, &options)?, url)));
+    let (leaf, url) = opened.map_err(|error| error.to_string())?;
+    Ok((leaf, url.read_only || settings.remote_read_only))
 }
 
 impl Far {
     /// Those of the settings. What cannot be opened is said to `log`, and done without.
     pub(crate) fn open(settings: &Settings, log: &dyn Fn(&str)) -> Far {
         let mut all = Vec::new();
-        for url in &settings.remote {
+        let options = options(settings).unwrap_or_else(|error| {
+            log(&format!("no remote is used: {error}"));
+            Options::default()
+        });
+        let urls: &[String] = if keys(settings).is_ok() { &settings.remote } else { &[] };
+        for url in urls {
             let parsed = url.parse::<RemoteUrl>();
-            match parsed.and_then(|url| Ok((connect(&url, &options(settings))?, url.read_only))) {
+            match parsed.and_then(|url| Ok((connect(&url, &options)?, url.read_only))) {
                 Ok(one) => all.push(one),
                 Err(error) => log(&format!("{} is done without: {error}", masked(url))),
             }
         }
-        Far { remotes: Remotes::of(all, &options(settings)), told: AtomicU64::new(0) }
+        Far { remotes: Remotes::of(all, &options), told: AtomicU64::new(0) }
     }
 
     /// Whether anything is sent.

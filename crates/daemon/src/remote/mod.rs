@@ -69,7 +69,8 @@ struct Shared {
 
 /// The settings of remotes, by which it is seen that somebody else began with others.
 pub(crate) fn settings_digest(settings: &Settings) -> Digest {
-    let text = format!("{} {:?}", settings.remote_read_only, settings.remote);
+    let Settings { remote, remote_read_only, remote_sign_with, remote_trust, .. } = settings;
+    let text = format!("{remote:?} {remote_read_only} {remote_sign_with:?} {remote_trust:?}");
     Digest::of(text.as_bytes())
 }
 
