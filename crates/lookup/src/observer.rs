@@ -45,18 +45,28 @@ pub fn choose_observer(
     match forced {
         Some(Observer::Preload) if limited => Err(Bypass::Limited),
         Some(Observer::Preload) if dynamic => {
-            let known = store.judgement(&tool_key(request, place));
-            preloadable(request, known).ok_or(Bypass::CannotObserve)
+            preloadable(request, known(request, place, store)).ok_or(Bypass::CannotObserve)
         }
         Some(Observer::Preload) => Err(Bypass::CannotObserve),
         Some(Observer::Kernel) => KernelObserver::new().map(|_| Choice::Kernel).map_err(|_| Bypass::CannotObserve),
         Some(Observer::Depfile) => depfile(request, place).ok_or(Bypass::CannotObserve),
-        None if dynamic && !limited => {
-            let known = store.judgement(&tool_key(request, place));
-            preloadable(request, known).or_else(|| without_preload(request, place)).ok_or(Bypass::CannotObserve)
+        None => {
+            let known = known(request, place, store);
+            let preload = if dynamic && !limited { preloadable(request, known.clone()) } else { None };
+            let chosen = if known == Some(Judgement::Unreported) {
+                None
+            } else {
+                preload.or_else(|| without_preload(request, place))
+            };
+            chosen.ok_or(if limited { Bypass::Limited } else { Bypass::CannotObserve })
         }
-        None => without_preload(request, place).ok_or(if limited { Bypass::Limited } else { Bypass::CannotObserve }),
     }
+}
+
+/// What is known of how to observe a request.
+fn known(request: &Request, place: &Place, store: &Store) -> Option<Judgement> {
+    let of_command = command_key(request, place).and_then(|key| store.judgement(&key));
+    of_command.or_else(|| store.judgement(&tool_key(request, place)))
 }
 
 /// A tool that can be preloaded into is so once the kernel saw the same. Where the kernel cannot be asked, known
@@ -64,7 +74,7 @@ pub fn choose_observer(
 fn preloadable(request: &Request, known: Option<Judgement>) -> Option<Choice> {
     match known {
         Some(Judgement::Believed(_)) => Some(Choice::Preload),
-        Some(Judgement::Disbelieved) => None,
+        Some(Judgement::Disbelieved | Judgement::Unreported) => None,
         Some(Judgement::Again) | None if KernelObserver::new().is_ok() => Some(Choice::Both),
         _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),
         _ => None,
@@ -77,8 +87,8 @@ fn without_preload(request: &Request, place: &Place) -> Option<Choice> {
 }
 
 /// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage and
-/// language of a compiler, which are other programs. Of a command of which nothing is known it is the guess that what it starts
-/// is known by now; where it is not, its next run is judged again.
+/// language of a compiler, which are other programs. Of a whole command that has no judgement of its own yet it is the guess that what it
+/// starts is known by now; where it is not, its next run is judged again.
 pub fn tool_key(request: &Request, place: &Place) -> Digest {
     let kind = match (request.family, request.invocation.stage) {
         (Family::Command, _) => return key(b'C', &request.action.tool, place),
@@ -89,6 +99,12 @@ pub fn tool_key(request: &Request, place: &Place) -> Digest {
     let name = file_name(&request.invocation.source);
     let ending = name.iter().rposition(|&b| b == b'.').map_or(&b""[..], |dot| &name[dot..]);
     key(kind, &Digest::of(&[&request.action.tool.0, ending].concat()), place)
+}
+
+/// Where the judgement of a whole command, with the programs that it started, is kept: what one starts says nothing of what
+/// the same shell or `make` starts elsewhere.
+pub fn command_key(request: &Request, place: &Place) -> Option<Digest> {
+    (request.family == Family::Command).then(|| key(b'W', &request.weak, place))
 }
 
 /// Where the judgement of a program with this content is kept.

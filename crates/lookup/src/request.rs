@@ -23,6 +23,9 @@ use crate::{Tool, relocated};
 /// A larger response file is not read.
 const RESPONSE_FILE_BYTES_MAX: u64 = 16 << 20;
 
+/// The first object of a link is in its key up to this size: those of a `./configure` have a few kilobytes.
+const KEYED_OBJECT_BYTES_MAX: u64 = 64 << 10;
+
 /// Where a command runs: what it was started with, read once.
 pub struct Place {
     /// The environment, as pairs.
@@ -252,9 +255,7 @@ impl Request {
         let is_kept_from_terminal =
             family == Family::Command && place.scope.no_terminal && larder_sys::standard_input_is_terminal();
         let input = if is_kept_from_terminal { Keyed::Nothing } else { read_standard_input(reads)? };
-        let compiles = matches!(family, Family::Gcc | Family::Clang) && is_source(&invocation.source);
-        let source = compiles.then(|| absolute(&place.cwd, &invocation.source));
-        let source = source.and_then(|path| larder_store::content_anywhere(&path, &roots, stamps));
+        let source = first_source(family, &invocation, &place.cwd, &roots, stamps);
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let weak = action.fingerprint(&roots);
         let command = Command { program: tool.path, argv, environment: place.environment_block() };
@@ -272,6 +273,11 @@ impl Request {
         })
     }
 
+    /// What the first source holds now, as far as it is keyed.
+    pub fn first_source(&self, stamps: &Stamps) -> Option<Digest> {
+        first_source(self.family, &self.invocation, &self.action.cwd, &self.roots, stamps)
+    }
+
     /// Whether it runs in one of Bazel's sandboxes.
     pub(crate) fn is_in_a_sandbox(&self) -> bool {
         roots::is_sandbox(&self.action.cwd)
@@ -279,7 +285,7 @@ impl Request {
 
     /// Whether a compiler's driver makes a program of what it is given.
     pub fn links(&self) -> bool {
-        matches!(self.family, Family::Gcc | Family::Clang) && self.invocation.stage == larder_compiler::Stage::End
+        links(self.family, &self.invocation)
     }
 
     /// What an object that it reads is in no place, where that is enough to know of one: a driver's link takes objects as they are, and
@@ -298,6 +304,33 @@ impl Request {
         let source = &self.invocation.source;
         if source.is_empty() || self.family == Family::Command { &self.action.argv[0] } else { source }
     }
+}
+
+fn links(family: Family, invocation: &Invocation) -> bool {
+    matches!(family, Family::Gcc | Family::Clang) && invocation.stage == larder_compiler::Stage::End
+}
+
+/// What tells apart the probes of a `./configure`, which share a command line: what the first source holds, or the first object
+/// of a link, so that they do not push each other out of one record.
+fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
+    if !matches!(family, Family::Gcc | Family::Clang) {
+        return None;
+    }
+    let path = absolute(cwd, &invocation.source);
+    if is_source(&path) {
+        return larder_store::content_anywhere(&path, roots, stamps);
+    }
+    if links(family, invocation) && path.ends_with(b".o") { object_content(&path, roots) } else { None }
+}
+
+/// What a small object holds, as it would in no place.
+fn object_content(path: &[u8], roots: &Roots) -> Option<Digest> {
+    let is_small =
+        |look: &larder_sys::Look| look.kind == larder_sys::Kind::File && look.size_bytes <= KEYED_OBJECT_BYTES_MAX;
+    larder_sys::look_through(path).ok().filter(is_small)?;
+    let bytes = std::fs::read(OsStr::from_bytes(path)).ok()?;
+    let anywhere = relocated::object_anywhere(&bytes, roots);
+    Some(Digest::of(&anywhere.unwrap_or_else(|| roots.encode_text(&bytes))))
 }
 
 /// Whether an argument names one of the descriptors that we keep a copy of, or standard input.

@@ -2,7 +2,7 @@
 //! which saw a run of it as well.
 //!
 //! ```text
-//! judgement = u8 format version, u8 tag: 1 believed · 2 disbelieved · 3 again, number of looks, look*, digest
+//! judgement = u8 format version, u8 tag: 1 believed · 2 disbelieved · 3 again · 4 unreported, number of looks, look*, digest
 //! look      = bytes path, u8 way: 1 content · 2 kind · 3 link · 4 listing · 5 absence · 6 error, number errno
 //! ```
 //! Paths are those of the system, not of a place: no root is replaced in them.
@@ -20,6 +20,8 @@ pub enum Judgement {
     Disbelieved,
     /// Something was started that is not known yet: the next run is to be seen by both.
     Again,
+    /// Only the kernel can watch it, and a wrapper inside cannot tell the kernel what it hands out: it is not to be watched.
+    Unreported,
 }
 
 /// A look that the library does not see.
@@ -73,6 +75,7 @@ impl Judgement {
             Judgement::Believed(unseen) => (1, unseen),
             Judgement::Disbelieved => (2, &[]),
             Judgement::Again => (3, &[]),
+            Judgement::Unreported => (4, &[]),
         };
         w.u8(tag);
         w.number(unseen.len() as u64);
@@ -111,6 +114,7 @@ impl Judgement {
             1 => Judgement::Believed(unseen),
             2 => Judgement::Disbelieved,
             3 => Judgement::Again,
+            4 => Judgement::Unreported,
             tag => return Err(r.unknown_tag(tag)),
         };
         r.finish()?;
@@ -144,7 +148,8 @@ mod tests {
     fn there_and_back_and_never_damaged() {
         let ways = [Way::Content, Way::Kind, Way::Link, Way::Listing, Way::Absence, Way::Error(13)];
         let unseen = ways.into_iter().map(|way| Unseen { path: b"/etc/ld.so.cache".to_vec(), way }).collect();
-        for judgement in [Judgement::Believed(unseen), Judgement::Disbelieved, Judgement::Again] {
+        for judgement in [Judgement::Believed(unseen), Judgement::Disbelieved, Judgement::Again, Judgement::Unreported]
+        {
             let bytes = judgement.encode();
             assert_eq!(Judgement::decode(&bytes), Ok(judgement.clone()));
             for at in 0..bytes.len() {

@@ -109,6 +109,7 @@ struct own {
 };
 extern struct own own;
 void objects_event(void);
+bool object_is_loaded(const char *name);
 size_t environment_count(char *const envp[], size_t *bytes);
 char **environment_fill(char **array, char *const envp[], size_t count);
 

@@ -92,6 +92,48 @@ void objects_event(void)
         object_event(walk.interpreter);
 }
 
+struct search {
+    const char *name;
+    bool found;
+};
+
+/* Whether an object says that it is the one of this name (DT_SONAME).  Where the loader has not made
+ * the address of the names absolute, nothing is said. */
+static bool is_named(const struct dl_phdr_info *info, const char *name)
+{
+    const Elf64_Dyn *entry = NULL;
+    const char *names = NULL;
+    unsigned long own_name = 0;
+    for (unsigned i = 0; i < info->phnum; i++)
+        if (info->phdr[i].p_type == PT_DYNAMIC)
+            entry = (const Elf64_Dyn *)(info->address + info->phdr[i].p_vaddr);
+    for (; entry && entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_STRTAB)
+            names = (const char *)entry->d_un.d_ptr;
+        if (entry->d_tag == DT_SONAME)
+            own_name = entry->d_un.d_val;
+    }
+    return own_name && (unsigned long)names > info->address && text_equal(names + own_name, name);
+}
+
+static int each_named(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct search *search = data;
+    (void)size;
+    search->found = is_named(info, search->name);
+    return search->found;
+}
+
+/* Whether the loader has an object of this name, which it then takes without looking for another:
+ * dlopen(3), "if the same shared object is opened again".  Asked of one loader's names only: where a
+ * program made others with dlmopen, that was no run to be believed. */
+bool object_is_loaded(const char *name)
+{
+    struct search search = {name, false};
+    dl_iterate_phdr(each_named, &search);
+    return search.found;
+}
+
 /* The arguments.  As the kernel lays them out: their number, the arguments, NULL, and
  * then the environment, which is still there when nobody's code has run but that of
  * libraries' constructors. */

@@ -313,6 +313,8 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
             break;
         if (plain_path((const char *)arguments[0]))
             return (void *)dlopen_path;
+        if (object_is_loaded((const char *)arguments[0]))
+            break; /* nothing is looked for */
         drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, (const char *)arguments[0]);
         break;
     case PLAN_ADDCHDIR:

@@ -11,8 +11,8 @@ use larder_model::{
 };
 
 use crate::paths::{file_name, has_parents};
-use crate::trace::{self, INTERNET, Kind, OpenFlags, SOCKET, Trace};
-use crate::who::Who;
+use crate::trace::{self, INTERNET, Kind, OpenFlags, SOCKET, Trace, arguments};
+use crate::who::{Running, Who};
 
 type Event<'a> = trace::Event<&'a [u8]>;
 
@@ -108,6 +108,8 @@ struct Fold<'t> {
     temporary_names: HashSet<&'t [u8]>,
     /// Those among them that a program was started to make up, for others to use.
     random_names: Vec<&'t [u8]>,
+    /// Who made each temporary file.
+    authors: HashMap<&'t [u8], Running<'t>>,
     temporary_places: HashSet<&'t [u8]>,
     /// Looked at as a link and not there: LLVM does so before it removes a file.
     lstat_missing: HashSet<&'t [u8]>,
@@ -273,8 +275,22 @@ impl<'t> Fold<'t> {
     }
 
     fn habit(&mut self, pid: u32, policy: &Policy) -> Habit {
+        if let Some(habit) = self.habits.get(&pid) {
+            return *habit;
+        }
         let running = self.who.runs(pid);
-        *self.habits.entry(pid).or_insert_with(|| (policy.habit)(file_name(running.program), running.arguments))
+        let running = self.author(running).unwrap_or(running);
+        let habit = (policy.habit)(file_name(running.program), running.arguments);
+        self.habits.insert(pid, habit);
+        habit
+    }
+
+    /// Who wrote the script that a process runs, where that is a temporary file of the same interpreter: Meson has Python tell
+    /// about itself so. It is trusted as its author is.
+    fn author(&self, running: Running) -> Option<Running<'t>> {
+        let script = arguments(running.arguments)?.find(|word| !word.starts_with(b"-"))?;
+        let author = self.authors.get(script)?;
+        (author.program == running.program).then_some(*author)
     }
 
     /// A process, by its number and how many had that before.
@@ -589,6 +605,9 @@ impl<'t> Fold<'t> {
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
         if temporary && let Some(directory) = parent(e.path) {
             self.temporary_places.insert(directory);
+        }
+        if temporary {
+            self.authors.insert(e.path, self.who.runs(e.pid));
         }
         let writer = self.program(e.pid);
         self.make(e.path, Made::File { placement, mode, writer, temporary });
@@ -1029,8 +1048,8 @@ mod tests {
             variable_is_covered: &|name| name == b"COVERED",
             variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
             is_compiler_part: &|program| program == b"as" || program == b"cc1",
-            habit: &|program, _| {
-                let part = program == b"as" || program == b"cc1";
+            habit: &|program, told| {
+                let part = program == b"as" || program == b"cc1" || told.starts_with(b"/b/meson");
                 let times = if program == b"find" { Times::Status } else { Times::Blind };
                 let times = if program == b"generator" { Times::Files } else { times };
                 Habit {
@@ -1083,6 +1102,27 @@ mod tests {
     fn check(what: &str, program: &str, events: Vec<trace::Event>, expect: (&str, &str, &str)) {
         let (looked, changed, refused) = told(&folded(program, events));
         assert_eq!((&*looked, &*changed, &*refused), expect, "{what}");
+    }
+
+    #[test]
+    fn a_script_of_its_own_is_trusted_as_its_author_is() {
+        let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
+        let python = |pid: u32, told: &str| trace::Event {
+            pid,
+            path2: [told, "\x1f"].concat().into(),
+            ..event(Kind::Start, "/b/python3")
+        };
+        let read_clock = |pid: u32| trace::Event { pid, extra: 1, ..event(Kind::Clock, "") };
+        let refusals = |author: &str, flags: u16, script: &str| {
+            let made = trace::Event { pid: 2, ..open("/t/own.py", flags) };
+            let events = vec![python(2, author), made, python(3, script), read_clock(3), read_clock(3)];
+            let refusals = folded("/b/sh", events).refusals;
+            refusals.iter().filter(|(why, _)| *why == Unrecorded::Clock).count()
+        };
+        assert_eq!(refusals("/b/meson", temporary, "/t/own.py"), 0);
+        assert_eq!(refusals("/b/meson", temporary, "/t/other.py"), 1);
+        assert_eq!(refusals("/b/meson", OpenFlags::WRITE | OpenFlags::CREATE, "/t/own.py"), 1);
+        assert_eq!(refusals("/b/other", temporary, "/t/own.py"), 1);
     }
 
     #[test]

@@ -247,6 +247,8 @@ impl<'t> Facts<'t> {
         let mut facts = Facts::default();
         let mut who = Who::default();
         let mut loading: HashSet<u32> = HashSet::default();
+        // Of those whom a wrapper starts, it tells itself; what it runs for its own purposes has no library.
+        let mut helpers: HashSet<u32> = HashSet::default();
         for e in trace.iter() {
             match e.kind {
                 Kind::Start => {
@@ -255,7 +257,11 @@ impl<'t> Facts<'t> {
                         loading.remove(&e.pid);
                         continue;
                     }
-                    facts.unloaded |= !loading.insert(e.pid);
+                    let is_wrapper = |pid: u32| !wrapper.is_empty() && who.runs(pid).program == wrapper;
+                    if who.line(e.pid).skip(1).any(is_wrapper) {
+                        helpers.insert(e.pid);
+                    }
+                    facts.unloaded |= !loading.insert(e.pid) && !helpers.contains(&e.pid);
                 }
                 Kind::Forked => drop(who.learn(&e)),
                 Kind::Drop => facts.dropped = true,
@@ -276,7 +282,7 @@ impl<'t> Facts<'t> {
                 facts.libraries.insert((program, file_name(e.path)));
             }
             // Who executes a program is often a child that was forked for it, of whom one observer may not yet know.
-            let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed);
+            let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed | Kind::Drop);
             for (path, what) in said(&e, program, links) {
                 let program = if executes { EXECUTED } else { program };
                 if what == What::Looked && has_parents(&path) {
@@ -290,7 +296,7 @@ impl<'t> Facts<'t> {
                 facts.all.insert(fact);
             }
         }
-        facts.unloaded |= !loading.is_empty();
+        facts.unloaded |= !loading.is_subset(&helpers);
         facts.all.retain(|(_, path, _)| {
             path != NOTHING && !path.is_empty() && !LIBRARYS_OWN.iter().any(|own| path.starts_with(own))
         });
@@ -362,6 +368,11 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
             vec![(e.path.to_vec(), What::Read), (e.path2.to_vec(), What::Read)]
         }
         Kind::Exec if e.identity.is_some() => one(What::Read),
+        // Started although the library cannot be loaded into it: that is no fault of who started it.
+        Kind::Drop if e.identity.is_some() => {
+            let files = [e.path, e.path2].into_iter().filter(|path| !path.is_empty());
+            files.flat_map(|path| [(path.to_vec(), What::Read), (path.to_vec(), What::Looked)]).collect()
+        }
         Kind::ExecFailed => looked(What::Read),
         Kind::Stat | Kind::Access => looked(What::Looked),
         Kind::ReadLink if e.error == libc::EINVAL => one(What::Link),
@@ -560,6 +571,21 @@ mod tests {
         check("only the library", &[read("/w/x")], &[begins()], false, &[], &[]);
         check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
         check("without the library", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
+    }
+
+    #[test]
+    fn what_a_wrapper_runs_for_itself_has_no_library() {
+        let start =
+            |pid: u32, parent: u32, path: &str| trace::Event { pid, extra: parent, ..event(Kind::Start, path, 0) };
+        let begins = |pid: u32| trace::Event { pid, ..begins() };
+        let trace = |helpers: u32| Trace {
+            events: vec![start(7, 1, "/b/sh"), begins(7), start(8, 7, "/b/larder"), start(9, helpers, "/b/cc")],
+            ..Trace::default()
+        };
+        let said = Trace { events: vec![start(7, 1, "/b/sh")], ..Trace::default() };
+        let alike = |parent: u32| compare(&said, &trace(parent), &[PLUMBING.to_vec()], b"/b/larder").alike;
+        assert!(alike(8), "the wrapper's child");
+        assert!(!alike(7), "the shell's child");
     }
 
     #[test]

@@ -231,7 +231,7 @@ impl Run<'_> {
         let mut folded = self.fold(observed, &texts);
         if let Some((why, path)) = std::mem::take(&mut folded.refusals).into_iter().next() {
             if why == Unrecorded::NotObserved {
-                programs.leave_to_the_kernel(watched);
+                programs.leave_to_the_kernel(watched, &path);
             }
             return Err(NotRecorded::Because(why, path));
         }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use larder_lookup::{Known, Request, is_compile};
 use larder_model::Digest;
-use larder_store::{Asked, Counters, Running, Stamps, Store, Turn, content_anywhere};
+use larder_store::{Asked, Counters, Running, Stamps, Store, Turn};
 
 use crate::context::{Context, OWN_FILE};
 use crate::outer;
@@ -128,10 +128,8 @@ fn is_below_larder() -> Option<bool> {
 
 /// Whether what is in the key, and was read before we waited, is still so.
 fn is_as_it_was(request: &Request, stamps: &Stamps) -> bool {
-    let source = request.absolute(&request.invocation.source);
-    let is_source = |digest| content_anywhere(&source, &request.roots, stamps) == Some(digest);
     content(&request.action.tool_path, stamps) == Some(request.action.tool)
-        && request.action.source.is_none_or(is_source)
+        && request.first_source(stamps) == request.action.source
 }
 
 fn content(path: &[u8], stamps: &Stamps) -> Option<Digest> {

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{Family, is_compiler_part};
-use larder_lookup::{Choice, Place, Request, made_program_key, program_key, tool_key};
+use larder_lookup::{Choice, Place, Request, command_key, made_program_key, program_key, tool_key};
 use larder_model::{Digest, Fallback, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
     BothObservers, DepfileObserver, Event, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sight, Trace,
@@ -104,10 +104,11 @@ impl Programs<'_> {
     /// Trouble in keeping it only means that it is asked again. Returns the first thing that only one of the two saw.
     pub(crate) fn learn(&self, watched: &Watched) -> Option<String> {
         let verdict = watched.verdict.as_ref()?;
-        let mut faulty = false;
+        let (mut faulty, mut tool_is_faulty) = (false, false);
         for (path, content) in self.of(&watched.observed.trace) {
             let missed = verdict.missed.iter().chain(&verdict.invented).any(|sight| sight.program == path);
             faulty |= missed;
+            tool_is_faulty |= missed && content == self.request.action.tool;
             let judgement =
                 if missed { Judgement::Disbelieved } else { self.believed(&content, &path, &verdict.unseen) };
             self.sink.keep_judgement(&program_key(&content, self.place), &judgement);
@@ -116,22 +117,38 @@ impl Programs<'_> {
             }
         }
         let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
-        let tool = match () {
+        let of_run = match () {
             () if faulty || verdict.dropped => Judgement::Disbelieved,
             () if ended_well => Judgement::Believed(Vec::new()),
             // One that succeeds starts more.
             () => Judgement::Again,
         };
-        self.sink.keep_judgement(&tool_key(self.request, self.place), &tool);
+        self.keep(&of_run);
+        if command_key(self.request, self.place).is_some() && (tool_is_faulty || ended_well) {
+            let guess = if tool_is_faulty { Judgement::Disbelieved } else { Judgement::Believed(Vec::new()) };
+            self.sink.keep_judgement(&tool_key(self.request, self.place), &guess);
+        }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let odd = verdict.missed.iter().chain(&verdict.invented).next()?;
         Some(format!("preload is not believed of {}: {} ({:?})", text(&odd.program), text(&odd.path), odd.what))
     }
 
-    /// The tool starts what the library cannot be loaded into: the next run is the kernel's.
-    pub(crate) fn leave_to_the_kernel(&self, watched: &Watched) {
-        if watched.observer == larder_model::Observer::Preload && !self.preload_is_forced {
-            self.sink.keep_judgement(&tool_key(self.request, self.place), &Judgement::Disbelieved);
+    /// Keep what is to be done the next time that the request's tool runs, or the whole command that it is.
+    fn keep(&self, judgement: &Judgement) {
+        let tool = || tool_key(self.request, self.place);
+        self.sink.keep_judgement(&command_key(self.request, self.place).unwrap_or_else(tool), judgement);
+    }
+
+    /// The tool starts `program`, which the library cannot be loaded into: the next run is the kernel's. Where that is the wrapper,
+    /// which could tell nobody but the library, no run of this command is worth watching.
+    pub(crate) fn leave_to_the_kernel(&self, watched: &Watched, program: &[u8]) {
+        match watched.observer {
+            _ if self.preload_is_forced => {}
+            larder_model::Observer::Preload => self.keep(&Judgement::Disbelieved),
+            larder_model::Observer::Kernel if watched.verdict.is_none() && program == own_path() => {
+                self.keep(&Judgement::Unreported)
+            }
+            _ => {}
         }
     }
 
@@ -182,14 +199,14 @@ impl Programs<'_> {
     }
 
     fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {
-        self.sink.keep_judgement(&tool_key(self.request, self.place), &next);
+        self.keep(&next);
         (Unrecorded::Unjudged, program)
     }
 
     /// The programs that began, with their content.
     fn of(&self, trace: &Trace) -> BTreeMap<Vec<u8>, Digest> {
         let mut programs = BTreeMap::new();
-        let own = larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default();
+        let own = own_path();
         let began = |event: &Event<&[u8]>| event.kind == Kind::Start && event.error == 0 && event.path != own;
         for event in trace.iter().filter(began) {
             if !programs.contains_key(event.path)
@@ -208,6 +225,10 @@ impl Programs<'_> {
             self.stamps.hash(&mut file).ok()
         })
     }
+}
+
+fn own_path() -> Vec<u8> {
+    larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default()
 }
 
 fn unseen_look(sight: &Sight) -> Option<Unseen> {

@@ -15,6 +15,7 @@ mod least_hits {
     pub(super) const AUTOTOOLS_MOVED: u64 = 0;
     pub(super) const MAKE_MOVED: u64 = 3;
     pub(super) const MANY_PROBES: u64 = 130;
+    pub(super) const MANY_LINKS: u64 = 200;
 }
 
 const LIB_H: &str = "#ifndef LIB_H\n#define LIB_H\nint one(int a);\nint two(int a);\n#endif\n";
@@ -259,6 +260,28 @@ fn more_probes_than_a_few() {
         compared: "out",
         left_out: AUTOTOOLS_LEAVES,
         least_hits: least_hits::MANY_PROBES,
+    }
+    .check();
+}
+
+/// CMake's checks link objects of one name by one command line, another object each time.
+#[test]
+fn more_links_of_one_name_than_a_few() {
+    let files = [("probe", "")];
+    let build = |tree: &str| {
+        format!(
+            "mkdir {tree}; cd {tree}; for i in $(seq {PROBES}); do echo \"int main(void) {{ return $i; }}\" >p.c; \
+             $CC -c p.c; $CC p.o -o p; mv p p-$i; done"
+        )
+    };
+    Case {
+        name: "links, more of one name than a few",
+        files: &files,
+        first: &build("one"),
+        second: &build("two"),
+        compared: "two",
+        left_out: NINJA_LEAVES,
+        least_hits: least_hits::MANY_LINKS,
     }
     .check();
 }

@@ -76,3 +76,20 @@ fn an_outer_run_that_cannot_be_told() {
         assert!(!text.lines().last().is_some_and(|line| line.contains("hit: sh")), "{text}");
     }
 }
+
+/// A static program leaves the command to the kernel, to which the larder inside cannot report: then only what is inside is
+/// cached. Other commands of the same shell are none the worse for it.
+#[test]
+fn a_static_program_beside_a_compiler() {
+    let project = crate::project::Project::of(&[("x.c", "int x;\n"), ("hello.c", "int main(void) { return 0; }\n")]);
+    let hello = project.place.path("work/pristine/hello");
+    let source = project.place.path("work/pristine/hello.c");
+    let built = std::process::Command::new("gcc").arg("-static").arg("-o").args([&hello, &source]).status();
+    probe_skip!(built.is_ok_and(|status| status.success()), "gcc makes no static programs here");
+    let compile = format!("{} gcc -c x.c", larder().display());
+    let with_static = format!("./hello; {compile}");
+    let outcomes: Vec<_> = (0..4).map(|at| project.compared_inside(at, &["sh", "-c", &with_static])).collect();
+    assert_eq!(outcomes[3], ["bypass: the tool cannot be observed here", "hit"], "{outcomes:?}");
+    let outcomes: Vec<_> = (4..8).map(|at| project.compared_inside(at, &["sh", "-c", &compile])).collect();
+    assert_eq!(outcomes[3], ["hit"], "{outcomes:?}");
+}
