@@ -75,8 +75,8 @@ Examples:
   larder daemon install --print";
 
 pub(crate) const REMOTE: &str = "\
-Remotes are set by LARDER_REMOTE or `remote` in larder.toml, as URLs, the nearest first. larderd, which is started when it is
-needed, fetches and sends in the background; a build waits for neither longer than it pays.
+Remotes are set by LARDER_REMOTE or `remote` in larder.toml, as URLs, the nearest first. larderd, which is started when
+it is needed, fetches and sends in the background; a build waits for neither longer than it pays.
 
 Examples:
   LARDER_REMOTE=redis://cache.example.org:6379 larder remote check

@@ -24,7 +24,8 @@ pub(crate) fn summon(context: &Context, store: &Store) -> bool {
     if outer::is_there() || store.may_be_written().is_err() {
         return false;
     }
-    if !store.daemon_runs() && !(store.may_summon() && start(context)) {
+    let begins = store.daemon_runs() || store.may_summon() && start(context);
+    if !begins {
         return false;
     }
     let until = Instant::now() + PATIENCE;

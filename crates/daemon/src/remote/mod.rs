@@ -233,7 +233,7 @@ pub(crate) fn pull(dir: &Path, settings: &Settings, cwd: &Path) -> Result<Moved>
 fn by_hand(dir: &Path, settings: &Settings) -> Result<(Runtime, Arc<Shared>)> {
     let runtime = runtime()?;
     let inside = runtime.enter();
-    let shared = Arc::new(Shared::new(dir, settings, Box::new(|what| crate::say::tell(what))));
+    let shared = Arc::new(Shared::new(dir, settings, Box::new(crate::say::tell)));
     drop(inside);
     Ok((runtime, shared))
 }
