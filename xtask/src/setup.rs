@@ -38,6 +38,7 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::Program("autoconf"), "autoconf"),
     (Sign::Program("aclocal"), "automake"),
     (Sign::Program("unshare"), "util-linux"),
+    (Sign::Program("redis-server"), "redis-server"),
     (Sign::Program("bazel"), "bazel-bootstrap"),
     (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
     (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),
@@ -61,7 +62,8 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
 ];
 
 /// What only the benchmarks need.
-const PACKAGES_FOR_BENCH: &[(Sign, &str)] = &[(Sign::Program("valgrind"), "valgrind")];
+const PACKAGES_FOR_BENCH: &[(Sign, &str)] =
+    &[(Sign::Program("valgrind"), "valgrind"), (Sign::Program("redis-server"), "redis-server")];
 
 /// What only the benchmark of file systems needs: what makes and mounts them.
 const PACKAGES_FOR_FILE_SYSTEMS: &[(Sign, &str)] = &[

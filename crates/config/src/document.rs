@@ -1,7 +1,7 @@
 //! The bytes of a configuration file → its keys and values, each with its line; or the line where it is not TOML.
 //!
 //! All of the syntax is `toml_parser`'s; here its events are folded into a flat list. What no setting can be (a table,
-//! an array) is one entry, named and not looked into.
+//! an array of other things than strings) is one entry, named and not looked into.
 //! Unaware of: which keys there are, and what a value means.
 
 use std::str;
@@ -31,6 +31,8 @@ pub(crate) enum Typed {
     Text(String),
     /// An integer in decimal digits, or `true` or `false`.
     Plain(String),
+    /// An array of strings.
+    List(Vec<String>),
     /// Anything else, by name.
     Other(&'static str),
 }
@@ -74,13 +76,15 @@ struct Fold<'s> {
     counted: (usize, usize),
     /// Open arrays and inline tables.
     depth: usize,
+    /// The strings of the outermost open array, as long as it holds nothing else.
+    list: Option<Vec<String>>,
     /// A header was seen: what follows belongs to its table.
     in_table: bool,
 }
 
 impl<'s> Fold<'s> {
     fn new(source: Source<'s>) -> Self {
-        Fold { source, entries: Vec::new(), key: None, counted: (0, 0), depth: 0, in_table: false }
+        Fold { source, entries: Vec::new(), key: None, counted: (0, 0), depth: 0, list: None, in_table: false }
     }
 
     /// The line of `offset`, which never is smaller than the one before.
@@ -94,6 +98,10 @@ impl<'s> Fold<'s> {
     /// The value of the current key is complete.
     fn value(&mut self, value: Typed) {
         if self.depth > 0 {
+            match value {
+                Typed::Text(text) if self.depth == 1 => self.list.iter_mut().for_each(|list| list.push(text.clone())),
+                _ => self.list = None,
+            }
             return;
         }
         if let Some((key, start)) = self.key.take().filter(|_| !self.in_table) {
@@ -111,14 +119,16 @@ impl<'s> Fold<'s> {
         }
     }
 
-    fn open(&mut self) -> bool {
+    fn open(&mut self, list: Option<Vec<String>>) -> bool {
+        self.list = list.filter(|_| self.depth == 0);
         self.depth += 1;
         true
     }
 
     fn close(&mut self, what: &'static str) {
         self.depth = self.depth.saturating_sub(1);
-        self.value(Typed::Other(what));
+        let list = self.list.take().filter(|_| self.depth == 0);
+        self.value(list.map_or(Typed::Other(what), Typed::List));
     }
 }
 
@@ -154,7 +164,7 @@ impl EventReceiver for Fold<'_> {
     }
 
     fn inline_table_open(&mut self, _: Span, _: &mut dyn ErrorSink) -> bool {
-        self.open()
+        self.open(None)
     }
 
     fn inline_table_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
@@ -162,7 +172,7 @@ impl EventReceiver for Fold<'_> {
     }
 
     fn array_open(&mut self, _: Span, _: &mut dyn ErrorSink) -> bool {
-        self.open()
+        self.open(Some(Vec::new()))
     }
 
     fn array_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
@@ -246,6 +256,11 @@ mod tests {
         check("a = -1", &[("a", 1, Typed::Other("such a number"))]);
         check("a = 1.5", &[("a", 1, Typed::Other("a fraction without quotes"))]);
         check("a = 1979-05-27", &[("a", 1, Typed::Other("a date or time"))]);
+        check("a = ['x', \"y\",\n]", &[("a", 1, Typed::List(vec!["x".to_owned(), "y".to_owned()]))]);
+        check("a = []", &[("a", 1, Typed::List(Vec::new()))]);
+        for other in ["['x', 1]", "['x', ['y']]", "[{a = 'x'}]", "[['x'], 'y']"] {
+            check(&format!("a = {other}"), &[("a", 1, Typed::Other("an array"))]);
+        }
         check("a . b.'c' = \"\"", &[("a.b.c", 1, text(""))]);
         check(
             "a = [1,\n [2]]\nb = {c = 1, d.e = [{}]}",

@@ -10,6 +10,7 @@
 //! | `places.rs` | where files and the store are looked for; which variables are ours |
 //! | `document.rs` | TOML bytes → keys and values with their lines |
 //! | `meaning.rs`, `size.rs` | text → path, switch, observer, size |
+//! | `secret.rs` | a URL as it may be shown; what of an environment `larderd` needs |
 //! | `load.rs` | the order of it all |
 //! | `problem.rs` | what went wrong, one line each |
 //!
@@ -21,6 +22,7 @@ mod load;
 mod meaning;
 mod places;
 mod problem;
+mod secret;
 mod settings;
 mod size;
 #[cfg(test)]
@@ -28,6 +30,7 @@ mod tests;
 
 pub use load::{Loaded, LookedAt, Source, Surroundings, Value, load};
 pub use problem::{Fault, Place, Problem, problems_digest};
+pub use secret::{larderd_needs, masked};
 pub use settings::{Kind, OTHER_VARIABLES, SETTINGS, Setting, Settings};
 pub use size::{NotASize, parse_size, show_size};
 

@@ -183,6 +183,7 @@ impl Loaded {
         let given = match &entry.value {
             Typed::Text(text) => Given::Text(OsStr::new(text)),
             Typed::Plain(text) => Given::Plain(text),
+            Typed::List(list) => Given::List(list),
             Typed::Other(what) => Given::Other(what),
         };
         let mut after = self.settings.clone();
@@ -234,7 +235,9 @@ fn entries(path: &Path, read: io::Result<Vec<u8>>) -> Result<Vec<Entry>, Problem
 
 fn bad_value(setting: &Setting, given: Given, advice: String) -> Fault {
     let value = match given {
+        Given::Text(_) | Given::List(_) if setting.kind() == Kind::Urls => "what it is".to_owned(),
         Given::Text(text) => problem::quoted(&text.to_string_lossy()),
+        Given::List(_) => "an array".to_owned(),
         Given::Plain(text) => text.to_owned(),
         Given::Other(what) => what.to_owned(),
     };

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use larder_model::Observer;
 
+use crate::problem::quoted;
+use crate::secret::masked;
 use crate::size::parse_size;
 
 /// A value as it was given.
@@ -16,6 +18,8 @@ pub(crate) enum Given<'a> {
     Text(&'a OsStr),
     /// A number or truth value of a file, in its plainest text.
     Plain(&'a str),
+    /// An array of strings of a file.
+    List(&'a [String]),
     /// Something of a file that no setting takes, by name.
     Other(&'static str),
 }
@@ -37,7 +41,7 @@ impl<'a> Given<'a> {
         match self {
             Given::Text(text) => text.to_str().map(str::trim),
             Given::Plain(text) => Some(text),
-            Given::Other(_) => None,
+            Given::List(_) | Given::Other(_) => None,
         }
     }
 }
@@ -109,9 +113,72 @@ pub(crate) fn roots(given: Given, base: &Base) -> Result<(bool, Vec<PathBuf>), S
     Ok((find, roots))
 }
 
+/// How remotes are called. What else stands in a URL is `larderd`'s to understand: the wrapper only needs to know that
+/// there are some.
+const SCHEMES: &[&str] = &[
+    "azblob",
+    "file",
+    "gcs",
+    "ghac",
+    "grpc",
+    "grpcs",
+    "gs",
+    "http",
+    "https",
+    "memcached",
+    "redis",
+    "rediss",
+    "s3",
+    "webdav",
+    "webdavs",
+];
+
+/// URLs, with commas between them or in an array.
+pub(crate) fn remotes(given: Given) -> Result<Vec<String>, String> {
+    let all = several(given).ok_or("write URLs in quotes, with commas between them")?;
+    all.into_iter().map(|url| remote(&url).map(|()| url)).collect()
+}
+
+/// Hexadecimal digits of a public key.
+const KEY_DIGITS: usize = 64;
+
+/// Public keys, with commas between them or in an array.
+pub(crate) fn keys(given: Given) -> Result<Vec<String>, String> {
+    let is_key = |key: &String| key.len() == KEY_DIGITS && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match several(given).filter(|keys| keys.iter().all(is_key)) {
+        Some(keys) => Ok(keys),
+        None => Err(format!("write {KEY_DIGITS} hexadecimal digits for each key, with commas between keys")),
+    }
+}
+
+/// What stands in an array, or between commas, without blanks around it.
+fn several(given: Given) -> Option<Vec<String>> {
+    let all: Vec<String> = match given {
+        Given::List(list) => list.to_vec(),
+        Given::Text(text) => text.to_str()?.split(',').map(str::to_owned).collect(),
+        Given::Plain(_) | Given::Other(_) => return None,
+    };
+    let all = all.iter().map(|part| part.trim().to_owned());
+    Some(all.filter(|part| !part.is_empty() && part != "none").collect())
+}
+
+fn remote(url: &str) -> Result<(), String> {
+    let shown = quoted(&masked(url));
+    let Some((scheme, _)) = url.split_once("://") else {
+        return Err(format!("{shown} has no scheme: write one such as redis://host:6379"));
+    };
+    if !SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) {
+        return Err(format!("its scheme {} is not one of {}", quoted(scheme), SCHEMES.join(", ")));
+    }
+    match url.chars().find(|c| c.is_control() || c.is_whitespace()) {
+        Some(_) => Err(format!("{shown} has a blank in it: write it as %20")),
+        None => Ok(()),
+    }
+}
+
 /// Which of two words.
 pub(crate) fn word(given: Given, words: &[&str; 2]) -> Result<bool, String> {
-    let text = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
+    let text = given.text().map(|text| text.to_ascii_lowercase().replace('-', "_")).unwrap_or_default();
     words.iter().position(|word| *word == text).map(|at| at == 1).ok_or_else(|| format!("write {}", words.join(" or ")))
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use larder_model::Observer;
 
 use crate::meaning::{self, Base, Given};
+use crate::secret::masked;
 use crate::size;
 
 /// What larder was told, ready to use.
@@ -26,6 +27,14 @@ pub struct Settings {
     pub read_only: bool,
     /// Run the tool as if nothing were recorded, and record.
     pub recache: bool,
+    /// Remotes by their URLs, the nearest first, credentials and all: not to be shown or logged as they are.
+    pub remote: Vec<String>,
+    /// What is made here is not sent to the remotes.
+    pub remote_read_only: bool,
+    /// A file with the secret key by which records that are sent are signed, absolute.
+    pub remote_sign_with: Option<PathBuf>,
+    /// Public keys: once there is one, only records that one of them signed are believed.
+    pub remote_trust: Vec<String>,
     /// What differs between places of the same build, beside what is found, absolute.
     pub roots: Vec<PathBuf>,
     /// Look for roots: build systems', checkouts'.
@@ -50,6 +59,10 @@ impl Default for Settings {
             observer: None,
             read_only: false,
             recache: false,
+            remote: Vec::new(),
+            remote_read_only: false,
+            remote_sign_with: None,
+            remote_trust: Vec::new(),
             roots: Vec::new(),
             find_roots: true,
             relocate_debug: true,
@@ -65,6 +78,10 @@ impl Default for Settings {
 pub enum Kind {
     /// Paths with colons between them, and the words that a setting knows.
     Paths,
+    /// Public keys: with commas between them, or in a file an array of strings.
+    Keys,
+    /// URLs: with commas between them, or in a file an array of strings.
+    Urls,
     /// A path: absolute, `~/…`, or relative to the file (in the environment: to the working directory).
     Path,
     /// A number of bytes with a unit.
@@ -103,6 +120,8 @@ enum Field {
     Switch(fn(&mut Settings) -> &mut bool),
     Observer(fn(&mut Settings) -> &mut Option<Observer>),
     Roots,
+    Remotes,
+    Keys,
     /// One of two words: off, on.
     Word(fn(&mut Settings) -> &mut bool, &'static [&'static str; 2]),
 }
@@ -182,6 +201,38 @@ pub const SETTINGS: &[Setting] = &[
         field: Field::Switch(|s| &mut s.recache),
     },
     Setting {
+        key: "remote",
+        variable: "LARDER_REMOTE",
+        project_may_set: false,
+        default: "none",
+        help: "Remotes that share results, by URL, the nearest first, with commas between them.",
+        field: Field::Remotes,
+    },
+    Setting {
+        key: "remote_rw_mode",
+        variable: "LARDER_REMOTE_RW_MODE",
+        project_may_set: false,
+        default: "read_write",
+        help: "With read_only, nothing that is made here goes to the remotes.",
+        field: Field::Word(|s| &mut s.remote_read_only, &["read_write", "read_only"]),
+    },
+    Setting {
+        key: "remote_sign_with",
+        variable: "LARDER_REMOTE_SIGN_WITH",
+        project_may_set: false,
+        default: "none",
+        help: "A file with the secret key by which records that are sent are signed.",
+        field: Field::Path(|s| &mut s.remote_sign_with),
+    },
+    Setting {
+        key: "remote_trust",
+        variable: "LARDER_REMOTE_TRUST",
+        project_may_set: false,
+        default: "none",
+        help: "Public keys, with commas between them: only records that one of them signed are believed.",
+        field: Field::Keys,
+    },
+    Setting {
         key: "roots",
         variable: "LARDER_ROOTS",
         project_may_set: false,
@@ -230,11 +281,13 @@ impl Setting {
             Field::Switch(_) => Kind::Switch,
             Field::Observer(_) => Kind::Choice(meaning::OBSERVERS),
             Field::Roots => Kind::Paths,
+            Field::Remotes => Kind::Urls,
+            Field::Keys => Kind::Keys,
             Field::Word(_, words) => Kind::Choice(words),
         }
     }
 
-    /// Its value in `settings`, as it could be written in a file.
+    /// Its value in `settings`, as it could be written in a file, but for secrets.
     pub fn shown(&self, settings: &Settings) -> String {
         let settings = &mut settings.clone();
         match self.field {
@@ -247,6 +300,10 @@ impl Setting {
                 let first = if settings.find_roots { "auto" } else { "none" }.to_owned();
                 settings.roots.iter().fold(first, |all, root| format!("{all}:{}", root.display()))
             }
+            Field::Keys if settings.remote_trust.is_empty() => "none".to_owned(),
+            Field::Keys => settings.remote_trust.join(","),
+            Field::Remotes if settings.remote.is_empty() => "none".to_owned(),
+            Field::Remotes => settings.remote.iter().map(|url| masked(url)).collect::<Vec<_>>().join(","),
             Field::Word(of, words) => words[usize::from(*of(settings))].to_owned(),
         }
     }
@@ -260,6 +317,8 @@ impl Setting {
             Field::Switch(of) => *of(settings) = meaning::switch(given)?,
             Field::Observer(of) => *of(settings) = meaning::observer(given)?,
             Field::Roots => (settings.find_roots, settings.roots) = meaning::roots(given, base)?,
+            Field::Remotes => settings.remote = meaning::remotes(given)?,
+            Field::Keys => settings.remote_trust = meaning::keys(given)?,
             Field::Word(of, words) => *of(settings) = meaning::word(given, words)?,
         }
         Ok(())

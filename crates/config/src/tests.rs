@@ -61,8 +61,11 @@ fn check(env: &[(&str, &str)], files: &[(&str, &str)], expected: &[&str], proble
     }
 }
 
+const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+const KEY_IN_FILE: &str = "['00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']";
+
 /// For each setting: text for a file, for the environment, and how both are shown.
-const SAMPLES: [(&str, &str, &str, &str); 10] = [
+const SAMPLES: [(&str, &str, &str, &str); 14] = [
     ("debug_paths", "'exact'", "Exact", "exact"),
     ("dir", "'/f'", "/f", "/f"),
     ("disable", "true", "yes", "true"),
@@ -72,6 +75,15 @@ const SAMPLES: [(&str, &str, &str, &str); 10] = [
     ("policy", "'ephemeral'", "EPHEMERAL", "ephemeral"),
     ("read_only", "true", "1", "true"),
     ("recache", "true", "On", "true"),
+    (
+        "remote",
+        "['redis://a', 's3://u:p@b?endpoint=c']",
+        "redis://a, s3://u:p@b?endpoint=c",
+        "redis://a,s3://***@b?endpoint=c",
+    ),
+    ("remote_rw_mode", "'read-only'", "READ_ONLY", "read_only"),
+    ("remote_sign_with", "'/k'", "/k", "/k"),
+    ("remote_trust", KEY_IN_FILE, KEY, KEY),
     ("roots", "'/a:/b'", "auto:/a:/b", "auto:/a:/b"),
 ];
 
@@ -132,6 +144,16 @@ fn bad_values_are_ignored_and_said() {
         &["\"x\""],
     );
     check(&[("LARDER_DIR", "$HOME/x")], &[], &["dir = /home/u/.cache/larder (HOME)"], &["variables are not replaced"]);
+    check(&[("LARDER_REMOTE_TRUST", "abc")], &[], &["remote_trust = none (default)"], &["64 hexadecimal digits"]);
+    let none = ["remote = none (default)"];
+    check(&[("LARDER_REMOTE", "redis//:s3cret@h")], &[], &none, &["has no scheme: write one such as"]);
+    check(&[("LARDER_REMOTE", "file:///a,ftp://u:s3cret@h")], &[], &none, &["its scheme \"ftp\" is not one of"]);
+    check(&[], &[(USER, "remote = ['file:///a b']")], &none, &["has a blank in it: write it as %20"]);
+    check(&[], &[(USER, "remote = [1]")], &none, &["write URLs in quotes"]);
+    for text in ["s3cret", "x://u:s3cret@h", "http://u:s3cret@h/ b"] {
+        let loaded = loaded(&[("LARDER_REMOTE", text)], &[]);
+        assert!(!loaded.problems[0].to_string().contains("s3cret") || text == "s3cret", "{:?}", loaded.problems);
+    }
     for (text, piece) in [
         ("max_size = 10", "max_size cannot be 10, which is ignored: it would be bytes"),
         ("max_size = 1.5", "a fraction without quotes"),

@@ -10,7 +10,9 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::help;
 
 mod daemon;
-pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, Serve};
+mod remote;
+pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
+pub(crate) use remote::{Remotes, RemotesCheck, RemotesFlush, RemotesWord};
 
 #[derive(Parser)]
 #[command(name = "larder", version, about = "A build cache: a result is used again when everything that it relied on is as it was", long_about = None)]
@@ -47,6 +49,9 @@ pub(crate) enum Word {
     /// Start, stop, or install larderd, which records for sandboxes that may only read the store
     #[command(after_help = help::DAEMON)]
     Daemon(Daemon),
+    /// Check remotes, send to them, fetch from them, wait until all is sent
+    #[command(after_help = help::REMOTE)]
+    Remote(Remotes),
     /// What `daemon start`, systemd and launchd start
     #[command(hide = true, after_help = help::SERVE)]
     Serve(Serve),

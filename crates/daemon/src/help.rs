@@ -74,6 +74,17 @@ Examples:
   larder daemon install            for systemd, which then starts it on demand
   larder daemon install --print";
 
+pub(crate) const REMOTE: &str = "\
+Remotes are set by LARDER_REMOTE or `remote` in larder.toml, as URLs, the nearest first. larderd, which is started when
+it is needed, fetches and sends in the background; a build waits for neither longer than it pays.
+
+Examples:
+  LARDER_REMOTE=redis://cache.example.org:6379 larder remote check
+  larder remote flush              at the end of a CI job
+  larder remote flush --timeout 60
+  larder remote push               everything that is in the store
+  larder remote pull               what this commit's builds used elsewhere";
+
 pub(crate) const SERVE: &str = "\
 Stays in the foreground. What goes wrong is in daemon.log in the store's directory.
 
@@ -148,7 +159,7 @@ pub(crate) fn top_long() -> String {
 fn choices(setting: &Setting) -> String {
     match setting.kind() {
         Kind::Choice(words) => format!(" One of {}.", words.join(", ")),
-        Kind::Number | Kind::Path | Kind::Paths | Kind::Size | Kind::Switch => String::new(),
+        Kind::Number | Kind::Path | Kind::Paths | Kind::Size | Kind::Switch | Kind::Urls | Kind::Keys => String::new(),
     }
 }
 

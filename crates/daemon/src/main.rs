@@ -9,6 +9,7 @@
 //! | `say.rs` | text for people: sizes, durations, names without control characters, one-line errors |
 //! | `words/` | a file a word |
 //! | `serve/` | taking what wrappers hand over that cannot write to the store |
+//! | `remote/` | remotes: fetching for wrappers, sending what they recorded |
 //! | `units.rs` | files for systemd and launchd |
 //!
 //! Nothing here decides what a build gets: all of it can be missing, and builds go on.
@@ -18,6 +19,8 @@
 mod cli;
 #[cfg(target_os = "linux")]
 mod help;
+#[cfg(target_os = "linux")]
+mod remote;
 #[cfg(target_os = "linux")]
 mod say;
 #[cfg(target_os = "linux")]
@@ -59,6 +62,7 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
         Word::Fsck(options) => words::fsck::run(&around, &options, &mut out),
         Word::Clear => words::clear::run(&around, &mut out),
         Word::Daemon(options) => words::daemon::run(&around, &options, &mut out),
+        Word::Remote(options) => words::remote::run(&around, &options, &mut out),
         Word::Serve(options) => serve::run(&around, &options),
         Word::Run(_) => words::run::run(&around),
         Word::Completions(options) => words::completions::run(&options, &mut out),

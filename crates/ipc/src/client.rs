@@ -1,19 +1,24 @@
 //! The wrapper's side, and that of the words which start and stop `larderd`.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use larder_model::Fingerprint;
+use larder_model::{Digest, Fingerprint};
 use larder_sys::{Channel, MESSAGE_DESCRIPTORS_MAX, effective_user};
 
-use crate::frame::{Frame, HEADER_BYTES, State};
+use crate::frame::{DIRECTORY_BYTES_MAX, Expect, Frame, Nothing, Remotes, State};
+use crate::incoming::Incoming;
 use crate::{BLOBS_MAX, IpcError};
 
 /// A wrapper waits no longer than this for a connection, and for each of the few frames that it sends: when nobody has
 /// room for that, the hand-over is given up.
 const HAND_OVER_PATIENCE: Duration = Duration::from_millis(100);
+/// A larger manifest is not taken: the store would not read it.
+const FOUND_BYTES_MAX: u64 = 256 << 20;
 /// Somebody who types a word waits longer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -52,24 +57,137 @@ pub fn note_use(path: &Path, weak: &Fingerprint) -> Result<(), IpcError> {
     Ok(connect(path, HAND_OVER_PATIENCE)?.send(&Frame::Used(*weak).encode(), &[])?)
 }
 
+/// Say that something new is in the store.
+pub fn note_recorded(path: &Path, weak: &Fingerprint, strong: &Fingerprint, directory: &[u8]) -> Result<(), IpcError> {
+    let (weak, strong, directory) = (*weak, *strong, bounded(directory));
+    Ok(connect(path, HAND_OVER_PATIENCE)?.send(&Frame::Recorded { weak, strong, directory }.encode(), &[])?)
+}
+
 /// Ask how `larderd` is, or have it stop.
 pub fn ask(path: &Path, question: &Frame) -> Result<State, IpcError> {
-    let channel = connect(path, ANSWER_PATIENCE)?;
+    match ask_for(path, question, ANSWER_PATIENCE)? {
+        Frame::State(state) => Ok(state),
+        _ => Err(IpcError::Unexpected),
+    }
+}
+
+/// Ask how it is with the remotes; with `flush`, once all is sent that is to be sent, or that time is over.
+pub fn ask_remotes(path: &Path, flush: Option<Duration>) -> Result<Remotes, IpcError> {
+    let question = flush.map_or(Frame::AskRemotes, |patience| Frame::Flush(patience.as_secs()));
+    match ask_for(path, &question, flush.unwrap_or_default() + ANSWER_PATIENCE)? {
+        Frame::Remotes(remotes) => Ok(remotes),
+        _ => Err(IpcError::Unexpected),
+    }
+}
+
+fn ask_for(path: &Path, question: &Frame, patience: Duration) -> Result<Frame, IpcError> {
+    let channel = connect(path, patience)?;
     channel.send(&question.encode(), &[])?;
-    let mut bytes = Vec::new();
+    let mut incoming = Incoming::default();
     loop {
-        let mut buffer = [0; 256];
-        match channel.receive(&mut buffer, &mut Vec::new())? {
-            0 => return Err(IpcError::Ended),
-            count => bytes.extend_from_slice(&buffer[..count]),
+        if let Some(frame) = incoming.take()? {
+            return Ok(frame);
         }
-        let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else { continue };
-        let length = Frame::length(*header)?;
-        if rest.len() >= length {
-            return match Frame::decode(&rest[..length])? {
-                Frame::State(state) => Ok(state),
-                _ => Err(IpcError::Unexpected),
-            };
+        if !incoming.receive(&channel, 0)? {
+            return Err(IpcError::Ended);
         }
     }
+}
+
+/// A question after records that `larderd` may fetch from a remote. Whoever drops it wants nothing any more.
+pub struct Fetching {
+    channel: Channel,
+    incoming: Incoming,
+}
+
+/// What `larderd` says to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// How long such a fetch takes.
+    Expect(Expect),
+    /// The bytes of a manifest, of which nothing is known.
+    Found(Vec<u8>),
+    /// Nothing comes.
+    Nothing(Nothing),
+    /// What was wanted is in the store; so many bytes were fetched for it.
+    Fetched(u64),
+}
+
+impl Fetching {
+    /// Ask for the records of `weak`.
+    pub fn begin(path: &Path, weak: &Fingerprint, directory: &[u8]) -> Result<Fetching, IpcError> {
+        let channel = connect(path, HAND_OVER_PATIENCE)?;
+        channel.send(&Frame::Fetch { weak: *weak, directory: bounded(directory) }.encode(), &[])?;
+        Ok(Fetching { channel, incoming: Incoming::default() })
+    }
+
+    /// To be waited on for reading.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.channel.descriptor()
+    }
+
+    /// What it says next; `None` where it says nothing within `patience`.
+    pub fn next(&mut self, patience: Duration) -> Result<Option<Told>, IpcError> {
+        let until = Instant::now() + patience;
+        let frame = loop {
+            if let Some(frame) = self.incoming.take()? {
+                break frame;
+            }
+            self.channel.set_patience(until.saturating_duration_since(Instant::now()))?;
+            match self.incoming.receive(&self.channel, 1) {
+                Ok(true) => {}
+                Ok(false) => return Err(IpcError::Ended),
+                Err(IpcError::Io(error)) if is_late(&error) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        };
+        Ok(Some(match frame {
+            Frame::Expect(expect) => Told::Expect(expect),
+            Frame::Found { manifest_bytes } => Told::Found(self.file(manifest_bytes)?),
+            Frame::Nothing(why) => Told::Nothing(why),
+            Frame::Fetched { bytes } => Told::Fetched(bytes),
+            _ => return Err(IpcError::Unexpected),
+        }))
+    }
+
+    /// The file that was passed.
+    fn file(&mut self, size_bytes: u64) -> Result<Vec<u8>, IpcError> {
+        let passed = self.incoming.passed.pop().ok_or(IpcError::Unexpected)?;
+        let (file, look) = larder_sys::passed_file(passed)?;
+        if look.kind != larder_sys::Kind::File || look.size_bytes != size_bytes || size_bytes > FOUND_BYTES_MAX {
+            return Err(IpcError::Unexpected);
+        }
+        let mut bytes = vec![0; size_bytes as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(bytes)
+    }
+
+    /// Have this one of the found records put into the store, with all that it needs.
+    pub fn want(&self, strong: &Fingerprint, subject: &Digest) -> Result<(), IpcError> {
+        self.say(&Frame::Want { strong: *strong, subject: *subject })
+    }
+
+    /// Say that the tool was started.
+    pub fn say_running(&self) -> Result<(), IpcError> {
+        self.say(&Frame::Running)
+    }
+
+    /// Say that something new is in the store.
+    pub fn recorded(&self, weak: &Fingerprint, strong: &Fingerprint, directory: &[u8]) -> Result<(), IpcError> {
+        self.say(&Frame::Recorded { weak: *weak, strong: *strong, directory: bounded(directory) })
+    }
+
+    fn say(&self, frame: &Frame) -> Result<(), IpcError> {
+        self.channel.set_patience(HAND_OVER_PATIENCE)?;
+        Ok(self.channel.send(&frame.encode(), &[])?)
+    }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// A directory that is not said is one of which nothing is known.
+fn bounded(directory: &[u8]) -> Vec<u8> {
+    if directory.len() <= DIRECTORY_BYTES_MAX { directory.to_vec() } else { Vec::new() }
 }

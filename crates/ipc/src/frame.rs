@@ -8,15 +8,30 @@
 //!   4 state       number pid, number seconds up, number seconds until it leaves when idle, number recorded, number refused
 //!   5 stop        nothing
 //!   6 used        digest weak fingerprint
+//!   7 fetch       digest weak fingerprint, bytes working directory
+//!   8 expect      number median of such fetches in µs, number nine tenths in µs, number of fetches that say so, u8 do not wait
+//!   9 found       number bytes of the manifest                    with a descriptor: the manifest's
+//!  10 nothing     u8 why: 0 no remote has it · 1 no remote can be reached · 2 there is no remote · 3 it failed
+//!  11 want        digest strong fingerprint, digest subject
+//!  12 fetched     number bytes that were fetched
+//!  13 running     nothing
+//!  14 recorded    digest weak fingerprint, digest strong fingerprint, bytes working directory
+//!  15 flush       number of seconds that it may take
+//!  16 remotes?    nothing
+//!  17 remotes     number of records to be sent, number sent, number dropped, number that failed, digest of the settings
 //! ```
-//! A wrapper sends 1 and as many 2 as it needs, or 6, and leaves. `larderd` answers 3 and 5 with 4.
+//! A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16 with 17.
+//! To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that the tool runs, and 14,
+//! and leaves when it wants nothing any more. One that does not know these ends the connection.
 
-use larder_model::{DecodeError, FORMAT_VERSION, Fingerprint, Reader, Writer};
+use larder_model::{DecodeError, Digest, FORMAT_VERSION, Fingerprint, Reader, Writer};
 
 /// A frame's length, which stands before it.
 pub const HEADER_BYTES: usize = 2;
 /// No frame is longer, without its header.
-pub const FRAME_BYTES_MAX: usize = 128;
+pub const FRAME_BYTES_MAX: usize = DIRECTORY_BYTES_MAX + 128;
+/// A longer working directory is not said (`PATH_MAX`).
+pub const DIRECTORY_BYTES_MAX: usize = 4096;
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +53,106 @@ pub enum Frame {
     Stop,
     /// A record was used: the one of this weak fingerprint.
     Used(Fingerprint),
+    /// Has a remote records of this weak fingerprint?
+    Fetch {
+        /// The weak fingerprint.
+        weak: Fingerprint,
+        /// Where the wrapper works.
+        directory: Vec<u8>,
+    },
+    /// How long it takes as a rule.
+    Expect(Expect),
+    /// Records were found, and come in a file.
+    Found {
+        /// Its bytes.
+        manifest_bytes: u64,
+    },
+    /// Nothing comes.
+    Nothing(Nothing),
+    /// The record of this strong fingerprint, and all that it needs.
+    Want {
+        /// Which of those that were found.
+        strong: Fingerprint,
+        /// The commands that `explain` finds it by.
+        subject: Digest,
+    },
+    /// It is in the store now.
+    Fetched {
+        /// So many bytes were fetched for it.
+        bytes: u64,
+    },
+    /// The tool was started meanwhile.
+    Running,
+    /// Something new was recorded.
+    Recorded {
+        /// Where it is.
+        weak: Fingerprint,
+        /// Which it is.
+        strong: Fingerprint,
+        /// Where the wrapper works.
+        directory: Vec<u8>,
+    },
+    /// Send what is to be sent, and answer then, or after so many seconds.
+    Flush(u64),
+    /// How are the remotes?
+    AskRemotes,
+    /// Thus.
+    Remotes(Remotes),
+}
+
+/// How long fetches take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expect {
+    /// Half of them take at most so many microseconds.
+    pub median_us: u64,
+    /// Nine of ten take at most so many.
+    pub p90_us: u64,
+    /// So many fetches say so.
+    pub samples: u64,
+    /// Others are overdue: it is not worth waiting.
+    pub overdue: bool,
+}
+
+/// Why nothing is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nothing {
+    /// No remote has it.
+    NotThere,
+    /// No remote can be reached.
+    OutOfReach,
+    /// There is no remote.
+    NoRemote,
+    /// What came was not what it should have been, or broke off.
+    Failed,
+}
+
+impl Nothing {
+    const ALL: [Nothing; 4] = [Nothing::NotThere, Nothing::OutOfReach, Nothing::NoRemote, Nothing::Failed];
+
+    /// For people.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Nothing::NotThere => "no remote has it",
+            Nothing::OutOfReach => "no remote can be reached",
+            Nothing::NoRemote => "larderd has no remote",
+            Nothing::Failed => "the fetch failed",
+        }
+    }
+}
+
+/// How it is with the remotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remotes {
+    /// Records that are still to be sent.
+    pub queued: u64,
+    /// Records that were sent since it began.
+    pub sent: u64,
+    /// Records that were dropped, since more came than could be sent.
+    pub dropped: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Of the remotes' settings that it began with.
+    pub settings: Digest,
 }
 
 /// How `larderd` is.
@@ -79,6 +194,51 @@ impl Frame {
                 w.u8(6);
                 w.digest(weak);
             }
+            Frame::Fetch { weak, directory } => {
+                w.u8(7);
+                w.digest(weak);
+                w.bytes(directory);
+            }
+            Frame::Expect(expect) => {
+                w.u8(8);
+                [expect.median_us, expect.p90_us, expect.samples].into_iter().for_each(|number| w.number(number));
+                w.u8(expect.overdue.into());
+            }
+            Frame::Found { manifest_bytes } => {
+                w.u8(9);
+                w.number(*manifest_bytes);
+            }
+            Frame::Nothing(why) => {
+                w.u8(10);
+                w.u8(*why as u8);
+            }
+            Frame::Want { strong, subject } => {
+                w.u8(11);
+                w.digest(strong);
+                w.digest(subject);
+            }
+            Frame::Fetched { bytes } => {
+                w.u8(12);
+                w.number(*bytes);
+            }
+            Frame::Running => w.u8(13),
+            Frame::Recorded { weak, strong, directory } => {
+                w.u8(14);
+                w.digest(weak);
+                w.digest(strong);
+                w.bytes(directory);
+            }
+            Frame::Flush(seconds) => {
+                w.u8(15);
+                w.number(*seconds);
+            }
+            Frame::AskRemotes => w.u8(16),
+            Frame::Remotes(remotes) => {
+                w.u8(17);
+                let Remotes { queued, sent, dropped, failed, settings } = remotes;
+                [queued, sent, dropped, failed].into_iter().for_each(|number| w.number(*number));
+                w.digest(settings);
+            }
         }
         let length = w.bytes.len() as u16;
         [&length.to_le_bytes()[..], &w.bytes].concat()
@@ -113,11 +273,41 @@ impl Frame {
             }),
             5 => Frame::Stop,
             6 => Frame::Used(r.digest()?),
+            7 => Frame::Fetch { weak: r.digest()?, directory: directory(&mut r)? },
+            8 => Frame::Expect(Expect {
+                median_us: r.number()?,
+                p90_us: r.number()?,
+                samples: r.number()?,
+                overdue: r.flag()?,
+            }),
+            9 => Frame::Found { manifest_bytes: r.number()? },
+            10 => {
+                let code = r.u8()?;
+                let why = Nothing::ALL.into_iter().find(|why| *why as u8 == code);
+                Frame::Nothing(why.ok_or(r.unknown_tag(code))?)
+            }
+            11 => Frame::Want { strong: r.digest()?, subject: r.digest()? },
+            12 => Frame::Fetched { bytes: r.number()? },
+            13 => Frame::Running,
+            14 => Frame::Recorded { weak: r.digest()?, strong: r.digest()?, directory: directory(&mut r)? },
+            15 => Frame::Flush(r.number()?),
+            16 => Frame::AskRemotes,
+            17 => Frame::Remotes(Remotes {
+                queued: r.number()?,
+                sent: r.number()?,
+                dropped: r.number()?,
+                failed: r.number()?,
+                settings: r.digest()?,
+            }),
             tag => return Err(r.unknown_tag(tag)),
         };
         r.finish()?;
         Ok(frame)
     }
+}
+
+fn directory(r: &mut Reader) -> Result<Vec<u8>, DecodeError> {
+    Ok(r.bytes(DIRECTORY_BYTES_MAX as u64)?.to_vec())
 }
 
 #[cfg(test)]
@@ -143,7 +333,19 @@ mod tests {
         check(Frame::Ask);
         check(Frame::State(State { pid: most, up_s: most, idle_s: most, recorded: most, refused: most }));
         check(Frame::Stop);
-        check(Frame::Used(larder_model::Digest([9; 32])));
+        check(Frame::Used(Digest([9; 32])));
+        let (weak, strong, directory) = (Digest([1; 32]), Digest([2; 32]), vec![b'd'; DIRECTORY_BYTES_MAX]);
+        check(Frame::Fetch { weak, directory: directory.clone() });
+        check(Frame::Expect(Expect { median_us: most, p90_us: most, samples: most, overdue: true }));
+        check(Frame::Found { manifest_bytes: most });
+        Nothing::ALL.into_iter().for_each(|why| check(Frame::Nothing(why)));
+        check(Frame::Want { strong, subject: weak });
+        check(Frame::Fetched { bytes: most });
+        check(Frame::Running);
+        check(Frame::Recorded { weak, strong, directory });
+        check(Frame::Flush(most));
+        check(Frame::AskRemotes);
+        check(Frame::Remotes(Remotes { queued: most, sent: most, dropped: most, failed: most, settings: weak }));
     }
 
     #[test]
@@ -151,6 +353,7 @@ mod tests {
         assert_eq!(Frame::decode(&[FORMAT_VERSION + 1, 3]), Err(DecodeError::Version(FORMAT_VERSION + 1)));
         assert!(Frame::length([0xff, 0xff]).is_err());
         assert!(Frame::decode(&[]).is_err());
-        assert!(Frame::decode(&[FORMAT_VERSION, 9]).is_err());
+        assert!(Frame::decode(&[FORMAT_VERSION, 18]).is_err());
+        assert!(Frame::decode(&[FORMAT_VERSION, 10, 4]).is_err());
     }
 }

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `frame.rs` | the short messages on the socket, and their bytes |
 //! | `parcel.rs` | what a wrapper hands over, and its bytes |
-//! | `client.rs` | handing over without waiting; asking and stopping |
-//! | `server.rs` | the other side: one request from one connection, nothing believed |
+//! | `incoming.rs` | what comes, put together to messages |
+//! | `client.rs` | handing over without waiting; asking and stopping; asking for a fetch |
+//! | `server.rs` | the other side: one request from one connection, what follows a fetch; nothing believed |
 //!
 //! A frame is a few bytes. Everything large is in files that are passed as descriptors: the parcel first, then a file for
 //! each blob that it names. So nobody waits until somebody has read.
@@ -17,14 +18,16 @@
 mod client;
 mod error;
 mod frame;
+#[cfg(target_os = "linux")]
+mod incoming;
 mod parcel;
 #[cfg(target_os = "linux")]
 mod server;
 
 #[cfg(target_os = "linux")]
-pub use client::{ask, hand_over, listens, note_use};
+pub use client::{Fetching, Told, ask, ask_remotes, hand_over, listens, note_recorded, note_use};
 pub use error::IpcError;
-pub use frame::{FRAME_BYTES_MAX, Frame, HEADER_BYTES, State};
+pub use frame::{DIRECTORY_BYTES_MAX, Expect, FRAME_BYTES_MAX, Frame, HEADER_BYTES, Nothing, Remotes, State};
 pub use parcel::{BLOBS_MAX, Handed, PARCEL_BYTES_MAX, Parcel};
 #[cfg(target_os = "linux")]
-pub use server::{Request, answer, receive};
+pub use server::{Recorded, Request, Session, Step, answer, receive, say};

@@ -1,12 +1,13 @@
-//! `larderd`'s side: one request from one connection. Nothing of it is believed: not who sends, not lengths, not counts.
+//! `larderd`'s side: one request from one connection, and what follows a fetch. Nothing of it is believed: not who sends, not lengths, not counts.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use larder_model::Fingerprint;
+use larder_model::{Digest, Fingerprint};
 use larder_sys::{Channel, effective_user};
 
-use crate::frame::{FRAME_BYTES_MAX, Frame, HEADER_BYTES, State};
+use crate::frame::{Frame, State};
+use crate::incoming::Incoming;
 use crate::{BLOBS_MAX, IpcError, PARCEL_BYTES_MAX};
 
 /// What a connection wants.
@@ -28,6 +29,69 @@ pub enum Request {
     Stop,
     /// That the use of this record is noted.
     Used(Fingerprint),
+    /// What remotes have of this.
+    Fetch {
+        /// The weak fingerprint.
+        weak: Fingerprint,
+        /// Where the wrapper works.
+        directory: Vec<u8>,
+        /// What it says next.
+        session: Session,
+    },
+    /// Something new is in the store.
+    Recorded(Recorded),
+    /// That all is sent that is to be sent, within so many seconds.
+    Flush(u64),
+    /// How it is with the remotes.
+    AskRemotes,
+}
+
+/// Something new in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Where it is.
+    pub weak: Fingerprint,
+    /// Which it is.
+    pub strong: Fingerprint,
+    /// Where the wrapper works.
+    pub directory: Vec<u8>,
+}
+
+/// A connection that asked for a fetch.
+pub struct Session(Incoming);
+
+/// What it says next.
+pub enum Step {
+    /// This record, of those that were found.
+    Want {
+        /// Which.
+        strong: Fingerprint,
+        /// The commands that `explain` finds it by.
+        subject: Digest,
+    },
+    /// The tool was started meanwhile.
+    Running,
+    /// The tool has ended, and this came of it.
+    Recorded(Recorded),
+}
+
+impl Session {
+    /// What comes next, however long that takes up to `patience`; `None` when the wrapper wants nothing any more.
+    pub fn next(&mut self, channel: &Channel, patience: Duration) -> Result<Option<Step>, IpcError> {
+        let until = Instant::now() + patience;
+        Ok(Some(match next(&mut self.0, channel, until, 0)? {
+            None => return Ok(None),
+            Some(Frame::Want { strong, subject }) => Step::Want { strong, subject },
+            Some(Frame::Running) => Step::Running,
+            Some(Frame::Recorded { weak, strong, directory }) => Step::Recorded(Recorded { weak, strong, directory }),
+            Some(_) => return Err(IpcError::Unexpected),
+        }))
+    }
+}
+
+/// Say something, and pass a file with it.
+pub fn say(channel: &Channel, frame: &Frame, file: Option<BorrowedFd>) -> Result<(), IpcError> {
+    Ok(channel.send(&frame.encode(), file.as_slice())?)
 }
 
 /// Receive the request of a connection, which has `patience` for all of it.
@@ -36,14 +100,23 @@ pub fn receive(channel: &Channel, patience: Duration) -> Result<Request, IpcErro
         user if user == effective_user() => {}
         user => return Err(IpcError::Stranger(user)),
     }
-    let mut incoming = Incoming { channel, until: Instant::now() + patience, bytes: Vec::new(), passed: Vec::new() };
-    let announced = match incoming.frame(0)? {
+    let until = Instant::now() + patience;
+    let mut incoming = Incoming::default();
+    let announced = match next(&mut incoming, channel, until, 0)? {
         None => return Ok(Request::Nothing),
         Some(Frame::Ask) => return Ok(Request::Ask),
         Some(Frame::Stop) => return Ok(Request::Stop),
         Some(Frame::Used(weak)) => return Ok(Request::Used(weak)),
         Some(Frame::HandOver { parcel_bytes, blobs }) => (parcel_bytes, blobs),
-        Some(Frame::More | Frame::State(_)) => return Err(IpcError::Unexpected),
+        Some(Frame::Fetch { weak, directory }) => {
+            return Ok(Request::Fetch { weak, directory, session: Session(incoming) });
+        }
+        Some(Frame::Recorded { weak, strong, directory }) => {
+            return Ok(Request::Recorded(Recorded { weak, strong, directory }));
+        }
+        Some(Frame::Flush(seconds)) => return Ok(Request::Flush(seconds)),
+        Some(Frame::AskRemotes) => return Ok(Request::AskRemotes),
+        Some(_) => return Err(IpcError::Unexpected),
     };
     let (parcel_bytes, blobs) = announced;
     if blobs > BLOBS_MAX || parcel_bytes > PARCEL_BYTES_MAX {
@@ -51,7 +124,7 @@ pub fn receive(channel: &Channel, patience: Duration) -> Result<Request, IpcErro
     }
     let all = blobs as usize + 1;
     while incoming.passed.len() < all {
-        match incoming.frame(all)? {
+        match next(&mut incoming, channel, until, all)? {
             Some(Frame::More) => {}
             Some(_) => return Err(IpcError::Unexpected),
             None => return Err(IpcError::Ended),
@@ -70,39 +143,21 @@ pub fn answer(channel: &Channel, state: State) -> Result<(), IpcError> {
     Ok(channel.send(&Frame::State(state).encode(), &[])?)
 }
 
-struct Incoming<'a> {
-    channel: &'a Channel,
+/// The next frame; `None` where the connection ends before one begins.
+fn next(
+    incoming: &mut Incoming,
+    channel: &Channel,
     until: Instant,
-    /// What came and was not yet understood.
-    bytes: Vec<u8>,
-    passed: Vec<OwnedFd>,
-}
-
-impl Incoming<'_> {
-    /// The next frame; `None` where the connection ends before one begins.
-    fn frame(&mut self, announced: usize) -> Result<Option<Frame>, IpcError> {
-        loop {
-            if let Some((header, rest)) = self.bytes.split_first_chunk::<HEADER_BYTES>() {
-                let length = Frame::length(*header)?;
-                if rest.len() >= length {
-                    let frame = Frame::decode(&rest[..length])?;
-                    self.bytes.drain(..HEADER_BYTES + length);
-                    return Ok(Some(frame));
-                }
-            }
-            let left = self.until.checked_duration_since(Instant::now()).ok_or(IpcError::Late)?;
-            self.channel.set_patience(left)?;
-            let mut buffer = [0; HEADER_BYTES + FRAME_BYTES_MAX];
-            match self.channel.receive(&mut buffer, &mut self.passed)? {
-                0 if self.bytes.is_empty() => return Ok(None),
-                0 => return Err(IpcError::Ended),
-                count => self.bytes.extend_from_slice(&buffer[..count]),
-            }
-            // Those of one message come at once, before its frame says how many there are.
-            let most = announced.max(larder_sys::MESSAGE_DESCRIPTORS_MAX);
-            if self.passed.len() > most {
-                return Err(IpcError::TooMany);
-            }
+    announced: usize,
+) -> Result<Option<Frame>, IpcError> {
+    loop {
+        if let Some(frame) = incoming.take()? {
+            return Ok(Some(frame));
+        }
+        let left = until.checked_duration_since(Instant::now()).ok_or(IpcError::Late)?;
+        channel.set_patience(left)?;
+        if !incoming.receive(channel, announced)? {
+            return Ok(None);
         }
     }
 }
@@ -211,5 +266,50 @@ mod tests {
         assert_eq!(asking.join().expect("ends").expect("is answered"), state);
         assert!(crate::listens(&both.path).is_ok());
         assert!(crate::listens(&both.path.with_file_name("nothing")).is_err());
+    }
+
+    #[test]
+    fn a_fetch_and_what_follows() {
+        let both = both();
+        let (weak, strong) = (Digest([1; 32]), Digest([2; 32]));
+        let mut fetching = crate::Fetching::begin(&both.path, &weak, b"/w").expect("connects");
+        let channel = both.door.accept().expect("accepts").expect("somebody");
+        let mut session = match receive(&channel, PATIENCE) {
+            Ok(Request::Fetch { weak: asked, directory, session }) if asked == weak && directory == b"/w" => session,
+            _ => panic!("something else"),
+        };
+        assert!(matches!(fetching.next(Duration::from_millis(5)), Ok(None)), "nothing yet");
+        let expect = crate::Expect { median_us: 5, p90_us: 9, samples: 2, overdue: false };
+        let file = sealed_memory_file("manifest", b"manifest").expect("makes");
+        say(&channel, &Frame::Expect(expect), None).expect("says");
+        say(&channel, &Frame::Found { manifest_bytes: 8 }, Some(file.as_fd())).expect("says");
+        assert_eq!(fetching.next(PATIENCE).expect("is told"), Some(crate::Told::Expect(expect)));
+        assert_eq!(fetching.next(PATIENCE).expect("is told"), Some(crate::Told::Found(b"manifest".to_vec())));
+        fetching.want(&strong, &weak).expect("asks");
+        fetching.say_running().expect("says");
+        let wants = session.next(&channel, PATIENCE).expect("is told");
+        assert!(matches!(wants, Some(Step::Want { strong: asked, .. }) if asked == strong));
+        assert!(matches!(session.next(&channel, PATIENCE), Ok(Some(Step::Running))));
+        say(&channel, &Frame::Fetched { bytes: 7 }, None).expect("says");
+        assert_eq!(fetching.next(PATIENCE).expect("is told"), Some(crate::Told::Fetched(7)));
+        fetching.recorded(&weak, &strong, b"/w").expect("says");
+        drop(fetching);
+        let recorded = Recorded { weak, strong, directory: b"/w".to_vec() };
+        assert!(matches!(session.next(&channel, PATIENCE), Ok(Some(Step::Recorded(said))) if said == recorded));
+        assert!(matches!(session.next(&channel, PATIENCE), Ok(None)), "it left");
+    }
+
+    #[test]
+    fn one_that_does_not_know_it_is_no_trouble() {
+        let both = both();
+        let mut fetching = crate::Fetching::begin(&both.path, &Digest([1; 32]), b"/w").expect("connects");
+        drop(both.door.accept().expect("accepts").expect("somebody"));
+        assert!(matches!(fetching.next(PATIENCE), Err(IpcError::Ended | IpcError::Io(_))));
+        // A file that is not as long as it is said to be.
+        let mut fetching = crate::Fetching::begin(&both.path, &Digest([1; 32]), b"/w").expect("connects");
+        let channel = both.door.accept().expect("accepts").expect("somebody");
+        let file = sealed_memory_file("manifest", b"manifest").expect("makes");
+        say(&channel, &Frame::Found { manifest_bytes: 9 }, Some(file.as_fd())).expect("says");
+        assert!(matches!(fetching.next(PATIENCE), Err(IpcError::Unexpected)));
     }
 }

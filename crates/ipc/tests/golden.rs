@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_ipc::{Frame, Handed, Parcel, State};
+use larder_ipc::{Expect, Frame, Handed, Nothing, Parcel, Remotes, State};
 use larder_model::{Blob, Digest, Outcome, Unrecorded};
 use larder_testkit::golden;
 
@@ -24,6 +24,26 @@ fn golden_frames() {
     ];
     let bytes: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
     golden(&file("frames.hex"), "each frame, one after the other", &bytes);
+}
+
+#[test]
+fn golden_frames_of_fetches() {
+    let (weak, strong, directory) = (Digest([1; 32]), Digest([2; 32]), b"/home/you/project".to_vec());
+    let frames = [
+        Frame::Fetch { weak, directory: directory.clone() },
+        Frame::Expect(Expect { median_us: 1500, p90_us: 40_000, samples: 300, overdue: false }),
+        Frame::Found { manifest_bytes: 70_000 },
+        Frame::Nothing(Nothing::OutOfReach),
+        Frame::Want { strong, subject: Digest([3; 32]) },
+        Frame::Fetched { bytes: 1 << 40 },
+        Frame::Running,
+        Frame::Recorded { weak, strong, directory },
+        Frame::Flush(60),
+        Frame::AskRemotes,
+        Frame::Remotes(Remotes { queued: 1, sent: 2, dropped: 3, failed: 4, settings: Digest([4; 32]) }),
+    ];
+    let bytes: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
+    golden(&file("fetches.hex"), "each frame of a fetch, one after the other", &bytes);
 }
 
 #[test]

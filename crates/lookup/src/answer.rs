@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 
-use larder_model::{ActionResult, Bound, Content, Digest, Manifest, Observer, Roots, SetReader, Streams, Writer};
+use larder_model::{
+    ActionResult, Bound, Content, Digest, Entry, Manifest, Observer, Roots, SetReader, Streams, Writer,
+};
 use larder_spawn::Destinations;
 use larder_store::{Checker, Difference, Effort, Stamps, Store};
 
@@ -43,39 +45,12 @@ pub fn ask<'m>(
     rejected: &mut Vec<Rejected>,
     effort: &mut Effort,
 ) -> Option<Answer<'m>> {
-    let variable = |name: &[u8]| place.asked(name);
     let here = roots_digest(&request.roots);
     for (entry_at, entry) in manifest.entries.iter().enumerate() {
         let mut reject = |why| rejected.push(Rejected { entry: entry_at, observer: entry.observer, why });
-        let at_home = entry.made_in == here;
-        if let Some(bound) = entry.bound
-            && !(at_home && bound.serves_at_home())
-            && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
-        {
-            reject(elsewhere(bound, entry.bound_by));
-            continue;
-        }
-        let Ok((set, result)) = entry.open_to_read() else {
-            reject(about("the record", "cannot be read"));
-            continue;
-        };
-        if !streams_fit(&result.streams, &place.destinations) {
-            reject(about("standard output and error", "are one file now and were not, or the reverse"));
-            continue;
-        }
-        let (stampless, same_bytes_will_do) = (Cell::new(false), !result.is_rewritten());
-        let checker = Checker {
-            roots: &request.roots,
-            stamps,
-            at_home,
-            same_bytes_will_do,
-            stampless,
-            variable: &variable,
-            objects: &|bytes| request.object_anywhere(bytes),
-        };
-        match checker.check_read(set.clone(), effort) {
-            Err(difference) => reject(difference),
-            Ok(()) => match relocated::rewritten(&result, &request.roots, store, stamps) {
+        match holds(entry, &here, request, place, stamps, effort) {
+            Err(why) => reject(why),
+            Ok((set, result)) => match relocated::rewritten(&result, &request.roots, store, stamps) {
                 Some(rewritten) => {
                     let size = set.size();
                     return Some(Answer { set, result, rewritten, observer: entry.observer, size });
@@ -87,6 +62,55 @@ pub fn ask<'m>(
         }
     }
     None
+}
+
+/// The first entry of a manifest from elsewhere all of whose observations hold here. Its blobs need not be in the store, so
+/// that it is not yet an answer: what was made in another place may still turn out not to serve here.
+pub fn first_that_holds<'m>(
+    manifest: &Manifest<'m>,
+    request: &Request,
+    place: &Place,
+    stamps: &Stamps,
+) -> Option<Entry<'m>> {
+    let here = roots_digest(&request.roots);
+    let holds = |entry: &&Entry<'m>| holds(entry, &here, request, place, stamps, &mut Effort::default()).is_ok();
+    manifest.entries.iter().find(holds).cloned()
+}
+
+/// What an entry relied on, all of which holds, and its result; or the first thing that differs.
+fn holds<'m>(
+    entry: &Entry<'m>,
+    here: &Digest,
+    request: &Request,
+    place: &Place,
+    stamps: &Stamps,
+    effort: &mut Effort,
+) -> Result<(SetReader<'m>, ActionResult<'m>), Difference> {
+    let at_home = entry.made_in == *here;
+    if let Some(bound) = entry.bound
+        && !(at_home && bound.serves_at_home())
+        && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
+    {
+        return Err(elsewhere(bound, entry.bound_by));
+    }
+    let Ok((set, result)) = entry.open_to_read() else {
+        return Err(about("the record", "cannot be read"));
+    };
+    if !streams_fit(&result.streams, &place.destinations) {
+        return Err(about("standard output and error", "are one file now and were not, or the reverse"));
+    }
+    let (stampless, same_bytes_will_do) = (Cell::new(false), !result.is_rewritten());
+    let checker = Checker {
+        roots: &request.roots,
+        stamps,
+        at_home,
+        same_bytes_will_do,
+        stampless,
+        variable: &|name| place.asked(name),
+        objects: &|bytes| request.object_anywhere(bytes),
+    };
+    checker.check_read(set.clone(), effort)?;
+    Ok((set, result))
 }
 
 /// Why a result that was made in another place is not used here.

@@ -19,6 +19,7 @@ use std::io;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use larder_spawn::{Command, Destinations};
+use larder_sys::Rivalry;
 
 use crate::paths::{file_name, has_parents, without_parents};
 use crate::trace;
@@ -131,10 +132,10 @@ impl BothObservers {
     }
 
     /// Run the tool, seen by both. An error means that it was not started and still can be.
-    pub fn run(&self, command: &Command, to: &Destinations) -> io::Result<BothObserved> {
+    pub fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> io::Result<BothObserved> {
         self.preload.kernel_asks()?;
         let (supervisor, trace) = self.kernel.supervisor(true);
-        let observed = larder_spawn::attended(Box::new(supervisor), || self.preload.run(command, to))?;
+        let observed = larder_spawn::attended(Box::new(supervisor), || self.preload.run(command, to, rival))?;
         let kernel = trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() });
         let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
         let began = |event: &Event| (event.kind == Kind::Start && event.path == wrapper).then_some(event.pid);

@@ -35,14 +35,16 @@ pub use trace::{
 pub use who::{Running, Who};
 
 use larder_spawn::{Command, Destinations, Finished};
+use larder_sys::Rivalry;
 
 /// Runs a tool and sees what it does.
 pub trait Observer {
     /// Which one it is, for the record.
     fn name(&self) -> larder_model::Observer;
 
-    /// Run the tool beside us, passing on what it writes. An error means that it was not started and still can be.
-    fn run(&self, command: &Command, to: &Destinations) -> std::io::Result<Observed>;
+    /// Run the tool beside us, passing on what it writes, until its rival wins, where it has one. An error means that it was
+    /// not started and still can be.
+    fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> std::io::Result<Observed>;
 }
 
 /// What an observer saw.

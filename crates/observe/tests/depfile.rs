@@ -83,7 +83,7 @@ impl Drop for Tree {
 
 fn folded(observer: &dyn Observer, command: &Command) -> Folded {
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let Observed { finished, trace } = observer.run(command, &Destinations::now()).expect("runs");
+    let Observed { finished, trace } = observer.run(command, &Destinations::now(), None).expect("runs");
     let policy = Policy {
         replaces_output: &|program| program == b"as" || program.ends_with(b"-as") || program.starts_with(b"clang"),
         unlinks_output: &|program| program == b"as" || program.ends_with(b"-as"),
@@ -193,7 +193,7 @@ fn reasons_are_marked() {
     let Some(tool) = tools(GCC, false) else { return };
     let (plan, command) = tree.command(tool, &[]);
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let observed = DepfileObserver::new(plan).run(&command, &Destinations::now()).expect("runs");
+    let observed = DepfileObserver::new(plan).run(&command, &Destinations::now(), None).expect("runs");
     assert_eq!(observed.trace.events.len(), 1);
     assert_eq!(observed.trace.events[0].extra, UNPROVABLE);
 }

@@ -55,7 +55,7 @@ fn command(words: &[&str]) -> Command {
 }
 
 fn run(observer: &dyn Observer, command: &Command) -> Observed {
-    observer.run(command, &Destinations::now()).expect("runs")
+    observer.run(command, &Destinations::now(), None).expect("runs")
 }
 
 fn kernel() -> Option<KernelObserver> {
@@ -175,7 +175,7 @@ fn verdict(words: &[&str]) -> Option<Verdict> {
     if !there(&text(&command.program)) {
         return None;
     }
-    Some(both.run(&command, &Destinations::now()).expect("runs").verdict())
+    Some(both.run(&command, &Destinations::now(), None).expect("runs").verdict())
 }
 
 fn told(sights: &[Sight]) -> Vec<String> {
@@ -292,7 +292,7 @@ fn what_cannot_be_started_is_an_error() {
     let Some(observer) = kernel() else { return };
     let place = Place::new("error");
     for (path, expect) in [(place.path("none"), 2), (place.file("text", "no program"), 13)] {
-        let error = observer.run(&command(&[&path]), &Destinations::now()).err().expect("cannot be started");
+        let error = observer.run(&command(&[&path]), &Destinations::now(), None).err().expect("cannot be started");
         assert_eq!(error.raw_os_error(), Some(expect), "{path}");
     }
 }

@@ -70,12 +70,18 @@ impl Remotes {
             items.iter().flat_map(|(_, needed)| needed).map(|blob| (blob.digest, blob.size_bytes)).collect();
         let keys: Vec<Key> = all.keys().map(|&digest| Key::blob(digest)).collect();
         let there = if keys.is_empty() { Vec::new() } else { remote.has(&keys).await? };
-        let missing = keys.iter().zip(&there).filter(|(_, there)| !**there).map(|(key, _)| key.digest);
+        // Gathered at once: a future that holds such closures while it waits cannot be sent to another thread.
+        let missing: Vec<Digest> =
+            keys.iter().zip(&there).filter(|(_, there)| !**there).map(|(key, _)| key.digest).collect();
         published.blobs_there += there.iter().filter(|there| **there).count() as u64;
-        let uploads = missing.map(|digest| {
-            let blob = Blob { digest, size_bytes: all[&digest] };
-            async move { (digest, self.upload(remote, blob, blobs(&digest)).await) }
-        });
+        let uploads: Vec<_> = missing
+            .into_iter()
+            .map(|digest| {
+                let blob = Blob { digest, size_bytes: all[&digest] };
+                let from = blobs(&digest);
+                async move { (digest, self.upload(remote, blob, from).await) }
+            })
+            .collect();
         let mut lacking = Vec::new();
         let mut trouble = None;
         let mut uploads = stream::iter(uploads).buffer_unordered(UPLOADS_AT_ONCE);

@@ -12,7 +12,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use larder_sys::{Attendant, Child, ChildEnd, PseudoTerminal, SignalForwarding, Stream, TerminalSize};
+use larder_sys::{Attendant, Child, ChildEnd, PseudoTerminal, Rivalry, SignalForwarding, Stream, TerminalSize};
 
 /// A program and what it is started with.
 #[derive(Clone, Debug)]
@@ -50,6 +50,8 @@ pub struct Finished {
     pub disturbed: bool,
     /// The caller's end of a stream failed, otherwise than by being closed: a full disk. The tool may not have noticed.
     pub failure: Option<io::Error>,
+    /// It was stopped in favour of its rival, with all that it had started; what it said since was not passed on.
+    pub stopped: bool,
     /// The streams that other processes still hold.
     held: Vec<Stream>,
 }
@@ -81,10 +83,11 @@ pub fn become_tool(command: &Command) -> io::Error {
     larder_sys::exec(&command.program, &command.argv, &command.environment)
 }
 
-/// Run the tool beside us, passing on what it writes as it comes. An error means that it was not started.
-pub fn run_beside(command: &Command, to: &Destinations) -> io::Result<Finished> {
+/// Run the tool beside us, passing on what it writes as it comes, until its rival wins, where it has one. An error means
+/// that it was not started.
+pub fn run_beside(command: &Command, to: &Destinations, rival: Rivalry) -> io::Result<Finished> {
     let mut attendant = ATTENDANT.take().map(ManuallyDrop::into_inner);
-    run(command, to, attendant.as_deref_mut().map(|attendant| &mut **attendant))
+    run(command, to, attendant.as_deref_mut().map(|attendant| &mut **attendant), rival)
 }
 
 /// One word that needs no dropping: with more, musl maps memory for what is a thread's own at each start.
@@ -104,11 +107,21 @@ pub fn attended<T>(attendant: Box<dyn Attendant>, work: impl FnOnce() -> T) -> T
 
 /// Like `run_beside`, with the tool and what it starts under the attendant's filter. An error means that the tool was not
 /// started, also where there can be no filter.
-pub fn run_attended(command: &Command, to: &Destinations, attendant: &mut dyn Attendant) -> io::Result<Finished> {
-    run(command, to, Some(attendant))
+pub fn run_attended(
+    command: &Command,
+    to: &Destinations,
+    attendant: &mut dyn Attendant,
+    rival: Rivalry,
+) -> io::Result<Finished> {
+    run(command, to, Some(attendant), rival)
 }
 
-fn run(command: &Command, to: &Destinations, mut attendant: Option<&mut (dyn Attendant + '_)>) -> io::Result<Finished> {
+fn run(
+    command: &Command,
+    to: &Destinations,
+    mut attendant: Option<&mut (dyn Attendant + '_)>,
+    rival: Rivalry,
+) -> io::Result<Finished> {
     larder_sys::become_subreaper()?;
     let mut plumbing = Plumbing::new(to)?;
     let forwarding = SignalForwarding::prepare()?;
@@ -123,15 +136,16 @@ fn run(command: &Command, to: &Destinations, mut attendant: Option<&mut (dyn Att
     let child = started.inspect_err(|_| forwarding.unblock())?;
     forwarding.begin(child.pid);
     plumbing.tools_ends.clear();
-    finish(child, plumbing, attendant)
+    finish(child, plumbing, attendant, rival)
 }
 
 fn finish(
     child: Child,
     mut plumbing: Plumbing,
     mut attendant: Option<&mut (dyn Attendant + '_)>,
+    rival: Rivalry,
 ) -> io::Result<Finished> {
-    let relayed = larder_sys::relay(&child, &mut plumbing.streams, attendant.as_deref_mut());
+    let relayed = larder_sys::relay(&child, &mut plumbing.streams, attendant.as_deref_mut(), rival);
     if let (Err(_), Some(served)) = (&relayed, attendant.as_deref_mut()) {
         served.release(true);
     }
@@ -139,7 +153,10 @@ fn finish(
     let pid = child.pid as u32;
     let end = child.wait().unwrap_or(ChildEnd::Exited(1));
     let lost = relayed.is_err();
-    let held_open = relayed.is_ok_and(|end| end.held_open);
+    let stopped = relayed.as_ref().is_ok_and(|end| end.stopped);
+    // One that cannot be ended outlives it, and that is seen below.
+    let _ = if stopped { larder_sys::end_descendants() } else { Ok(()) };
+    let held_open = relayed.is_ok_and(|end| end.held_open) && !stopped;
     let disturbed = lost || SignalForwarding::seen() || plumbing.streams.iter().any(|s| s.is_broken() || s.overflowed);
     let failure = plumbing.streams.iter().find_map(Stream::failure);
     let mut kept = plumbing.streams.iter_mut().map(|stream| std::mem::take(&mut stream.kept));
@@ -151,12 +168,22 @@ fn finish(
         served.release(outlived);
     }
     let held = if held_open { plumbing.streams } else { Vec::new() };
-    Ok(Finished { end, pid, written, outlived, disturbed, failure, held })
+    Ok(Finished { end, pid, written, outlived, disturbed, failure, stopped, held })
 }
 
 /// Start a program that goes on by itself: in a session of its own, with nothing of the caller's but its directory.
 pub fn start_apart(command: &Command) -> io::Result<()> {
-    larder_sys::spawn_apart(&command.program, &command.argv, &command.environment)
+    larder_sys::spawn_apart(&command.program, &command.argv, &command.environment).map(drop)
+}
+
+/// Start a program in the same way that starts another and ends: what goes on then is no child of ours. An error also where it
+/// does not end well.
+pub fn start_by(command: &Command) -> io::Result<()> {
+    let child = larder_sys::spawn_apart(&command.program, &command.argv, &command.environment)?;
+    match child.wait()? {
+        ChildEnd::Exited(0) => Ok(()),
+        end => Err(io::Error::other(format!("{end:?}"))),
+    }
 }
 
 impl Finished {

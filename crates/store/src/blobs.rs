@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use larder_model::{Blob, DigestWriter};
+use larder_model::{Blob, Digest, DigestWriter};
 
 use crate::layout::{Contents, Temporary, open_plain};
 use crate::{Stamps, Store, StoreError};
@@ -69,6 +69,11 @@ impl Store {
         }
         io::Seek::rewind(&mut file).map_err(StoreError::reading(&path))?;
         Ok(OpenBlob { file, size_bytes: blob.size_bytes })
+    }
+
+    /// The file of a blob, which need not be there: for whoever verifies what he reads.
+    pub fn blob_file(&self, digest: &Digest) -> PathBuf {
+        self.path_of(Contents::Blobs, digest)
     }
 
     /// Whether a blob is there with the right size; its bytes are not read.

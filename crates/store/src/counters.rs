@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! words of 64 bits, native order: 0 version · 1 hit · 2 miss · 3 bypass · 4 fallback · 5 bytes in the store, about ·
-//! 6 hits after waiting ·
-//! 8…71 bypass reasons · 72…135 fallback causes · 136…199 why a miss was not recorded
+//! 6 hits after waiting · 7 hits after fetching ·
+//! 8…71 bypass reasons · 72…135 fallback causes · 136…199 why a miss was not recorded ·
+//! 200…215 what larderd did with remotes · 216…239 fetches by how long they took: 2^n µs and more
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -24,9 +25,13 @@ const BYPASS: usize = 3;
 const FALLBACK: usize = 4;
 const STORE_BYTES: usize = 5;
 const WAITED: usize = 6;
+const REMOTE_HIT: usize = 7;
 const BYPASS_REASONS: usize = 8;
 const FALLBACK_CAUSES: usize = 72;
 const UNRECORDED_REASONS: usize = 136;
+const REMOTE: usize = 200;
+const FETCHES: usize = 216;
+const FETCH_CLASSES: usize = 24;
 
 /// The counters of a store.
 pub struct Counters {
@@ -40,6 +45,8 @@ pub struct Totals {
     pub hit: u64,
     /// Of the hits, those that another process recorded while they waited for it.
     pub waited: u64,
+    /// Of the hits, those that were fetched from a remote for them.
+    pub remote_hit: u64,
     /// Looked up, not found, run.
     pub miss: u64,
     /// Run untouched.
@@ -54,6 +61,48 @@ pub struct Totals {
     pub fallback_reasons: Vec<(Fallback, u64)>,
     /// Why misses were not recorded, where not zero.
     pub unrecorded_reasons: Vec<(Unrecorded, u64)>,
+    /// What larderd did with remotes, in the order of [`Remote::ALL`].
+    pub remote: [u64; Remote::ALL.len()],
+    /// Fetches that took 2^n µs and more, but less than twice as long.
+    pub fetches: [u64; FETCH_CLASSES],
+}
+
+/// Declares what is counted, with a code and a sentence for each.
+macro_rules! counted {
+    ($($variant:ident, $code:literal, $text:literal;)*) => {
+        /// Something that `larderd` did with remotes. The order is that of the counters: rows are only added at its end.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Remote { $(#[doc = $text] $variant,)* }
+
+        impl Remote {
+            /// All of them, in the order of their counters.
+            pub const ALL: [Remote; [$(Remote::$variant),*].len()] = [$(Remote::$variant),*];
+
+            /// For machines: never changes.
+            pub fn code(self) -> &'static str {
+                match self { $(Remote::$variant => $code,)* }
+            }
+
+            /// For people.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Remote::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+counted! {
+    Absent, "absent", "asked for records that no remote had";
+    Failed, "failed", "asked, and nothing came: out of reach, broken off, or not what it should have been";
+    BytesIn, "bytes_in", "bytes that came";
+    BytesOut, "bytes_out", "bytes that were sent";
+    Prefetched, "prefetched", "records that came before they were asked for";
+    Races, "races", "tools that were started while a fetch was under way";
+    RacesWon, "races_won", "of these, those in which the fetch was faster";
+    Sent, "sent", "records that were sent";
+    Dropped, "dropped", "records that were not sent, since more came than could be";
+    SendFailed, "send_failed", "attempts to send that failed";
+    Refused, "refused", "records that came and were not believed";
 }
 
 impl Counters {
@@ -116,6 +165,22 @@ impl Counters {
         self.words.words()[WAITED].fetch_add(1, Relaxed);
     }
 
+    /// Count a hit, which is counted as such already, as one that was fetched.
+    pub fn count_remote_hit(&self) {
+        self.words.words()[REMOTE_HIT].fetch_add(1, Relaxed);
+    }
+
+    /// Count what was done with remotes.
+    pub fn count_remote(&self, what: Remote, count: u64) {
+        self.words.words()[REMOTE + what as usize].fetch_add(count, Relaxed);
+    }
+
+    /// Count a fetch that took so long.
+    pub fn count_fetch(&self, took_us: u64) {
+        let class = (took_us.max(1).ilog2() as usize).min(FETCH_CLASSES - 1);
+        self.words.words()[FETCHES + class].fetch_add(1, Relaxed);
+    }
+
     /// Note that the store grew, and return about how large it is now.
     pub fn grew(&self, bytes: u64) -> u64 {
         self.words.words()[STORE_BYTES].fetch_add(bytes, Relaxed).saturating_add(bytes)
@@ -143,6 +208,9 @@ impl Counters {
         Totals {
             hit: word(HIT),
             waited: word(WAITED),
+            remote_hit: word(REMOTE_HIT),
+            remote: Remote::ALL.map(|what| word(REMOTE + what as usize)),
+            fetches: std::array::from_fn(|class| word(FETCHES + class)),
             miss: word(MISS),
             bypass: word(BYPASS),
             fallback: word(FALLBACK),

@@ -12,6 +12,9 @@ use larder_sys::{Door, Kind};
 use crate::layout::make_directory;
 use crate::{Store, StoreError};
 
+/// One that could not begin is not tried again so soon.
+const SUMMON_COARSE_NS: i64 = 3_000_000_000;
+
 /// A socket of ours in the store.
 pub struct StoreSocket {
     path: PathBuf,
@@ -48,6 +51,18 @@ impl Store {
     pub fn daemon_runs(&self) -> bool {
         let file = OpenOptions::new().read(true).open(self.file("locks").join("daemon"));
         file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
+    }
+
+    /// Whether a `larderd` may be started now: nobody tried just now. Notes that somebody does.
+    pub fn may_summon(&self) -> bool {
+        let path = self.file("locks").join("summoned");
+        let age = |look: larder_sys::Look| larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
+        let before = larder_sys::look(path.as_os_str().as_encoded_bytes()).map(age);
+        if before.is_ok_and(|age_ns| age_ns.abs() < SUMMON_COARSE_NS) {
+            return false;
+        }
+        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false));
+        file.is_ok_and(|file| file.set_modified(std::time::SystemTime::now()).is_ok())
     }
 
     /// Listen at the place of the socket. What is there, left by one that was killed, is replaced at once, so that there
@@ -133,6 +148,17 @@ mod tests {
         drop(door);
         second.remove();
         assert!(!store.has_daemon_socket());
+    }
+
+    #[test]
+    fn one_is_summoned_once_in_a_while() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        assert!(store.may_summon() && !store.may_summon());
+        let file = File::options().write(true).open(store.file("locks/summoned")).expect("opens");
+        let then = std::time::SystemTime::now() - std::time::Duration::from_nanos(2 * SUMMON_COARSE_NS as u64);
+        file.set_modified(then).expect("sets");
+        assert!(store.may_summon());
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::error::Error;
 use std::fmt;
 use std::io::Read;
 
-use larder_model::{ActionResult, Blob, DecodeError, Digest, Manifest, OutputKind, PLACEHOLDER};
+use larder_model::{ActionResult, Blob, DecodeError, Digest, DigestWriter, Manifest, OutputKind, PLACEHOLDER};
 
-use crate::layout::Contents;
+use crate::layout::{Contents, Temporary};
 use crate::materialise::RIGHTS;
 use crate::{Store, StoreError};
 
@@ -73,10 +73,16 @@ impl Store {
         temporary.place(&self.path_of(Contents::Blobs, &blob.digest))
     }
 
+    /// Begin to keep `blob`, which comes piece by piece.
+    pub fn receive_blob(&self, blob: &Blob) -> Result<Receiving<'_>, StoreError> {
+        let temporary = self.temporary()?;
+        Ok(Receiving { store: self, temporary, digest: DigestWriter::default(), left: blob.size_bytes, blob: *blob })
+    }
+
     /// Add the entry of `bytes`, a manifest with one, to the store's manifest of the same fingerprint. Of its blobs, which
-    /// must be in the store, `blobs` were seen to be sound. `subject` names the commands that `explain` finds it by. Returns
-    /// by how much the store grew.
-    pub fn take_record(&self, bytes: &[u8], blobs: &[Blob], subject: &Digest) -> Result<u64, NotTaken> {
+    /// must be in the store, `blobs` were seen to be sound. `subject` names the commands that `explain` finds it by, where they
+    /// are known. Returns by how much the store grew.
+    pub fn take_record(&self, bytes: &[u8], blobs: &[Blob], subject: Option<&Digest>) -> Result<u64, NotTaken> {
         let manifest = Manifest::decode(bytes)?;
         let [entry] = manifest.entries.as_slice() else { return Err(NotTaken::Entries(manifest.entries.len())) };
         let (_, result) = entry.open()?;
@@ -86,8 +92,35 @@ impl Store {
         }
         well_formed(&result).map_err(NotTaken::Output)?;
         let grown = self.add_to_manifest(&manifest)?;
-        let _ = self.note_near(subject, &manifest.weak);
+        let _ = subject.map(|subject| self.note_near(subject, &manifest.weak));
         Ok(grown)
+    }
+}
+
+/// A blob that comes piece by piece; nothing of it is there before all of it is, and is what it should be.
+pub struct Receiving<'a> {
+    store: &'a Store,
+    temporary: Temporary,
+    digest: DigestWriter,
+    left: u64,
+    blob: Blob,
+}
+
+impl Receiving<'_> {
+    /// The next piece.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        let damaged = StoreError::BlobDamaged(self.blob.digest);
+        self.left = self.left.checked_sub(bytes.len() as u64).ok_or(damaged)?;
+        self.digest.update(bytes);
+        self.temporary.write_all(bytes)
+    }
+
+    /// That was all: it is in the store, if it is what it should be.
+    pub fn finish(self) -> Result<(), StoreError> {
+        if self.left > 0 || self.digest.finish() != self.blob.digest {
+            return Err(StoreError::BlobDamaged(self.blob.digest));
+        }
+        self.temporary.place(&self.store.path_of(Contents::Blobs, &self.blob.digest))
     }
 }
 
@@ -146,6 +179,15 @@ mod tests {
             assert!(matches!(store.take_blob(&mut &bytes[..], &said), Err(StoreError::BlobDamaged(_))));
             assert!(!store.has_blob(&said));
         }
+        for pieces in [&[&b"obj"[..], b"ec"][..], &[b"obj", b"ects"], &[b"obj", b"eck"], &[]] {
+            let mut receiving = store.receive_blob(&blob(b"object", 6)).expect("begins");
+            let written = pieces.iter().try_for_each(|piece| receiving.write(piece));
+            assert!(written.and_then(|()| receiving.finish()).is_err(), "{pieces:?}");
+            assert!(!store.has_blob(&blob(b"object", 6)));
+        }
+        let mut receiving = store.receive_blob(&blob(b"object", 6)).expect("begins");
+        [&b"obj"[..], b"", b"ect"].iter().for_each(|piece| receiving.write(piece).expect("writes"));
+        receiving.finish().expect("is what it should be");
         store.take_blob(&mut &b"object"[..], &blob(b"object", 6)).expect("is kept");
         assert!(store.open_blob(&blob(b"object", 6), &Stamps::none()).is_ok());
         assert_eq!(std::fs::read_dir(store.file("tmp")).expect("lists").count(), 0, "nothing is left");

@@ -60,7 +60,7 @@ impl Store {
     /// Whether the directories inside are as safe as the store itself, which `open` does not look at: they can be somebody
     /// else's where others once could write to the store, or links.
     pub fn inspect(&self) -> Result<(), StoreError> {
-        for name in ["manifests", "blobs", "judged", "stamps", "locks", "notes", "tmp"] {
+        for name in ["manifests", "blobs", "judged", "stamps", "locks", "notes", "tmp", "uploads"] {
             let path = self.file(name);
             match larder_sys::look(path.as_os_str().as_bytes()) {
                 Ok(look) => refuse_unsafe(&path, &look)?,

@@ -12,6 +12,7 @@
 //!   locks/ab           taken while a manifest ab… is replaced; locks/evict while something is evicted
 //!   locks/turns        a byte of it is locked while an action runs (turns.rs)
 //!   daemon.sock        where larderd listens, while it runs; daemon.log what went wrong for it; locks/daemon is its lock
+//!   uploads/…          records that are to be sent to remotes (uploads.rs)
 //!   notes/…            faults in the settings that were warned of, by digest, so that they are not said twice
 //!   tmp/               what is being written; renamed into place, or left by a killed writer and swept later
 //! ```
@@ -41,20 +42,22 @@ mod scan;
 mod stage;
 mod stamps;
 mod turns;
+mod uploads;
 mod witness;
 
 pub use blobs::OpenBlob;
 pub use check::{Checker, Difference, Effort};
-pub use counters::{Counters, Totals};
+pub use counters::{Counters, Remote, Totals};
 pub use daemon::StoreSocket;
 pub use error::StoreError;
 pub use evict::{EVICT_TO_PERCENT, Eviction};
 pub use fsck::FsckReport;
-pub use handed::NotTaken;
+pub use handed::{NotTaken, Receiving};
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, permitted};
 pub use scan::{Objects, content_anywhere};
 pub use stamps::{STAMP_AGE_MIN_NS, Stamps};
 pub use turns::{Asked, Running, Turn};
+pub use uploads::Upload;
 pub use witness::{Carried, Refusal, Witness, Witnessed};

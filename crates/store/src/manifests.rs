@@ -40,6 +40,11 @@ impl Store {
         Ok(Some(ManifestFile { bytes, overdue }))
     }
 
+    /// The weak fingerprints of all manifests.
+    pub fn recorded(&self) -> Result<Vec<Fingerprint>, StoreError> {
+        Ok(self.list(Contents::Manifests)?.into_iter().map(|(weak, _)| weak).collect())
+    }
+
     /// Add `entry` to the manifest of `weak`. Its blobs must be in the store. Returns by how much the store grew.
     pub fn record(&self, weak: &Fingerprint, walk: &ExplainWalk, entry: Entry) -> Result<u64, StoreError> {
         let mut manifest = Manifest::new(*weak, walk);

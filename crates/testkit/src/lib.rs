@@ -9,6 +9,7 @@
 //! | `outcome.rs` | what larder counted |
 //! | `terminal.rs` | a command on a pseudo-terminal |
 //! | `golden.rs` | exact bytes of a format, as text |
+//! | `server.rs`, `proxy.rs` | real servers, and what makes them late, silent or gone |
 //! | `probe.rs` | is it installed, may we; if not, the test says so and ends |
 //!
 //! Unaware of: larder's insides. All of it goes through the programs that a user has.
@@ -19,7 +20,9 @@ mod golden;
 mod outcome;
 mod place;
 mod probe;
+mod proxy;
 mod run;
+mod server;
 mod terminal;
 mod tree;
 
@@ -28,7 +31,9 @@ pub use golden::{golden, golden_bytes};
 pub use outcome::Counters;
 pub use place::Place;
 pub use probe::{can_mount, has, is_full, is_ignored, is_root};
+pub use proxy::{Proxy, Way};
 pub use run::{Ran, Run};
+pub use server::Server;
 pub use terminal::{on_terminal, wholly_on_terminal};
 pub use tree::{Entry, Kind, Tree};
 

@@ -3,11 +3,12 @@
 use larder_lookup::{Answer, Known, Ourselves, Request, Scope, ScopeError, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
 use larder_spawn::{Command, become_tool};
-use larder_store::{Effort, Stamps, Store};
+use larder_store::{Effort, Stamps, Store, Turn};
 
 use crate::account::account;
 use crate::context::Context;
-use crate::miss::{self, Why};
+use crate::fetch::{self, Asking, Fetched, fetch};
+use crate::miss::{self, Ended, Why};
 use crate::turn::{self, Next, Waited};
 use crate::typed::{Typed, file_name, understand};
 use crate::{handover, hit, outer, warn, words};
@@ -68,7 +69,7 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
     if request.is_kept_from_terminal && larder_sys::end_standard_input().is_err() {
         return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::StandardInput));
     }
-    answer(&context, &store, &stamps, &request, None)
+    answer(&context, &store, &stamps, &request, SoFar::default())
 }
 
 /// Nothing is run: what the caller wanted is not known.
@@ -83,8 +84,21 @@ fn not_an_option(wrong: &ScopeError) -> i32 {
     USAGE
 }
 
-/// A request that is ours: from the store if it can be, else from the tool. Once again after waiting for another who ran it.
-fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, waited: Option<Waited>) -> i32 {
+/// What was done for a request before it is looked up again.
+#[derive(Default)]
+struct SoFar {
+    /// Another process ran it, and was waited for.
+    waited: Option<Waited>,
+    /// It was fetched from a remote.
+    fetched: Option<Fetched>,
+    /// Others wait for us.
+    turn: Option<Turn>,
+}
+
+/// A request that is ours: from the store if it can be, from a remote, or from the tool. Once again after waiting for another
+/// who ran it, and once after fetching.
+fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, so_far: SoFar) -> i32 {
+    let SoFar { waited, fetched, turn } = so_far;
     let (mut trouble, mut known) = (None, Known::default());
     let settings = &context.loaded.settings;
     if !settings.recache {
@@ -100,7 +114,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                     let result = relocated::apply(&result, &rewritten);
                     if is_verified(settings.verify) && !settings.read_only {
                         let why = Why { verify: Some(result), ..Why::default() };
-                        return miss::run(context, store, stamps, request, why);
+                        return ended(miss::run(context, store, stamps, request, why), context, store, stamps, request);
                     }
                     let before = outer::Before::of(&result, &request.roots);
                     let told = before.map(|before| set.whole().map(|set| (before, set))).transpose();
@@ -114,7 +128,9 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                                 handover::note_use(store, &request.weak);
                             }
                             waited.iter().for_each(|waited| waited.count(store));
-                            let detail = waited.map(|waited| waited.words()).unwrap_or_default();
+                            fetched.iter().for_each(|fetched| fetched.count(store));
+                            let detail = fetched.map(|fetched| fetched.words()).or(waited.map(|waited| waited.words()));
+                            let detail = detail.unwrap_or_default();
                             account(context, Some(store), Outcome::Hit, request.subject(), &detail);
                             let _ = stamps.settle(store);
                             // Nothing is given back piece by piece: the process ends, and all was said.
@@ -129,9 +145,31 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
             Err(error) => trouble = Some(error.fallback()),
         }
     }
-    match turn::take(context, store, stamps, request, &known, waited) {
-        Next::LookAgain(waited) => answer(context, store, stamps, request, Some(waited)),
-        Next::Run(turn) => miss::run(context, store, stamps, request, Why { trouble, turn, ..Why::default() }),
+    let run = |why| ended(miss::run(context, store, stamps, request, why), context, store, stamps, request);
+    if fetched.is_some() {
+        return run(Why { trouble, turn, ..Why::default() });
+    }
+    let turn = match turn::take(context, store, stamps, request, &known, waited) {
+        Next::LookAgain(waited) => {
+            return answer(context, store, stamps, request, SoFar { waited: Some(waited), ..SoFar::default() });
+        }
+        Next::Run(turn) => turn,
+    };
+    match fetch(Asking { context, store, stamps, request }, &known) {
+        fetch::Next::LookAgain(fetched) => {
+            answer(context, store, stamps, request, SoFar { waited, fetched: Some(fetched), turn })
+        }
+        fetch::Next::Run(race) => run(Why { trouble, turn, race, ..Why::default() }),
+    }
+}
+
+/// The tool has run to its end, or a fetch has made that needless.
+fn ended(end: Ended, context: &Context, store: &Store, stamps: &Stamps, request: &Request) -> i32 {
+    match end {
+        Ended::Code(code) => code,
+        Ended::Overtaken(fetched, turn) => {
+            answer(context, store, stamps, request, SoFar { waited: None, fetched: Some(fetched), turn })
+        }
     }
 }
 

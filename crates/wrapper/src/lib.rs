@@ -1,10 +1,10 @@
 //! The wrapper: in front of a compiler, it answers from the store, or runs the tool and records what it saw.
 //!
 //! `typed` says what the arguments ask for, `context` reads environment and configuration once, `flow` holds all
-//! branching of a request; `hit` and `miss` do the two things that can happen, `account` counts and logs them.
+//! branching of a request; `hit` and `miss` do the two things that can happen, `fetch` has `larderd` ask remotes in between, `account` counts and logs them.
 //! Whatever goes wrong, the tool runs.
 //!
-//! Links no async runtime, argument parser, JSON or logging crate. Unaware of: remotes, images, words for people.
+//! Links no async runtime, argument parser, JSON or logging crate. Unaware of: what a remote is, images, words for people.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]
@@ -13,6 +13,8 @@ mod account;
 mod before;
 #[cfg(target_os = "linux")]
 mod context;
+#[cfg(target_os = "linux")]
+mod fetch;
 #[cfg(target_os = "linux")]
 mod flow;
 #[cfg(target_os = "linux")]
@@ -26,6 +28,8 @@ mod miss;
 #[cfg(target_os = "linux")]
 mod outer;
 #[cfg(target_os = "linux")]
+mod patience;
+#[cfg(target_os = "linux")]
 mod preprocess;
 #[cfg(target_os = "linux")]
 mod reach;
@@ -34,11 +38,15 @@ mod real;
 #[cfg(target_os = "linux")]
 mod sink;
 #[cfg(target_os = "linux")]
+mod summon;
+#[cfg(target_os = "linux")]
 mod texts;
 #[cfg(target_os = "linux")]
 mod turn;
 #[cfg(target_os = "linux")]
 mod typed;
+#[cfg(target_os = "linux")]
+mod undo;
 #[cfg(target_os = "linux")]
 mod verify;
 #[cfg(target_os = "linux")]

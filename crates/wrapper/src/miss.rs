@@ -10,7 +10,7 @@ use larder_compiler::{
 use larder_lookup::{Request, choose_observer, secret, subject};
 use larder_model::Observer::Kernel;
 use larder_model::{
-    ALL_VARIABLES as ALL, ActionResult, Bound, Bypass, Change, Entry, Fallback, HOST, Habit, Looked, Made,
+    ALL_VARIABLES as ALL, ActionResult, Bound, Bypass, Change, Entry, Fallback, Fingerprint, HOST, Habit, Looked, Made,
     ObservationSet, Outcome, Prior, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
 use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
@@ -21,6 +21,7 @@ use larder_sys::ChildEnd;
 use crate::account::{account, log};
 use crate::before::Before;
 use crate::context::Context;
+use crate::fetch::{Fetched, Race, note_recorded};
 use crate::flow::start;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::reach::{Reach, Reached};
@@ -28,18 +29,29 @@ use crate::real::RealPaths;
 use crate::sink::Sink;
 use crate::texts::{Texts, archive_has_none, holds_a_process};
 use crate::typed::file_name;
+use crate::undo::undo;
 use crate::watch::{Eyes, Programs, Watched};
 use crate::{outer, words};
 
 /// Why the tool runs.
 #[derive(Default)]
-pub(crate) struct Why<'m> {
+pub(crate) struct Why<'m, 'r> {
     /// A record that was there did not serve.
     pub(crate) trouble: Option<Fallback>,
     /// A record would have served, and is to be compared.
     pub(crate) verify: Option<ActionResult<'m>>,
     /// Others wait until it is dropped.
     pub(crate) turn: Option<Turn>,
+    /// A fetch that may be faster.
+    pub(crate) race: Option<Race<'r>>,
+}
+
+/// How it ended.
+pub(crate) enum Ended {
+    /// With this exit code.
+    Code(i32),
+    /// A fetch was faster: the tool was stopped, and what it left is gone.
+    Overtaken(Fetched, Option<Turn>),
 }
 
 /// Run the tool and record its result where that can be done.
@@ -48,13 +60,13 @@ pub(crate) fn run(
     store: &Store,
     stamps: &Stamps,
     request: &Request,
-    Why { trouble, verify, turn }: Why,
-) -> i32 {
+    Why { trouble, verify, turn, mut race }: Why,
+) -> Ended {
     let source = request.subject();
     let settings = &context.loaded.settings;
     let untouched = |outcome: Outcome| {
         account(context, Some(store), outcome, source, "");
-        start(&request.command)
+        Ended::Code(start(&request.command))
     };
     if settings.read_only {
         return untouched(trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback));
@@ -63,7 +75,7 @@ pub(crate) fn run(
         Ok(sink) => sink,
         Err(closed) => {
             account(context, Some(store), closed.outcome(), source, &closed.detail());
-            return start(&request.command);
+            return Ended::Code(start(&request.command));
         }
     };
     if larder_sys::is_odd_output(1) || larder_sys::is_odd_output(2) {
@@ -80,10 +92,15 @@ pub(crate) fn run(
     let before = Before::note(request, stamps);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
-    let watched = match eyes.run(&request.command, &context.place.destinations) {
+    let watched = match eyes.run(&request.command, &context.place.destinations, race.as_mut()) {
         Ok(watched) => watched,
         Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
     };
+    if let (true, Some(race)) = (watched.observed.finished.stopped, &race) {
+        undo(&watched.observed.trace);
+        return Ended::Overtaken(race.fetched(true), turn);
+    }
+    drop(race);
     end_as_the_tool_on_panic(watched.observed.finished.end);
     outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace);
     let run_time_us = began.elapsed().as_micros() as u64;
@@ -112,10 +129,15 @@ pub(crate) fn run(
     };
     log(context, outcome, source, &detail);
     let _ = stamps.settle(store);
-    if let (Ok(recorded), Sink::Store { counters, .. }) = (recorded, &sink) {
-        keep_within_limit(context, counters, recorded.grown);
+    if let Ok(recorded) = recorded {
+        if let (ChildEnd::Exited(0), Outcome::Miss(None)) = (watched.observed.finished.end, outcome) {
+            note_recorded(context, store, &request.weak, &recorded.strong);
+        }
+        if let Sink::Store { counters, .. } = &sink {
+            keep_within_limit(context, counters, recorded.grown);
+        }
     }
-    leave(watched.observed.finished)
+    Ended::Code(leave(watched.observed.finished))
 }
 
 /// In a namespace of its own, as in a sandbox, a command has the same process numbers in each run, and no second run would
@@ -160,6 +182,8 @@ fn leave(finished: Finished) -> i32 {
 struct Recorded {
     /// By how many bytes the store grew.
     grown: u64,
+    /// Which entry it is.
+    strong: Fingerprint,
     /// How the result differs from the record that it was compared with.
     difference: Option<String>,
 }
@@ -290,7 +314,8 @@ impl Run<'_> {
             result.origin = self.request.roots.all().map(Vec::as_slice).collect();
         }
         let difference = before.and_then(|before| crate::verify::difference(before, &result, self.sink, self.stamps));
-        Ok(Recorded { grown: kept.grown + self.write(&set, &made, &result)?, difference })
+        let (grown, strong) = self.write(&set, &made, &result)?;
+        Ok(Recorded { grown: kept.grown + grown, strong, difference })
     }
 
     fn programs(&self) -> Programs<'_> {
@@ -322,8 +347,13 @@ impl Run<'_> {
         }
     }
 
-    /// Write the record. Returns by how much the store grew.
-    fn write(&self, set: &ObservationSet, made: &Made, result: &ActionResult) -> Result<u64, NotRecorded> {
+    /// Write the record. Returns by how much the store grew, and which entry it is.
+    fn write(
+        &self,
+        set: &ObservationSet,
+        made: &Made,
+        result: &ActionResult,
+    ) -> Result<(u64, Fingerprint), NotRecorded> {
         let request = self.request;
         let walk = secret::explained(request);
         let mut body = Vec::new();
@@ -331,7 +361,8 @@ impl Run<'_> {
             return Err(NotRecorded::Because(Unrecorded::TooLarge, Vec::new()));
         }
         let entry = Entry::new(&request.weak, self.observer, self.run_time_us, made, set, result, &mut body);
-        Ok(self.sink.record(&request.weak, &walk, entry, &subject(request))?)
+        let strong = entry.strong;
+        Ok((self.sink.record(&request.weak, &walk, entry, &subject(request))?, strong))
     }
 
     /// Only an ordinary exit is recorded, and only when nothing that might not happen again had a part in it.

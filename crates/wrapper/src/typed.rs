@@ -15,6 +15,7 @@ pub(crate) const WORDS: &[&str] = &[
     "fsck",
     "help",
     "man",
+    "remote",
     "stats",
     "version",
 ];

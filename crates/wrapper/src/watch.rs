@@ -21,9 +21,10 @@ use larder_observe::{
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
-use larder_sys::ChildEnd;
+use larder_sys::{ChildEnd, Rival};
 
 use crate::context::OWN_FILE;
+use crate::fetch::Race;
 use crate::sink::Sink;
 use crate::typed::file_name;
 
@@ -57,17 +58,22 @@ impl Eyes {
         })
     }
 
-    /// Run the tool. An error means that it was not started and still can be.
-    pub(crate) fn run(&self, command: &Command, to: &Destinations) -> io::Result<Watched> {
+    /// Run the tool, until the race is lost for it. An error means that it was not started and still can be.
+    pub(crate) fn run(&self, command: &Command, to: &Destinations, race: Option<&mut Race>) -> io::Result<Watched> {
         let both = match self {
             Eyes::One(observer) => {
-                let observed = observer.run(command, to)?;
+                // Of what nobody saw it make nothing could be taken away.
+                let race = race.filter(|_| observer.name() != larder_model::Observer::Depfile);
+                let observed = observer.run(command, to, race.map(|race| race as &mut dyn Rival))?;
                 return Ok(Watched { observed, observer: observer.name(), verdict: None });
             }
             // Somebody else may be listening already: then the library watches alone.
-            Eyes::Both(both) => match both.run(command, to) {
+            // The kernel judges the library by a whole run.
+            Eyes::Both(both) => match both.run(command, to, None) {
                 Ok(both) => both,
-                Err(_) => return Eyes::of(Choice::Preload).map_err(|_| io::ErrorKind::Unsupported)?.run(command, to),
+                Err(_) => {
+                    return Eyes::of(Choice::Preload).map_err(|_| io::ErrorKind::Unsupported)?.run(command, to, None);
+                }
             },
         };
         let verdict = Some(both.verdict());

@@ -12,6 +12,7 @@ mod floor;
 mod hit;
 mod inputs;
 mod measure;
+mod remote;
 mod report;
 mod scale;
 mod sccache;
@@ -35,6 +36,8 @@ pub(crate) enum Word {
     Spawn(spawn::Options),
     /// Many at once, and much in the store: make with many jobs, two builds at once, large stores, eviction meanwhile
     Scale(scale::Options),
+    /// A build from a remote, at several latencies, beside the same from the local store; larderd's memory
+    Remote(remote::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
     Bazel(bazel::Options),
     /// Configure alone, of autotools, CMake and Meson: plain, ccache, the compiler through larder, the whole command through larder
@@ -51,6 +54,7 @@ pub(crate) fn bench(place: &Place, word: &Word) -> Result<bool> {
         Word::Copy(options) => copy::copy(place, options).map(|()| true),
         Word::Spawn(options) => spawn::spawn(place, options).map(|()| true),
         Word::Scale(options) => scale::scale(place, options).map(|()| true),
+        Word::Remote(options) => remote::remote(place, options),
         Word::Bazel(options) => bazel::bazel(place, options).map(|()| true),
         Word::Configure(options) => whole::configure(place, options),
         Word::Whole(options) => whole::whole(place, options),

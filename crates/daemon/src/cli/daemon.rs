@@ -54,12 +54,15 @@ pub(crate) struct DaemonInstall {
 /// Options of `serve`.
 #[derive(Args)]
 pub(crate) struct Serve {
+    /// Start another one in a session of its own, and leave it to itself
+    #[arg(long, hide = true)]
+    pub(crate) apart: bool,
     /// Leave after so many seconds without work
     #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
     pub(crate) idle: u64,
 }
 
 /// An hour.
-const IDLE_S: u64 = 3600;
+pub(crate) const IDLE_S: u64 = 3600;
 /// Ten years.
 const IDLE_MAX_S: u64 = 315_360_000;

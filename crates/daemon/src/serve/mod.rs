@@ -1,4 +1,5 @@
-//! `larderd serve`: the one that takes what wrappers hand over which cannot write to the store.
+//! `larderd serve`: the one that takes what wrappers hand over which cannot write to the store, and fetches and sends for all of
+//! them where there are remotes (`../remote/`).
 //!
 //! | file | holds |
 //! |---|---|
@@ -21,23 +22,29 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use larder_ipc::{IpcError, Request, State, answer, listens, receive};
+use larder_ipc::{Frame, IpcError, Nothing, Recorded, Remotes, Request, Session, State, answer, listens, receive, say};
+use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Counters, Store, StoreSocket};
 use larder_sys::{Channel, Door};
 
 use self::log::Log;
 use crate::cli::Serve;
+use crate::remote::Remoting;
 use crate::surroundings::Surroundings;
-use crate::words::{FINE, evict};
+use crate::words::{FINE, daemon, evict};
 
 /// A connection says all that it has to say in this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Connections that are served at once; the others wait to be accepted.
-const AT_ONCE_MAX: usize = 32;
+const AT_ONCE_MAX: usize = 128;
+/// Of the thread of each of them, bytes.
+const STACK_BYTES: usize = 512 << 10;
 /// Another may be just leaving.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// How often it is looked whether the socket is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Nobody waits longer for all to be sent.
+const FLUSH_MAX_S: u64 = 3600;
 /// After a failure to accept, such as too many descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,7 +54,9 @@ struct Daemon {
     limit_bytes: u64,
     began: Instant,
     idle: Duration,
-    log: Log,
+    log: Arc<Log>,
+    /// Remotes, where there are any.
+    remoting: Option<Remoting>,
     recorded: AtomicU64,
     refused: AtomicU64,
     evicting: AtomicBool,
@@ -65,6 +74,10 @@ struct Work {
 
 /// Serve until nobody came for a while, or somebody says stop.
 pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
+    if options.apart {
+        daemon::start_apart(around, options.idle)?;
+        return Ok(FINE);
+    }
     let given = given_socket()?;
     larder_sys::close_others(3, &given.iter().map(AsRawFd::as_raw_fd).collect::<Vec<_>>());
     larder_sys::raise_descriptor_limit();
@@ -84,8 +97,17 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
         }
     };
     let (woken, wake) = larder_sys::pipe()?;
+    let log = Arc::new(Log::open(&store)?);
+    let says = Arc::clone(&log);
+    // Without remotes it does what it did before.
+    let remoting = Remoting::begin(&dir, around.settings(), Box::new(move |what| says.say(what)));
+    let remoting = remoting.unwrap_or_else(|error| {
+        log.say(&format!("no remotes: {error:#}"));
+        None
+    });
     let daemon = Arc::new(Daemon {
-        log: Log::open(&store)?,
+        log,
+        remoting,
         dir,
         limit_bytes: around.settings().max_size_bytes,
         began: Instant::now(),
@@ -105,6 +127,8 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
     daemon.wait_until_at_most(0);
     daemon.log.say(&format!("process {} ends: {why}", larder_sys::process_id()));
     drop(lock);
+    // What is under way ends with the process: what was not sent is sent by the next one.
+    std::mem::forget(daemon);
     Ok(FINE)
 }
 
@@ -166,7 +190,8 @@ fn accept(daemon: &Arc<Daemon>, door: &Door) -> bool {
     };
     daemon.work().connections += 1;
     let its = Arc::clone(daemon);
-    let started = std::thread::Builder::new().spawn(move || {
+    let channel = Arc::new(channel);
+    let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
         its.attend(&channel);
         its.done();
     });
@@ -199,7 +224,8 @@ impl Daemon {
     /// How long nobody must come before it leaves; `None` while somebody is served.
     fn idle_left(&self) -> Option<Duration> {
         let work = self.work();
-        (work.connections == 0).then(|| self.idle.saturating_sub(work.last.elapsed()))
+        let busy = self.remoting.as_ref().is_some_and(Remoting::is_busy);
+        (work.connections == 0 && !busy).then(|| self.idle.saturating_sub(work.last.elapsed()))
     }
 
     fn is_told_to_stop(&self) -> bool {
@@ -207,7 +233,7 @@ impl Daemon {
     }
 
     /// Serve one connection.
-    fn attend(&self, channel: &Channel) {
+    fn attend(&self, channel: &Arc<Channel>) {
         let done = receive(channel, PATIENCE).and_then(|request| {
             match request {
                 Request::Nothing => {}
@@ -215,6 +241,16 @@ impl Daemon {
                 Request::Used(weak) => {
                     let _ = Store::open(&self.dir).and_then(|store| store.read_manifest(&weak, true));
                 }
+                Request::Fetch { weak, directory, session } => self.fetch(channel, weak, &directory, session)?,
+                Request::Recorded(recorded) => {
+                    self.remoting.iter().for_each(|remoting| remoting.recorded(&recorded));
+                }
+                Request::Flush(seconds) => {
+                    let patience = Duration::from_secs(seconds.min(FLUSH_MAX_S));
+                    self.remoting.iter().for_each(|remoting| remoting.flush(patience));
+                    self.say_remotes(channel)?;
+                }
+                Request::AskRemotes => self.say_remotes(channel)?,
                 Request::Ask => answer(channel, self.state())?,
                 Request::Stop => {
                     answer(channel, self.state())?;
@@ -229,6 +265,31 @@ impl Daemon {
                 error => error.to_string(),
             });
         }
+    }
+
+    /// Serve a wrapper that asks for a fetch.
+    fn fetch(
+        &self,
+        channel: &Arc<Channel>,
+        weak: Fingerprint,
+        directory: &[u8],
+        session: Session,
+    ) -> Result<(), IpcError> {
+        let Some(remoting) = &self.remoting else {
+            return say(channel, &Frame::Nothing(Nothing::NoRemote), None);
+        };
+        // However it ends, it is no fault of who asked: a wrapper leaves when its tool was faster.
+        let _ = remoting.serve(channel, weak, directory, session);
+        if let (grown @ 1.., Ok(store)) = (remoting.grown(), Store::open(&self.dir)) {
+            self.keep_within_limit(&store, grown);
+        }
+        Ok(())
+    }
+
+    fn say_remotes(&self, channel: &Channel) -> Result<(), IpcError> {
+        let none = Remotes { queued: 0, sent: 0, dropped: 0, failed: 0, settings: Digest([0; 32]) };
+        let state = self.remoting.as_ref().map_or(none, Remoting::state);
+        say(channel, &Frame::Remotes(state), None)
     }
 
     fn refuse(&self, why: &str) {
@@ -254,10 +315,21 @@ impl Daemon {
         match take::take(&store, self.limit_bytes, parcel, parcel_bytes, blobs) {
             Ok(taken) => {
                 self.recorded.fetch_add(1, Relaxed);
+                self.send(&taken.manifest);
                 warm::warm(&store, &taken.manifest);
                 self.keep_within_limit(&store, taken.grown);
             }
             Err(error) => self.refuse(&format!("{error:#}")),
+        }
+    }
+
+    /// Have what was handed over sent.
+    fn send(&self, manifest: &[u8]) {
+        if let (Some(remoting), Ok(manifest)) = (&self.remoting, Manifest::decode(manifest))
+            && let [entry] = manifest.entries.as_slice()
+        {
+            let (weak, strong, directory) = (manifest.weak, entry.strong, Vec::new());
+            remoting.recorded(&Recorded { weak, strong, directory });
         }
     }
 

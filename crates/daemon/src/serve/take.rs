@@ -72,7 +72,7 @@ fn record(store: &Store, limit_bytes: u64, handed: &Handed, files: Vec<OwnedFd>)
         store.take_blob(&mut FromStart { file, at: 0 }, blob)?;
         grown += blob.size_bytes;
     }
-    Ok(grown + store.take_record(handed.manifest, &handed.blobs, &handed.subject)?)
+    Ok(grown + store.take_record(handed.manifest, &handed.blobs, Some(&handed.subject))?)
 }
 
 /// How a run is counted that was not recorded.

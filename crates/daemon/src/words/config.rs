@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 use larder_config::{Loaded, Setting, Source, Value as Shown};
+use larder_remote::RemoteUrl;
 use serde_json::{Value, json};
 
 use super::{FINE, PROBLEM, plain_table, print_json, print_table};
@@ -19,7 +20,17 @@ pub(crate) fn run(around: &Surroundings, options: &Config, out: &mut dyn Write) 
     } else {
         show(loaded, out)?;
     }
-    Ok(if loaded.problems.is_empty() { FINE } else { PROBLEM })
+    let remotes = remotes(loaded);
+    for problem in &remotes {
+        say::tell(problem);
+    }
+    Ok(if loaded.problems.is_empty() && remotes.is_empty() { FINE } else { PROBLEM })
+}
+
+/// What is wrong with the remotes' URLs, and which part of each.
+fn remotes(loaded: &Loaded) -> Vec<String> {
+    let parsed = loaded.settings.remote.iter().map(|url| url.parse::<RemoteUrl>());
+    parsed.filter_map(Result::err).map(|error| say::one_line(&format!("remote: {error}"))).collect()
 }
 
 fn show(loaded: &Loaded, out: &mut dyn Write) -> Result<()> {

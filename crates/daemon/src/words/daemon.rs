@@ -7,22 +7,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use larder_config::larderd_needs;
 use larder_ipc::{Frame, State, ask, listens};
-use larder_spawn::{Command, start_apart};
+use larder_spawn::Command;
 use larder_store::Store;
 use serde_json::json;
 
 use super::{FINE, PROBLEM, print_json};
-use crate::cli::{Daemon, DaemonStart, DaemonStatus, DaemonWord};
+use crate::cli::{Daemon, DaemonStart, DaemonStatus, DaemonWord, IDLE_S};
 use crate::surroundings::Surroundings;
 use crate::{say, units};
 
 /// How long a start or a stop may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// What of the environment it needs: nothing else of a build's or a shell's stays with it.
-const VARIABLES: &[&[u8]] = &[b"HOME", b"PATH", b"TMPDIR", b"XDG_CACHE_HOME", b"XDG_CONFIG_HOME"];
 
 /// Do it, and say what was done.
 pub(crate) fn run(around: &Surroundings, options: &Daemon, out: &mut dyn Write) -> Result<u8> {
@@ -68,30 +66,46 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
         }
         Found::Silent(_) | Found::Nothing => {}
     }
+    let state = launch(around, store, options.idle)?;
+    writeln!(out, "larderd runs: process {}", state.pid)?;
+    Ok(FINE)
+}
+
+/// Start it, where it does not run, and wait until it does.
+pub(crate) fn begin(around: &Surroundings, store: &Store) -> Result<()> {
+    match find(store) {
+        Found::Runs(_) => Ok(()),
+        _ => launch(around, store, IDLE_S).map(drop),
+    }
+}
+
+fn launch(around: &Surroundings, store: &Store, idle_s: u64) -> Result<State> {
     store.may_be_written().context("larderd must be able to write to the store: start it outside of the sandbox")?;
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
-    let own = |name: &[u8]| VARIABLES.contains(&name) || name.starts_with(b"LARDER_");
-    let variables = around.environment.iter().filter(|(name, _)| own(name));
-    let idle = options.idle.to_string();
-    let command = Command {
-        program: program.as_os_str().as_bytes().to_vec(),
-        argv: [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec(),
-        environment: variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect(),
-    };
-    start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
+    start_apart(around, idle_s)?;
     let until = Instant::now() + PATIENCE;
     loop {
         match find(store) {
-            Found::Runs(state) => {
-                writeln!(out, "larderd runs: process {}", state.pid)?;
-                return Ok(FINE);
-            }
+            Found::Runs(state) => return Ok(state),
             _ if Instant::now() > until => {
                 bail!("larderd did not start: `larderd serve` says why, or {}", store.daemon_log().display())
             }
             _ => std::thread::sleep(PAUSE),
         }
     }
+}
+
+/// Start it, and leave it to itself.
+pub(crate) fn start_apart(around: &Surroundings, idle_s: u64) -> Result<()> {
+    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name));
+    let idle = idle_s.to_string();
+    let command = Command {
+        program: program.as_os_str().as_bytes().to_vec(),
+        argv: [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec(),
+        environment: variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect(),
+    };
+    larder_spawn::start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
+    Ok(())
 }
 
 fn stop(store: &Store, out: &mut dyn Write) -> Result<u8> {

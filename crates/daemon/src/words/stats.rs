@@ -5,7 +5,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use comfy_table::{Cell, CellAlignment, Table};
 use indicatif::HumanCount;
-use larder_store::{Counters, Store, Totals};
+use larder_store::{Counters, Remote, Store, Totals};
 use serde_json::{Map, Value, json};
 
 use super::{FINE, PROBLEM, plain_table, print_json, print_table};
@@ -58,6 +58,8 @@ fn object(totals: &Totals, limit_bytes: u64) -> Value {
     json!({
         "hit": totals.hit,
         "waited": totals.waited,
+        "remote_hit": totals.remote_hit,
+        "remote": remote(totals),
         "miss": totals.miss,
         "bypass": totals.bypass,
         "fallback": totals.fallback,
@@ -69,11 +71,54 @@ fn object(totals: &Totals, limit_bytes: u64) -> Value {
     })
 }
 
+/// What larderd did with remotes; how long fetches took in microseconds, to within a factor of two.
+fn remote(totals: &Totals) -> Value {
+    let counts = Remote::ALL.iter().zip(totals.remote).map(|(what, count)| (what.code().to_owned(), count.into()));
+    let mut object: Map<String, Value> = counts.collect();
+    object.insert("fetch_median_us".to_owned(), fetch_us(totals, 5).into());
+    object.insert("fetch_p90_us".to_owned(), fetch_us(totals, 9).into());
+    Value::Object(object)
+}
+
+/// What so many tenths of all fetches took at most.
+fn fetch_us(totals: &Totals, tenths: u64) -> Option<u64> {
+    let all: u64 = totals.fetches.iter().sum();
+    let mut before = 0;
+    let class = totals.fetches.iter().position(|count| {
+        before += count;
+        before > 0 && before * 10 >= all * tenths
+    });
+    class.map(|class| 2 << class)
+}
+
+/// Lines on remotes, where there was anything.
+fn show_remote(totals: &Totals, table: &mut Table) {
+    let of = |what: Remote| totals.remote[what as usize];
+    if totals.remote.iter().all(|count| *count == 0) {
+        return;
+    }
+    let came = format!("came, {} were sent", say::bytes(of(Remote::BytesOut)));
+    table.add_row(vec![Cell::new("remotes"), Cell::new(say::bytes(of(Remote::BytesIn))), Cell::new(came)]);
+    for what in Remote::ALL.into_iter().filter(|what| !matches!(what, Remote::BytesIn | Remote::BytesOut)) {
+        if of(what) > 0 {
+            row(table, &format!("  {}", what.code()), of(what), what.sentence());
+        }
+    }
+    if let (Some(median), Some(p90)) = (fetch_us(totals, 5), fetch_us(totals, 9)) {
+        let ms = |us: u64| us as f64 / 1e3;
+        let latency = format!("half of the fetches took at most {:.1} ms, nine of ten {:.1} ms", ms(median), ms(p90));
+        table.add_row(vec![Cell::new("  fetches"), Cell::new(""), Cell::new(latency)]);
+    }
+}
+
 fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -> Result<()> {
     let mut table = plain_table();
     row(&mut table, "hit", totals.hit, &hit_rate(totals));
     if totals.waited > 0 {
         row(&mut table, "  waited", totals.waited, "for another process that ran the same action");
+    }
+    if totals.remote_hit > 0 {
+        row(&mut table, "  remote", totals.remote_hit, "fetched from a remote when they were asked for");
     }
     row(&mut table, "miss", totals.miss, "");
     for (why, count) in &totals.unrecorded_reasons {
@@ -87,6 +132,7 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
     for (cause, count) in &totals.fallback_reasons {
         row(&mut table, &format!("  {}", cause.code()), *count, cause.sentence());
     }
+    show_remote(totals, &mut table);
     print_table(&table, out)?;
     let size = format!("about {} of {}", say::bytes(totals.store_bytes), say::limit(limit_bytes));
     let there = if store.directory().exists() { size } else { "not there yet".to_owned() };

@@ -34,7 +34,7 @@ mod words;
 use std::io;
 
 use larder_spawn::{Command, Destinations};
-use larder_sys::ChildEnd;
+use larder_sys::{ChildEnd, Rivalry};
 
 use crate::{Event, Kind, Observed, Observer, OpenFlags, Trace};
 use looks::{Looks, join};
@@ -148,9 +148,9 @@ impl Observer for DepfileObserver {
         larder_model::Observer::Depfile
     }
 
-    fn run(&self, command: &Command, to: &Destinations) -> io::Result<Observed> {
+    fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> io::Result<Observed> {
         let started_ns = larder_sys::now_coarse_ns();
-        let finished = larder_spawn::run_beside(command, to)?;
+        let finished = larder_spawn::run_beside(command, to, rival)?;
         let proved = match finished.end {
             ChildEnd::Exited(0) => self.trace(command, finished.pid, started_ns),
             _ => Err("the command failed, and a failed compile leaves no whole depfile".to_owned()),

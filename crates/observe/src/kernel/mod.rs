@@ -52,7 +52,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use larder_spawn::{Command, Destinations};
-use larder_sys::{Attendant, FilterStep, Listener};
+use larder_sys::{Attendant, FilterStep, Listener, Rivalry};
 use std::collections::HashMap;
 
 use self::process::Caller;
@@ -103,9 +103,9 @@ impl Observer for KernelObserver {
         larder_model::Observer::Kernel
     }
 
-    fn run(&self, command: &Command, to: &Destinations) -> io::Result<Observed> {
+    fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> io::Result<Observed> {
         let (mut supervisor, trace) = self.supervisor(false);
-        let finished = larder_spawn::run_attended(command, to, &mut supervisor)?;
+        let finished = larder_spawn::run_attended(command, to, &mut supervisor, rival)?;
         Ok(Observed { finished, trace: trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() }) })
     }
 }

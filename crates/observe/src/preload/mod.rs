@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 
 use larder_spawn::{Command, Destinations};
+use larder_sys::Rivalry;
 
 pub(crate) use log::decode;
 #[cfg(feature = "fuzzing")]
@@ -94,8 +95,8 @@ impl Observer for PreloadObserver {
         larder_model::Observer::Preload
     }
 
-    fn run(&self, command: &Command, to: &Destinations) -> io::Result<Observed> {
-        let finished = larder_spawn::run_beside(&self.prepared(command), to)?;
+    fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> io::Result<Observed> {
+        let finished = larder_spawn::run_beside(&self.prepared(command), to, rival)?;
         if finished.outlived {
             log::close(&self.log);
         }

@@ -11,6 +11,7 @@ mod relay;
 mod signals;
 mod socket;
 mod stdin;
+mod stop;
 mod terminal;
 
 pub use attended::spawn_attended;
@@ -29,10 +30,10 @@ pub use notify::{
 pub use process::{
     Child, ChildEnd, address_space_is_limited, become_subreaper, children_left, die_by, effective_user, end_process,
     environment_oddities, exec, file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open,
-    now_coarse_ns, parent_process_id, process_id, process_state, processor_features, sockets, spawn, spawn_apart,
-    standard_descriptors_open, umask,
+    now_coarse_ns, parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets, spawn,
+    spawn_apart, standard_descriptors_open, umask,
 };
-pub use relay::{RelayEnd, Stream, relay, relay_apart};
+pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;
 pub use socket::{
     Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, passed_file, raise_descriptor_limit,
@@ -40,4 +41,5 @@ pub use socket::{
 pub use stdin::{
     Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left, take_standard_input,
 };
+pub use stop::end_descendants;
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_outputs};

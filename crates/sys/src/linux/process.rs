@@ -98,7 +98,7 @@ fn signals_of_musl() -> libc::sigset_t {
 }
 
 /// Start the program at `path` in a session of its own, its standard streams on the null device.
-pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<()> {
+pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<Child> {
     let null = c_string(b"/dev/null")?;
     let wire = |actions: *mut FileActions| {
         let open = |fd| {
@@ -109,7 +109,7 @@ pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io
     };
     // SAFETY: `attributes` is initialised.
     let attribute = |attributes| check(unsafe { libc::posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID) });
-    start(path, argv, environment, wire, attribute).map(drop)
+    start(path, argv, environment, wire, attribute)
 }
 
 type FileActions = libc::posix_spawn_file_actions_t;
@@ -252,6 +252,16 @@ pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     let mut fields = text[after + 1..].split(|&b| b == b' ').filter(|field| !field.is_empty());
     let stopped = matches!(fields.next()?, b"T" | b"t");
     Some((stopped, std::str::from_utf8(fields.next()?).ok()?.parse().ok()?))
+}
+
+/// Whether a processor of this process has nothing to do, as of this moment: fewer wait to run, ourselves among them, than
+/// there are. Where that cannot be told, none.
+pub fn processor_is_free() -> bool {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let running =
+        text.split(' ').nth(3).and_then(|field| field.split_once('/')).and_then(|(count, _)| count.parse().ok());
+    let ours = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+    running.is_some_and(|running: u32| running <= ours)
 }
 
 /// This process's id.

@@ -2,13 +2,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::Timespec;
 
 use super::notify::Attendant;
-use crate::Child;
+use super::stop::signal_descendants;
+use crate::{Child, SignalForwarding};
 
 /// What comes out of `from` is written to `to` and kept.
 pub struct Stream {
@@ -24,6 +27,8 @@ pub struct Stream {
     broken: bool,
     /// The error of the caller's end, where it was another than that nobody reads.
     failed: Option<Errno>,
+    /// Nothing of it is passed on any more.
+    silent: bool,
 }
 
 /// More output than this is passed on but not kept.
@@ -31,24 +36,53 @@ const KEPT_BYTES_MAX: usize = 64 << 20;
 const BUFFER_BYTES: usize = 64 << 10;
 /// A pipe with room has room for so many (`PIPE_BUF`).
 const PIPE_BYTES_MIN: usize = 4096;
-/// Two streams and the tool's end.
-const POLLED_MAX: usize = 3;
+/// Two streams, the tool's end, and a rival.
+const POLLED_MAX: usize = 4;
+/// A tool that is told to stop takes its temporary files away; after this it is killed.
+const STOP_PATIENCE: Duration = Duration::from_millis(200);
+/// Then again, as long as something is left of it.
+const STOP_AGAIN: Duration = Duration::from_millis(20);
 
 /// How a relay ended.
 pub struct RelayEnd {
     /// A stream was still open for writing when the tool had ended: some other process holds it.
     pub held_open: bool,
+    /// The tool was stopped in favour of its rival.
+    pub stopped: bool,
 }
+
+/// Something else that can make the tool's run needless while it runs.
+pub trait Rival {
+    /// To be waited on for reading; `None` once nothing can come of it any more.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+    /// Something can be read. True: the tool is to be stopped, and nothing more of what it says is passed on.
+    fn hear(&mut self) -> bool;
+    /// The tool is to run to its end, since it has said something.
+    fn lose(&mut self);
+}
+
+/// Who that is, if anybody.
+pub type Rivalry<'a, 'b> = Option<&'a mut (dyn Rival + 'b)>;
 
 impl Stream {
     /// A stream at its start.
     pub fn new(from: OwnedFd, to: RawFd) -> Stream {
         let is_terminal = rustix::termios::isatty(&from);
-        Stream { from: Some(from), to, kept: Vec::new(), overflowed: false, is_terminal, broken: false, failed: None }
+        let kept = Vec::new();
+        Stream {
+            from: Some(from),
+            to,
+            kept,
+            overflowed: false,
+            is_terminal,
+            broken: false,
+            failed: None,
+            silent: false,
+        }
     }
 
     /// Read once; false at the end.
-    fn advance(&mut self, buffer: &mut [u8], attendant: &mut Attending) -> io::Result<bool> {
+    fn advance(&mut self, buffer: &mut [u8], attendant: &mut Attending, rival: &mut Rivalry) -> io::Result<bool> {
         let Some(from) = &self.from else { return Ok(false) };
         match rustix::io::read(from, &mut *buffer) {
             // A pseudo-terminal whose other side is closed says EIO.
@@ -63,6 +97,7 @@ impl Stream {
             Err(Errno::INTR | Errno::AGAIN) => Ok(true),
             Err(error) => Err(error.into()),
             Ok(count) => {
+                rival.take().into_iter().for_each(|rival| rival.lose());
                 self.pass_on(&buffer[..count], attendant);
                 Ok(true)
             }
@@ -70,6 +105,9 @@ impl Stream {
     }
 
     fn pass_on(&mut self, bytes: &[u8], attendant: &mut Attending) {
+        if self.silent {
+            return;
+        }
         if self.kept.len() + bytes.len() <= KEPT_BYTES_MAX {
             self.kept.extend_from_slice(bytes);
         } else {
@@ -117,11 +155,11 @@ impl Stream {
 type Attending<'a, 'b> = Option<&'a mut (dyn Attendant + 'b)>;
 
 fn wait_for_room(fd: BorrowedFd, attendant: &mut Attending) {
-    let _ = poll_attending(&mut [PollFd::new(&fd, PollFlags::OUT)], attendant);
+    let _ = poll_attending(&mut [PollFd::new(&fd, PollFlags::OUT)], attendant, None);
 }
 
-/// Wait until one of `set` is ready, serving the attendant meanwhile.
-fn poll_attending(set: &mut [PollFd], attendant: &mut Attending) -> rustix::io::Result<()> {
+/// Wait until one of `set` is ready or the time is over, serving the attendant meanwhile.
+fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option<&Timespec>) -> rustix::io::Result<()> {
     while let Some(served) = attendant.as_deref_mut() {
         let (ready, asked) = {
             let Some(listener) = served.listener() else { break };
@@ -129,7 +167,9 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending) -> rustix::io::
                 Some(fd) => fd.clone(),
                 None => PollFd::from_borrowed_fd(listener, PollFlags::IN),
             });
-            poll(&mut all[..set.len() + 1], None)?;
+            if poll(&mut all[..set.len() + 1], at_most)? == 0 {
+                break;
+            }
             let ready = |fds: &[PollFd]| fds.iter().any(|fd| !fd.revents().is_empty());
             (ready(&all[..set.len()]), ready(&all[set.len()..set.len() + 1]))
         };
@@ -140,31 +180,49 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending) -> rustix::io::
             break;
         }
     }
-    poll(set, None).map(drop)
+    poll(set, at_most).map(drop)
 }
 
 /// Pass on all streams until the tool has ended and nothing is left to read, or until only other processes still hold
-/// them, serving the attendant until the tool has ended. Does not collect the child.
-pub fn relay(child: &Child, streams: &mut [Stream], mut attendant: Attending) -> io::Result<RelayEnd> {
+/// them, serving the attendant until the tool has ended, and stopping the tool where its rival wins. Does not collect the
+/// child.
+pub fn relay(
+    child: &Child,
+    streams: &mut [Stream],
+    mut attendant: Attending,
+    mut rival: Rivalry,
+) -> io::Result<RelayEnd> {
     let pid = Pid::from_raw(child.pid).ok_or_else(|| io::Error::other("no process id"))?;
     // Without such a descriptor the tool has ended when its streams have.
     let ended = pidfd_open(pid, PidfdFlags::empty()).ok();
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut tool_ended = false;
+    let mut stopping = None;
     while streams.iter().any(|s| s.from.is_some()) || !tool_ended && ended.is_some() {
-        let (ready, end_seen) = wait(ended.as_ref(), tool_ended, streams, &mut attendant)?;
+        let Ready { streams: ready, end, rival: heard } =
+            wait(ended.as_ref(), tool_ended, streams, &mut attendant, &rival, stopping)?;
         if ready.is_empty() && tool_ended {
-            return Ok(RelayEnd { held_open: true });
+            return Ok(RelayEnd { held_open: true, stopped: stopping.is_some() });
         }
         for index in ready {
-            streams[index].advance(&mut buffer, &mut attendant)?;
+            streams[index].advance(&mut buffer, &mut attendant, &mut rival)?;
         }
-        tool_ended |= end_seen;
+        tool_ended |= end;
+        if heard && !tool_ended && rival.as_mut().is_some_and(|rival| rival.hear()) && !SignalForwarding::seen() {
+            rival = None;
+            streams.iter_mut().for_each(|stream| stream.silent = true);
+            signal_descendants(libc::SIGTERM);
+            stopping = Some(Instant::now() + STOP_PATIENCE);
+        }
+        if !tool_ended && stopping.is_some_and(|until| until <= Instant::now()) {
+            signal_descendants(libc::SIGKILL);
+            stopping = Some(Instant::now() + STOP_AGAIN);
+        }
     }
     if let (None, Some(served)) = (&ended, attendant) {
         serve_while_any_lives(served)?;
     }
-    Ok(RelayEnd { held_open: false })
+    Ok(RelayEnd { held_open: false, stopped: stopping.is_some() })
 }
 
 /// Answer until nobody is left who could ask: a tool that has closed its streams may go on.
@@ -181,21 +239,42 @@ fn serve_while_any_lives(attendant: &mut dyn Attendant) -> io::Result<()> {
     }
 }
 
-/// Which streams can be read, and whether the tool has ended. Once it has, does not wait.
+/// What there is to be done.
+struct Ready {
+    /// These streams can be read.
+    streams: Vec<usize>,
+    /// The tool has ended.
+    end: bool,
+    /// The rival says something.
+    rival: bool,
+}
+
+/// Once the tool has ended, does not wait; while it is being stopped, not longer than until then.
 fn wait(
     ended: Option<&OwnedFd>,
     tool_ended: bool,
     streams: &[Stream],
     attendant: &mut Attending,
-) -> io::Result<(Vec<usize>, bool)> {
+    rival: &Rivalry,
+    until: Option<Instant>,
+) -> io::Result<Ready> {
     let (open, mut set) = poll_set(streams);
     let ended = ended.filter(|_| !tool_ended);
-    set.extend(ended.map(|ended| PollFd::new(ended, PollFlags::IN)));
-    let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let ended_at = ended.map(|ended| {
+        set.push(PollFd::new(ended, PollFlags::IN));
+        set.len() - 1
+    });
+    let rival_at = rival.as_ref().and_then(|rival| rival.descriptor()).filter(|_| !tool_ended).map(|fd| {
+        set.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        set.len() - 1
+    });
     loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = if tool_ended { Some(Duration::ZERO) } else { left };
+        let left = left.map(|left| Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() });
         let waited = match tool_ended {
-            true => poll(&mut set, Some(&at_once)).map(drop),
-            false => poll_attending(&mut set, attendant),
+            true => poll(&mut set, left.as_ref()).map(drop),
+            false => poll_attending(&mut set, attendant, left.as_ref()),
         };
         match waited {
             Err(Errno::INTR) => {}
@@ -203,9 +282,12 @@ fn wait(
             Ok(()) => break,
         }
     }
-    let end_seen = ended.is_some() && set.last().is_some_and(|p| !p.revents().is_empty());
-    let ready = open.into_iter().zip(&set).filter(|(_, p)| !p.revents().is_empty()).map(|(i, _)| i).collect();
-    Ok((ready, end_seen))
+    let is_ready = |at: usize| set.get(at).is_some_and(|fd| !fd.revents().is_empty());
+    Ok(Ready {
+        end: ended_at.is_some_and(is_ready),
+        rival: rival_at.is_some_and(is_ready),
+        streams: open.into_iter().enumerate().filter(|(at, _)| is_ready(*at)).map(|(_, stream)| stream).collect(),
+    })
 }
 
 /// Go on passing on what other processes still write to `streams`, in a process of its own, so that the caller can be
@@ -218,7 +300,7 @@ pub fn relay_apart(mut streams: Vec<Stream>) {
             while streams.iter().any(|s| s.from.is_some()) {
                 let Ok(ready) = wait_for_any(&streams) else { break };
                 for index in ready {
-                    if streams[index].advance(&mut buffer, &mut None).is_err() {
+                    if streams[index].advance(&mut buffer, &mut None, &mut None).is_err() {
                         streams[index].from = None;
                     }
                 }

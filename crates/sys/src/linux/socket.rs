@@ -79,6 +79,11 @@ impl Channel {
         Ok(())
     }
 
+    /// To be waited on.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     /// Who is at the other end.
     pub fn peer(&self) -> io::Result<Peer> {
         // rustix takes a process id to be never zero, which it is for a process of another namespace.

@@ -12,7 +12,7 @@
 mod eviction;
 mod jobs;
 mod pair;
-mod project;
+pub(super) mod project;
 mod records;
 mod rows;
 

@@ -12,14 +12,14 @@ const HEADERS: u32 = 30;
 const FUNCTIONS: u32 = 5;
 
 /// Where it lies, and how many sources it has, beside `first.c`.
-pub(super) struct Project {
-    pub(super) dir: PathBuf,
+pub(in crate::bench) struct Project {
+    pub(in crate::bench) dir: PathBuf,
     sources: u32,
 }
 
 impl Project {
     /// Writes it.
-    pub(super) fn write(dir: PathBuf, sources: u32) -> Result<Self> {
+    pub(in crate::bench) fn write(dir: PathBuf, sources: u32) -> Result<Self> {
         // What is found above a checkout's top has no part in its keys.
         write(&dir.join(".git/HEAD"), "ref: refs/heads/main\n")?;
         let mut includes = String::from("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
@@ -42,7 +42,7 @@ impl Project {
     }
 
     /// Takes away what a build made.
-    pub(super) fn clean(&self) -> Result<()> {
+    pub(in crate::bench) fn clean(&self) -> Result<()> {
         let made = ["o", "d"];
         for entry in fs::read_dir(&self.dir).with_context(|| format!("cannot list {}", self.dir.display()))? {
             let path = entry?.path();
@@ -54,7 +54,7 @@ impl Project {
     }
 
     /// The bytes of every object, in order.
-    pub(super) fn objects(&self) -> Result<Vec<Vec<u8>>> {
+    pub(in crate::bench) fn objects(&self) -> Result<Vec<Vec<u8>>> {
         let read = |source| {
             let path = self.dir.join(format!("u{source}.o"));
             fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
@@ -63,7 +63,7 @@ impl Project {
     }
 
     /// The words of a `make` of this.
-    pub(super) fn make(&self, launcher: &Launcher, jobs: usize, target: &str) -> Vec<String> {
+    pub(in crate::bench) fn make(&self, launcher: &Launcher, jobs: usize, target: &str) -> Vec<String> {
         let dir = self.dir.display().to_string();
         ["make", "-s", "-C", &dir, &format!("-j{jobs}"), target, &format!("CC={}", launcher.compiler("gcc"))]
             .map(str::to_owned)
@@ -71,7 +71,7 @@ impl Project {
     }
 
     /// Makes `target` anew; what it cost and counted. The objects must be `expected`, unless that is empty.
-    pub(super) fn build(
+    pub(in crate::bench) fn build(
         &self,
         launcher: &Launcher,
         home: &Path,
@@ -92,7 +92,7 @@ impl Project {
 }
 
 /// Runs a command that says nothing, and must end well.
-pub(super) fn measured(command: &mut Command) -> Result<Usage> {
+pub(in crate::bench) fn measured(command: &mut Command) -> Result<Usage> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let (status, usage) = run::measured(command)?;
     ensure!(status.success(), "{} ended with {status}", run::shown(command));

@@ -1,0 +1,194 @@
+//! What is asked of remotes, and where what comes goes.
+//!
+//! Unaware of: who asks, and when.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, join_all, ready};
+use larder_config::{Settings, masked};
+use larder_model::{Blob, Digest, Fingerprint, Manifest};
+use larder_remote::{Keys, Options, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, connect, leaf};
+use larder_store::{Receiving, Store, StoreError};
+
+/// All remotes, the nearest first.
+pub(crate) struct Far {
+    remotes: Remotes,
+    /// Of what was not believed, as much as was told.
+    told: AtomicU64,
+}
+
+/// Why something did not come, or was not sent.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    why: String,
+    /// It is the remotes' trouble as a whole, not ours nor that of one object.
+    pub(super) of_service: bool,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl From<RemoteError> for Failure {
+    fn from(error: RemoteError) -> Self {
+        let of_service = error.trouble().is_some_and(|trouble| trouble.is_of_service());
+        Failure { why: error.to_string(), of_service }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::ours(error)
+    }
+}
+
+impl Failure {
+    pub(super) fn ours(why: impl fmt::Display) -> Failure {
+        Failure { why: why.to_string(), of_service: false }
+    }
+}
+
+/// An error where a key cannot be read: then no remote is used, since nobody would know whom to believe.
+fn options(settings: &Settings) -> Result<Options, String> {
+    Ok(Options {
+        variable: Arc::new(|name| std::env::var(name).ok()),
+        seed: larder_sys::random_u64(),
+        read_only: settings.remote_read_only,
+        keys: keys(settings)?,
+        ..Options::default()
+    })
+}
+
+fn keys(settings: &Settings) -> Result<Keys, String> {
+    let mut keys = Keys::default();
+    if let Some(path) = &settings.remote_sign_with {
+        let secret = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        keys = keys.sign_with(secret.trim()).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    for public in &settings.remote_trust {
+        keys = keys.believe(public).map_err(|error| format!("remote_trust: {error}"))?;
+    }
+    Ok(keys)
+}
+
+/// One of the settings' remotes by itself, without what is put around it, and whether it is only read.
+pub(crate) fn open(url: &str, settings: &Settings) -> Result<(Arc<dyn Remote>, bool), String> {
+    let options = options(settings)?;
+    let parsed = url.parse::<RemoteUrl>();
+    let opened = parsed.and_then(|url| Ok((leaf(&url, &options)?, url)));
+    let (leaf, url) = opened.map_err(|error| error.to_string())?;
+    Ok((leaf, url.read_only || settings.remote_read_only))
+}
+
+impl Far {
+    /// Those of the settings. What cannot be opened is said to `log`, and done without.
+    pub(crate) fn open(settings: &Settings, log: &dyn Fn(&str)) -> Far {
+        let mut all = Vec::new();
+        let options = options(settings).unwrap_or_else(|error| {
+            log(&format!("no remote is used: {error}"));
+            Options::default()
+        });
+        let urls: &[String] = if keys(settings).is_ok() { &settings.remote } else { &[] };
+        for url in urls {
+            let parsed = url.parse::<RemoteUrl>();
+            match parsed.and_then(|url| Ok((connect(&url, &options)?, url.read_only))) {
+                Ok(one) => all.push(one),
+                Err(error) => log(&format!("{} is done without: {error}", masked(url))),
+            }
+        }
+        Far { remotes: Remotes::of(all, &options), told: AtomicU64::new(0) }
+    }
+
+    /// Whether anything is sent.
+    pub(crate) fn writes(&self) -> bool {
+        self.remotes.is_writable()
+    }
+
+    /// The bytes of the manifest of a fingerprint: of all remotes together, what is believed.
+    pub(super) async fn records(&self, weak: &Fingerprint) -> Result<Option<Vec<u8>>, Failure> {
+        Ok(self.remotes.manifest(weak).await?)
+    }
+
+    /// How many records and blobs came that were not believed, since this was last asked.
+    pub(super) fn refused(&self) -> u64 {
+        const REFUSED: [Share; 5] = [Share::Damaged, Share::Foreign, Share::Unsigned, Share::Failed, Share::WrongBlobs];
+        let now = REFUSED.into_iter().map(|share| self.remotes.tally().of(share)).sum();
+        now - self.told.swap(now, Relaxed).min(now)
+    }
+
+    /// Fetch a blob into the store at `dir`.
+    pub(super) async fn blob(&self, blob: &Blob, dir: &Path) -> Result<(), Failure> {
+        let store = Store::open(dir)?;
+        let mut sink = IntoStore { store: &store, blob, receiving: None };
+        match self.remotes.blob(&blob.digest, blob.size_bytes, &mut sink).await? {
+            true => Ok(()),
+            false => Err(Failure::ours("no remote has a blob that a record needs")),
+        }
+    }
+
+    /// Send the records of a manifest and what they need. Returns how many bytes of blobs were sent; none where no record is one
+    /// that others would believe.
+    pub(super) async fn publish(&self, manifest: &[u8], dir: &Path) -> Result<Option<u64>, Failure> {
+        let store = Store::open(dir)?;
+        let manifest = Manifest::decode(manifest).map_err(Failure::ours)?;
+        let file = |digest: &Digest| Some(store.blob_file(digest));
+        let published = self.remotes.publish(&manifest, file).await;
+        match published.failed.into_iter().next() {
+            Some(error) => Err(error.into()),
+            None => Ok((published.entries > 0).then_some(published.bytes + manifest.encode().len() as u64)),
+        }
+    }
+
+    /// What builds of these commits used, the first of them of which there is a list; newest first.
+    pub(super) async fn used(&self, commits: &[Digest]) -> Result<Vec<Fingerprint>, Failure> {
+        let mut trouble = None;
+        for list in join_all(commits.iter().map(|commit| self.remotes.used(commit))).await {
+            match list {
+                Ok(list) if list.is_empty() => {}
+                Ok(list) => return Ok(list),
+                Err(error) => trouble = Some(error),
+            }
+        }
+        trouble.map_or(Ok(Vec::new()), |error| Err(error.into()))
+    }
+
+    /// Add to such a list; newest first.
+    pub(super) async fn publish_used(&self, commit: &Digest, weaks: &[Fingerprint]) -> Result<(), Failure> {
+        Ok(self.remotes.publish_used(commit, weaks).await?)
+    }
+}
+
+/// Receives a blob, as many times as a remote begins to send it.
+struct IntoStore<'a> {
+    store: &'a Store,
+    blob: &'a Blob,
+    receiving: Option<Receiving<'a>>,
+}
+
+impl IntoStore<'_> {
+    fn done(result: Result<(), StoreError>) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(ready(result.map_err(|error| io::Error::other(error.to_string()))))
+    }
+}
+
+/// Written at once: to a file's pages, not to a disk.
+impl Sink for IntoStore<'_> {
+    fn begin(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        Self::done(self.store.receive_blob(self.blob).map(|receiving| self.receiving = Some(receiving)))
+    }
+
+    fn more(&mut self, bytes: Bytes) -> BoxFuture<'_, io::Result<()>> {
+        Self::done(self.receiving.as_mut().map_or(Ok(()), |receiving| receiving.write(&bytes)))
+    }
+
+    fn end(&mut self) -> BoxFuture<'_, io::Result<()>> {
+        Self::done(self.receiving.take().map_or(Ok(()), Receiving::finish))
+    }
+}

@@ -1,0 +1,244 @@
+//! Remotes, as `larderd` uses them: fetching for wrappers, sending what they recorded, fetching ahead of a build.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | what all of it shares, and its beginning and end |
+//! | `far.rs` | what is asked of remotes |
+//! | `session.rs` | one wrapper that asks for a fetch |
+//! | `arrival.rs` | what came: what of it is believed, and into the store with it |
+//! | `expect.rs` | how long fetches take, and whether to ask at all |
+//! | `queue.rs` | what is to be sent, and sending it |
+//! | `ahead.rs` | what another machine's build used, before it is asked for |
+//! | `places.rs` | what the list of that is kept under |
+//!
+//! The one part of larder that is asynchronous. Threads of connections ask and are told; tasks fetch and send.
+
+mod ahead;
+mod arrival;
+mod expect;
+pub(crate) mod far;
+pub(crate) mod places;
+mod queue;
+mod session;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use larder_config::Settings;
+use larder_ipc::{IpcError, Recorded, Remotes, Session};
+use larder_model::{Digest, Fingerprint, Manifest};
+use larder_store::{Counters, Remote, Store, StoreError};
+use larder_sys::Channel;
+use tokio::runtime::{Handle, Runtime};
+
+use self::ahead::Ahead;
+use self::expect::Expectations;
+use self::far::Far;
+use self::places::Places;
+use self::queue::Queue;
+
+/// Threads that work for all transfers: they wait for the network most of the time.
+const THREADS: usize = 2;
+/// Threads that may wait for the disk.
+const DISK_THREADS_MAX: usize = 8;
+/// Of each of them, bytes.
+const STACK_BYTES: usize = 512 << 10;
+
+/// All of it.
+pub(crate) struct Remoting {
+    runtime: Runtime,
+    shared: Arc<Shared>,
+}
+
+/// What tasks and connections share.
+struct Shared {
+    dir: PathBuf,
+    far: Far,
+    expected: Expectations,
+    places: Places,
+    queue: Queue,
+    ahead: Ahead,
+    /// By how many bytes the store grew, since somebody last asked.
+    grown: AtomicU64,
+    settings: Digest,
+    log: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// The settings of remotes, by which it is seen that somebody else began with others.
+pub(crate) fn settings_digest(settings: &Settings) -> Digest {
+    let Settings { remote, remote_read_only, remote_sign_with, remote_trust, .. } = settings;
+    let text = format!("{remote:?} {remote_read_only} {remote_sign_with:?} {remote_trust:?}");
+    Digest::of(text.as_bytes())
+}
+
+/// A runtime for transfers.
+pub(crate) fn runtime() -> Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(THREADS).max_blocking_threads(DISK_THREADS_MAX).thread_stack_size(STACK_BYTES).enable_all();
+    builder.build().context("no threads for remotes")
+}
+
+impl Remoting {
+    /// Begin, where there are remotes. What cannot be opened is said in the log, and done without.
+    pub(crate) fn begin(
+        dir: &Path,
+        settings: &Settings,
+        log: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Option<Remoting>> {
+        if settings.remote.is_empty() {
+            return Ok(None);
+        }
+        let runtime = runtime()?;
+        let _inside = runtime.enter();
+        let shared = Arc::new(Shared::new(dir, settings, log));
+        if shared.far.writes() {
+            let queued = shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
+            queued.into_iter().for_each(|upload| shared.queue.add(upload));
+            runtime.spawn(queue::send_all(Arc::clone(&shared)));
+            runtime.spawn(ahead::publish_lists(Arc::clone(&shared)));
+        }
+        Ok(Some(Remoting { runtime, shared }))
+    }
+
+    /// Serve a wrapper that asks for a fetch, until it leaves.
+    pub(crate) fn serve(
+        &self,
+        channel: &Arc<Channel>,
+        weak: Fingerprint,
+        directory: &[u8],
+        session: Session,
+    ) -> Result<(), IpcError> {
+        session::serve(&self.shared, self.runtime.handle(), channel, weak, directory, session)
+    }
+
+    /// Something new is in the store.
+    pub(crate) fn recorded(&self, recorded: &Recorded) {
+        self.shared.recorded(recorded);
+    }
+
+    /// Wait until all is sent, or the time is over.
+    pub(crate) fn flush(&self, patience: Duration) {
+        // Somebody may have queued without saying so.
+        let queued = self.shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
+        queued.into_iter().for_each(|upload| self.shared.queue.add(upload));
+        if self.shared.far.writes() {
+            let flushed = async {
+                self.shared.queue.empty().await;
+                ahead::publish_now(&self.shared).await;
+            };
+            let _ = self.runtime.block_on(async { tokio::time::timeout(patience, flushed).await });
+        }
+    }
+
+    /// How it is.
+    pub(crate) fn state(&self) -> Remotes {
+        Remotes { settings: self.shared.settings, ..self.shared.queue.state() }
+    }
+
+    /// Whether something is under way that nobody waits for.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.shared.queue.is_busy()
+    }
+
+    /// By how many bytes the store grew since this was last asked.
+    pub(crate) fn grown(&self) -> u64 {
+        self.shared.grown.swap(0, Relaxed)
+    }
+}
+
+impl Shared {
+    fn new(dir: &Path, settings: &Settings, log: Box<dyn Fn(&str) + Send + Sync>) -> Shared {
+        Shared {
+            dir: dir.to_owned(),
+            far: Far::open(settings, &*log),
+            expected: Expectations::default(),
+            places: Places::default(),
+            queue: Queue::default(),
+            ahead: Ahead::default(),
+            grown: AtomicU64::new(0),
+            settings: settings_digest(settings),
+            log,
+        }
+    }
+
+    fn store(&self) -> Result<Store, StoreError> {
+        Store::open(&self.dir)
+    }
+
+    fn count(&self, what: Remote, count: u64) {
+        if let Ok(counters) = self.store().and_then(|store| Counters::open(&store)) {
+            counters.count_remote(what, count);
+        }
+    }
+
+    fn recorded(&self, recorded: &Recorded) {
+        if !self.far.writes() {
+            return;
+        }
+        let upload = (recorded.weak, recorded.strong);
+        if let Ok(store) = self.store() {
+            // Trouble with it only means that it is lost when this process is.
+            let _ = store.queue_upload(&upload);
+            for dropped in self.queue.add_bounded(upload) {
+                store.forget_upload(&dropped);
+                self.count(Remote::Dropped, 1);
+            }
+        }
+        if let Some(commit) = self.places.commits(&recorded.directory).first() {
+            self.ahead.note(*commit, recorded.weak);
+        }
+    }
+}
+
+/// What was sent or fetched by hand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) records: u64,
+    pub(crate) failed: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Send every record of the store at `dir`; `tell` hears of what fails.
+pub(crate) fn push(dir: &Path, settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Moved> {
+    let (runtime, shared) = by_hand(dir, settings)?;
+    let store = shared.store()?;
+    let mut all = Vec::new();
+    for weak in store.recorded()? {
+        let Ok(Some(file)) = store.read_manifest(&weak, false) else { continue };
+        if let Ok(manifest) = Manifest::decode(&file.bytes) {
+            // The newest last, so that it is the first of its manifest there as well.
+            all.extend(manifest.entries.iter().rev().map(|entry| (weak, entry.strong)));
+        }
+    }
+    let moved = runtime.block_on(queue::send_these(&shared, all, tell));
+    runtime.shutdown_background();
+    Ok(moved)
+}
+
+/// Fetch what the commit that is checked out at `cwd` used elsewhere.
+pub(crate) fn pull(dir: &Path, settings: &Settings, cwd: &Path) -> Result<Moved> {
+    let (runtime, shared) = by_hand(dir, settings)?;
+    let commits = shared.places.commits(cwd.as_os_str().as_encoded_bytes());
+    if commits.is_empty() {
+        bail!("{} is in no checkout of git, or git is not installed: nothing says what to fetch", cwd.display());
+    }
+    let records = runtime.block_on(shared.fetch_ahead(&commits)).map_err(|error| anyhow!("{error}"))? as u64;
+    runtime.shutdown_background();
+    Ok(Moved { records, failed: 0, bytes: shared.grown.load(Relaxed) })
+}
+
+fn by_hand(dir: &Path, settings: &Settings) -> Result<(Runtime, Arc<Shared>)> {
+    let runtime = runtime()?;
+    let inside = runtime.enter();
+    let shared = Arc::new(Shared::new(dir, settings, Box::new(crate::say::tell)));
+    drop(inside);
+    Ok((runtime, shared))
+}
+
+/// Run something that waits for the disk.
+async fn on_disk<T: Send + 'static>(handle: &Handle, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    handle.spawn_blocking(work).await.ok()
+}

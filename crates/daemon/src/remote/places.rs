@@ -1,0 +1,110 @@
+//! What a directory belongs to, as another machine would name it: the commit that is checked out there, and those before it.
+//!
+//! A commit's name is the same everywhere, so the repository need not be named beside it. Asked of `git`, since only that knows
+//! where commits are kept; not more often than once in a while.
+//!
+//! Unaware of: what a list is kept for.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder_model::Digest;
+
+/// So long nothing is asked again: a build does not check out another commit.
+const COARSE: Duration = Duration::from_secs(10);
+/// Commits that are asked for a list: the one that is built, and those before it.
+const COMMITS_MAX: usize = 12;
+/// Checkouts that are remembered.
+const REMEMBERED_MAX: usize = 256;
+
+/// A commit and those before it, by what their lists are called, the newest first.
+pub(crate) type Commits = Vec<Digest>;
+
+/// What is known of checkouts.
+#[derive(Default)]
+pub(crate) struct Places(Mutex<HashMap<PathBuf, (Instant, Commits)>>);
+
+impl Places {
+    /// The commits of the checkout that a directory is in; none where it is in none. May wait for `git`.
+    pub(crate) fn commits(&self, directory: &[u8]) -> Commits {
+        let Some(top) = top(Path::new(OsStr::from_bytes(directory))) else { return Commits::new() };
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&top).cloned();
+        if let Some((asked, commits)) = known
+            && asked.elapsed() < COARSE
+        {
+            return commits;
+        }
+        let commits = ask(&top);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= REMEMBERED_MAX {
+            all.clear();
+        }
+        all.insert(top, (Instant::now(), commits.clone()));
+        commits
+    }
+}
+
+/// The directory with a `.git`, from this one upwards.
+fn top(directory: &Path) -> Option<PathBuf> {
+    let is_top = |directory: &&Path| directory.join(".git").symlink_metadata().is_ok();
+    directory.is_absolute().then_some(directory)?.ancestors().find(is_top).map(Path::to_owned)
+}
+
+fn ask(top: &Path) -> Commits {
+    let count = format!("--max-count={COMMITS_MAX}");
+    let asked = Command::new("git")
+        // The directory may be anybody's who can connect: nothing that its configuration names is run.
+        .args([
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "protocol.allow=never",
+            "rev-list",
+            &count,
+            "--first-parent",
+            "HEAD",
+        ])
+        .current_dir(top)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    let Ok(output) = asked else { return Commits::new() };
+    let names = output.stdout.split(|byte| *byte == b'\n').filter(|name| name.len() >= 40);
+    names.map(|name| Digest::of(&[b"commit ", name].concat())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commits_are_those_of_the_checkout() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let below = dir.path().join("a/b");
+        std::fs::create_dir_all(&below).expect("makes");
+        let git = |words: &[&str]| {
+            let identity = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "init.defaultBranch=main"];
+            let done = Command::new("git").args(identity).args(words).current_dir(dir.path()).output();
+            done.is_ok_and(|output| output.status.success())
+        };
+        if !git(&["init", "-q"]) {
+            eprintln!("skipped: git is not installed");
+            return;
+        }
+        let asked = |path: &Path| Places::default().commits(path.as_os_str().as_bytes());
+        assert_eq!(asked(&below), [], "nothing is committed");
+        assert!(git(&["commit", "-q", "--allow-empty", "-m", "one"]));
+        let one = asked(&below);
+        assert!(git(&["commit", "-q", "--allow-empty", "-m", "two"]));
+        let two = asked(dir.path());
+        assert_eq!((one.len(), two.len()), (1, 2));
+        assert_eq!(one[0], two[1]);
+        assert_eq!(asked(Path::new("/proc")), []);
+        assert_eq!(asked(Path::new("relative")), []);
+    }
+}

@@ -1,0 +1,270 @@
+//! What is to be sent to remotes, and sending it: oldest first, a few at once, again after a pause where it failed. A build
+//! never waits for it. Where more comes than can be sent, the oldest is dropped and counted.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use larder_ipc::Remotes;
+use larder_model::Digest;
+use larder_store::{Remote, Upload};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+
+use super::arrival::{Alone, alone};
+use super::{Moved, Shared, on_disk};
+
+/// Records that wait: at 100 kB each a gigabyte is still to be sent.
+const WAITING_MAX: usize = 10_000;
+/// Records that are sent at once.
+const AT_ONCE: usize = 16;
+/// After a failure nothing is sent for so long, at first and at most; doubled each time.
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// What waits, and what became of the rest.
+#[derive(Default)]
+pub(super) struct Queue {
+    inner: Mutex<Inner>,
+    more: Notify,
+    less: Notify,
+}
+
+#[derive(Default)]
+struct Inner {
+    waiting: VecDeque<Upload>,
+    known: HashSet<Upload>,
+    under_way: usize,
+    /// Failures in a row.
+    failing: u32,
+    sent: u64,
+    dropped: u64,
+    failed: u64,
+}
+
+impl Queue {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Add one, unless it is there.
+    pub(super) fn add(&self, upload: Upload) {
+        let mut inner = self.inner();
+        if inner.known.insert(upload) {
+            inner.waiting.push_back(upload);
+            self.more.notify_one();
+        }
+    }
+
+    /// The same; returns what is dropped for it.
+    pub(super) fn add_bounded(&self, upload: Upload) -> Vec<Upload> {
+        self.add(upload);
+        let mut inner = self.inner();
+        let over = inner.waiting.len().saturating_sub(WAITING_MAX);
+        let dropped: Vec<Upload> = inner.waiting.drain(..over).collect();
+        for upload in &dropped {
+            inner.known.remove(upload);
+        }
+        inner.dropped += dropped.len() as u64;
+        dropped
+    }
+
+    async fn next(&self) -> Upload {
+        loop {
+            let notified = self.more.notified();
+            {
+                let mut inner = self.inner();
+                if let Some(upload) = inner.waiting.pop_front() {
+                    inner.under_way += 1;
+                    return upload;
+                }
+            }
+            notified.await;
+        }
+    }
+
+    /// One is done with. Returns how long to pause where it failed.
+    fn done(&self, upload: Upload, end: &End) -> Option<Duration> {
+        let mut inner = self.inner();
+        inner.under_way -= 1;
+        let pause = match end {
+            End::Sent(_) | End::Needless => {
+                inner.sent += u64::from(matches!(end, End::Sent(_)));
+                inner.failing = 0;
+                inner.known.remove(&upload);
+                None
+            }
+            End::Failed(_) => {
+                inner.failed += 1;
+                inner.failing = (inner.failing + 1).min(16);
+                inner.waiting.push_front(upload);
+                Some(PAUSE.saturating_mul(1 << (inner.failing - 1)).min(PAUSE_MAX))
+            }
+        };
+        drop(inner);
+        self.more.notify_one();
+        self.less.notify_waiters();
+        pause
+    }
+
+    /// Until nothing waits and nothing is under way.
+    pub(super) async fn empty(&self) {
+        loop {
+            let notified = self.less.notified();
+            if self.state().queued == 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Whether something is sent, and with success: what fails is left to the next time.
+    pub(super) fn is_busy(&self) -> bool {
+        let inner = self.inner();
+        inner.failing == 0 && inner.under_way + inner.waiting.len() > 0
+    }
+
+    pub(super) fn state(&self) -> Remotes {
+        let inner = self.inner();
+        let queued = (inner.waiting.len() + inner.under_way) as u64;
+        let Inner { sent, dropped, failed, .. } = *inner;
+        Remotes { queued, sent, dropped, failed, settings: Digest([0; 32]) }
+    }
+}
+
+/// What became of one.
+pub(super) enum End {
+    /// It is there, with so many bytes that were not.
+    Sent(u64),
+    /// It is not in the store any more, or is none that others would believe.
+    Needless,
+    Failed(String),
+}
+
+/// Send whatever comes, for ever.
+pub(super) async fn send_all(shared: Arc<Shared>) {
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let pause = Arc::new(tokio::sync::Mutex::new(()));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        // Somebody failed just now.
+        drop(pause.lock().await);
+        let upload = shared.queue.next().await;
+        let (shared, pause) = (Arc::clone(&shared), Arc::clone(&pause));
+        tokio::spawn(async move {
+            let end = shared.send(&upload).await;
+            match &end {
+                End::Sent(bytes) => {
+                    shared.count(Remote::Sent, 1);
+                    shared.count(Remote::BytesOut, *bytes);
+                }
+                End::Needless => {}
+                End::Failed(why) => {
+                    shared.count(Remote::SendFailed, 1);
+                    (shared.log)(&format!("a record cannot be sent: {why}"));
+                }
+            }
+            if !matches!(end, End::Failed(_))
+                && let Ok(store) = shared.store()
+            {
+                store.forget_upload(&upload);
+            }
+            if let Some(time) = shared.queue.done(upload, &end)
+                && let Ok(_held) = pause.try_lock()
+            {
+                tokio::time::sleep(time).await;
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Send these, and wait for all of them; `tell` hears of what fails.
+pub(super) async fn send_these(shared: &Arc<Shared>, all: Vec<Upload>, tell: &mut dyn FnMut(&str)) -> Moved {
+    let mut moved = Moved::default();
+    let mut under_way = JoinSet::new();
+    let mut rest = all.into_iter();
+    loop {
+        while under_way.len() < AT_ONCE
+            && let Some(upload) = rest.next()
+        {
+            let shared = Arc::clone(shared);
+            under_way.spawn(async move { shared.send(&upload).await });
+        }
+        match under_way.join_next().await {
+            None => return moved,
+            Some(Ok(End::Sent(bytes))) => {
+                moved.records += 1;
+                moved.bytes += bytes;
+            }
+            Some(Ok(End::Needless)) => {}
+            Some(Ok(End::Failed(why))) => {
+                tell(&why);
+                moved.failed += 1;
+            }
+            Some(Err(_)) => moved.failed += 1,
+        }
+    }
+}
+
+impl Shared {
+    async fn send(self: &Arc<Self>, upload: &Upload) -> End {
+        let (shared, record) = (Arc::clone(self), *upload);
+        let read = on_disk(&Handle::current(), move || shared.read(&record)).await;
+        match read {
+            Some(Some(record)) => match self.far.publish(&record.manifest, &self.dir).await {
+                Ok(Some(bytes)) => End::Sent(bytes),
+                Ok(None) => End::Needless,
+                Err(error) => End::Failed(error.to_string()),
+            },
+            // Not recorded yet by whoever it was handed over to; or evicted.
+            _ => End::Needless,
+        }
+    }
+
+    /// A record of ours, alone.
+    fn read(&self, (weak, strong): &Upload) -> Option<Alone> {
+        let store = self.store().ok()?;
+        let file = store.read_manifest(weak, false).ok()??;
+        alone(&file.bytes, strong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn upload(n: u64) -> Upload {
+        (Digest::of(&n.to_le_bytes()), Digest([0; 32]))
+    }
+
+    #[test]
+    fn the_oldest_is_dropped_and_what_fails_waits() {
+        let queue = Queue::default();
+        queue.add(upload(0));
+        queue.add(upload(0));
+        assert_eq!(queue.state().queued, 1, "what is there twice is sent once");
+        for n in 1..WAITING_MAX as u64 {
+            assert!(queue.add_bounded(upload(n)).is_empty());
+        }
+        assert_eq!(queue.add_bounded(upload(WAITING_MAX as u64)), [upload(0)]);
+        assert_eq!((queue.state().queued, queue.state().dropped), (WAITING_MAX as u64, 1));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("builds");
+        let next = runtime.block_on(queue.next());
+        assert_eq!(next, upload(1));
+        let failed = End::Failed(String::new());
+        assert_eq!(queue.done(next, &failed), Some(PAUSE));
+        assert!(!queue.is_busy(), "it need not stay for what fails");
+        assert_eq!(runtime.block_on(queue.next()), upload(1), "first again");
+        assert_eq!(queue.done(upload(1), &failed), Some(PAUSE * 2));
+        for _ in 0..20 {
+            runtime.block_on(queue.next());
+            assert!(queue.done(upload(1), &failed).expect("pauses") <= PAUSE_MAX);
+        }
+        runtime.block_on(queue.next());
+        assert_eq!(queue.done(upload(1), &End::Sent(7)), None);
+        assert!(queue.is_busy());
+        assert_eq!((queue.state().sent, queue.state().queued), (1, WAITING_MAX as u64 - 1));
+    }
+}

@@ -1,0 +1,204 @@
+//! One wrapper that asks for a fetch. A thread hears what it says, tasks answer; when it leaves, what is under way for it ends.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use larder_ipc::{Expect, Frame, IpcError, Nothing, Session, Step, say};
+use larder_model::{Blob, Digest, Fingerprint};
+use larder_store::{Counters, Remote};
+use larder_sys::Channel;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use super::arrival::{Alone, alone};
+use super::expect::Class;
+use super::far::Failure;
+use super::{Shared, ahead};
+
+/// A wrapper whose tool runs longer than this gets nothing any more.
+const LONGEST: Duration = Duration::from_secs(600);
+/// What a fetch may take without history before it is overdue: as long as a wrapper waits.
+const UNKNOWN: Duration = Duration::from_millis(250);
+const SAMPLES_MIN: u64 = 5;
+const SOONEST: Duration = Duration::from_millis(5);
+
+/// A fetch under way.
+struct Stage {
+    class: Class,
+    expect: Expect,
+    began: Instant,
+    /// It was noted that it takes too long.
+    overdue: bool,
+    task: JoinHandle<()>,
+}
+
+/// The records that were found, for when one is wanted.
+type Found = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
+
+/// What tasks of a session need.
+#[derive(Clone)]
+struct Answering {
+    shared: Arc<Shared>,
+    channel: Arc<Channel>,
+    found: Found,
+    began: Instant,
+}
+
+/// Serve it until it leaves.
+pub(super) fn serve(
+    shared: &Arc<Shared>,
+    handle: &Handle,
+    channel: &Arc<Channel>,
+    weak: Fingerprint,
+    directory: &[u8],
+    mut session: Session,
+) -> Result<(), IpcError> {
+    let answering = Answering {
+        shared: Arc::clone(shared),
+        channel: Arc::clone(channel),
+        found: Found::default(),
+        began: Instant::now(),
+    };
+    let mut stage = answering.begin(handle, Class::Records, answering.clone().records(weak))?;
+    // Another machine may have built this commit: what follows is fetched before it is asked for.
+    ahead::begin(shared, handle, directory);
+    let mut races = false;
+    let ended = loop {
+        let step = match session.next(channel, LONGEST) {
+            Ok(Some(step)) => step,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        };
+        match step {
+            Step::Running => {
+                races = true;
+                shared.count(Remote::Races, 1);
+                stage.judge(shared);
+            }
+            Step::Want { strong, subject } => {
+                let found = answering.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let Some(alone) = found.and_then(|found| alone(&found, &strong)) else {
+                    break Err(IpcError::Unexpected);
+                };
+                let missing = shared.missing(&alone.blobs);
+                let class = Class::Blobs(missing.iter().map(|blob| blob.size_bytes).sum());
+                if let Some(commit) = shared.places.commits(directory).first() {
+                    shared.ahead.note(*commit, weak);
+                }
+                stage =
+                    answering.begin(handle, class, answering.clone().wanted(alone, missing, class, subject, races))?;
+            }
+            Step::Recorded(recorded) => shared.recorded(&recorded),
+        }
+    };
+    if !stage.task.is_finished() {
+        stage.judge(shared);
+        stage.task.abort();
+    }
+    // It left: an answer that it did not wait for is no fault of its.
+    ended
+}
+
+impl Stage {
+    /// Note once that it takes too long, where it does.
+    fn judge(&mut self, shared: &Shared) {
+        let Expect { median_us, p90_us, samples, .. } = self.expect;
+        let allowed = match samples {
+            SAMPLES_MIN.. => Duration::from_micros(p90_us.min(median_us.saturating_mul(2))).max(SOONEST),
+            _ => UNKNOWN,
+        };
+        if !self.overdue && !self.task.is_finished() && self.began.elapsed() >= allowed {
+            self.overdue = true;
+            shared.expected.is_overdue(Instant::now());
+            (shared.log)(&format!("a fetch of {:?} takes longer than {allowed:.0?}", self.class));
+        }
+    }
+}
+
+impl Answering {
+    /// Say how long it takes, and begin.
+    fn begin(
+        &self,
+        handle: &Handle,
+        class: Class,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Stage, IpcError> {
+        let expect = self.shared.expected.expect(class);
+        say(&self.channel, &Frame::Expect(expect), None)?;
+        Ok(Stage { class, expect, began: Instant::now(), overdue: false, task: handle.spawn(work) })
+    }
+
+    /// The records of a fingerprint.
+    async fn records(self, weak: Fingerprint) {
+        if let Some(bytes) = self.shared.ahead.came(&weak).await {
+            return self.found(bytes);
+        }
+        let began = Instant::now();
+        if !self.shared.expected.may_ask(began) {
+            return self.nothing(Nothing::OutOfReach);
+        }
+        let came = self.shared.far.records(&weak).await;
+        self.shared.count(Remote::Refused, self.shared.far.refused());
+        match came {
+            Ok(found) => {
+                self.shared.expected.took(Class::Records, began.elapsed());
+                match found {
+                    Some(bytes) => {
+                        self.shared.count(Remote::BytesIn, bytes.len() as u64);
+                        self.found(Arc::new(bytes));
+                    }
+                    None => {
+                        self.shared.count(Remote::Absent, 1);
+                        self.nothing(Nothing::NotThere);
+                    }
+                }
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// A record of those, with all that it needs.
+    async fn wanted(self, alone: Alone, missing: Vec<Blob>, class: Class, subject: Digest, races: bool) {
+        let began = Instant::now();
+        match self.shared.take(alone, missing, Some(subject)).await {
+            Ok(bytes) => {
+                self.shared.expected.took(class, began.elapsed());
+                let took_us = self.began.elapsed().as_micros() as u64;
+                if let Ok(counters) = self.shared.store().and_then(|store| Counters::open(&store)) {
+                    counters.count_fetch(took_us);
+                    counters.count_remote(Remote::RacesWon, races.into());
+                }
+                let _ = say(&self.channel, &Frame::Fetched { bytes }, None);
+            }
+            Err(error) => {
+                self.shared.count(Remote::Refused, self.shared.far.refused());
+                self.failed(&error);
+            }
+        }
+    }
+
+    fn found(&self, bytes: Arc<Vec<u8>>) {
+        let file = larder_sys::sealed_memory_file("larder-manifest", &bytes);
+        let frame = Frame::Found { manifest_bytes: bytes.len() as u64 };
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+        match file {
+            // The wrapper may be gone: its tool was faster.
+            Ok(file) => drop(say(&self.channel, &frame, Some(file.as_fd()))),
+            Err(error) => self.failed(&Failure::ours(error)),
+        }
+    }
+
+    fn failed(&self, why: &Failure) {
+        if why.of_service {
+            self.shared.expected.failed(Instant::now());
+        }
+        self.shared.count(Remote::Failed, 1);
+        (self.shared.log)(&format!("a fetch failed: {why}"));
+        self.nothing(Nothing::Failed);
+    }
+
+    fn nothing(&self, why: Nothing) {
+        let _ = say(&self.channel, &Frame::Nothing(why), None);
+    }
+}

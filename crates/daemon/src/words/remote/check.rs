@@ -1,0 +1,154 @@
+//! `larder remote check`: each remote asked for what larder needs of it.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use bytes::Bytes;
+use larder_config::masked;
+use larder_model::Digest;
+use larder_remote::{Key, Put, Remote, RemoteError, Trouble, collect, whole};
+use serde_json::json;
+
+use super::super::{FINE, PROBLEM, plain_table, print_json, print_table};
+use crate::cli::RemotesCheck;
+use crate::remote::far::open;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Requests whose median is the latency.
+const ASKED: usize = 7;
+/// What is sent and fetched to see how fast that is, bytes.
+const PROBE_BYTES: usize = 1 << 20;
+/// A remote that takes longer for a step has a problem.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What was found out of one.
+#[derive(Default)]
+struct Found {
+    name: String,
+    latency: Option<Duration>,
+    read: Option<f64>,
+    write: Option<f64>,
+    read_only: bool,
+    problem: Option<String>,
+}
+
+/// Check all of them.
+pub(super) fn run(around: &Surroundings, options: &RemotesCheck, out: &mut dyn Write) -> Result<u8> {
+    let settings = around.settings();
+    let runtime = crate::remote::runtime()?;
+    let mut all = Vec::new();
+    for url in &settings.remote {
+        let _inside = runtime.enter();
+        let mut found = Found { name: masked(url), ..Found::default() };
+        match open(url, settings) {
+            Ok((remote, read_only)) => {
+                found.read_only = read_only;
+                runtime.block_on(ask(&remote, &mut found));
+            }
+            Err(error) => found.problem = Some(error.to_string()),
+        }
+        all.push(found);
+    }
+    runtime.shutdown_background();
+    if options.json {
+        let object = |found: &Found| {
+            json!({
+                "remote": found.name,
+                "latency_ms": found.latency.map(|latency| latency.as_secs_f64() * 1e3),
+                "read_bytes_per_s": found.read.map(|rate| rate as u64),
+                "write_bytes_per_s": found.write.map(|rate| rate as u64),
+                "read_only": found.read_only,
+                "problem": found.problem,
+            })
+        };
+        print_json(&json!({ "remotes": all.iter().map(object).collect::<Vec<_>>() }), out)?;
+    } else {
+        show(&all, out)?;
+    }
+    Ok(if all.iter().all(|found| found.problem.is_none()) { FINE } else { PROBLEM })
+}
+
+/// Ask it for what is needed, in the order in which it is; the first that fails is the problem.
+async fn ask(remote: &Arc<dyn Remote>, found: &mut Found) {
+    found.read_only |= !remote.abilities().writable;
+    let asked = tokio::time::timeout(PATIENCE * 3, steps(remote, found)).await;
+    let failed = match asked {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => format!("{error}; {}", advice(&error, found)),
+        Err(_) => format!("no answer within {} s; is a firewall between?", (PATIENCE * 3).as_secs()),
+    };
+    found.problem = Some(say::one_line(&failed));
+}
+
+async fn steps(remote: &Arc<dyn Remote>, found: &mut Found) -> Result<(), RemoteError> {
+    // The same on every machine, so that it is there once, and not compressible.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let next = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    });
+    let probe: Bytes = next.take(PROBE_BYTES / 8).flatten().collect::<Vec<u8>>().into();
+    let key = Key::blob(Digest::of(&probe));
+    let mut latencies = Vec::new();
+    let mut there = false;
+    for _ in 0..ASKED {
+        let began = Instant::now();
+        there = remote.has(&[key]).await?.first().copied().unwrap_or(false);
+        latencies.push(began.elapsed());
+    }
+    latencies.sort();
+    found.latency = Some(latencies[ASKED / 2]);
+    if !found.read_only {
+        let began = Instant::now();
+        remote.put(key, probe.len() as u64, whole(probe.clone()), Put::Replace).await?;
+        found.write = Some(PROBE_BYTES as f64 / began.elapsed().as_secs_f64());
+        there = true;
+    }
+    if there {
+        let began = Instant::now();
+        if let Some((_, body)) = remote.get(key).await? {
+            let came = collect(remote.name(), key, body, PROBE_BYTES as u64).await?;
+            if came != probe {
+                let why = "other bytes came back than were sent";
+                return Err(RemoteError::failed(&remote.name().into(), Some(key), Trouble::Damaged, why));
+            }
+            found.read = Some(PROBE_BYTES as f64 / began.elapsed().as_secs_f64());
+        }
+    }
+    Ok(())
+}
+
+/// What to do about it.
+fn advice(error: &RemoteError, found: &Found) -> &'static str {
+    let writing = found.latency.is_some() && found.write.is_none() && !found.read_only;
+    match error.trouble() {
+        Some(Trouble::Unreachable) => "is the server running, and are host and port right?",
+        Some(Trouble::Denied) if writing => {
+            "it may be read and not written: set read_only=true in its URL, or use other credentials"
+        }
+        Some(Trouble::Denied) => "are the credentials those of this service, and in larder's environment?",
+        Some(Trouble::Busy) => "it is overloaded, or limits how often it is asked",
+        Some(Trouble::Stalled) => "it accepts requests and does not answer them: look at the server",
+        Some(Trouble::TooLarge) => "it takes only small objects: larger outputs will not be shared",
+        Some(Trouble::Damaged | Trouble::Cut) => "larder does not believe it: look at the server, and what is between",
+        _ => "builds go on without it",
+    }
+}
+
+fn show(all: &[Found], out: &mut dyn Write) -> Result<()> {
+    let mut table = plain_table();
+    let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{}/s", say::bytes(rate as u64)));
+    table.add_row(["remote", "latency", "read", "write", ""]);
+    for found in all {
+        let latency = found.latency.map_or("-".to_owned(), |latency| format!("{:.2} ms", latency.as_secs_f64() * 1e3));
+        let write = if found.read_only { "read only".to_owned() } else { rate(found.write) };
+        let state = found.problem.as_deref().map_or("ok".to_owned(), |problem| format!("problem: {problem}"));
+        table.add_row([say::one_line(&found.name), latency, rate(found.read), write, state]);
+    }
+    print_table(&table, out)
+}

@@ -1,0 +1,70 @@
+//! `larder remote`: whether remotes work, and sending and fetching by hand.
+//!
+//! Unaware of: how anything is fetched or sent (`../../remote/`).
+
+mod check;
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use larder_ipc::ask_remotes;
+use larder_store::Store;
+
+use super::{FINE, PROBLEM, daemon};
+use crate::cli::{Remotes, RemotesFlush, RemotesWord};
+use crate::remote::{Moved, pull, push, settings_digest};
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Do it, and say what was done.
+pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write) -> Result<u8> {
+    let settings = around.settings();
+    if settings.remote.is_empty() {
+        bail!("there is no remote: set `remote` in larder.toml or LARDER_REMOTE to a URL, such as redis://host:6379");
+    }
+    match &options.word {
+        RemotesWord::Check(options) => check::run(around, options, out),
+        RemotesWord::Push => {
+            if settings.remote_read_only {
+                bail!("nothing is sent with remote_rw_mode = read_only");
+            }
+            let store = around.store()?;
+            said(push(store.directory(), settings, &mut |what| say::tell(what))?, "sent", out)
+        }
+        RemotesWord::Pull => {
+            let cwd = around.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
+            let store = around.store()?;
+            said(pull(store.directory(), settings, cwd)?, "fetched", out)
+        }
+        RemotesWord::Flush(options) => flush(around, &around.store()?, options, out),
+    }
+}
+
+fn said(moved: Moved, how: &str, out: &mut dyn Write) -> Result<u8> {
+    let Moved { records, failed, bytes } = moved;
+    writeln!(out, "{} {how}, {}; {failed} failed", say::count(records, "record", "records"), say::bytes(bytes))?;
+    Ok(if failed == 0 { FINE } else { PROBLEM })
+}
+
+fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut dyn Write) -> Result<u8> {
+    if !matches!(daemon::find(store), daemon::Found::Runs(_)) {
+        if store.queued_uploads()?.is_empty() {
+            writeln!(out, "nothing is to be sent, and larderd does not run")?;
+            return Ok(FINE);
+        }
+        daemon::begin(around, store)?;
+    }
+    let patience = Duration::from_secs(options.timeout);
+    let state = ask_remotes(&store.daemon_socket(), Some(patience)).context("larderd does not answer")?;
+    if state.settings != settings_digest(around.settings()) {
+        writeln!(out, "note: larderd began with other remotes: `larder daemon stop`, and the next one takes these")?;
+    }
+    let sent = say::count(state.sent, "record", "records");
+    writeln!(
+        out,
+        "{sent} sent, {} left, {} dropped since larderd began; {} failed attempts",
+        state.queued, state.dropped, state.failed
+    )?;
+    Ok(if state.queued == 0 { FINE } else { PROBLEM })
+}

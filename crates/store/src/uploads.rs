@@ -1,0 +1,80 @@
+//! What is to be sent to remotes: a queue that survives whoever sends it.
+//!
+//! An empty file for each record, named by its two fingerprints, its modification time saying since when. What is there twice
+//! is sent once.
+//!
+//! Unaware of: remotes, when something is sent.
+
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::time::SystemTime;
+
+use larder_model::Fingerprint;
+
+use crate::layout::entries;
+use crate::{Store, StoreError};
+
+/// Hexadecimal digits of a fingerprint.
+const DIGITS: usize = 64;
+
+/// A record that is to be sent: its weak fingerprint, its strong one.
+pub type Upload = (Fingerprint, Fingerprint);
+
+impl Store {
+    /// Note that a record is to be sent.
+    pub fn queue_upload(&self, (weak, strong): &Upload) -> Result<(), StoreError> {
+        let path = self.upload(weak, strong);
+        self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).map(drop)
+    }
+
+    /// What is to be sent, since longest first.
+    pub fn queued_uploads(&self) -> Result<Vec<Upload>, StoreError> {
+        let mut found: Vec<(SystemTime, Upload)> = Vec::new();
+        for path in entries(&self.file("uploads"))? {
+            if let (Some(upload), Ok(since)) = (named(&path), fs::symlink_metadata(&path).and_then(|m| m.modified())) {
+                found.push((since, upload));
+            }
+        }
+        found.sort();
+        Ok(found.into_iter().map(|(_, upload)| upload).collect())
+    }
+
+    /// It was sent, or never will be.
+    pub fn forget_upload(&self, (weak, strong): &Upload) {
+        let _ = fs::remove_file(self.upload(weak, strong));
+    }
+
+    fn upload(&self, weak: &Fingerprint, strong: &Fingerprint) -> std::path::PathBuf {
+        self.file("uploads").join(format!("{}{}", weak.hex(), strong.hex()))
+    }
+}
+
+fn named(path: &Path) -> Option<Upload> {
+    let (weak, strong) = path.file_name()?.to_str()?.split_at_checked(DIGITS)?;
+    Some((weak.parse().ok()?, strong.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_model::Digest;
+
+    #[test]
+    fn what_is_queued_is_there_until_it_is_forgotten() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        assert_eq!(store.queued_uploads().expect("lists"), []);
+        let all: Vec<Upload> = (0..3).map(|n| (Digest([n; 32]), Digest([n + 7; 32]))).collect();
+        for (at, upload) in all.iter().enumerate().rev() {
+            store.queue_upload(upload).expect("writes");
+            let file = fs::File::open(store.upload(&upload.0, &upload.1)).expect("is there");
+            file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(at as u64)).expect("sets");
+        }
+        store.queue_upload(&all[1]).expect("is there already");
+        fs::write(store.file("uploads").join("nonsense"), b"").expect("writes");
+        assert_eq!(store.queued_uploads().expect("lists"), all);
+        store.forget_upload(&all[0]);
+        store.forget_upload(&all[0]);
+        assert_eq!(store.queued_uploads().expect("lists"), all[1..]);
+    }
+}

@@ -1,0 +1,75 @@
+//! Stopping what a tool started, and the tool: every process below this one.
+//!
+//! This process is the one that orphans below it come to (`become_subreaper`), so that all of them are found.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Between two looks at what is left.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// A process that cannot be killed is waited for no longer, with the above: it is stuck in the kernel.
+const LOOKS_MAX: u32 = 5000;
+
+/// A process as `/proc` shows it.
+struct Shown {
+    pid: i32,
+    parent: i32,
+    /// What its parent is sent at its end: nothing, by a helper of ours that waits on its own.
+    end_signal: i32,
+}
+
+/// Send a signal to every process below this one.
+pub(super) fn signal_descendants(signal: i32) {
+    let Some(signal) = Signal::from_named_raw(signal) else { return };
+    for process in descendants() {
+        let Some(pid) = Pid::from_raw(process.pid) else { continue };
+        // The number may be another's by now: what is held is the process, and then it is asked once more who it is.
+        if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
+            && shown(process.pid).is_some_and(|now| now.parent == process.parent)
+        {
+            let _ = pidfd_send_signal(&handle, signal);
+        }
+    }
+}
+
+/// End every process below this one, and wait for all of them. An error where one does not end.
+pub fn end_descendants() -> io::Result<()> {
+    for _ in 0..LOOKS_MAX {
+        if !super::children_left() {
+            return Ok(());
+        }
+        signal_descendants(libc::SIGKILL);
+        std::thread::sleep(LOOK_EVERY);
+    }
+    Err(io::Error::from(io::ErrorKind::TimedOut))
+}
+
+/// Those below this process, but for helpers of ours.
+fn descendants() -> Vec<Shown> {
+    let names = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let all: Vec<Shown> = names.filter_map(|name| shown(name.to_str()?.parse().ok()?)).collect();
+    let own = super::process_id() as i32;
+    let mut below: Vec<i32> = vec![own];
+    let mut found = Vec::new();
+    let mut rest: Vec<Shown> = all.into_iter().filter(|one| one.parent != own || one.end_signal != 0).collect();
+    while let Some(parent) = below.pop() {
+        let (theirs, others): (Vec<Shown>, Vec<Shown>) = rest.into_iter().partition(|one| one.parent == parent);
+        below.extend(theirs.iter().map(|one| one.pid));
+        found.extend(theirs);
+        rest = others;
+    }
+    found
+}
+
+fn shown(pid: i32) -> Option<Shown> {
+    // Of the fields after the name, counted from the state.
+    const PARENT: usize = 1;
+    const END_SIGNAL: usize = 35;
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let after = text.iter().rposition(|&b| b == b')')?;
+    let fields: Vec<&str> = std::str::from_utf8(&text[after + 1..]).ok()?.split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at)?.parse().ok();
+    Some(Shown { pid, parent: number(PARENT)?, end_signal: number(END_SIGNAL)? })
+}

@@ -1,0 +1,141 @@
+//! A place with several stores, as if of several machines, and a remote.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use larder_testkit::{Place, Proxy, Run, Server, larder};
+use serde_json::Value;
+
+/// Its output is more than stands in a record, and follows from its source. It leaves a temporary file when it is killed, and
+/// writes its output in two parts, with a time between them that the source says.
+const COMPILER: &str = "t=$(mktemp -p . part.XXXXXX); cat x.c x.c > $t; cat $t > x.o; sleep $(sed -n 's/^.. //p' x.c); \
+    for i in 1 2 3 4 5 6 7 8 9; do cat $t; done >> x.o; rm $t";
+/// The store of whoever is first, and of whoever comes after.
+pub(crate) const FIRST: &str = "first";
+pub(crate) const SECOND: &str = "second";
+
+/// A place, a remote, and whatever `larderd` runs there until it ends.
+pub(crate) struct Far {
+    pub(crate) place: Place,
+    pub(crate) url: String,
+    pub(crate) proxy: Option<Proxy>,
+    _server: Option<Server>,
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        for store in [FIRST, SECOND] {
+            let _ = self.larder(store, &["daemon", "stop"]).run();
+        }
+    }
+}
+
+impl Far {
+    /// With a directory for a remote.
+    pub(crate) fn directory() -> Far {
+        let place = Place::new();
+        let url = format!("file://{}", place.text("far"));
+        Far::with(place, url, None, None)
+    }
+
+    /// With Redis behind a proxy; `None`, with a printed reason, where there is none.
+    pub(crate) fn redis() -> Option<Far> {
+        let place = Place::new();
+        let Some(server) = Server::redis(&place.path("tmp")) else {
+            eprintln!("skipped: redis-server is not installed");
+            return None;
+        };
+        let proxy = Proxy::before(server.address());
+        let url = format!("redis://{}", proxy.address());
+        Some(Far::with(place, url, Some(proxy), Some(server)))
+    }
+
+    fn with(place: Place, url: String, proxy: Option<Proxy>, server: Option<Server>) -> Far {
+        place.tool("work/gcc", COMPILER);
+        let far = Far { place, url, proxy, _server: server };
+        far.source(0.0, 1);
+        far
+    }
+
+    pub(crate) fn proxy(&self) -> &Proxy {
+        self.proxy.as_ref().expect("there is one")
+    }
+
+    /// A source whose compile takes so long; `which` makes it another one.
+    pub(crate) fn source(&self, seconds: f64, which: u32) {
+        let lines = format!("// {seconds}\n") + &format!("int a{which};\n").repeat(40);
+        self.place.put("x.c", lines);
+    }
+
+    /// A command with the store of this name.
+    pub(crate) fn command(&self, store: &str, argv: &[&str]) -> Run {
+        self.place.settle();
+        let run = self.place.run(argv).env("LARDER_DIR", self.place.path(store)).env("LARDER", larder());
+        run.env("LARDER_LOG", self.place.path("log")).env("LARDER_REMOTE", &self.url)
+    }
+
+    pub(crate) fn larder(&self, store: &str, words: &[&str]) -> Run {
+        self.command(store, &[&[larder().to_str().expect("is text")], words].concat())
+    }
+
+    /// Compile; gives what larder logged, and how long it took.
+    #[track_caller]
+    pub(crate) fn compile_by(&self, store: &str, change: impl Fn(Run) -> Run) -> (String, Duration) {
+        self.place.remove(&["x.o"]);
+        let _ = fs::remove_file(self.place.path("log"));
+        let run = change(self.larder(store, &["./gcc", "-c", "x.c", "-o", "x.o"]));
+        let began = Instant::now();
+        assert_eq!(run.run().quiet(), "");
+        let took = began.elapsed();
+        let source = self.place.read("x.c");
+        assert!(self.place.read("x.o") == source.repeat(20), "the output");
+        let left = fs::read_dir(self.place.path("work")).expect("lists").flatten().map(|entry| entry.file_name());
+        let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with("part.")).collect();
+        assert!(left.is_empty(), "{left:?} are left");
+        (fs::read_to_string(self.place.path("log")).expect("is logged"), took)
+    }
+
+    #[track_caller]
+    pub(crate) fn compile(&self, store: &str) -> String {
+        self.compile_by(store, |run| run).0
+    }
+
+    /// Compile without remotes, until what is to be learned of the tool is learned: from then on the library alone watches it,
+    /// and it can be raced.
+    pub(crate) fn learn(&self, store: &str) {
+        for which in 1000..1003 {
+            self.source(0.0, which);
+            self.compile_by(store, |run| run.without("LARDER_REMOTE"));
+        }
+    }
+
+    /// Record the present source at the first store, and have it sent.
+    #[track_caller]
+    pub(crate) fn record(&self) {
+        let recorded = (0..8).any(|_| self.compile(FIRST).contains(" hit: "));
+        assert!(recorded, "nothing is recorded");
+        let flushed = self.larder(FIRST, &["remote", "flush"]).run().ends(0);
+        assert!(flushed.stdout.contains(" 0 left"), "{flushed:?}");
+    }
+
+    pub(crate) fn stats(&self, store: &str) -> Value {
+        serde_json::from_str(&self.larder(store, &["stats", "--json"]).run().ends(0).stdout).expect("JSON")
+    }
+
+    pub(crate) fn daemon_log(&self, store: &str) -> String {
+        fs::read_to_string(self.inside(store, "daemon.log")).unwrap_or_default()
+    }
+
+    /// A path in a store, whatever its format is called.
+    pub(crate) fn inside(&self, store: &str, name: &str) -> PathBuf {
+        let mut entries = fs::read_dir(self.place.path(store)).expect("is there");
+        entries.next().expect("has one").expect("can be read").path().join(name)
+    }
+
+    pub(crate) fn pid(&self, store: &str) -> i32 {
+        let status = self.larder(store, &["daemon", "status", "--json"]).run().stdout;
+        let status: Value = serde_json::from_str(&status).expect("JSON");
+        status["pid"].as_i64().expect("is a number") as i32
+    }
+}

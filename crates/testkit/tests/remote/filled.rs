@@ -1,0 +1,149 @@
+//! Stores that are filled from a remote alone.
+
+use std::fs;
+use std::time::Duration;
+
+use larder_testkit::{Way, can_mount, has, larder, probe_skip};
+
+use crate::far::{FIRST, Far, SECOND};
+
+fn a_second_store_is_filled(far: &Far) {
+    far.record();
+    let log = far.compile(SECOND);
+    assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
+    // From now on it is the store's own.
+    assert!(!far.compile(SECOND).contains("fetched"));
+    let stats = far.stats(SECOND);
+    assert_eq!((&stats["hit"], &stats["remote_hit"], &stats["miss"]), (&2.into(), &1.into(), &0.into()));
+    assert!(
+        stats["remote"]["bytes_in"].as_u64() > Some(4096) && stats["remote"]["fetch_median_us"].is_u64(),
+        "{stats}"
+    );
+    assert!(far.larder(SECOND, &["fsck"]).run().ends(0).stdout.contains("all sound"));
+    assert!(far.stats(FIRST)["remote"]["sent"].as_u64() >= Some(1));
+}
+
+#[test]
+fn from_a_directory() {
+    a_second_store_is_filled(&Far::directory());
+}
+
+#[test]
+fn from_redis() {
+    let Some(far) = Far::redis() else { return };
+    a_second_store_is_filled(&far);
+}
+
+#[test]
+fn from_one_that_is_slow() {
+    let Some(far) = Far::redis() else { return };
+    far.record();
+    far.proxy().set(Way::Late(Duration::from_millis(100)));
+    a_second_store_is_filled(&far);
+}
+
+#[test]
+fn what_others_wrote_stays_there() {
+    let far = Far::directory();
+    far.record();
+    far.source(0.0, 2);
+    far.record();
+    far.source(0.0, 1);
+    assert!(far.compile(SECOND).contains("fetched from a remote"));
+    far.source(0.0, 2);
+    assert!(far.compile(SECOND).contains("fetched from a remote"));
+}
+
+#[test]
+fn a_scope_that_only_reads() {
+    let far = Far::directory();
+    let read_only = |run: larder_testkit::Run| run.env("LARDER_REMOTE_RW_MODE", "READ_ONLY");
+    far.compile_by(FIRST, read_only);
+    far.compile_by(FIRST, read_only);
+    read_only(far.larder(FIRST, &["remote", "flush"])).run().ends(0);
+    assert!(!far.place.path("far").exists(), "nothing was sent");
+    let pushed = read_only(far.larder(FIRST, &["remote", "push"])).run();
+    assert!(pushed.code == Some(1) && pushed.stderr.contains("read_only"), "{pushed:?}");
+    far.larder(FIRST, &["daemon", "stop"]).run().ends(0);
+    assert!(far.larder(FIRST, &["remote", "push"]).run().ends(0).stdout.contains("1 record sent"));
+    // Reading goes on.
+    let (log, _) = far.compile_by(SECOND, read_only);
+    assert!(log.contains("fetched from a remote"), "{log}");
+}
+
+#[test]
+fn what_was_not_sent_is_sent_by_the_next_one() {
+    let Some(far) = Far::redis() else { return };
+    far.learn(FIRST);
+    far.source(0.0, 7);
+    far.proxy().set(Way::Stalled);
+    far.compile(FIRST);
+    let flushed = far.larder(FIRST, &["remote", "flush", "--timeout", "1"]).run();
+    assert!(flushed.code == Some(1) && flushed.stdout.contains(" 1 left"), "{flushed:?}");
+    far.place.run(&["kill", "-9", &far.pid(FIRST).to_string()]).run().ends(0);
+    far.proxy().set(Way::Late(Duration::ZERO));
+    let flushed = far.larder(FIRST, &["remote", "flush"]).run().ends(0);
+    assert!(flushed.stdout.contains("1 record sent, 0 left"), "{flushed:?}");
+    assert!(far.compile(SECOND).contains("fetched from a remote"), "{}", far.daemon_log(SECOND));
+}
+
+#[test]
+fn a_sandbox_without_network_is_served() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let Some(far) = Far::redis() else { return };
+    far.record();
+    let store = far.place.path(SECOND);
+    fs::create_dir_all(&store).expect("makes");
+    far.place.run(&["chmod", "700", store.to_str().expect("is text")]).run().ends(0);
+    far.larder(SECOND, &["daemon", "start"]).run().ends(0);
+    far.place.remove(&["x.o"]);
+    let _ = fs::remove_file(far.place.path("log"));
+    let script = "mount --bind \"$LARDER_DIR\" \"$LARDER_DIR\" && mount -o remount,bind,ro \"$LARDER_DIR\" && \
+        exec \"$LARDER\" ./gcc -c x.c -o x.o";
+    let ran = far.command(SECOND, &["unshare", "-m", "-n", "-p", "-f", "--mount-proc", "sh", "-c", script]).run();
+    assert_eq!(ran.quiet(), "");
+    let log = fs::read_to_string(far.place.path("log")).expect("is logged");
+    assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
+    assert!(far.place.read("x.o") == far.place.read("x.c").repeat(20));
+}
+
+/// What a build of this commit used comes before it is asked for.
+#[test]
+fn a_commit_that_was_built_elsewhere() {
+    probe_skip!(has("git"), "git is not installed");
+    let far = Far::directory();
+    let git = |words: &[&str]| {
+        let identity = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "init.defaultBranch=main"];
+        far.place.run(&[&identity, words].concat()).run().ends(0);
+    };
+    let all: Vec<String> = (1..=12).map(|n| format!("d{n}")).collect();
+    for (at, name) in all.iter().enumerate() {
+        far.place.tool(&format!("work/{name}/mycc"), "cat x.c x.c > x.o");
+        far.place.put(&format!("{name}/x.c"), format!("int a{at};\n").repeat(300));
+    }
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["commit", "-q", "-m", "one"]);
+    let build = |store: &str| {
+        let _ = fs::remove_file(far.place.path("log"));
+        let larder = larder().to_str().expect("is text");
+        for name in &all {
+            let run = far.command(store, &[larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
+            run.cwd(far.place.path("work").join(name)).run().quiet();
+        }
+        fs::read_to_string(far.place.path("log")).expect("is logged")
+    };
+    assert!((0..5).any(|_| build(FIRST).matches(" hit: ").count() == all.len()), "not all are recorded");
+    far.larder(FIRST, &["remote", "flush"]).run().ends(0);
+    // Another commit after it, of which nobody knows anything yet.
+    git(&["commit", "-q", "--allow-empty", "-m", "two"]);
+    let log = build(SECOND);
+    assert_eq!(log.matches(" hit: ").count(), all.len(), "{log}");
+    let stats = far.stats(SECOND);
+    let (asked, ahead) = (stats["remote_hit"].as_u64(), stats["remote"]["prefetched"].as_u64());
+    assert!(ahead >= Some(10) && asked <= Some(4), "{stats} {}", far.daemon_log(SECOND));
+    // By hand as well.
+    far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
+    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    assert!(far.larder(SECOND, &["remote", "pull"]).run().ends(0).stdout.contains("12 records fetched"));
+}

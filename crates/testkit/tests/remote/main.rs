@@ -1,0 +1,7 @@
+//! Remotes: stores filled from them, races with the tool, and remotes that are late, silent, or gone.
+
+mod far;
+
+mod filled;
+mod races;
+mod trouble;

@@ -1,0 +1,125 @@
+//! Remotes that are silent, dead, cut off or wrong, and a `larderd` that dies: builds go on, with the right bytes.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::time::Duration;
+
+use larder_testkit::{Way, larder};
+
+use crate::far::{FIRST, Far, SECOND};
+
+#[test]
+fn stalled_at_any_byte() {
+    let Some(far) = Far::redis() else { return };
+    far.record();
+    far.learn(SECOND);
+    far.source(0.0, 1);
+    for after in [0, 1, 40, 300, 2000, 4200] {
+        far.larder(SECOND, &["clear"]).run().ends(0);
+        far.proxy().set(Way::StalledAfter(after));
+        let log = far.compile(SECOND);
+        assert!(log.contains("miss: x.c"), "{after}: {log}");
+    }
+    far.larder(SECOND, &["clear"]).run().ends(0);
+    far.proxy().set(Way::Late(Duration::ZERO));
+    // Whoever was silent is asked again after a while.
+    std::thread::sleep(Duration::from_secs(3));
+    let log = far.compile(SECOND);
+    assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
+}
+
+#[test]
+fn dead_or_cut_off() {
+    let Some(far) = Far::redis() else { return };
+    far.record();
+    far.proxy().set(Way::Cut);
+    for which in 1..6 {
+        far.source(0.0, which);
+        assert!(far.compile(SECOND).contains("miss"));
+    }
+    let checked = far.larder(SECOND, &["remote", "check"]).run();
+    assert!(checked.code == Some(1) && checked.stdout.contains("problem: "), "{checked:?}");
+    far.proxy().set(Way::Late(Duration::ZERO));
+    let checked = far.larder(SECOND, &["remote", "check", "--json"]).run().ends(0);
+    assert!(
+        checked.stdout.contains("\"problem\": null") && checked.stdout.contains("write_bytes_per_s"),
+        "{checked:?}"
+    );
+}
+
+#[test]
+fn larderd_is_killed_while_it_fetches() {
+    let Some(far) = Far::redis() else { return };
+    far.learn(SECOND);
+    far.source(2.0, 1);
+    far.record();
+    far.proxy().set(Way::Stalled);
+    let larder = larder().to_str().expect("is text");
+    let mut run = far.command(SECOND, &[larder, "./gcc", "-c", "x.c", "-o", "x.o"]);
+    run.command.process_group(0);
+    let child = run.start();
+    std::thread::sleep(Duration::from_millis(900));
+    far.place.run(&["kill", "-9", &far.pid(SECOND).to_string()]).run().ends(0);
+    assert_eq!(larder_testkit::Ran::of(child).quiet(), "");
+    assert!(far.place.read("x.o") == far.place.read("x.c").repeat(20));
+    far.proxy().set(Way::Late(Duration::ZERO));
+    far.larder(SECOND, &["clear"]).run().ends(0);
+    std::thread::sleep(Duration::from_secs(3));
+    let log = far.compile(SECOND);
+    assert!(log.contains("fetched from a remote"), "another one is started: {log}");
+}
+
+/// Every file of the remote changed in one byte, cut, or swapped with another.
+#[test]
+fn a_remote_that_lies_gives_a_miss() {
+    let far = Far::directory();
+    far.record();
+    far.source(0.0, 2);
+    far.record();
+    far.source(0.0, 1);
+    let files = files(&far.place.path("far"));
+    assert!(files.len() >= 3, "{files:?}");
+    let before: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).expect("reads")).collect();
+    for lie in ["flipped", "cut", "swapped", "emptied"] {
+        for (at, (path, bytes)) in files.iter().zip(&before).enumerate() {
+            let lied = match lie {
+                "flipped" => bytes.iter().map(|byte| byte ^ 0x20).collect(),
+                "cut" => bytes[..bytes.len() / 2].to_vec(),
+                "swapped" => before[(at + 1) % before.len()].clone(),
+                _ => Vec::new(),
+            };
+            fs::write(path, lied).expect("writes");
+        }
+        let log = far.compile(SECOND);
+        assert!(log.contains("miss: x.c"), "{lie}: {log}");
+        assert!(far.larder(SECOND, &["fsck"]).run().ends(0).stdout.contains("all sound"));
+        far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
+        fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    }
+    files.iter().zip(&before).for_each(|(path, bytes)| fs::write(path, bytes).expect("writes"));
+    assert!(far.compile(SECOND).contains("fetched from a remote"));
+}
+
+#[test]
+fn credentials_are_not_shown() {
+    let mut far = Far::directory();
+    far.url = "redis://user:s3cret@127.0.0.1:1/0,file:///proc/nothing".to_owned();
+    far.compile(FIRST);
+    let config = far.larder(FIRST, &["config"]).run().ends(0).stdout;
+    assert!(config.contains("redis://***@127.0.0.1:1/0"), "{config}");
+    let checked = far.larder(FIRST, &["remote", "check"]).run();
+    assert_eq!(checked.code, Some(1));
+    let flushed = far.larder(FIRST, &["remote", "flush", "--timeout", "1"]).run();
+    for said in [config, checked.stdout, checked.stderr, flushed.stdout, flushed.stderr, far.daemon_log(FIRST)] {
+        assert!(!said.contains("s3cret"), "{said}");
+    }
+}
+
+fn files(dir: &Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect();
+    found.retain(|path| !path.components().any(|part| part.as_os_str() == "locks"));
+    found.sort();
+    found
+}

@@ -1,0 +1,62 @@
+//! How long a fetch is waited for before the tool is started beside it: the rule *cautious* (docs/fetching.md).
+//!
+//! Unaware of: who fetches, what the tool is.
+
+use std::time::Duration;
+
+use larder_ipc::Expect;
+
+/// Where too few fetches say how long they take.
+pub(crate) const UNKNOWN: Duration = Duration::from_millis(250);
+/// So few say nothing.
+const SAMPLES_MIN: u64 = 5;
+/// To start a tool, observe it and stop it again costs about so much: it is not worth less waiting.
+const STARTING: Duration = Duration::from_millis(5);
+/// Nobody waits longer, whatever fetches took before: what one fetch can cost a build.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// How long to wait, counted from when it was asked for. `run` is how long the tool is expected to run, `free` whether a
+/// processor is.
+pub(crate) fn patience(expect: &Expect, run: Option<Duration>, free: bool) -> Duration {
+    let (median, p90) = (Duration::from_micros(expect.median_us), Duration::from_micros(expect.p90_us));
+    if expect.overdue {
+        return Duration::ZERO;
+    }
+    if expect.samples < SAMPLES_MIN {
+        return UNKNOWN;
+    }
+    if free && run.is_some_and(|run| run < median) {
+        return Duration::ZERO;
+    }
+    let twentieth = run.unwrap_or_default() / 20;
+    let worth = median.saturating_mul(2).max(median.saturating_add(twentieth));
+    p90.min(worth).clamp(STARTING, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rule() {
+        let check = |median: u64, p90: u64, run: Option<u64>, free: bool, expected: u64| {
+            let expect = Expect { median_us: median * 1000, p90_us: p90 * 1000, samples: 100, overdue: false };
+            let found = patience(&expect, run.map(Duration::from_millis), free);
+            assert_eq!(found, Duration::from_millis(expected), "{median} {p90} {run:?} {free}");
+        };
+        // A tool that is faster than a fetch is started at once, where a processor is free.
+        check(100, 500, Some(50), true, 0);
+        check(100, 500, Some(50), false, 200);
+        check(100, 500, None, true, 200);
+        check(100, 150, Some(1000), true, 150);
+        // A long run is worth more waiting.
+        check(100, 5000, Some(20_000), true, 1100);
+        check(0, 0, Some(1000), true, 5);
+        check(10_000, 50_000, None, false, 2000);
+        let known = Expect { median_us: 1, p90_us: 1, samples: 100, overdue: false };
+        assert_eq!(patience(&Expect { samples: 4, ..known }, None, true), UNKNOWN);
+        assert_eq!(patience(&Expect { overdue: true, ..known }, None, false), Duration::ZERO);
+        let most = Expect { median_us: u64::MAX, p90_us: u64::MAX, ..known };
+        assert_eq!(patience(&most, Some(Duration::MAX), false), LONGEST);
+    }
+}

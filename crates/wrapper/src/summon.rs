@@ -1,0 +1,54 @@
+//! Starting `larderd`, where there are remotes and nobody listens.
+//!
+//! Unaware of: what is wanted of it.
+
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, Instant};
+
+use larder_config::larderd_needs;
+use larder_ipc::listens;
+use larder_spawn::{Command, start_by};
+use larder_store::Store;
+
+use crate::context::Context;
+use crate::{outer, words};
+
+/// How long it may take to begin.
+const PATIENCE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Have one listen. False where none does: in a sandbox that may only read the store none is started, since it would end with
+/// the sandbox, nor within a command of another larder, which would take it for a part of it; and where one could not begin just
+/// now it is not tried again.
+pub(crate) fn summon(context: &Context, store: &Store) -> bool {
+    if outer::is_there() || store.may_be_written().is_err() {
+        return false;
+    }
+    let begins = store.daemon_runs() || store.may_summon() && start(context);
+    if !begins {
+        return false;
+    }
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        if listens(&store.daemon_socket()).is_ok() {
+            return true;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    false
+}
+
+fn start(context: &Context) -> bool {
+    let own = context.own_directory.clone().unwrap_or_default().join("larder");
+    let needed = context.place.environment.iter().filter(|(name, _)| larderd_needs(name));
+    let environment: Vec<Vec<u8>> = needed.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
+    words::candidates(&own).into_iter().any(|path| {
+        // It starts the one that serves, and ends: a child of ours would outlive the tool.
+        start_by(&Command {
+            program: path.as_os_str().as_bytes().to_vec(),
+            argv: [&b"larderd"[..], b"serve", b"--apart"].map(<[u8]>::to_vec).to_vec(),
+            environment: environment.clone(),
+        })
+        .is_ok()
+    })
+}
