@@ -76,8 +76,7 @@ fn hits(bench: &Bench, report: &mut Report) -> Result<()> {
     let launcher = Launcher::larder(&bench.larder, &store)?;
     let case = inputs::c(&bench.work.join("evicted"))?;
     thread::sleep(SETTLING);
-    let hit =
-        Compile { case: &case, launcher: launcher.clone(), home: &bench.home, expected: &[], server: None, every: 1 };
+    let hit = Compile { launcher: launcher.clone(), ..Compile::plain(&case, &bench.home) };
     hit.warm_up()?;
     thread::sleep(SETTLING);
     hit.once()?;
@@ -96,8 +95,7 @@ fn hits(bench: &Bench, report: &mut Report) -> Result<()> {
         [("hits, calm".to_owned(), calm), (format!("hits during {rounds} evictions"), evicted)]
     {
         ensure!(counts.hit == runs as u64, "{what}: {runs} hits were to be: {counts:?}");
-        Row { part: "eviction", what, series, base: Some(&base), counts: Some(counts), ..Row::default() }
-            .add_to(report);
+        Row { part: "eviction", what, series, base: Some(&base), counts: Some(counts), ..Row::default() }.add_to(report);
     }
     Ok(())
 }
@@ -137,8 +135,7 @@ fn builds(bench: &Bench, report: &mut Report) -> Result<()> {
         (format!("{rounds} builds during {evictions} evictions"), evicted),
     ] {
         ensure!(counts.hit + counts.runs() == all, "{what}: each of {all} is counted once: {counts:?}");
-        Row { part: "eviction", what, series, base: Some(&base), counts: Some(counts), ..Row::default() }
-            .add_to(report);
+        Row { part: "eviction", what, series, base: Some(&base), counts: Some(counts), ..Row::default() }.add_to(report);
     }
     sound(bench, &larder)
 }

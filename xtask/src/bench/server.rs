@@ -1,0 +1,77 @@
+//! A server that works for what is measured without being its child: sccache's, kache's, larderd. Started for the benchmark; its CPU time
+//! and its memory.
+
+use crate::launcher::Launcher;
+use anyhow::{Context, Result, bail};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A running server; it ends with this value.
+pub(crate) struct Server {
+    child: Child,
+}
+
+const START_LIMIT: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+impl Server {
+    /// Starts a server that stays in the foreground, and waits until it is `ready`.
+    pub(crate) fn start(mut command: Command, ready: impl Fn() -> bool) -> Result<Self> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let name = Path::new(command.get_program()).display().to_string();
+        let mut server = Self { child: command.spawn().with_context(|| format!("cannot start {name}"))? };
+        let start = Instant::now();
+        while start.elapsed() < START_LIMIT {
+            if ready() {
+                return Ok(server);
+            }
+            if let Some(status) = server.child.try_wait()? {
+                bail!("{name} ended with {status}");
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        bail!("{name} does not answer after {} s", START_LIMIT.as_secs())
+    }
+
+    /// Starts sccache's, that `launcher` talks to.
+    pub(crate) fn sccache(launcher: &Launcher, home: &Path) -> Result<Self> {
+        let program = launcher.program.as_ref().context("sccache has a program")?;
+        let socket = launcher.socket().context("sccache has a socket")?;
+        let dir = socket.parent().context("a socket lies in a directory")?;
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        // One that was killed leaves its socket.
+        let _ = fs::remove_file(&socket);
+        let mut command = Command::new(program);
+        launcher.apply(&mut command, home);
+        command.env("SCCACHE_START_SERVER", "1").env("SCCACHE_NO_DAEMON", "1");
+        Self::start(command, || socket.exists() && launcher.counts(home).is_ok())
+    }
+
+    /// CPU time of all its threads so far.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).context("a process id")?);
+        let time = clock_getcpuclockid(pid).and_then(|clock| clock.now()).context("cannot read a server's CPU time")?;
+        Ok(Duration::from(time))
+    }
+
+    /// A line of its `/proc` file that gives kB, such as `VmHWM` of `status`.
+    pub(crate) fn kb(&self, file: &str, name: &str) -> Result<u64> {
+        let path = format!("/proc/{}/{file}", self.child.id());
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = line.and_then(|line| line.trim().split(' ').next()?.parse().ok());
+        number.with_context(|| format!("{path} says nothing of {name}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
