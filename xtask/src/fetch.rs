@@ -126,7 +126,8 @@ pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) 
     if program.exists() {
         return Ok(program);
     }
-    let is_it = |path: &PathBuf| run::output(Command::new(path).arg("--version")).is_ok_and(|said| said.contains(version));
+    let is_it =
+        |path: &PathBuf| run::output(Command::new(path).arg("--version")).is_ok_and(|said| said.contains(version));
     if let Some(found) = on_path(name).filter(is_it) {
         return Ok(found);
     }

@@ -75,7 +75,8 @@ fn record(store: &Store, stamps: &Stamps, number: u64, content: &mut [u8], spars
     })?;
     for stamp in 0..STAMPS_A_RECORD {
         let trust = Trust { files: true, directories: true };
-        stamps.keep_absent(&look(number * STAMPS_A_RECORD + stamp), larder_sys::now_coarse_ns(), &blob.digest, || trust);
+        stamps
+            .keep_absent(&look(number * STAMPS_A_RECORD + stamp), larder_sys::now_coarse_ns(), &blob.digest, || trust);
     }
     Ok(grown + blob.size_bytes)
 }

@@ -33,7 +33,8 @@ struct Line {
 /// Runs all of them, and writes `target/bench/report.json` and `report.md`. `false` where one failed: the others are measured
 /// nevertheless.
 pub(super) fn all(place: &Place, quick: bool, larder: Option<&Path>) -> Result<bool> {
-    let mut saved = Saved { command: command(quick, larder), quick, machine: machine::facts(place), ..Saved::default() };
+    let mut saved =
+        Saved { command: command(quick, larder), quick, machine: machine::facts(place), ..Saved::default() };
     let load = |saved: &mut Saved, name: &str| saved.machine[name] = json!(machine::load());
     load(&mut saved, "load_before");
     let began = Instant::now();

@@ -2,8 +2,8 @@
 //!
 //! Each is larderd itself, built with a feature; `benches/fill` hands over. In each round all take their turn, from an empty store.
 
-use super::report::{Figure, Report, millis};
 use super::measure::Series;
+use super::report::{Figure, Report, millis};
 use super::server::Server;
 use crate::binaries::cargo;
 use crate::place::{Place, fresh, remove};
@@ -143,7 +143,16 @@ impl Build {
     /// Builds it and puts it aside, since the next build has the same name.
     fn program(&self, place: &Place, work: &Path) -> Result<PathBuf> {
         let mut command = cargo(place);
-        command.args(["build", "--quiet", "--release", "--locked", "--package", "larder-daemon", "--target", self.target]);
+        command.args([
+            "build",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--package",
+            "larder-daemon",
+            "--target",
+            self.target,
+        ]);
         command.args(self.feature.map(|feature| ["--features", feature]).into_iter().flatten());
         run::output(&mut command).context("it does not build")?;
         let built = place.target.join(self.target).join("release/larderd");
@@ -195,7 +204,8 @@ impl Lane {
     }
 
     fn row(&self, base: &Series) -> Vec<String> {
-        let over = |of: fn(&Series) -> Duration| format!("{:.3}", of(&self.series).as_secs_f64() / of(base).as_secs_f64());
+        let over =
+            |of: fn(&Series) -> Duration| format!("{:.3}", of(&self.series).as_secs_f64() / of(base).as_secs_f64());
         let mb = |kb: &[u64]| format!("{:.1}", quantile(kb.to_vec(), 1, 2) as f64 / 1000.0);
         vec![
             self.name.to_owned(),

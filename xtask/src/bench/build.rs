@@ -140,7 +140,11 @@ fn measure(
             if round == 0 {
                 kinds.push(Kind { name: way.name.clone(), series: Series::default(), last: Built::default() });
             }
-            ensure!(built.objects == kinds[0].last.objects || index == 0, "{}: other objects than the plain build's", way.name);
+            ensure!(
+                built.objects == kinds[0].last.objects || index == 0,
+                "{}: other objects than the plain build's",
+                way.name
+            );
             kinds[index].series.samples.push(built.build);
             kinds[index].last = built;
         }

@@ -121,11 +121,16 @@ impl Bench {
             case.name,
             size_bytes as f64 / 1000.0
         ));
-        let compile =
-            |launcher: &Launcher| Compile { launcher: launcher.clone(), expected: &expected, ..Compile::plain(case, &self.home) };
+        let compile = |launcher: &Launcher| Compile {
+            launcher: launcher.clone(),
+            expected: &expected,
+            ..Compile::plain(case, &self.home)
+        };
         let plain = Compile { every: PLAIN_EVERY, ..compile(&Launcher::plain()) };
         let mut caches = vec![compile(&self.larder), Compile { forgets: true, ..compile(&self.forgetful) }];
-        caches.extend(self.rivals.iter().map(|rival| Compile { server: rival.server.as_ref(), ..compile(&rival.launcher) }));
+        caches.extend(
+            self.rivals.iter().map(|rival| Compile { server: rival.server.as_ref(), ..compile(&rival.launcher) }),
+        );
         caches.iter().try_for_each(Compile::warm_up)?;
         // What was just stored is too young for a stamp: the next run reads it once more, those after it do not.
         thread::sleep(measure::SETTLING);
@@ -203,9 +208,7 @@ impl Measured<'_> {
             report.figures.extend(Figure::ratio(named(what), &cpu, &base.cpu_s(), wanted(goal)));
         }
         report.figures.push(Figure::count(named("system calls"), self.calls as f64, None));
-        report
-            .figures
-            .extend(self.instructions.map(|count| Figure::count(named("instructions"), count as f64, None)));
+        report.figures.extend(self.instructions.map(|count| Figure::count(named("instructions"), count as f64, None)));
         report.figures.extend(self.own.map(|own| Figure::peak(named("peak MB"), own.peak_kb, wanted(PEAK_MB_GOAL))));
     }
 }

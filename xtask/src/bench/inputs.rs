@@ -80,10 +80,31 @@ struct Size {
 
 const SIZES: &[Size] = &[
     Size { name: "C, 10 ms", compiler: "gcc", includes: &[], functions: 0, with_cpp: false, is_long: false },
-    Size { name: "C, 60 ms", compiler: "gcc", includes: &["stdio.h", "string.h"], functions: 60, with_cpp: false, is_long: false },
-    Size { name: "C, 2 s", compiler: "gcc", includes: &["stdio.h", "string.h"], functions: 2500, with_cpp: false, is_long: true },
+    Size {
+        name: "C, 60 ms",
+        compiler: "gcc",
+        includes: &["stdio.h", "string.h"],
+        functions: 60,
+        with_cpp: false,
+        is_long: false,
+    },
+    Size {
+        name: "C, 2 s",
+        compiler: "gcc",
+        includes: &["stdio.h", "string.h"],
+        functions: 2500,
+        with_cpp: false,
+        is_long: true,
+    },
     Size { name: "C++, 10 ms", compiler: "g++", includes: &[], functions: 0, with_cpp: false, is_long: false },
-    Size { name: "C++, 60 ms", compiler: "g++", includes: &["utility", "cstdio"], functions: 20, with_cpp: false, is_long: false },
+    Size {
+        name: "C++, 60 ms",
+        compiler: "g++",
+        includes: &["utility", "cstdio"],
+        functions: 20,
+        with_cpp: false,
+        is_long: false,
+    },
     Size { name: "C++, 2 s", compiler: "g++", includes: &[], functions: 0, with_cpp: true, is_long: true },
 ];
 

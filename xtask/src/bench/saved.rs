@@ -198,7 +198,8 @@ pub(super) mod tests {
         check(r#"{"format":1,"failed":[]}"#, "no list `parts`");
         check(r#"{"format":1,"failed":[],"parts":[{}]}"#, "no `bench`");
         check(r#"{"format":1,"failed":[],"parts":[{"bench":"hit"}]}"#, "no list `figures`");
-        let figure = |figure: &str| format!(r#"{{"format":1,"failed":[],"parts":[{{"bench":"hit","figures":[{figure}]}}]}}"#);
+        let figure =
+            |figure: &str| format!(r#"{{"format":1,"failed":[],"parts":[{{"bench":"hit","figures":[{figure}]}}]}}"#);
         check(&figure(r#"{"name":"x","kind":"wish","value":1,"low":1,"high":1}"#), "no kind `wish`");
         check(&figure(r#"{"name":"x","kind":"count","value":"1","low":1,"high":1}"#), "`value` is no number");
         check(&figure(r#"{"name":"x","kind":"count","value":3,"low":1,"high":2}"#), "not in its interval");

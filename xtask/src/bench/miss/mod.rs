@@ -268,7 +268,8 @@ fn add_to(
     stages: Option<Stages>,
 ) {
     let over = |of: fn(&Series) -> Duration| format!("{:.3}", of(series).as_secs_f64() / of(plain).as_secs_f64());
-    let shown = |number: Option<f64>, digits: usize| number.map_or(NONE.to_owned(), |number| format!("{number:.digits$}"));
+    let shown =
+        |number: Option<f64>, digits: usize| number.map_or(NONE.to_owned(), |number| format!("{number:.digits$}"));
     report.table.rows.push(vec![
         case.name.to_owned(),
         name.to_owned(),

@@ -95,7 +95,8 @@ fn hits(bench: &Bench, report: &mut Report) -> Result<()> {
         [("hits, calm".to_owned(), calm), (format!("hits during {rounds} evictions"), evicted)]
     {
         ensure!(counts.hit == runs as u64, "{what}: {runs} hits were to be: {counts:?}");
-        Row { part: "eviction", what, series, base: Some(&base), counts: Some(counts), ..Row::default() }.add_to(report);
+        Row { part: "eviction", what, series, base: Some(&base), counts: Some(counts), ..Row::default() }
+            .add_to(report);
     }
     Ok(())
 }
@@ -135,7 +136,8 @@ fn builds(bench: &Bench, report: &mut Report) -> Result<()> {
         (format!("{rounds} builds during {evictions} evictions"), evicted),
     ] {
         ensure!(counts.hit + counts.runs() == all, "{what}: each of {all} is counted once: {counts:?}");
-        Row { part: "eviction", what, series, base: Some(&base), counts: Some(counts), ..Row::default() }.add_to(report);
+        Row { part: "eviction", what, series, base: Some(&base), counts: Some(counts), ..Row::default() }
+            .add_to(report);
     }
     sound(bench, &larder)
 }

@@ -130,7 +130,8 @@ pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
             };
             row.add_to(report);
             let base = *first.get_or_insert(instructions);
-            if let Some((found, base)) = instructions.zip(base).filter(|_| filled.wanted.name != stores[0].wanted.name) {
+            if let Some((found, base)) = instructions.zip(base).filter(|_| filled.wanted.name != stores[0].wanted.name)
+            {
                 let name = format!("records, {what}, {name}, instructions ÷ {}", stores[0].wanted.name);
                 report.figures.push(Figure::count(name, found as f64 / base as f64, Some(INSTRUCTIONS_GOAL)));
             }

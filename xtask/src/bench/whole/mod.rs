@@ -62,7 +62,13 @@ pub(crate) fn whole(place: &Place, options: &Options) -> Result<bool> {
 }
 
 /// Measures what was chosen and publishes the report. `false` where something of larder's differs or fails.
-fn measure(place: &Place, options: &Options, name: &'static str, title: &str, phases: &'static [Phase]) -> Result<bool> {
+fn measure(
+    place: &Place,
+    options: &Options,
+    name: &'static str,
+    title: &str,
+    phases: &'static [Phase],
+) -> Result<bool> {
     setup::for_bench_whole(place)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
     let work = place.own(&format!("bench-{name}"))?;
