@@ -139,10 +139,13 @@ pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) 
     }
     eprintln!("installing {name} {version} with cargo, once: this takes many minutes");
     let scratch = place.own("installing")?;
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["install", name, "--locked", "--version", &format!("={version}"), "--root"]).arg(&dir);
-    run::shown_to_user(cargo.arg("--target-dir").arg(&scratch).current_dir(&scratch))
-        .with_context(|| format!("{name} cannot be installed"))?;
+    let install = |locked: &[&str]| {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["install", name, "--version", &format!("={version}"), "--root"]).arg(&dir).args(locked);
+        run::shown_to_user(cargo.arg("--target-dir").arg(&scratch).current_dir(&scratch))
+    };
+    // What a lock file names may have been withdrawn since.
+    install(&["--locked"]).or_else(|_| install(&[])).with_context(|| format!("{name} cannot be installed"))?;
     remove(&scratch)?;
     Ok(program)
 }

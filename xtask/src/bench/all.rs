@@ -7,18 +7,18 @@ use super::{Word, machine};
 use crate::place::Place;
 use anyhow::{Context, Result};
 use clap::Parser;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 
 /// What is typed for each, and for a quick one. `--larder` is added where it is understood.
 const LINES: &[(&str, &str, bool)] = &[
-    ("hit", "hit --runs 6", true),
-    ("miss", "miss --runs 3 --quick", true),
+    ("hit --runs 40", "hit --runs 6", true),
+    ("miss --runs 12", "miss --runs 3 --quick", true),
     ("build", "build --rounds 1 --only bzip2", true),
-    ("scale", "scale --sources 12 --runs 6 --records 1000,10000", true),
-    ("copy", "copy --runs 3", false),
-    ("spawn", "spawn --runs 20", false),
+    ("scale --runs 40", "scale --sources 12 --runs 6 --records 1000,10000", true),
+    ("copy --runs 15", "copy --runs 3", false),
+    ("spawn --runs 60", "spawn --runs 20", false),
     ("alloc", "alloc --rounds 2", true),
 ];
 
@@ -30,23 +30,39 @@ struct Line {
     word: Word,
 }
 
-/// Runs all of them, and writes `target/bench/report.json` and `report.md`. `false` where one failed: the others are measured
-/// nevertheless.
-pub(super) fn all(place: &Place, quick: bool, larder: Option<&Path>) -> Result<bool> {
-    let mut saved =
-        Saved { command: command(quick, larder), quick, machine: machine::facts(place), ..Saved::default() };
-    let load = |saved: &mut Saved, name: &str| saved.machine[name] = json!(machine::load());
-    load(&mut saved, "load_before");
+/// How all are run.
+pub(super) struct How<'a> {
+    pub(super) quick: bool,
+    /// What the last report has of this commit is not measured again.
+    pub(super) resume: bool,
+    pub(super) larder: Option<&'a Path>,
+}
+
+/// Runs all of them, and writes `target/bench/report.json` and `report.md`, after each of them anew. `false` where one failed: the
+/// others are measured nevertheless.
+pub(super) fn all(place: &Place, how: &How) -> Result<bool> {
+    let facts = machine::facts(place);
+    let before = if how.resume { kept(place, how, &facts["commit"]) } else { Vec::new() };
+    let mut saved = Saved { command: command(how), quick: how.quick, machine: facts, ..Saved::default() };
     let began = Instant::now();
     for &(full, short, takes_larder) in LINES {
-        let line = if quick { short } else { full };
-        let larder = larder.filter(|_| takes_larder);
-        println!("── cargo xtask bench {line}");
-        match one(place, line, larder) {
+        let line = if how.quick { short } else { full };
+        let command = format!("cargo xtask bench {line}");
+        println!("── {command}");
+        let known: Vec<Value> = before.iter().filter(|part| part["command"] == *command).cloned().collect();
+        if !known.is_empty() {
+            println!("measured already\n");
+            saved.parts.extend(known);
+            continue;
+        }
+        match one(place, line, how.larder.filter(|_| takes_larder)) {
             Ok(reports) => {
                 for report in &reports {
                     report.publish(place)?;
-                    saved.parts.push(report.json());
+                    let mut part = report.json();
+                    part["command"] = json!(command);
+                    part["load"] = json!(machine::load());
+                    saved.parts.push(part);
                 }
             }
             Err(error) => {
@@ -54,12 +70,9 @@ pub(super) fn all(place: &Place, quick: bool, larder: Option<&Path>) -> Result<b
                 saved.failed.push(format!("{line}: {error:#}"));
             }
         }
+        saved.write(&place.results()?, REPORT)?;
         println!();
     }
-    if let Some(facts) = saved.machine.as_object_mut() {
-        facts.remove("load");
-    }
-    load(&mut saved, "load_after");
     saved.machine["minutes"] = json!((began.elapsed().as_secs_f64() / 6.0).round() / 10.0);
     println!("{}\n", figures_table(&saved.figures()?));
     for path in saved.write(&place.results()?, REPORT)? {
@@ -67,6 +80,13 @@ pub(super) fn all(place: &Place, quick: bool, larder: Option<&Path>) -> Result<b
     }
     saved.failed.iter().for_each(|why| println!("FAILED: {why}"));
     Ok(saved.failed.is_empty())
+}
+
+/// The parts of the last report, if that is of the same commit and has as many runs.
+fn kept(place: &Place, how: &How, commit: &Value) -> Vec<Value> {
+    let last = place.results().and_then(|dir| Saved::read(&dir.join(format!("{REPORT}.json"))));
+    let same = |last: &Saved| !commit.is_null() && last.machine["commit"] == *commit && last.quick == how.quick;
+    last.ok().filter(same).map(|last| last.parts).unwrap_or_default()
 }
 
 fn one(place: &Place, line: &str, larder: Option<&Path>) -> Result<Vec<Report>> {
@@ -78,9 +98,9 @@ fn one(place: &Place, line: &str, larder: Option<&Path>) -> Result<Vec<Report>> 
     super::reports(place, &line.word)?.with_context(|| "it writes its report itself".to_owned())
 }
 
-fn command(quick: bool, larder: Option<&Path>) -> String {
-    let quick = if quick { " --quick" } else { "" };
-    let larder = if larder.is_some() { " --larder …" } else { "" };
+fn command(how: &How) -> String {
+    let quick = if how.quick { " --quick" } else { "" };
+    let larder = if how.larder.is_some() { " --larder …" } else { "" };
     format!("cargo xtask bench{quick}{larder}")
 }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Rounds: each larderd takes the load once in each
-    #[arg(long, default_value_t = 9, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 7, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Compiles that hand over
     #[arg(long, default_value_t = 400, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -59,7 +59,7 @@ struct Build {
     huge: Option<(&'static str, &'static str)>,
 }
 
-/// The first is what is installed. musl's and the hardened one have no word for huge pages.
+/// The first is what is installed. musl's and the hardened one have no word for huge pages; the latter does not compile for musl.
 const BUILDS: &[Build] = &[
     Build { name: "musl", target: STATIC_TARGET, feature: None, huge: None },
     Build {
@@ -80,7 +80,7 @@ const BUILDS: &[Build] = &[
         feature: Some("jemalloc"),
         huge: Some(("_RJEM_MALLOC_CONF", "thp:always,metadata_thp:always")),
     },
-    Build { name: "hardened_malloc", target: STATIC_TARGET, feature: Some("hardened"), huge: None },
+    Build { name: "hardened_malloc", target: GLIBC_TARGET, feature: Some("hardened"), huge: None },
 ];
 
 /// One larderd that is measured.
@@ -251,8 +251,8 @@ fn notes(options: &Options) -> Vec<String> {
              larderd's threads; wall time until the last was recorded. Medians of interleaved rounds.",
             options.compiles, options.jobs
         ),
-        "Each is larderd with nothing but its allocator changed: musl's, mimalloc, jemalloc and hardened_malloc in the static program, glibc's in \
-         a dynamic one. after: what is resident once all is recorded. Huge pages are on request here \
+        "Each is larderd with nothing but its allocator changed: musl's, mimalloc and jemalloc in the static program, glibc's and hardened_malloc \
+         in a dynamic one. after: what is resident once all is recorded. Huge pages are on request here \
          (`/sys/kernel/mm/transparent_hugepage/enabled`), and asked for by the allocator's own variable."
             .to_owned(),
     ]

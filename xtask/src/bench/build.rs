@@ -234,7 +234,7 @@ fn notes(rounds: u32) -> Vec<String> {
              configuring. Cold begins with an empty store; every build runs at the same path, from fresh sources."
         ),
         "copies: a static program in front of the compiler that copies the object and the depfile which the plain build made, and \
-         asks nothing of the inputs; what is no compile it passes on."
+         asks nothing of the inputs; what is no compile it passes on, and larder answers links and archives as well."
             .to_owned(),
         "larder warm, empty stamps: as in a container that was just started with a store from elsewhere.".to_owned(),
         rivals::NOTE.to_owned(),

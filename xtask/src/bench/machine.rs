@@ -35,8 +35,8 @@ pub(crate) fn load() -> Option<f64> {
 fn commit(place: &Place) -> Option<String> {
     let git = |words: &[&str]| said(Command::new("git").args(words).current_dir(&place.repo));
     let id = git(&["rev-parse", "--short=12", "HEAD"])?;
-    // What a benchmark leaves in benches/results changes nothing that is measured.
-    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!benches/results"]);
+    // Texts, and what a benchmark leaves in benches/results, change nothing that is measured.
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!benches/results", ":!*.md"]);
     Some(if changed.is_none_or(|text| text.is_empty()) { id } else { format!("{id} and changes") })
 }
 

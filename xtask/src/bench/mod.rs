@@ -43,6 +43,9 @@ pub(crate) struct Options {
     /// Fewer runs, smaller stores, one project: some minutes, and intervals that say little
     #[arg(long)]
     quick: bool,
+    /// Keep what the last report has of this commit, and measure the rest
+    #[arg(long)]
+    resume: bool,
     /// Measure this larder, with its larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
@@ -79,7 +82,10 @@ enum Word {
 
 /// Runs one benchmark, or all that `all` lists. `false` where what it compared is not as it must be.
 pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
-    let Some(word) = &options.word else { return all::all(place, options.quick, options.larder.as_deref()) };
+    let Options { word, quick, resume, larder } = options;
+    let Some(word) = word else {
+        return all::all(place, &all::How { quick: *quick, resume: *resume, larder: larder.as_deref() });
+    };
     match word {
         Word::Bazel(options) => bazel::bazel(place, options).map(|()| true),
         Word::Configure(options) => whole::configure(place, options),

@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 const SCCACHE: &str = "0.19.0";
+const KACHE: &str = "2.0.0";
 
 /// What the notes of a report say of them.
 pub(crate) const NOTE: &str = "ccache loosened: file_stat_matches and every other sloppiness that still notices a changed header, hard links, no \
-     statistics. ccache inode cache: Debian's dynamic one, since PyPI's static one has none. sccache: with its server, whose CPU time is counted.";
+     statistics. ccache inode cache: Debian's dynamic one, since PyPI's static one has none. sccache and kache: with their servers, whose CPU time is counted.";
 
 /// A cache beside larder.
 pub(crate) struct Rival {
@@ -44,12 +45,16 @@ pub(crate) fn all(place: &Place, stores: &Path, home: &Path, build: Build) -> Re
         Ok(rival(launcher, "ccache-inodes"))
     });
     add("ccache with its inode cache", inodes);
-    let sccache = fetch::installed(place, "sccache", SCCACHE, build).and_then(|program| {
-        let launcher = Launcher::sccache(&program, &store("sccache"));
-        let server = Some(Server::sccache(&launcher, home).context("its server does not start")?);
-        Ok(Rival { server, ..rival(launcher, "sccache") })
-    });
+    let served = |name: &'static str, launcher: Launcher| -> Result<Rival> {
+        let server = Some(Server::of(&launcher, home).context("its server does not start")?);
+        Ok(Rival { server, ..rival(launcher, name) })
+    };
+    let sccache = fetch::installed(place, "sccache", SCCACHE, build)
+        .and_then(|program| served("sccache", Launcher::sccache(&program, &store("sccache"))));
     add("sccache", sccache);
+    let kache = fetch::installed(place, "kache", KACHE, build)
+        .and_then(|program| served("kache", Launcher::kache(&program, &store("kache"))));
+    add("kache", kache);
     Ok((rivals, skipped))
 }
 
@@ -59,7 +64,7 @@ impl Rival {
         // It remembers what its store holds, so it must not run meanwhile.
         let had_one = self.server.take().is_some();
         fresh(&self.store)?;
-        self.server = had_one.then(|| Server::sccache(&self.launcher, home)).transpose()?;
+        self.server = had_one.then(|| Server::of(&self.launcher, home)).transpose()?;
         Ok(())
     }
 }

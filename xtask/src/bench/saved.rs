@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! { "format": 1, "command": …, "quick": …, "machine": { … }, "failed": [ … ],
-//!   "parts": [ { "bench", "title", "notes", "table": { "words", "header", "rows" }, "figures": [ … ], "rows": [ … ] } ] }
+//!   "parts": [ { "bench", "title", "command", "load", "notes", "table": { "words", "header", "rows" }, "figures": [ … ], "rows": [ … ] } ] }
 //! figure = { "name", "kind": "ratio" | "count" | "megabytes", "value", "low", "high", "goal": number | null }
 //! ```
 
@@ -120,7 +120,12 @@ impl Saved {
                 rows: part["table"]["rows"].as_array().into_iter().flatten().map(words).collect(),
             };
             let title = part["title"].as_str().unwrap_or_default();
-            writeln!(text, "\n## {title}\n\n{}\n\n{}", table.markdown(), words(&part["notes"]).join("\n\n"))?;
+            writeln!(text, "\n## {title}\n")?;
+            if let Some(command) = part["command"].as_str() {
+                let load = part["load"].as_f64().map_or(NONE.to_owned(), number);
+                writeln!(text, "`{command}`; load at its end: {load}\n")?;
+            }
+            writeln!(text, "{}\n\n{}", table.markdown(), words(&part["notes"]).join("\n\n"))?;
         }
         Ok(text)
     }

@@ -40,17 +40,20 @@ impl Server {
         bail!("{name} does not answer after {} s", START_LIMIT.as_secs())
     }
 
-    /// Starts sccache's, that `launcher` talks to.
-    pub(crate) fn sccache(launcher: &Launcher, home: &Path) -> Result<Self> {
-        let program = launcher.program.as_ref().context("sccache has a program")?;
-        let socket = launcher.socket().context("sccache has a socket")?;
+    /// Starts the server that `launcher` talks to: sccache's, or kache's.
+    pub(crate) fn of(launcher: &Launcher, home: &Path) -> Result<Self> {
+        let program = launcher.program.as_ref().context("a cache with a server has a program")?;
+        let socket = launcher.socket().context("a server has a socket")?;
         let dir = socket.parent().context("a socket lies in a directory")?;
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         // One that was killed leaves its socket.
         let _ = fs::remove_file(&socket);
         let mut command = Command::new(program);
         launcher.apply(&mut command, home);
-        command.env("SCCACHE_START_SERVER", "1").env("SCCACHE_NO_DAEMON", "1");
+        match launcher.name {
+            "kache" => command.args(["daemon", "run"]),
+            _ => command.env("SCCACHE_START_SERVER", "1").env("SCCACHE_NO_DAEMON", "1"),
+        };
         Self::start(command, || socket.exists() && launcher.counts(home).is_ok())
     }
 

@@ -134,6 +134,18 @@ pub(super) fn sccache(text: &str) -> Result<Counts> {
     Ok(Counts { hit: sum("cache_hits"), miss: sum("cache_misses"), ..Counts::default() })
 }
 
+/// By `kache stats --json`.
+pub(super) fn kache(text: &str) -> Result<Counts> {
+    let json: serde_json::Value = serde_json::from_str(text).context("kache's statistics are no JSON")?;
+    let number = |name: &str| field(&json, name).with_context(|| format!("`kache stats --json` has no integer {name}"));
+    Ok(Counts { hit: number("local_hits")?, miss: number("misses")?, ..Counts::default() })
+}
+
+/// The first number of that name, however deep.
+fn field(json: &serde_json::Value, name: &str) -> Option<u64> {
+    json[name].as_u64().or_else(|| json.as_object()?.values().find_map(|inner| field(inner, name)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +162,13 @@ mod tests {
     fn reads_ccaches_counters() {
         let counts = ccache("direct_cache_hit\t5\ncache_miss\t2\ncalled_for_link\t1\nfiles_in_cache\t9\n");
         assert_eq!((counts.hit, counts.miss, counts.bypass), (5, 2, 1));
+    }
+
+    #[test]
+    fn reads_kaches_statistics() {
+        let counts = kache(r#"{"data":{"events":{"local_hits":4,"misses":1}}}"#).expect("well-formed");
+        assert_eq!((counts.hit, counts.miss), (4, 1));
+        assert!(kache(r#"{"data":{}}"#).is_err());
     }
 
     #[test]

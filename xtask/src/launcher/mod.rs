@@ -29,10 +29,12 @@ enum Counter {
     /// ccache with its statistics switched off: another launcher with the same store asks for them.
     CcacheSilent,
     Sccache,
+    Kache,
 }
 
 const LARDER_DIR: &str = "LARDER_DIR";
 const CCACHE_NOSTATS: &str = "CCACHE_NOSTATS";
+const KACHE_SOCKET: &str = "KACHE_SOCKET_PATH";
 const SCCACHE_SOCKET: &str = "SCCACHE_SERVER_UDS";
 
 impl Launcher {
@@ -113,6 +115,19 @@ impl Launcher {
         Self { name: "sccache", program: Some(program.into()), settings, counter: Counter::Sccache }
     }
 
+    /// kache with its defaults, and a daemon on a socket beside its store.
+    pub(crate) fn kache(program: &Path, store: &Path) -> Self {
+        let settings = vec![
+            ("KACHE_CACHE_DIR", store.into()),
+            ("KACHE_CONFIG", store.join("no-such.toml").into()),
+            ("KACHE_HOST_CONFIG", OsString::new()),
+            (KACHE_SOCKET, store.with_extension("socket").into()),
+            // One that a build starts although ours runs shall not stay.
+            ("KACHE_DAEMON_IDLE_TIMEOUT", "120".into()),
+        ];
+        Self { name: "kache", program: Some(program.into()), settings, counter: Counter::Kache }
+    }
+
     /// The same under another name.
     pub(crate) fn called(mut self, name: &'static str) -> Self {
         self.name = name;
@@ -143,9 +158,10 @@ impl Launcher {
         self.settings.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Where sccache's server listens.
+    /// Where sccache's server or kache's daemon listens.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
-        self.settings.iter().find(|(name, _)| *name == SCCACHE_SOCKET).map(|(_, path)| PathBuf::from(path))
+        let is_socket = |name: &str| name == SCCACHE_SOCKET || name == KACHE_SOCKET;
+        self.settings.iter().find(|(name, _)| is_socket(name)).map(|(_, path)| PathBuf::from(path))
     }
 
     /// The same, keeping statistics where it is measured without.
@@ -203,6 +219,7 @@ impl Launcher {
                 let text = run::output(command.args(["--show-stats", "--stats-format", "json"]))?;
                 counts::sccache(&text).map(Some)
             }
+            Counter::Kache => counts::kache(&run::output(command.args(["stats", "--json"]))?).map(Some),
         }
     }
 }

@@ -126,7 +126,7 @@ impl Cache {
         fs::create_dir_all(&self.home).with_context(|| format!("cannot make {}", self.home.display()))?;
         calls::put_in_front(compiler, &self.behind, Some(calls))?;
         if let Some(launcher) = &self.server {
-            return Server::sccache(launcher, &self.home).map(Running::Server).map(Some);
+            return Server::of(launcher, &self.home).map(Running::Server).map(Some);
         }
         let Some(larder) = &self.daemon else { return Ok(None) };
         if let Some(dir) = larder.ancestors().nth(2) {

@@ -94,9 +94,8 @@ impl Subject for Miss<'_> {
 
     fn prepare(&self) -> Result<()> {
         self.run.set(self.run.get() + 1);
-        match (self.knows, self.compile.launcher.store()) {
-            (Knows::Nothing, Some(store)) => fresh(&store)?,
-            _ => {}
+        if let (Knows::Nothing, Some(store)) = (self.knows, self.compile.launcher.store()) {
+            fresh(&store)?;
         }
         self.compile.prepare()
     }
