@@ -6,7 +6,7 @@ use super::report::{Figure, Kind, number};
 use super::saved::Saved;
 use crate::place::Place;
 use crate::table::{NONE, Table};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use larder_samples::Interval;
 use std::path::PathBuf;
 
@@ -49,7 +49,8 @@ pub(crate) fn compare(place: &Place, options: &Options) -> Result<bool> {
         Some(path) => path.clone(),
         None => place.results()?.join(&name),
     };
-    let (a, b) = (Saved::read(&before)?, Saved::read(&after)?);
+    let a = Saved::read(&before).context("A, which `cargo xtask bench accept` keeps unless it is named")?;
+    let b = Saved::read(&after).context("B, which `cargo xtask bench` writes unless it is named")?;
     println!("A: {} ({})\nB: {} ({})\n", before.display(), commit(&a), after.display(), commit(&b));
     if ["processor", "processors", "kernel"].iter().any(|fact| a.machine[fact] != b.machine[fact]) {
         println!("They were measured on different machines: counts and ratios mean less.\n");

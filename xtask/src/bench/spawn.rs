@@ -78,21 +78,19 @@ pub(crate) fn spawn(place: &Place, options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// What larder does from the largest process that was measured, ÷ from the smallest: it must not grow.
+/// What larder does ÷ `fork`, which took its turn in the same rounds, from each size.
 fn figures(rows: &[Value]) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    for huge in [false, true] {
-        let of_way = |row: &&Value| row["way"] == LARDERS_WAY && row["huge"] == huge;
-        let calls = |row: &Value| -> Vec<f64> {
-            row["call_ns"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
-        };
-        let mut of_way = rows.iter().filter(of_way);
-        let Some((small, large)) = of_way.next().zip(of_way.next_back()) else { continue };
-        let pages = if huge { "huge pages" } else { "small pages" };
-        let name = format!("{LARDERS_WAY} from {} MB ÷ from {} MB, {pages}", large["size_mb"], small["size_mb"]);
-        figures.extend(Figure::ratio(name, &calls(large), &calls(small), None));
-    }
-    figures
+    let cpu = |row: &Value| -> Vec<f64> {
+        row["cpu_us"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+    };
+    let figure = |larders: &Value| {
+        let same = |row: &&Value| row["size_mb"] == larders["size_mb"] && row["huge"] == larders["huge"];
+        let fork = rows.iter().filter(same).find(|row| row["way"] == "fork, exec")?;
+        let pages = if larders["huge"] == true { "huge pages" } else { "small pages" };
+        let name = format!("{LARDERS_WAY} from {} MB, {pages}, CPU ÷ fork", larders["size_mb"]);
+        Figure::ratio(name, &cpu(larders), &cpu(fork), None)
+    };
+    rows.iter().filter(|row| row["way"] == LARDERS_WAY).filter_map(figure).collect()
 }
 
 fn measured(program: &Path, child: &Path, size_mb: u64, huge: bool, rounds: u32) -> Result<String> {
