@@ -135,7 +135,7 @@ pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) 
         bail!("{name} {version} is not installed, and this is a quick run");
     }
     if std::env::var_os("CI").is_some() {
-        bail!("{name} {version} is not installed, and building it takes too long on CI");
+        bail!("{name} {version} is not installed, and it takes too long to build it where CI is set");
     }
     eprintln!("installing {name} {version} with cargo, once: this takes many minutes");
     let scratch = place.own("installing")?;

@@ -66,14 +66,16 @@ pub(crate) fn hand(options: &Options) -> Result<Value> {
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a thread panicked")))
     })?;
     let handed = began.elapsed();
-    let recorded = |state: State| state.recorded - before.recorded + state.refused - before.refused;
-    while recorded(state(&socket)?) < options.records {
-        if began.elapsed() > PATIENCE {
-            bail!("larderd has not recorded all after {} s", PATIENCE.as_secs());
+    let is_done = |state: &State| state.recorded - before.recorded + state.refused - before.refused >= options.records;
+    let after = loop {
+        match state(&socket) {
+            Ok(state) if is_done(&state) => break state,
+            Err(error) if began.elapsed() > PATIENCE => return Err(error),
+            Ok(_) if began.elapsed() > PATIENCE => bail!("larderd has not recorded all after {} s", PATIENCE.as_secs()),
+            // Not yet, or it has so much to do that it lets nobody in.
+            _ => thread::sleep(AGAIN),
         }
-        thread::sleep(AGAIN);
-    }
-    let after = state(&socket)?;
+    };
     if after.refused > before.refused {
         bail!("larderd refused {} of {}", after.refused - before.refused, options.records);
     }

@@ -176,6 +176,16 @@ mod tests {
     }
 
     #[test]
+    fn the_accepted_report_can_be_compared() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../benches/results/report.json");
+        let saved = Saved::read(&path).expect("the accepted report is one");
+        assert!(!saved.quick && saved.failed.is_empty());
+        let figures = saved.figures().expect("figures");
+        assert!(!figures.is_empty());
+        assert_eq!(compared(&figures, &figures).1, 0, "nothing is worse than itself");
+    }
+
+    #[test]
     fn one_worse_figure_is_enough() {
         let of = |figures: &[(&str, f64, f64)]| saved(figures).figures().expect("figures");
         let before = of(&[("x", 1.0, 1.0), ("y", 1.0, 1.0), ("gone", 1.0, 1.0)]);

@@ -32,6 +32,14 @@ pub(crate) fn load() -> Option<f64> {
     read("/proc/loadavg").split(' ').next()?.parse().ok()
 }
 
+/// Whether larder is what it was at `commit`.
+pub(crate) fn measures_the_same(place: &Place, commit: &str) -> bool {
+    let mut git = Command::new("git");
+    git.args(["diff", "--quiet", commit, "--", "crates", "Cargo.toml", "Cargo.lock", ".cargo"]);
+    git.args([":!*.md"]).current_dir(&place.repo);
+    said(&mut git).is_some()
+}
+
 fn commit(place: &Place) -> Option<String> {
     let git = |words: &[&str]| said(Command::new("git").args(words).current_dir(&place.repo));
     let id = git(&["rev-parse", "--short=12", "HEAD"])?;

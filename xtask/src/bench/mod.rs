@@ -43,7 +43,7 @@ pub(crate) struct Options {
     /// Fewer runs, smaller stores, one project: some minutes, and intervals that say little
     #[arg(long)]
     quick: bool,
-    /// Keep what the last report has of this commit, and measure the rest
+    /// Keep what target/bench has of the same larder, whatever was typed for it, and measure the rest
     #[arg(long)]
     resume: bool,
     /// Measure this larder, with its larderd beside it, instead of building one

@@ -122,13 +122,22 @@ impl Report {
 
     /// Writes `target/bench/NAME.json` and `NAME.md`.
     pub(crate) fn write(&self, place: &Place) -> Result<[std::path::PathBuf; 2]> {
-        let command = format!("cargo xtask bench {}", self.name);
-        let machine = machine::facts(place);
-        Saved { command, machine, parts: vec![self.json()], ..Saved::default() }.write(&place.results()?, self.name)
+        let (command, machine) = (typed(std::env::args().skip(1)), machine::facts(place));
+        let parts = vec![self.part(&command, &machine)];
+        Saved { command, machine, parts, ..Saved::default() }.write(&place.results()?, self.name)
+    }
+
+    /// For programs, with what was typed for it and which larder it was.
+    pub(crate) fn part(&self, command: &str, machine: &Value) -> Value {
+        let mut part = self.json();
+        part["command"] = json!(command);
+        part["commit"] = machine["commit"].clone();
+        part["load"] = json!(machine::load());
+        part
     }
 
     /// For programs.
-    pub(crate) fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         let figure = |figure: &Figure| {
             let Interval { value, low, high } = figure.found;
             json!({ "name": figure.name, "kind": figure.kind.word(), "value": value, "low": low, "high": high, "goal": figure.goal })
@@ -144,6 +153,16 @@ impl Report {
     }
 }
 
+/// What was typed behind `cargo xtask`, without places of this machine.
+fn typed(words: impl Iterator<Item = String>) -> String {
+    let mut shown = vec!["cargo xtask".to_owned()];
+    for word in words {
+        let is_place = word.contains('/') || shown.last().is_some_and(|last| last == "--larder");
+        shown.push(if is_place { "…".to_owned() } else { word });
+    }
+    shown.join(" ")
+}
+
 /// Three digits that count, and whole numbers as they are.
 pub(crate) fn number(value: f64) -> String {
     match value {
@@ -157,4 +176,15 @@ pub(crate) fn number(value: f64) -> String {
 /// Milliseconds with three decimals.
 pub(crate) fn millis(time: std::time::Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_names_no_places() {
+        let words = ["bench", "hit", "--runs", "3", "--larder", "larder", "--x=/a/b"].map(str::to_owned);
+        assert_eq!(typed(words.into_iter()), "cargo xtask bench hit --runs 3 --larder … …");
+    }
 }

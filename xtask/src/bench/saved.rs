@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! { "format": 1, "command": …, "quick": …, "machine": { … }, "failed": [ … ],
-//!   "parts": [ { "bench", "title", "command", "load", "notes", "table": { "words", "header", "rows" }, "figures": [ … ], "rows": [ … ] } ] }
+//!   "parts": [ { "bench", "title", "command", "commit", "load", "notes", "table": { "words", "header", "rows" }, "figures": [ … ], "rows": [ … ] } ] }
 //! figure = { "name", "kind": "ratio" | "count" | "megabytes", "value", "low", "high", "goal": number | null }
 //! ```
 

@@ -222,9 +222,10 @@ impl Bench {
         let owns: Vec<Option<Own>> =
             dyns.iter().map(|subject| count::own(*subject, &self.counting, &self.work).ok()).collect();
         for (at, subject) in subjects.iter().enumerate() {
+            // They do not depend on how long the tool runs.
             let stages = match subject.compile.launcher.store() {
-                Some(_) => Some(stages::stages(subject, &self.work)?),
-                None => None,
+                Some(_) if every == 1 => Some(stages::stages(subject, &self.work)?),
+                _ => None,
             };
             add_to(report, case, subject.name(), [&all[at], &all[0]], [owns[at], owns[0]], stages);
         }
