@@ -70,7 +70,10 @@ pub(super) fn all(place: &Place, how: &How) -> Result<bool> {
         saved.write(&place.results()?, REPORT)?;
         println!();
     }
-    saved.machine["minutes"] = json!((began.elapsed().as_secs_f64() / 6.0).round() / 10.0);
+    // Of what was measured before nobody knows how long it took.
+    if before.is_empty() {
+        saved.machine["minutes"] = json!((began.elapsed().as_secs_f64() / 6.0).round() / 10.0);
+    }
     println!("{}\n", figures_table(&saved.figures()?));
     for path in saved.write(&place.results()?, REPORT)? {
         println!("written: {}", path.display());
@@ -99,8 +102,12 @@ fn kept(place: &Place, how: &How) -> Result<Vec<Value>> {
         for part in saved.parts.iter().filter(|part| is_same(part)) {
             if parts.iter().all(|known| known["bench"] != part["bench"]) {
                 let mut part = part.clone();
-                if part["command"].is_null() {
-                    part["command"] = json!(saved.command);
+                for (fact, of_report) in
+                    [("command", json!(saved.command)), ("commit", saved.machine["commit"].clone())]
+                {
+                    if part[fact].is_null() {
+                        part[fact] = of_report;
+                    }
                 }
                 parts.push(part);
             }

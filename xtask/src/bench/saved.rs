@@ -123,7 +123,8 @@ impl Saved {
             writeln!(text, "\n## {title}\n")?;
             if let Some(command) = part["command"].as_str() {
                 let load = part["load"].as_f64().map_or(NONE.to_owned(), number);
-                writeln!(text, "`{command}`; load at its end: {load}\n")?;
+                let commit = part["commit"].as_str().unwrap_or(NONE);
+                writeln!(text, "`{command}`; commit {commit}; load at its end: {load}\n")?;
             }
             writeln!(text, "{}\n\n{}", table.markdown(), words(&part["notes"]).join("\n\n"))?;
         }
