@@ -100,7 +100,8 @@ impl Subject for Compile<'_> {
     }
 
     fn is_long(&self) -> bool {
-        self.every > 1 || self.forgets
+        // Of kache's client nothing here counts the instructions but stepping, for many minutes.
+        self.every > 1 || self.forgets || self.launcher.name == "kache"
     }
 }
 
