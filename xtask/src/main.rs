@@ -45,9 +45,8 @@ enum Word {
     Torture(torture::Options),
     /// Give the decoders bytes that nobody wrote, until one fails or the time is over
     Fuzz(fuzz::Options),
-    /// Measure larder against a plain compiler and other caches
-    #[command(subcommand)]
-    Bench(bench::Word),
+    /// Measure larder against a plain compiler and other caches: everything, or one benchmark
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -71,6 +70,6 @@ fn act(word: Word) -> Result<bool> {
         Word::Test(options) => stages::test(&place, &options),
         Word::Torture(options) => torture::torture(&place, &options),
         Word::Fuzz(options) => fuzz::fuzz(&place, &options).map(|()| true),
-        Word::Bench(word) => bench::bench(&place, &word),
+        Word::Bench(options) => bench::bench(&place, &options),
     }
 }

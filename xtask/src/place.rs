@@ -41,6 +41,11 @@ impl Place {
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         Ok(dir)
     }
+
+    /// Where the report is kept that others are compared with.
+    pub(crate) fn accepted(&self) -> PathBuf {
+        self.repo.join("benches/results")
+    }
 }
 
 /// Makes `dir` anew and empty. Only for directories that xtask made.

@@ -2,12 +2,13 @@
 
 use crate::ways::{Mover, Way, compress, ways};
 use anyhow::{Context, Result, ensure};
-use rustix::time::{ClockId, clock_gettime};
+use larder_samples::{Drawn, cpu_of_thread, wall};
 use serde_json::json;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What `measure` takes.
 #[derive(clap::Args)]
@@ -62,7 +63,7 @@ pub(crate) fn measure(options: &Options) -> Result<()> {
             lanes.push(Lane { way, stored: stored.file(way.mover)?, samples: Default::default(), refused: None });
         }
         let target = options.to.join("made");
-        let mut drawn = Drawn(options.seed);
+        let mut drawn = Drawn::from(options.seed);
         let mut order: Vec<usize> = (0..lanes.len()).collect();
         // The first round compares what is made and does not count: whoever comes first pays for what is new to all.
         for round in 0..=options.rounds {
@@ -102,7 +103,7 @@ impl Lane {
 
     /// CPU and wall time in ns.
     fn once(&self, target: &Path, size_bytes: usize, before: Before) -> Result<(u64, u64)> {
-        let (cpu, wall) = (now(ClockId::ThreadCPUTime), now(ClockId::Monotonic));
+        let (cpu_before, before_wall) = (cpu_of_thread(), wall());
         let from = File::open(&self.stored)?;
         if before == Before::Replaced {
             fs::remove_file(target)?;
@@ -110,7 +111,8 @@ impl Lane {
         let to = OpenOptions::new().write(true).create_new(true).open(target)?;
         self.way.put(&from, &to, size_bytes)?;
         drop((from, to));
-        Ok((now(ClockId::ThreadCPUTime) - cpu, now(ClockId::Monotonic) - wall))
+        let ns = |time: Duration| time.as_nanos() as u64;
+        Ok((ns(cpu_of_thread() - cpu_before), ns(wall() - before_wall)))
     }
 
     fn print(&self, size_bytes: usize) {
@@ -165,24 +167,6 @@ impl Stored<'_> {
     }
 }
 
-/// Numbers from a seed (SplitMix64): the same seed is the same order.
-struct Drawn(u64);
-
-impl Drawn {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ mixed >> 31
-    }
-
-    fn shuffle(&mut self, order: &mut [usize]) {
-        for last in (1..order.len()).rev() {
-            order.swap(last, (self.next() % (last as u64 + 1)) as usize);
-        }
-    }
-}
-
 fn middle(sample: &Path, size_bytes: usize) -> Result<Vec<u8>> {
     use std::io::{Seek, SeekFrom};
     let mut file = File::open(sample).with_context(|| format!("cannot open {}", sample.display()))?;
@@ -199,25 +183,4 @@ fn is_unsupported(error: &anyhow::Error) -> bool {
     let refusals = [Errno::OPNOTSUPP, Errno::XDEV, Errno::INVAL, Errno::NOSYS, Errno::NOTTY];
     let by_system = error.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error);
     error.downcast_ref::<Errno>().copied().or(by_system).is_some_and(|errno| refusals.contains(&errno))
-}
-
-fn now(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_round_has_an_order_of_its_own() {
-        let (mut drawn, mut order) = (Drawn(1), (0..30).collect::<Vec<_>>());
-        drawn.shuffle(&mut order);
-        let first = order.clone();
-        drawn.shuffle(&mut order);
-        assert_ne!(order, first);
-        order.sort_unstable();
-        assert_eq!(order, (0..30).collect::<Vec<_>>());
-    }
 }

@@ -19,9 +19,9 @@ fn main() -> Result<()> {
 #[cfg(target_os = "linux")]
 mod watch {
     use anyhow::{Context, Result};
+    use larder_samples::cpu_of_process;
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
     use rustix::mm::{MapFlags, ProtFlags, mmap};
-    use rustix::time::{ClockId, clock_gettime};
     use std::fs::{self, File};
     use std::io::{Read, Write};
     use std::mem::MaybeUninit;
@@ -60,7 +60,7 @@ mod watch {
             Ok(())
         });
         let mut wall_us = Vec::new();
-        let before = cpu_us();
+        let before = cpu_of_process();
         for _ in 0..ROUNDS {
             let start = Instant::now();
             let mut stream = UnixStream::connect(&path)?;
@@ -68,7 +68,7 @@ mod watch {
             stream.read_exact(&mut [0])?;
             wall_us.push(start.elapsed().as_secs_f64() * 1e6);
         }
-        let each_us = (cpu_us() - before) / ROUNDS as f64;
+        let each_us = (cpu_of_process() - before).as_secs_f64() * 1e6 / ROUNDS as f64;
         wall_us.sort_by(f64::total_cmp);
         println!("asking: CPU of both sides {each_us:.1} µs, wall {:.1} µs, median", wall_us[ROUNDS / 2]);
         Ok(())
@@ -119,10 +119,5 @@ mod watch {
             found = true;
         }
         found
-    }
-
-    fn cpu_us() -> f64 {
-        let now = clock_gettime(ClockId::ProcessCPUTime);
-        now.tv_sec as f64 * 1e6 + now.tv_nsec as f64 / 1e3
     }
 }

@@ -11,10 +11,13 @@
 //! | `serve/` | taking what wrappers hand over that cannot write to the store |
 //! | `remote/` | remotes: fetching for wrappers, sending what they recorded |
 //! | `units.rs` | files for systemd and launchd |
+//! | `allocator.rs` | another allocator, where a feature asks for one |
 //!
 //! Nothing here decides what a build gets: all of it can be missing, and builds go on.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod allocator;
 #[cfg(target_os = "linux")]
 mod cli;
 #[cfg(target_os = "linux")]

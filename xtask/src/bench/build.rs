@@ -3,17 +3,22 @@
 //! A round holds one build of each kind, so that what disturbs the machine disturbs all; the table has medians over rounds.
 
 use super::measure::Series;
-use super::report::Report;
+use super::replay::Replay;
+use super::report::{Figure, Report};
+use super::rivals::{self, Rival};
+use super::server::Server;
+use crate::fetch::{self, Build};
 use crate::launcher::{Counts, Launcher};
 use crate::place::{Place, fresh, remove};
 use crate::projects::{self, Project};
 use crate::table::{NONE, Table};
 use crate::workload::{Built, Workload};
-use crate::{binaries, fetch, setup};
-use anyhow::{Context, Result};
+use crate::{binaries, setup};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What `cargo xtask bench build` takes.
 #[derive(clap::Args)]
@@ -43,109 +48,168 @@ const HEADER: &[&str] = &[
     "CPU s",
     "wall ÷ plain",
     "CPU ÷ plain",
+    "wall ÷ copies",
     "compiles",
     "hits",
     "misses",
     "rounds",
 ];
+/// What a cold build is to cost at most, CPU ÷ plain: of C++, and of small C files.
+const COLD_GOALS: [(&str, f64); 2] = [("C++", 1.03), ("C", 1.08)];
+/// What a warm build is to take at most, ÷ one whose compiler only copies the right objects.
+const COPIES_GOAL: f64 = 1.15;
 
-/// All builds of one kind.
+/// A way to build, of which every round has one.
+struct Way<'a> {
+    name: String,
+    launcher: &'a Launcher,
+    server: Option<&'a Server>,
+    /// larder's stamps are taken away before.
+    forgets: bool,
+}
+
+/// All builds of one way.
 struct Kind {
     name: String,
     series: Series,
     last: Built,
 }
 
-/// Measures every chosen project and publishes the report.
-pub(crate) fn build(place: &Place, options: &Options) -> Result<()> {
+/// Measures every chosen project.
+pub(crate) fn build(place: &Place, options: &Options) -> Result<Report> {
     let projects = projects::choose(!options.full, &options.only)?;
     setup::for_bench(place)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
     let work = place.own("bench-build")?;
     fresh(&work)?;
-    let launchers = launchers(place, &larder, &work)?;
-    let mut report = Report {
-        title: "Whole builds".to_owned(),
-        notes: vec![format!(
-            "Medians of {} rounds with one build of each kind; CPU is user and system time of all processes. Without \
-             configuring. Cold begins with an empty store; every build runs at the same path, from fresh sources.",
-            options.rounds
-        )],
-        table: Table::new(3, HEADER),
-        rows: Vec::new(),
-    };
-    for project in projects {
-        let kinds = measure(place, options, project, &work, &launchers)?;
-        let plain = kinds.first().map(|kind| kind.series.clone()).unwrap_or_default();
-        report.table.rows.extend(kinds.iter().map(|kind| row(project, kind, &plain)));
-        report.rows.extend(kinds.iter().map(|kind| json_row(project, kind)));
+    let (home, stores) = (work.join("home"), work.join("store"));
+    for dir in [&home, &work.join("logs")] {
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
+    let store = stores.join("larder");
+    let larder = Rival { launcher: Launcher::larder(&larder, &store)?, store, server: None };
+    let build = if options.rounds == 1 { Build::No } else { Build::Yes };
+    let (mut rivals, skipped) = rivals::all(place, &stores, &home, build)?;
+    // Each round begins with an empty store; a daemon of kache's that is begun anew at times finds one that a client has started.
+    rivals.retain(|rival| rival.launcher.name != "kache");
+    let mut caches: Vec<Rival> = std::iter::once(larder).chain(rivals).collect();
+    let mut report = Report {
+        name: "build",
+        title: "Whole builds".to_owned(),
+        notes: notes(options.rounds),
+        table: Table::new(3, HEADER),
+        ..Report::default()
+    };
+    report.notes.extend(skipped);
+    for project in projects {
+        let kinds = measure(place, options, project, &work, &mut caches)?;
+        report.table.rows.extend(kinds.iter().map(|kind| row(project, kind, &kinds)));
+        report.rows.extend(kinds.iter().map(|kind| json_row(project, kind)));
+        report.figures.extend(figures(project, &kinds));
+    }
+    drop(caches);
     remove(&work)?;
-    report.publish(place, "build")
+    Ok(report)
 }
 
-fn launchers(place: &Place, larder: &Path, work: &Path) -> Result<Vec<(Launcher, PathBuf)>> {
-    let ccache = fetch::ccache(place)?;
-    let store = |name: &str| work.join("store").join(name);
-    Ok(vec![
-        (Launcher::larder(larder, &store("larder"))?, store("larder")),
-        (Launcher::ccache(&ccache, &store("ccache"))?, store("ccache")),
-        (Launcher::ccache_loosened(&ccache, &store("loosened"))?, store("loosened")),
-    ])
-}
-
-/// Plain first, then every launcher cold, then every launcher warm, round by round.
+/// The plain build first, then the one that copies what it made, then every cache cold, then every cache warm, round by round.
 fn measure(
     place: &Place,
     options: &Options,
     project: &'static Project,
     work: &Path,
-    launchers: &[(Launcher, PathBuf)],
+    caches: &mut [Rival],
 ) -> Result<Vec<Kind>> {
     let sources = fetch::sources(place, project)?;
-    let (logs, home) = (work.join("logs"), work.join("home"));
-    for dir in [&logs, &home] {
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    }
     let jobs = options.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(2, usize::from));
+    let (logs, home) = (work.join("logs"), work.join("home"));
     let workload = Workload { project, sources: &sources, tree: work.join("tree"), logs, home, jobs };
-    let mut kinds = vec![Kind::new("plain".to_owned())];
-    for word in ["cold", "warm"] {
-        kinds.extend(launchers.iter().map(|(launcher, _)| Kind::new(format!("{} {word}", launcher.name))));
-    }
-    for _ in 0..options.rounds {
-        launchers.iter().try_for_each(|(_, store)| fresh(store))?;
-        let plain = Launcher::plain();
-        let steps = std::iter::once(&plain).chain(launchers.iter().chain(launchers).map(|(launcher, _)| launcher));
-        for (index, launcher) in steps.enumerate() {
-            let kind = &mut kinds[index];
-            kind.last = workload.build(&kind.name, launcher, project.objects)?;
-            kind.series.samples.push(kind.last.build);
+    let (plain, replay) = (Launcher::plain(), Replay::of(&workload.tree, work)?);
+    let mut kinds: Vec<Kind> = Vec::new();
+    for round in 0..options.rounds {
+        caches.iter_mut().try_for_each(|cache| cache.empty(&workload.home))?;
+        for (index, way) in ways(&plain, &replay.launcher, caches).iter().enumerate() {
+            if way.forgets {
+                way.launcher.forget_stamps()?;
+            }
+            let server = || way.server.map_or(Ok(Duration::ZERO), Server::cpu);
+            let before = server()?;
+            let mut built = workload.build(&way.name, way.launcher, project.objects)?;
+            built.build.cpu += server()?.saturating_sub(before);
+            if index == 0 {
+                replay.keep()?;
+            }
+            if round == 0 {
+                kinds.push(Kind { name: way.name.clone(), series: Series::default(), last: Built::default() });
+            }
+            ensure!(
+                built.objects == kinds[0].last.objects || index == 0,
+                "{}: other objects than the plain build's",
+                way.name
+            );
+            kinds[index].series.samples.push(built.build);
+            kinds[index].last = built;
         }
     }
     remove(&workload.tree)?;
     Ok(kinds)
 }
 
-impl Kind {
-    fn new(name: String) -> Self {
-        Self { name, series: Series::default(), last: Built::default() }
+fn ways<'a>(plain: &'a Launcher, replay: &'a Launcher, caches: &'a [Rival]) -> Vec<Way<'a>> {
+    let bare = |launcher: &'a Launcher| Way { name: launcher.name.to_owned(), launcher, server: None, forgets: false };
+    let mut ways = vec![bare(plain), bare(replay)];
+    for word in ["cold", "warm"] {
+        ways.extend(caches.iter().map(|cache| Way {
+            name: format!("{} {word}", cache.launcher.name),
+            launcher: &cache.launcher,
+            server: cache.server.as_ref(),
+            forgets: false,
+        }));
     }
+    // The first of them is larder.
+    let larder = &caches[0].launcher;
+    ways.push(Way { name: "larder warm, empty stamps".to_owned(), launcher: larder, server: None, forgets: true });
+    ways
 }
 
-fn row(project: &Project, kind: &Kind, plain: &Series) -> Vec<String> {
-    let (wall, cpu) = (kind.series.wall_median().as_secs_f64(), kind.series.cpu_median().as_secs_f64());
+fn find<'a>(kinds: &'a [Kind], name: &str) -> Option<&'a Series> {
+    kinds.iter().find(|kind| kind.name == name).map(|kind| &kind.series)
+}
+
+fn figures(project: &Project, kinds: &[Kind]) -> Vec<Figure> {
+    let of = |name: &str, pick: fn(&Series) -> Vec<f64>| find(kinds, name).map(pick).unwrap_or_default();
+    let cold_goal = COLD_GOALS.iter().find(|(language, _)| *language == project.language).map(|(_, goal)| *goal);
+    let ratio = |these: &str, those: &str, what: &str, pick: fn(&Series) -> Vec<f64>, goal: Option<f64>| {
+        let name = format!("{}, {these}, {what} ÷ {those}", project.name);
+        Figure::ratio(name, &of(these, pick), &of(those, pick), goal)
+    };
+    let all = [
+        ratio("larder cold", "plain", "CPU", Series::cpu_s, cold_goal),
+        ratio("larder warm", "plain", "CPU", Series::cpu_s, None),
+        ratio("larder warm", "copies", "wall", Series::wall_s, Some(COPIES_GOAL)),
+        ratio("larder warm, empty stamps", "plain", "CPU", Series::cpu_s, None),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+fn row(project: &Project, kind: &Kind, kinds: &[Kind]) -> Vec<String> {
     let counted = |number: fn(&Counts) -> u64| {
         kind.last.counts.as_ref().map_or(NONE.to_owned(), |counts| number(counts).to_string())
+    };
+    let over = |base: &str, of: fn(&Series) -> Duration| {
+        find(kinds, base).map_or(NONE.to_owned(), |base| {
+            format!("{:.3}", of(&kind.series).as_secs_f64() / of(base).as_secs_f64().max(f64::EPSILON))
+        })
     };
     vec![
         project.name.to_owned(),
         project.language.to_owned(),
         kind.name.clone(),
-        format!("{wall:.2}"),
-        format!("{cpu:.2}"),
-        format!("{:.3}", wall / plain.wall_median().as_secs_f64()),
-        format!("{:.3}", cpu / plain.cpu_median().as_secs_f64()),
+        format!("{:.2}", kind.series.wall_median().as_secs_f64()),
+        format!("{:.2}", kind.series.cpu_median().as_secs_f64()),
+        over("plain", Series::wall_median),
+        over("plain", Series::cpu_median),
+        over("copies", Series::wall_median),
         kind.last.objects.to_string(),
         counted(|counts| counts.hit),
         counted(|counts| counts.miss),
@@ -154,7 +218,6 @@ fn row(project: &Project, kind: &Kind, plain: &Series) -> Vec<String> {
 }
 
 fn json_row(project: &Project, kind: &Kind) -> Value {
-    let seconds = |pick: fn(&crate::run::Usage) -> f64| -> Vec<f64> { kind.series.samples.iter().map(pick).collect() };
     json!({
         "project": project.name,
         "language": project.language,
@@ -162,7 +225,21 @@ fn json_row(project: &Project, kind: &Kind) -> Value {
         "compiles": kind.last.objects,
         "hits": kind.last.counts.as_ref().map(|counts| counts.hit),
         "misses": kind.last.counts.as_ref().map(|counts| counts.miss),
-        "wall_s": seconds(|usage| usage.wall.as_secs_f64()),
-        "cpu_s": seconds(|usage| usage.cpu.as_secs_f64()),
+        "samples": kind.series.json(),
     })
+}
+
+fn notes(rounds: u32) -> Vec<String> {
+    vec![
+        format!(
+            "Medians of {rounds} rounds with one build of each kind; CPU is user and system time of all processes. Without \
+             configuring. Cold begins with an empty store; every build runs at the same path, from fresh sources."
+        ),
+        "copies: a static program in front of the compiler that copies the object and the depfile which the plain build made, and \
+         asks nothing of the inputs; what is no compile it passes on, and larder answers links and archives as well."
+            .to_owned(),
+        "larder warm, empty stamps: as in a container that was just started with a store from elsewhere.".to_owned(),
+        rivals::NOTE.to_owned(),
+        "kache is measured by `bench hit` alone: its daemon cannot be begun anew with an empty store each round.".to_owned(),
+    ]
 }

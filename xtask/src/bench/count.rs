@@ -1,22 +1,25 @@
 //! Counts what one command does: system calls by strace, instructions by perf; where the machine does not let perf count, by
 //! callgrind; and for what makes system calls that callgrind does not know, by the program in `benches/count`, which steps through
-//! it. Each in a run of its own, so that nothing is timed while it is counted.
+//! it. That program also tells a command's own memory and CPU time from those of what it starts. Each in a run of its own, so that
+//! nothing is timed while it is counted.
 
-use super::measure::{SETTLING, Subject};
+use super::measure::{SETTLING, Subject, behind};
 use crate::binaries;
 use crate::place::Place;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
+use std::time::Duration;
 
 /// System calls of the command and all that it starts.
 pub(crate) fn system_calls(subject: &dyn Subject, scratch: &Path) -> Result<u64> {
     let report = scratch.join("strace.txt");
     let words: [&OsStr; 5] = ["-f".as_ref(), "-c".as_ref(), "-q".as_ref(), "-o".as_ref(), report.as_os_str()];
-    under("strace", &words, subject)?;
+    under("strace".as_ref(), &words, subject)?;
     let text = fs::read_to_string(&report).with_context(|| format!("cannot read {}", report.display()))?;
     total_calls(&text).with_context(|| format!("strace counted nothing for {}", subject.name()))
 }
@@ -27,52 +30,89 @@ pub(crate) fn instructions(subject: &dyn Subject, stepping: &Path, scratch: &Pat
     by_perf.or_else(|| by_callgrind(subject, scratch)).or_else(|| by_stepping(subject, stepping, scratch))
 }
 
-/// The program that steps.
-pub(crate) fn stepping(place: &Place) -> Result<PathBuf> {
+/// What a command used itself, without those whom it started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own {
+    pub(crate) peak_kb: u64,
+    pub(crate) cpu: Duration,
+    /// Peak memory of the largest process among it and all that it started.
+    pub(crate) largest_kb: u64,
+}
+
+/// Runs the command once and says what it used itself.
+pub(crate) fn own(subject: &dyn Subject, counting: &Path, scratch: &Path) -> Result<Own> {
+    let report = scratch.join("own.json");
+    let words: [&OsStr; 3] = ["own".as_ref(), "--to".as_ref(), report.as_os_str()];
+    once_under(counting.as_os_str(), &words, subject)?;
+    let text = fs::read_to_string(&report).with_context(|| format!("cannot read {}", report.display()))?;
+    let json: serde_json::Value = serde_json::from_str(&text).context("no JSON")?;
+    let number = |name: &str| json[name].as_u64().with_context(|| format!("`count own` has no {name}"));
+    Ok(Own {
+        peak_kb: number("peak_kb")?,
+        cpu: Duration::from_nanos(number("cpu_ns")?),
+        largest_kb: number("largest_kb")?,
+    })
+}
+
+/// The program that steps, and that tells a command from its children.
+pub(crate) fn program(place: &Place) -> Result<PathBuf> {
     binaries::bench(place, "larder-count", "count", None)
 }
 
+/// Whether the machine gives its counters away: under perf a cache misses at first, which takes long for nothing where it does not.
+fn perf_counts() -> bool {
+    static COUNTS: OnceLock<bool> = OnceLock::new();
+    *COUNTS.get_or_init(|| {
+        let mut perf = Command::new("perf");
+        perf.args(["stat", "-x,", "-e", "instructions:u", "/bin/true"]);
+        perf.output().is_ok_and(|output| perf_count(&String::from_utf8_lossy(&output.stderr)).is_some())
+    })
+}
+
 fn by_perf(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
+    if !perf_counts() {
+        return None;
+    }
     let report = scratch.join("perf.txt");
     let words: [&OsStr; 6] =
         ["stat".as_ref(), "-x,".as_ref(), "-e".as_ref(), "instructions:u".as_ref(), "-o".as_ref(), report.as_os_str()];
-    under("perf", &words, subject).ok()?;
+    under("perf".as_ref(), &words, subject).ok()?;
     perf_count(&fs::read_to_string(&report).ok()?)
 }
 
-/// callgrind is some fifty times slower: too slow for compilers, who are measured every n-th time only.
+/// callgrind is some fifty times slower: too slow for compilers.
 fn by_callgrind(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
-    if subject.every() > 1 {
+    if subject.is_long() {
         return None;
     }
     let log = scratch.join("callgrind.txt");
     let log_word = format!("--log-file={}", log.display());
     let words: [&OsStr; 3] =
         ["--tool=callgrind".as_ref(), "--callgrind-out-file=/dev/null".as_ref(), log_word.as_ref()];
-    under("valgrind", &words, subject).ok()?;
+    under("valgrind".as_ref(), &words, subject).ok()?;
     collected(&fs::read_to_string(&log).ok()?)
 }
 
 /// Slower still.
 fn by_stepping(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option<u64> {
-    if subject.every() > 1 {
+    if subject.is_long() {
         return None;
     }
     let report = scratch.join("steps.txt");
-    let words: [&OsStr; 2] = ["--to".as_ref(), report.as_os_str()];
+    let words: [&OsStr; 3] = ["steps".as_ref(), "--to".as_ref(), report.as_os_str()];
     if subject.hits().ok()?.is_some() {
         // Under valgrind it may have missed, and what it then recorded is hashed once more before a stamp is kept.
         thread::sleep(SETTLING);
-        once_under("env", &[], subject).ok()?;
+        once_under("env".as_ref(), &[], subject).ok()?;
     }
-    under(stepping.to_str()?, &words, subject).ok()?;
+    under(stepping.as_os_str(), &words, subject).ok()?;
     fs::read_to_string(&report).ok()?.trim().parse().ok()
 }
 
 /// Runs the subject's command with `tool words` in front, in its directory and environment. A cache may miss the first
 /// time, since perf puts a directory of its own on `PATH` and valgrind preloads: then once more when what it recorded is no longer
 /// too young for a stamp, and once more when it has one.
-fn under(tool: &str, words: &[&OsStr], subject: &dyn Subject) -> Result<()> {
+fn under(tool: &OsStr, words: &[&OsStr], subject: &dyn Subject) -> Result<()> {
     let before = subject.hits()?;
     once_under(tool, words, subject)?;
     if before.is_some() && subject.hits()? == before {
@@ -80,24 +120,21 @@ fn under(tool: &str, words: &[&OsStr], subject: &dyn Subject) -> Result<()> {
         once_under(tool, words, subject)?;
         let before = subject.hits()?;
         once_under(tool, words, subject)?;
-        ensure!(subject.hits()? != before, "{} does not hit under {tool}", subject.name());
+        ensure!(subject.hits()? != before, "{} does not hit under {}", subject.name(), shown(tool));
     }
     Ok(())
 }
 
-fn once_under(tool: &str, words: &[&OsStr], subject: &dyn Subject) -> Result<()> {
+fn once_under(tool: &OsStr, words: &[&OsStr], subject: &dyn Subject) -> Result<()> {
     subject.prepare()?;
-    let inner = subject.command();
-    let mut command = Command::new(tool);
-    command.args(words).arg(inner.get_program()).args(inner.get_args());
-    command.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    if let Some(dir) = inner.get_current_dir() {
-        command.current_dir(dir);
-    }
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let status = command.status().with_context(|| format!("cannot start {tool}"))?;
-    ensure!(status.success(), "{tool} could not run {}: it ended with {status}", subject.name());
+    let mut command = behind(tool, words, subject);
+    let status = command.status().with_context(|| format!("cannot start {}", shown(tool)))?;
+    ensure!(status.success(), "{} could not run {}: it ended with {status}", shown(tool), subject.name());
     Ok(())
+}
+
+fn shown(tool: &OsStr) -> std::path::Display<'_> {
+    Path::new(tool).display()
 }
 
 /// The fourth column of the line that ends in `total`.

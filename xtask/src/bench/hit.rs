@@ -2,29 +2,29 @@
 //!
 //! Every measured run of a cache was a hit: its counters say so, and the object is compared with the plain compile's.
 
-use super::count;
+use super::count::{self, Own};
 use super::floor::{self, Floor};
 use super::inputs::{self, Case, OUTPUTS};
 use super::measure::{self, Series, Subject};
-use super::report::{Report, millis};
-use super::sccache::Server;
+use super::report::{Figure, Report, millis};
+use super::rivals::{self, Rival};
 use super::subjects::{Compile, True};
+use crate::fetch::Build;
 use crate::launcher::Launcher;
-use crate::place::{Place, fresh, on_path};
+use crate::place::{Place, fresh};
 use crate::table::{NONE, Table};
-use crate::{binaries, fetch, setup};
+use crate::{binaries, setup};
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
 
 /// What `cargo xtask bench hit` takes.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Rounds: every subject runs once in each, the plain compile in every tenth
-    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Measure this larder, with its larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
@@ -41,54 +41,77 @@ const HEADER: &[&str] = &[
     "wall ms",
     "system calls",
     "instructions M",
+    "peak MB",
     "runs",
 ];
 /// The plain compile takes part in every n-th round: it takes a thousand times as long.
 const PLAIN_EVERY: usize = 10;
+/// So few rounds say nothing anyway: nothing is built for them that takes long.
+const FEW: u32 = 10;
+/// What a hit is to cost at most, ÷ `/bin/true`: of C, and of C++ with its large object.
+const GOALS: [f64; 2] = [1.0, 2.0];
+/// The same ÷ the floor.
+const FLOOR_GOAL: f64 = 1.3;
+const PEAK_MB_GOAL: f64 = 3.0;
 
 /// The directories and programs of one benchmark.
-struct Bench<'a> {
+struct Bench {
     work: PathBuf,
     home: PathBuf,
-    launchers: Vec<Launcher>,
-    sccache: Option<(Launcher, &'a Server)>,
+    larder: Launcher,
+    forgetful: Launcher,
+    rivals: Vec<Rival>,
     floor: PathBuf,
-    stepping: PathBuf,
+    counting: PathBuf,
     rounds: usize,
 }
 
-/// Measures both cases and publishes the report.
-pub(crate) fn hit(place: &Place, options: &Options) -> Result<()> {
+/// What one subject's runs were, and what was counted in runs of their own.
+struct Measured<'a> {
+    case: &'a Case,
+    name: &'a str,
+    series: &'a Series,
+    calls: u64,
+    instructions: Option<u64>,
+    own: Option<Own>,
+}
+
+/// Measures both cases.
+pub(crate) fn hit(place: &Place, options: &Options) -> Result<Report> {
     setup::for_bench(place)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
     let work = place.own("bench-hit")?;
     fresh(&work)?;
-    let home = work.join("home");
+    let (home, stores) = (work.join("home"), work.join("store"));
     fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
-    let launchers = launchers(place, &larder, &work)?;
-    let sccache = on_path("sccache").map(|program| Launcher::sccache(&program, &work.join("store/sccache")));
-    let server = sccache.as_ref().map(|launcher| Server::start(launcher, &home)).transpose()?;
-    let rounds = options.runs as usize;
-    let floor = floor::program(place)?;
-    let stepping = count::stepping(place)?;
-    let bench = Bench { work, home, launchers, sccache: sccache.zip(server.as_ref()), floor, stepping, rounds };
-    let mut report =
-        Report { title: "One warm hit".to_owned(), notes: notes(), table: Table::new(2, HEADER), rows: Vec::new() };
-    for case in [inputs::c(&bench.work)?, inputs::cpp(&bench.work)?] {
-        bench.case(&case, &mut report).with_context(|| format!("the {} case", case.name))?;
+    let build = if options.runs < FEW { Build::No } else { Build::Yes };
+    let (rivals, skipped) = rivals::all(place, &stores, &home, build)?;
+    let bench = Bench {
+        larder: Launcher::larder(&larder, &stores.join("larder"))?,
+        forgetful: Launcher::larder(&larder, &stores.join("larder-empty"))?.called("larder, empty stamps"),
+        work,
+        home,
+        rivals,
+        floor: floor::program(place)?,
+        counting: count::program(place)?,
+        rounds: options.runs as usize,
+    };
+    let mut report = Report {
+        name: "hit",
+        title: "One warm hit".to_owned(),
+        notes: notes(),
+        table: Table::new(2, HEADER),
+        ..Report::default()
+    };
+    report.notes.extend(skipped);
+    for (case, goal) in [inputs::c(&bench.work)?, inputs::cpp(&bench.work)?].iter().zip(GOALS) {
+        bench.case(case, goal, &mut report).with_context(|| format!("the {} case", case.name))?;
     }
-    report.publish(place, "hit")
+    Ok(report)
 }
 
-fn launchers(place: &Place, larder: &Path, work: &Path) -> Result<Vec<Launcher>> {
-    let ccache = fetch::ccache(place)?;
-    let default = Launcher::ccache(&ccache, &work.join("store/ccache"))?;
-    let loosened = Launcher::ccache_loosened(&ccache, &work.join("store/ccache-loosened"))?;
-    Ok(vec![Launcher::larder(larder, &work.join("store/larder"))?, default, loosened])
-}
-
-impl Bench<'_> {
-    fn case(&self, case: &Case, report: &mut Report) -> Result<()> {
+impl Bench {
+    fn case(&self, case: &Case, goal: f64, report: &mut Report) -> Result<()> {
         thread::sleep(measure::SETTLING);
         let expected = self.reference(case)?;
         let headers = inputs::headers(case)?;
@@ -98,22 +121,31 @@ impl Bench<'_> {
             case.name,
             size_bytes as f64 / 1000.0
         ));
-        let compile = |launcher: &Launcher, server, every| Compile {
-            case,
+        let compile = |launcher: &Launcher| Compile {
             launcher: launcher.clone(),
-            home: &self.home,
             expected: &expected,
-            server,
-            every,
+            ..Compile::plain(case, &self.home)
         };
-        let plain = compile(&Launcher::plain(), None, PLAIN_EVERY);
-        let mut caches: Vec<Compile> = self.launchers.iter().map(|launcher| compile(launcher, None, 1)).collect();
-        caches.extend(self.sccache.iter().map(|(launcher, server)| compile(launcher, Some(server), 1)));
-        caches.iter().try_for_each(Compile::warm_up)?;
+        let plain = Compile { every: PLAIN_EVERY, ..compile(&Launcher::plain()) };
+        let mut caches = vec![compile(&self.larder), Compile { forgets: true, ..compile(&self.forgetful) }];
+        caches.extend(
+            self.rivals.iter().map(|rival| Compile { server: rival.server.as_ref(), ..compile(&rival.launcher) }),
+        );
+        // Whether others hit is theirs to see to.
+        let mut not_hit = Vec::new();
+        let mut warm = Vec::new();
+        for cache in caches {
+            match cache.warm_up() {
+                Err(error) if cache.launcher.store().is_none() => not_hit.push(format!("Skipped: {error}.")),
+                done => done.map(|()| warm.push(cache))?,
+            }
+        }
+        let caches = warm;
+        report.notes.extend(not_hit);
         // What was just stored is too young for a stamp: the next run reads it once more, those after it do not.
         thread::sleep(measure::SETTLING);
         caches.iter().try_for_each(Compile::once)?;
-        // The first of the launchers is larder.
+        // The first of them is larder.
         let floor = Floor::of(&self.floor, &caches[0], &self.work.join("floor").join(case.name))?;
         report.notes.push(floor.note.clone());
         let before = caches.iter().map(Compile::counts).collect::<Result<Vec<_>>>()?;
@@ -123,41 +155,71 @@ impl Bench<'_> {
         for ((cache, before), series) in caches.iter().zip(before).zip(&all[subjects.len() - caches.len()..]) {
             all_hit(cache, cache.counts()? - before, series)?;
         }
-        self.rows(case, &subjects, &all, report)
+        for (subject, series) in subjects.iter().zip(&all) {
+            let calls = count::system_calls(*subject, &self.work)?;
+            let instructions = count::instructions(*subject, &self.counting, &self.work);
+            let own = count::own(*subject, &self.counting, &self.work).ok();
+            let measured = Measured { case, name: subject.name(), series, calls, instructions, own };
+            measured.add_to(report, [&all[0], &all[1]], goal);
+        }
+        Ok(())
     }
 
     /// What the plain compile makes.
     fn reference(&self, case: &Case) -> Result<Vec<Vec<u8>>> {
-        let launcher = Launcher::plain();
-        Compile { case, launcher, home: &self.home, expected: &[], server: None, every: 1 }.once()?;
+        Compile::plain(case, &self.home).once()?;
         let read = |name: &&str| {
             let path = case.dir.join(name);
             fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
         };
         OUTPUTS.iter().map(read).collect()
     }
+}
 
-    fn rows(&self, case: &Case, subjects: &[&dyn Subject], all: &[Series], report: &mut Report) -> Result<()> {
-        let [nothing, floor] = [0, 1].map(|at| all.get(at).map(Series::cpu_median).unwrap_or_default());
-        for (subject, series) in subjects.iter().zip(all) {
-            let calls = count::system_calls(*subject, &self.work)?;
-            let instructions = count::instructions(*subject, &self.stepping, &self.work);
-            let over = |least: Duration| series.cpu_median().as_secs_f64() / least.as_secs_f64().max(f64::EPSILON);
-            report.table.rows.push(vec![
-                case.name.to_owned(),
-                subject.name().to_owned(),
-                millis(series.cpu_median()),
-                millis(series.cpu_lower_quartile()),
-                format!("{:.2}", over(nothing)),
-                format!("{:.2}", over(floor)),
-                millis(series.wall_median()),
-                calls.to_string(),
-                instructions.map_or(NONE.to_owned(), |count| format!("{:.2}", count as f64 / 1e6)),
-                series.samples.len().to_string(),
-            ]);
-            report.rows.push(json_row(case, *subject, series, calls, instructions));
+impl Measured<'_> {
+    fn add_to(&self, report: &mut Report, [nothing, floor]: [&Series; 2], goal: f64) {
+        let series = self.series;
+        let over = |least: &Series| {
+            format!("{:.2}", series.cpu_median().as_secs_f64() / least.cpu_median().as_secs_f64().max(f64::EPSILON))
+        };
+        let peak_mb = self.own.map(|own| own.peak_kb as f64 / 1000.0);
+        report.table.rows.push(vec![
+            self.case.name.to_owned(),
+            self.name.to_owned(),
+            millis(series.cpu_median()),
+            millis(series.cpu_lower_quartile()),
+            over(nothing),
+            over(floor),
+            millis(series.wall_median()),
+            self.calls.to_string(),
+            self.instructions.map_or(NONE.to_owned(), |count| format!("{:.2}", count as f64 / 1e6)),
+            peak_mb.map_or(NONE.to_owned(), |peak| format!("{peak:.1}")),
+            series.samples.len().to_string(),
+        ]);
+        report.rows.push(json!({
+            "case": self.case.name,
+            "subject": self.name,
+            "system_calls": self.calls,
+            "instructions": self.instructions,
+            "peak_kb": self.own.map(|own| own.peak_kb),
+            "samples": series.json(),
+        }));
+        if self.name.starts_with("larder") {
+            self.figures(report, [nothing, floor], goal);
         }
-        Ok(())
+    }
+
+    fn figures(&self, report: &mut Report, [nothing, floor]: [&Series; 2], goal: f64) {
+        // Nothing is promised for a hit that must read everything.
+        let wanted = |goal: f64| (self.name == "larder").then_some(goal);
+        let named = |what: &str| format!("{}, {}, {what}", self.case.name, self.name);
+        let cpu = self.series.cpu_s();
+        for (what, base, goal) in [("CPU ÷ /bin/true", nothing, goal), ("CPU ÷ floor", floor, FLOOR_GOAL)] {
+            report.figures.extend(Figure::ratio(named(what), &cpu, &base.cpu_s(), wanted(goal)));
+        }
+        report.figures.push(Figure::count(named("system calls"), self.calls as f64, None));
+        report.figures.extend(self.instructions.map(|count| Figure::count(named("instructions"), count as f64, None)));
+        report.figures.extend(self.own.map(|own| Figure::peak(named("peak MB"), own.peak_kb, wanted(PEAK_MB_GOAL))));
     }
 }
 
@@ -171,35 +233,19 @@ fn all_hit(cache: &Compile, found: crate::launcher::Counts, series: &Series) -> 
     Ok(())
 }
 
-fn json_row(case: &Case, subject: &dyn Subject, series: &Series, calls: u64, instructions: Option<u64>) -> Value {
-    let micros = |pick: fn(&crate::run::Usage) -> Duration| -> Vec<u128> {
-        series.samples.iter().map(|usage| pick(usage).as_micros()).collect()
-    };
-    json!({
-        "case": case.name,
-        "subject": subject.name(),
-        "cpu_us_median": series.cpu_median().as_micros(),
-        "cpu_us_lower_quartile": series.cpu_lower_quartile().as_micros(),
-        "wall_us_median": series.wall_median().as_micros(),
-        "system_calls": calls,
-        "instructions": instructions,
-        "cpu_us": micros(|usage| usage.cpu),
-        "wall_us": micros(|usage| usage.wall),
-    })
-}
-
 fn notes() -> Vec<String> {
     vec![
         "CPU is user and system time of the command and all that it starts, sccache's server included; the median of \
          interleaved runs and their lower quartile. System calls and instructions are counted in runs of their own, \
-         without sccache's server."
+         without sccache's server. Peak: of the program itself."
             .to_owned(),
         "floor: a program that is started as larder is, reads as many bytes of record, makes the same looks as larder's hit and \
          puts the same outputs in place by the same calls, and does nothing else; its numbers are compared with the hit's \
          before anything is measured."
             .to_owned(),
-        "ccache loosened: file_stat_matches and every other sloppiness that still notices a changed header, hard links, \
-         no statistics."
+        "larder, empty stamps: its stamps are taken away before each run, so that it reads and hashes every input, the compiler's programs \
+         among them, as in a container that was just started."
             .to_owned(),
+        rivals::NOTE.to_owned(),
     ]
 }

@@ -49,6 +49,75 @@ pub(crate) fn cpp(parent: &Path) -> Result<Case> {
     Ok(Case { name: "C++", dir, compiler: "g++", arguments: arguments(&["-std=c++17", "-O0"], "main.cc") })
 }
 
+/// Compiles of about 10 ms, 60 ms and, unless it is to be `quick`, 2 s, of C and of C++. Each has the number `RUN`, which the command
+/// must define, in its object.
+pub(crate) fn of_sizes(parent: &Path, quick: bool) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for size in SIZES.iter().filter(|size| !quick || !size.is_long) {
+        let dir = parent.join(size.name.replace([',', ' '], ""));
+        let is_c = size.compiler == "gcc";
+        let functions: String = (0..size.functions).map(|at| plain_function(at, is_c)).collect();
+        let rest = if size.with_cpp { CPP } else { "" };
+        let number = if is_c { "const int run = RUN;" } else { "extern const int run;\nconst int run = RUN;" };
+        let source = if is_c { "main.c" } else { "main.cc" };
+        let includes: String = size.includes.iter().map(|name| format!("#include <{name}>\n")).collect();
+        write(&dir.join(source), &format!("{includes}{number}\n{functions}{rest}"))?;
+        let arguments = arguments(&[if size.with_cpp { "-std=c++17" } else { "-O2" }], source);
+        cases.push(Case { name: size.name, dir, compiler: size.compiler, arguments });
+    }
+    Ok(cases)
+}
+
+/// A compile of some duration, on a machine of 2026.
+struct Size {
+    name: &'static str,
+    compiler: &'static str,
+    includes: &'static [&'static str],
+    functions: usize,
+    with_cpp: bool,
+    is_long: bool,
+}
+
+const SIZES: &[Size] = &[
+    Size { name: "C, 10 ms", compiler: "gcc", includes: &[], functions: 0, with_cpp: false, is_long: false },
+    Size {
+        name: "C, 60 ms",
+        compiler: "gcc",
+        includes: &["stdio.h", "string.h"],
+        functions: 8,
+        with_cpp: false,
+        is_long: false,
+    },
+    Size {
+        name: "C, 2 s",
+        compiler: "gcc",
+        includes: &["stdio.h", "string.h"],
+        functions: 350,
+        with_cpp: false,
+        is_long: true,
+    },
+    Size { name: "C++, 10 ms", compiler: "g++", includes: &[], functions: 0, with_cpp: false, is_long: false },
+    Size {
+        name: "C++, 60 ms",
+        compiler: "g++",
+        includes: &["utility", "cstdio"],
+        functions: 6,
+        with_cpp: false,
+        is_long: false,
+    },
+    Size { name: "C++, 2 s", compiler: "g++", includes: &[], functions: 0, with_cpp: true, is_long: true },
+];
+
+/// Loops and branches that are worth optimising.
+fn plain_function(index: usize, is_c: bool) -> String {
+    let linkage = if is_c { "" } else { "extern \"C\" " };
+    format!(
+        "{linkage}int work_{index}(int n, const int *values)\n{{\n    int sum = {index};\n    for (int i = 0; i < n; i++) {{\n        \
+         if (values[i] % {} == 0) printf(\"%d\\n\", values[i]);\n        sum += values[i] ^ {index};\n    }}\n    return sum;\n}}\n",
+        index + 2
+    )
+}
+
 /// The headers that the compile at `case` read, by its depfile.
 pub(crate) fn headers(case: &Case) -> Result<usize> {
     let path = case.dir.join("main.d");

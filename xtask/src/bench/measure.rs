@@ -6,6 +6,9 @@
 use crate::progress::Bar;
 use crate::run::{self, Usage};
 use anyhow::{Context, Result, ensure};
+use larder_samples::quantile;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -40,6 +43,11 @@ pub(crate) trait Subject {
     fn every(&self) -> usize {
         1
     }
+
+    /// It executes too much to be watched instruction by instruction.
+    fn is_long(&self) -> bool {
+        self.every() > 1
+    }
 }
 
 /// What the runs of one subject cost, each.
@@ -64,9 +72,37 @@ impl Series {
         quantile(self.samples.iter().map(|usage| usage.wall).collect(), 1, 2)
     }
 
+    /// The CPU time of each run, in s.
+    pub(crate) fn cpu_s(&self) -> Vec<f64> {
+        self.samples.iter().map(|usage| usage.cpu.as_secs_f64()).collect()
+    }
+
+    /// The wall time of each run, in s.
+    pub(crate) fn wall_s(&self) -> Vec<f64> {
+        self.samples.iter().map(|usage| usage.wall.as_secs_f64()).collect()
+    }
+
+    /// Every sample, for programs.
+    pub(crate) fn json(&self) -> Value {
+        json!({ "cpu_s": self.cpu_s(), "wall_s": self.wall_s() })
+    }
+
     fn cpu_quantile(&self, over: usize, under: usize) -> Duration {
         quantile(self.samples.iter().map(|usage| usage.cpu).collect(), over, under)
     }
+}
+
+/// The subject's command with `tool words` in front, in its directory and environment, reading and saying nothing.
+pub(crate) fn behind(tool: &OsStr, words: &[&OsStr], subject: &dyn Subject) -> Command {
+    let inner = subject.command();
+    let mut command = Command::new(tool);
+    command.args(words).arg(inner.get_program()).args(inner.get_args());
+    command.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    if let Some(dir) = inner.get_current_dir() {
+        command.current_dir(dir);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
 }
 
 /// Runs every subject once a round, in turn, `rounds` times; the series come in the subjects' order.
@@ -98,28 +134,4 @@ fn one(subject: &dyn Subject, check: bool) -> Result<Usage> {
         subject.check().with_context(|| format!("{} is not what was to be measured", subject.name()))?;
     }
     Ok(usage)
-}
-
-/// The value that `over / under` of all values do not exceed, to the nearest of them; zero of none.
-pub(crate) fn quantile(mut values: Vec<Duration>, over: usize, under: usize) -> Duration {
-    values.sort_unstable();
-    let last = values.len().saturating_sub(1);
-    values.get((last * over + under / 2) / under).copied().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles() {
-        let check = |values: &[u64], over, under, expected| {
-            let values = values.iter().map(|&millis| Duration::from_millis(millis)).collect();
-            assert_eq!(quantile(values, over, under), Duration::from_millis(expected));
-        };
-        check(&[], 1, 2, 0);
-        check(&[7], 1, 4, 7);
-        check(&[5, 1, 3], 1, 2, 3);
-        check(&[9, 1, 5, 3, 7], 1, 4, 3);
-    }
 }

@@ -1,34 +1,65 @@
 //! `cargo xtask bench …`: a file or a folder per benchmark, and what they share.
 //!
-//! `measure` runs commands in turn and keeps samples, `count` counts system calls and instructions, `calls` tells what a build
-//! called, `floor` is what a hit cannot do without, `report` shows a result and writes it to `target/bench`. A new benchmark is a file that builds subjects and fills a report.
+//! `measure` runs commands in turn and keeps samples, `count` counts system calls, instructions and memory, `calls` tells what a build
+//! called, `floor` is what a hit cannot do without, `report` shows a result, `saved` writes it to `target/bench` and reads it, `compare`
+//! compares two, `all` runs every benchmark. What samples say is `benches/samples`. A new benchmark is a file that builds subjects and
+//! fills a report.
 
+mod all;
+mod alloc;
 mod bazel;
 mod build;
 mod calls;
+mod compare;
 mod copy;
 mod count;
 mod floor;
 mod hit;
 mod inputs;
+mod machine;
 mod measure;
+mod miss;
 mod remote;
+mod replay;
 mod report;
+mod rivals;
+mod saved;
 mod scale;
-mod sccache;
+mod server;
 mod spawn;
 mod subjects;
 mod whole;
 
 use crate::place::Place;
 use anyhow::Result;
+use report::Report;
+use std::path::PathBuf;
+
+/// What `cargo xtask bench` takes.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    word: Option<Word>,
+    /// Fewer runs, smaller stores, one project: some minutes, and intervals that say little
+    #[arg(long)]
+    quick: bool,
+    /// Keep what target/bench has of the same larder, whatever was typed for it, and measure the rest
+    #[arg(long)]
+    resume: bool,
+    /// Measure this larder, with its larderd beside it, instead of building one
+    #[arg(long, value_name = "PROGRAM")]
+    larder: Option<PathBuf>,
+}
 
 /// The benchmarks.
 #[derive(clap::Subcommand)]
-pub(crate) enum Word {
+enum Word {
     /// One warm hit: CPU time, system calls, instructions, beside other caches
     Hit(hit::Options),
-    /// Whole builds: plain, cold and warm, beside other caches
+    /// One miss: what it adds to compiles of 10 ms, 60 ms and 2 s, with known and with unknown inputs, and its memory
+    Miss(miss::Options),
+    /// Whole builds: plain, cold and warm, beside other caches and a compiler that copies
     Build(build::Options),
     /// One file put in place: every way, by size and file system
     Copy(copy::Options),
@@ -36,6 +67,8 @@ pub(crate) enum Word {
     Spawn(spawn::Options),
     /// Many at once, and much in the store: make with many jobs, two builds at once, large stores, eviction meanwhile
     Scale(scale::Options),
+    /// larderd taking what a build hands over, with every allocator that there is, with and without huge pages
+    Alloc(alloc::Options),
     /// A build from a remote, at several latencies, beside the same from the local store; larderd's memory
     Remote(remote::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
@@ -44,19 +77,42 @@ pub(crate) enum Word {
     Configure(whole::Options),
     /// Configure and make, at the same grains
     Whole(whole::Options),
+    /// Compare two reports, and exit with 1 where a figure got worse
+    Compare(compare::Options),
+    /// Keep a report in benches/results, as the one that others are compared with
+    Accept(compare::AcceptOptions),
 }
 
-/// Runs one benchmark. `false` where what it compared is not as it must be.
-pub(crate) fn bench(place: &Place, word: &Word) -> Result<bool> {
+/// Runs one benchmark, or all that `all` lists. `false` where what it compared is not as it must be.
+pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
+    let Options { word, quick, resume, larder } = options;
+    let Some(word) = word else {
+        return all::all(place, &all::How { quick: *quick, resume: *resume, larder: larder.as_deref() });
+    };
     match word {
-        Word::Hit(options) => hit::hit(place, options).map(|()| true),
-        Word::Build(options) => build::build(place, options).map(|()| true),
-        Word::Copy(options) => copy::copy(place, options).map(|()| true),
-        Word::Spawn(options) => spawn::spawn(place, options).map(|()| true),
-        Word::Scale(options) => scale::scale(place, options).map(|()| true),
         Word::Remote(options) => remote::remote(place, options),
         Word::Bazel(options) => bazel::bazel(place, options).map(|()| true),
         Word::Configure(options) => whole::configure(place, options),
         Word::Whole(options) => whole::whole(place, options),
+        Word::Compare(options) => compare::compare(place, options),
+        Word::Accept(options) => compare::accept(place, options).map(|()| true),
+        word => {
+            let reports = reports(place, word)?.unwrap_or_default();
+            reports.iter().try_for_each(|report| report.publish(place)).map(|()| true)
+        }
     }
+}
+
+/// What a benchmark found that leaves its report to us.
+fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
+    Ok(Some(match word {
+        Word::Hit(options) => vec![hit::hit(place, options)?],
+        Word::Miss(options) => vec![miss::miss(place, options)?],
+        Word::Build(options) => vec![build::build(place, options)?],
+        Word::Copy(options) => copy::copy(place, options)?,
+        Word::Spawn(options) => vec![spawn::spawn(place, options)?],
+        Word::Scale(options) => vec![scale::scale(place, options)?],
+        Word::Alloc(options) => vec![alloc::alloc(place, options)?],
+        _ => return Ok(None),
+    }))
 }

@@ -75,6 +75,7 @@ pub(crate) fn remote(place: &Place, options: &Options) -> Result<bool> {
     let proxy = Proxy::before(server.address());
     let url = format!("redis://{}", proxy.address());
     let mut report = Report {
+        name: "remote",
         title: "From a remote".to_owned(),
         notes: vec![format!(
             "A build of {} C files with `make -j{}`, all hits; the remote is Redis on this machine behind a proxy that adds \
@@ -86,6 +87,7 @@ pub(crate) fn remote(place: &Place, options: &Options) -> Result<bool> {
             1,
             &["what", "wall ms", "CPU ms", "wall ÷ local store", "goal", "asked", "ahead", "races", "tool runs"],
         ),
+        figures: Vec::new(),
         rows: Vec::new(),
     };
     let met = bench.builds(options, &url, &proxy, &mut report)?;
@@ -93,7 +95,7 @@ pub(crate) fn remote(place: &Place, options: &Options) -> Result<bool> {
     bench.stop("first")?;
     bench.stop("second")?;
     remove(&bench.work)?;
-    report.publish(place, "remote")?;
+    report.publish(place)?;
     Ok(met)
 }
 
@@ -268,7 +270,7 @@ impl Bench {
 }
 
 fn median(samples: &[Usage], of: impl Fn(&Usage) -> Duration) -> Duration {
-    super::measure::quantile(samples.iter().map(of).collect(), 1, 2)
+    larder_samples::quantile(samples.iter().map(of).collect(), 1, 2)
 }
 
 /// A line of what the kernel says of a process, in kB.

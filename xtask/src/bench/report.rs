@@ -1,60 +1,190 @@
 //! A benchmark's result: shown as a table, written as JSON and Markdown.
 
+use super::machine;
+use super::saved::Saved;
 use crate::place::Place;
 use crate::table::Table;
-use anyhow::{Context, Result};
+use anyhow::Result;
+use larder_samples::Interval;
 use serde_json::{Value, json};
-use std::fs;
-use std::path::PathBuf;
 
 /// What a benchmark found.
+#[derive(Default)]
 pub(crate) struct Report {
+    /// One word: its files are called so.
+    pub(crate) name: &'static str,
     /// One line.
     pub(crate) title: String,
     /// How it was measured: what a reader needs to believe the table or to doubt it.
     pub(crate) notes: Vec<String>,
     pub(crate) table: Table,
-    /// The same for programs, with every sample.
+    /// What two reports are compared by.
+    pub(crate) figures: Vec<Figure>,
+    /// The same as in the table for programs, with every sample.
     pub(crate) rows: Vec<Value>,
+}
+
+/// One number of larder's that should be small and that means the same on another day: a ratio within one run, or a count.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Figure {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) found: Interval,
+    /// What it is to be at most.
+    pub(crate) goal: Option<f64>,
+}
+
+/// How a figure came about, and so by how much it may differ between two runs of the same program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A ratio of times that were measured in the same rounds.
+    Ratio,
+    /// Counted.
+    Count,
+    /// Megabytes of memory at the most.
+    Memory,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::Ratio, Self::Count, Self::Memory];
+
+    /// Its word in JSON.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Ratio => "ratio",
+            Self::Count => "count",
+            Self::Memory => "megabytes",
+        }
+    }
+
+    /// The kind of that word.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// What a difference must exceed, whatever the intervals say: a tenth is what ratios of times were seen to differ by from run to
+    /// run on a machine that others use (docs/performance.md, "What a hit costs"); counts differ by what a larger store or another
+    /// length of a path makes.
+    pub(crate) fn drift(self) -> f64 {
+        match self {
+            Self::Ratio => 1.10,
+            Self::Count => 1.02,
+            Self::Memory => 1.05,
+        }
+    }
+}
+
+impl Figure {
+    /// A ratio of medians; `None` where one side has no samples.
+    pub(crate) fn ratio(name: impl Into<String>, these: &[f64], those: &[f64], goal: Option<f64>) -> Option<Self> {
+        let found = larder_samples::ratio(these, those)?;
+        Some(Self { name: name.into(), kind: Kind::Ratio, found, goal })
+    }
+
+    /// A number that was counted.
+    pub(crate) fn count(name: impl Into<String>, count: f64, goal: Option<f64>) -> Self {
+        Self { name: name.into(), kind: Kind::Count, found: Interval::exact(count), goal }
+    }
+
+    /// Peak memory, of so many kB.
+    pub(crate) fn peak(name: impl Into<String>, peak_kb: u64, goal_mb: Option<f64>) -> Self {
+        let found = Interval::exact(peak_kb as f64 / 1000.0);
+        Self { name: name.into(), kind: Kind::Memory, found, goal: goal_mb }
+    }
+
+    /// The value with its interval.
+    pub(crate) fn shown(&self) -> String {
+        let Interval { value, low, high } = self.found;
+        if low == high { number(value) } else { format!("{} ({} to {})", number(value), number(low), number(high)) }
+    }
+
+    /// `None` where there is no goal.
+    pub(crate) fn is_met(&self) -> Option<bool> {
+        self.goal.map(|goal| self.found.value <= goal)
+    }
 }
 
 impl Report {
     /// Shows the report and writes it.
-    pub(crate) fn publish(&self, place: &Place, name: &str) -> Result<()> {
-        println!("{}\n\n{}\n", self.title, self.table);
-        self.notes.iter().for_each(|note| println!("{note}"));
-        for path in self.write(place, name)? {
+    pub(crate) fn publish(&self, place: &Place) -> Result<()> {
+        self.show();
+        for path in self.write(place)? {
             println!("written: {}", path.display());
         }
         Ok(())
     }
 
+    /// Prints the table and what a reader must know.
+    pub(crate) fn show(&self) {
+        println!("{}\n\n{}\n", self.title, self.table);
+        self.notes.iter().for_each(|note| println!("{note}"));
+    }
+
     /// Writes `target/bench/NAME.json` and `NAME.md`.
-    pub(crate) fn write(&self, place: &Place, name: &str) -> Result<[PathBuf; 2]> {
-        let dir = place.results()?;
-        let json = json!({ "title": self.title, "notes": self.notes, "machine": machine(), "rows": self.rows });
-        let markdown = format!("# {}\n\n{}\n\n{}\n", self.title, self.table.markdown(), self.notes.join("\n\n"));
-        let paths = ["json", "md"].map(|end| dir.join(format!("{name}.{end}")));
-        for (path, text) in paths.iter().zip([format!("{json:#}\n"), markdown]) {
-            fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(paths)
+    pub(crate) fn write(&self, place: &Place) -> Result<[std::path::PathBuf; 2]> {
+        let (command, machine) = (typed(std::env::args().skip(1)), machine::facts(place));
+        let parts = vec![self.part(&command, &machine)];
+        Saved { command, machine, parts, ..Saved::default() }.write(&place.results()?, self.name)
+    }
+
+    /// For programs, with what was typed for it and which larder it was.
+    pub(crate) fn part(&self, command: &str, machine: &Value) -> Value {
+        let mut part = self.json();
+        part["command"] = json!(command);
+        part["commit"] = machine["commit"].clone();
+        part["load"] = json!(machine::load());
+        part
+    }
+
+    /// For programs.
+    pub(super) fn json(&self) -> Value {
+        let figure = |figure: &Figure| {
+            let Interval { value, low, high } = figure.found;
+            json!({ "name": figure.name, "kind": figure.kind.word(), "value": value, "low": low, "high": high, "goal": figure.goal })
+        };
+        json!({
+            "bench": self.name,
+            "title": self.title,
+            "notes": self.notes,
+            "table": { "words": self.table.words, "header": self.table.header, "rows": self.table.rows },
+            "figures": self.figures.iter().map(figure).collect::<Vec<_>>(),
+            "rows": self.rows,
+        })
     }
 }
 
-/// What the numbers depend on and a reader cannot see.
-fn machine() -> Value {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let processor = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
-    json!({
-        "processor": processor.trim_start_matches([' ', '\t', ':']),
-        "processors": std::thread::available_parallelism().map_or(0, usize::from),
-        "kernel": read("/proc/sys/kernel/osrelease").trim(),
-    })
+/// What was typed behind `cargo xtask`, without places of this machine.
+fn typed(words: impl Iterator<Item = String>) -> String {
+    let mut shown = vec!["cargo xtask".to_owned()];
+    for word in words {
+        let is_place = word.contains('/') || shown.last().is_some_and(|last| last == "--larder");
+        shown.push(if is_place { "…".to_owned() } else { word });
+    }
+    shown.join(" ")
+}
+
+/// Three digits that count, and whole numbers as they are.
+pub(crate) fn number(value: f64) -> String {
+    match value {
+        value if value.fract() == 0.0 || value.abs() >= 1000.0 => format!("{value:.0}"),
+        value if value.abs() >= 100.0 => format!("{value:.1}"),
+        value if value.abs() >= 10.0 => format!("{value:.2}"),
+        value => format!("{value:.3}"),
+    }
 }
 
 /// Milliseconds with three decimals.
 pub(crate) fn millis(time: std::time::Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_typed_names_no_places() {
+        let words = ["bench", "hit", "--runs", "3", "--larder", "larder", "--x=/a/b"].map(str::to_owned);
+        assert_eq!(typed(words.into_iter()), "cargo xtask bench hit --runs 3 --larder … …");
+    }
 }

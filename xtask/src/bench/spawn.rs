@@ -3,13 +3,13 @@
 //! The program in `benches/spawn` grows and starts; here is for which sizes, and the table.
 
 use super::floor;
-use super::measure::quantile;
-use super::report::Report;
+use super::report::{Figure, Report};
 use crate::place::Place;
 use crate::progress::Bar;
 use crate::table::Table;
 use crate::{binaries, run, setup};
 use anyhow::{Context, Result};
+use larder_samples::quantile;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -28,6 +28,8 @@ pub(crate) struct Options {
 const SIZES_MB: &[(u64, u32)] = &[(10, 1), (500, 2), (4096, 10)];
 /// What must stay free beside, in MB: others use the machine.
 const SPARE_MB: u64 = 1024;
+/// What `crates/spawn` starts tools by.
+const LARDERS_WAY: &str = "posix_spawn";
 const HEADER: &[&str] = &[
     "size MB",
     "huge pages MB",
@@ -42,17 +44,18 @@ const HEADER: &[&str] = &[
     "runs",
 ];
 
-/// Measures every size, with and without huge pages, and publishes the table.
-pub(crate) fn spawn(place: &Place, options: &Options) -> Result<()> {
+/// Measures every size, with and without huge pages.
+pub(crate) fn spawn(place: &Place, options: &Options) -> Result<Report> {
     setup::for_builds(place)?;
     let program = binaries::bench(place, "larder-spawn-cost", "spawn-cost", None)?;
     // Without a plan the floor ends at once: the smallest program that there is here.
     let child = floor::program(place)?;
     let mut report = Report {
+        name: "spawn",
         title: "Starting a program from a process that has grown".to_owned(),
         notes: notes(),
         table: Table::new(3, HEADER),
-        rows: Vec::new(),
+        ..Report::default()
     };
     let bar = Bar::new("spawn", SIZES_MB.len() as u64 * 2);
     for &(size_mb, less_often) in SIZES_MB {
@@ -71,7 +74,23 @@ pub(crate) fn spawn(place: &Place, options: &Options) -> Result<()> {
         }
     }
     bar.end(&format!("spawn: {} rows", report.rows.len()));
-    report.publish(place, "spawn")
+    report.figures = figures(&report.rows);
+    Ok(report)
+}
+
+/// What larder does ÷ `fork`, which took its turn in the same rounds, from each size.
+fn figures(rows: &[Value]) -> Vec<Figure> {
+    let cpu = |row: &Value| -> Vec<f64> {
+        row["cpu_us"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+    };
+    let figure = |larders: &Value| {
+        let same = |row: &&Value| row["size_mb"] == larders["size_mb"] && row["huge"] == larders["huge"];
+        let fork = rows.iter().filter(same).find(|row| row["way"] == "fork, exec")?;
+        let pages = if larders["huge"] == true { "huge pages" } else { "small pages" };
+        let name = format!("{LARDERS_WAY} from {} MB, {pages}, CPU ÷ fork", larders["size_mb"]);
+        Figure::ratio(name, &cpu(larders), &cpu(fork), None)
+    };
+    rows.iter().filter(|row| row["way"] == LARDERS_WAY).filter_map(figure).collect()
 }
 
 fn measured(program: &Path, child: &Path, size_mb: u64, huge: bool, rounds: u32) -> Result<String> {

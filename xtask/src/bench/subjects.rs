@@ -2,7 +2,7 @@
 
 use super::inputs::{Case, OUTPUTS};
 use super::measure::Subject;
-use super::sccache::Server;
+use super::server::Server;
 use crate::launcher::{Counts, Launcher};
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -22,6 +22,8 @@ pub(crate) struct Compile<'a> {
     pub(crate) expected: &'a [Vec<u8>],
     pub(crate) server: Option<&'a Server>,
     pub(crate) every: usize,
+    /// Before each run larder's stamps are taken away, as in a container that was just started: it must read every input.
+    pub(crate) forgets: bool,
 }
 
 impl Subject for True {
@@ -73,7 +75,7 @@ impl Subject for Compile<'_> {
                 _ => {}
             }
         }
-        Ok(())
+        if self.forgets { self.launcher.forget_stamps() } else { Ok(()) }
     }
 
     fn check(&self) -> Result<()> {
@@ -96,9 +98,19 @@ impl Subject for Compile<'_> {
     fn every(&self) -> usize {
         self.every
     }
+
+    fn is_long(&self) -> bool {
+        // Of kache's client nothing here counts the instructions but stepping, for many minutes.
+        self.every > 1 || self.forgets || self.launcher.name == "kache"
+    }
 }
 
-impl Compile<'_> {
+impl<'a> Compile<'a> {
+    /// The plain compile, of which nothing is expected.
+    pub(crate) fn plain(case: &'a Case, home: &'a Path) -> Self {
+        Self { case, launcher: Launcher::plain(), home, expected: &[], server: None, every: 1, forgets: false }
+    }
+
     /// Runs the compile once, unmeasured.
     pub(crate) fn once(&self) -> Result<()> {
         self.prepare()?;

@@ -3,7 +3,7 @@
 //! Each is the same program at the same path to Bazel and to the packages, since both write that path down.
 
 use crate::bench::calls;
-use crate::bench::sccache::Server;
+use crate::bench::server::Server;
 use crate::launcher::{Counts, Launcher};
 use crate::place::{Place, fresh, on_path};
 use crate::{fetch, run};
@@ -126,7 +126,7 @@ impl Cache {
         fs::create_dir_all(&self.home).with_context(|| format!("cannot make {}", self.home.display()))?;
         calls::put_in_front(compiler, &self.behind, Some(calls))?;
         if let Some(launcher) = &self.server {
-            return Server::start(launcher, &self.home).map(Running::Server).map(Some);
+            return Server::of(launcher, &self.home).map(Running::Server).map(Some);
         }
         let Some(larder) = &self.daemon else { return Ok(None) };
         if let Some(dir) = larder.ancestors().nth(2) {

@@ -80,12 +80,14 @@ pub(crate) fn bazel(place: &Place, options: &Options) -> Result<()> {
     }
     let table = Table { rows: rows::table(&bench.passes), ..Table::new(rows::WORDS, rows::HEADER) };
     let report = Report {
+        name: "bazel",
         title: "zlib, libX11 and curl in Bazel's sandboxes".to_owned(),
         notes: notes(&caches, jobs, &bench),
         table,
         rows: bench.passes.iter().map(rows::json_row).collect(),
+        ..Report::default()
     };
-    report.publish(place, "bazel")
+    report.publish(place)
 }
 
 /// Everything but Bazel's own directory, which it cannot do without for a minute.

@@ -5,7 +5,7 @@
 mod mounts;
 mod rows;
 
-use super::report::Report;
+use super::report::{Figure, Report};
 use crate::place::{Place, fresh};
 use crate::progress::Bar;
 use crate::{binaries, run, setup};
@@ -32,11 +32,13 @@ const SIZES_BYTES: &[usize] = &[5_000, 50_000, 1_000_000, 20_000_000];
 /// From here on a way is run less often: it takes milliseconds.
 const LARGE_BYTES: usize = 10_000_000;
 const LARGE_EVERY: u32 = 5;
+/// What larder's way is divided by.
+const BASE: &str = "copy_file_range";
 /// All places are gone through so often, so that what disturbs for a while disturbs more than one.
 const PASSES: u32 = 3;
 
-/// Measures everywhere and publishes the tables.
-pub(crate) fn copy(place: &Place, options: &Options) -> Result<()> {
+/// Measures everywhere: all ways, and the cheapest beside larder's.
+pub(crate) fn copy(place: &Place, options: &Options) -> Result<Vec<Report>> {
     setup::for_bench_copy(place)?;
     let program = binaries::bench(place, "larder-copy", "copy", None)?;
     let scratch = place.own("bench-copy")?;
@@ -62,7 +64,7 @@ pub(crate) fn copy(place: &Place, options: &Options) -> Result<()> {
     }
     bar.end(&format!("copy: {} places", spots.len()));
     let did = spots.iter().map(|spot| done_by_larder(&program, spot, &sample, &scratch)).collect::<Result<Vec<_>>>()?;
-    publish(place, &costs, &did.concat(), &skipped)
+    Ok(reports(&costs, &did.concat(), &skipped))
 }
 
 fn measured(program: &Path, spot: &Spot, sample: &Path, large: bool, (rounds, pass): (u32, u32)) -> Result<String> {
@@ -97,7 +99,7 @@ fn done_by_larder(program: &Path, spot: &Spot, sample: &Path, scratch: &Path) ->
     SIZES_BYTES.iter().map(one).collect()
 }
 
-fn publish(place: &Place, costs: &[Cost], did: &[Did], skipped: &[String]) -> Result<()> {
+fn reports(costs: &[Cost], did: &[Did], skipped: &[String]) -> Vec<Report> {
     let mut notes = vec![
         "In each cell: CPU time of the median run, of the lower quartile, and wall time of the median run, in µs, of opening \
          the stored file, making the new one, filling it and closing both; replaced: of unlinking the one that is there as \
@@ -107,12 +109,15 @@ fn publish(place: &Place, costs: &[Cost], did: &[Did], skipped: &[String]) -> Re
         "larder: its own function, `copy_bytes` in `crates/sys/src/linux/files.rs`.".to_owned(),
     ];
     notes.extend(skipped.iter().map(|reason| format!("skipped: {reason}")));
-    let title = "Putting a file in place".to_owned();
-    let table = rows::all(costs, SIZES_BYTES);
-    Report { title, notes, table, rows: costs.iter().map(Cost::json).collect() }.publish(place, "copy")?;
-    println!();
+    let all = Report {
+        name: "copy",
+        title: "Putting a file in place".to_owned(),
+        notes,
+        table: rows::all(costs, SIZES_BYTES),
+        rows: costs.iter().map(Cost::json).collect(),
+        ..Report::default()
+    };
     let (table, rows) = rows::best(costs, did, SIZES_BYTES);
-    let title = "The cheapest way to put a file in place, and larder's".to_owned();
     let notes = vec![
         "CPU µs, medians, where nothing is at the destination. The cheapest of some thirty ways is partly luck: what is within \
          a tenth of it is as good."
@@ -121,5 +126,24 @@ fn publish(place: &Place, costs: &[Cost], did: &[Did], skipped: &[String]) -> Re
          can."
             .to_owned(),
     ];
-    Report { title, notes, table, rows }.publish(place, "copy-best")
+    let best = Report {
+        name: "copy-best",
+        title: "The cheapest way to put a file in place, and larder's".to_owned(),
+        notes,
+        table,
+        figures: figures(costs),
+        rows,
+    };
+    vec![all, best]
+}
+
+/// larder's function ÷ the one system call that it makes where nothing better is known: the cheapest of thirty is partly luck.
+fn figures(costs: &[Cost]) -> Vec<Figure> {
+    let larders = costs.iter().filter(|cost| cost.is_fresh() && cost.way() == rows::LARDER);
+    let figure = |larder: &Cost| {
+        let base = costs.iter().find(|cost| cost.is_fresh() && cost.is_beside(larder) && cost.way() == BASE)?;
+        let name = format!("{}, {}, CPU ÷ {BASE}", larder.spot(), rows::shown(larder.size_bytes()));
+        Figure::ratio(name, &larder.cpu_s(), &base.cpu_s(), None)
+    };
+    larders.filter_map(figure).collect()
 }

@@ -1,8 +1,8 @@
 //! What the program printed, as tables: all ways, and the cheapest beside larder's.
 
-use crate::bench::measure::quantile;
 use crate::table::{NONE, Table};
 use anyhow::{Context, Result};
+use larder_samples::quantile;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,13 +30,41 @@ pub(crate) struct Did {
 }
 
 const FRESH: &str = "fresh";
-const LARDER: &str = "larder";
+/// The way that is larder's.
+pub(crate) const LARDER: &str = "larder";
 /// What the names of ways begin with that store files compressed.
 const COMPRESSED: &[&str] = &["lz4", "zstd"];
 
 impl Cost {
     fn cpu_median(&self) -> Duration {
         quantile(self.cpu.clone(), 1, 2)
+    }
+
+    /// Nothing was at the destination, and the way is possible there.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.destination == FRESH && !self.cpu.is_empty()
+    }
+
+    /// Of the same place and size.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        (&self.place, self.size_bytes) == (&other.place, other.size_bytes)
+    }
+
+    pub(crate) fn spot(&self) -> &str {
+        &self.place
+    }
+
+    pub(crate) fn way(&self) -> &str {
+        &self.way
+    }
+
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// CPU time of each run, in s.
+    pub(crate) fn cpu_s(&self) -> Vec<f64> {
+        self.cpu.iter().map(Duration::as_secs_f64).collect()
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -223,7 +251,8 @@ fn micros(time: Duration) -> String {
     if micros < 100.0 { format!("{micros:.1}") } else { format!("{micros:.0}") }
 }
 
-fn shown(bytes: usize) -> String {
+/// A size in words.
+pub(crate) fn shown(bytes: usize) -> String {
     if bytes < 1_000_000 { format!("{} kB", bytes / 1000) } else { format!("{} MB", bytes / 1_000_000) }
 }
 

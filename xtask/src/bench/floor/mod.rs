@@ -7,16 +7,17 @@ mod plan;
 mod trace;
 
 use super::inputs::OUTPUTS;
-use super::measure::Subject;
+use super::measure::{Subject, behind};
 use super::subjects::Compile;
 use crate::launcher::Launcher;
 use crate::place::Place;
 use crate::{binaries, run, setup};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use trace::{Call, Work};
 
 /// The floor of one case, ready to run.
@@ -92,16 +93,11 @@ impl Subject for Floor<'_> {
 fn traced(subject: &dyn Subject, scratch: &Path) -> Result<Vec<Call>> {
     subject.prepare()?;
     let log = scratch.join("trace.txt");
-    let inner = subject.command();
-    let mut command = Command::new("strace");
-    command.args(["-f", "-q", "-s", "8", "-e", TRACED, "-o"]).arg(&log).arg(inner.get_program()).args(inner.get_args());
-    command.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Some(dir) = inner.get_current_dir() {
-        command.current_dir(dir);
-    }
+    let words = ["-f", "-q", "-s", "8", "-e", TRACED, "-o"].map(OsStr::new);
+    let words: Vec<&OsStr> = words.into_iter().chain([log.as_os_str()]).collect();
+    let mut command = behind("strace".as_ref(), &words, subject);
     let status = command.status().context("cannot start strace")?;
-    ensure!(status.success(), "strace could not run {}: it ended with {status}", run::shown(&inner));
+    ensure!(status.success(), "strace could not run {}: it ended with {status}", subject.name());
     trace::calls(&fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?)
 }
 

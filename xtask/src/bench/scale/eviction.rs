@@ -76,8 +76,7 @@ fn hits(bench: &Bench, report: &mut Report) -> Result<()> {
     let launcher = Launcher::larder(&bench.larder, &store)?;
     let case = inputs::c(&bench.work.join("evicted"))?;
     thread::sleep(SETTLING);
-    let hit =
-        Compile { case: &case, launcher: launcher.clone(), home: &bench.home, expected: &[], server: None, every: 1 };
+    let hit = Compile { launcher: launcher.clone(), ..Compile::plain(&case, &bench.home) };
     hit.warm_up()?;
     thread::sleep(SETTLING);
     hit.once()?;

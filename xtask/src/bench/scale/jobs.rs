@@ -78,6 +78,8 @@ pub(super) fn jobs(bench: &Bench, report: &mut Report) -> Result<()> {
                 plain: Some(&cells[at][0].series),
                 base: Some(&cells[0][kind].series),
                 counts: counts.clone(),
+                // All misses and half of them: ÷ plain says what matters, and ÷ one job how that grows.
+                figure: kind > 0 && *jobs > 1,
                 ..Row::default()
             };
             row.add_to(report);

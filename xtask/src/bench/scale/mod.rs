@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PART")]
     only: Vec<Part>,
     /// Rounds of builds: one build of each kind in each
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Rounds of single commands
     #[arg(long, default_value_t = 60, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -39,12 +39,12 @@ pub(crate) struct Options {
     /// Sources of the project that is built
     #[arg(long, default_value_t = 40, value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
     sources: u32,
-    /// How many records stores have; 7 kB each, and a millisecond to make
-    #[arg(long, default_values_t = [1000, 10_000], value_delimiter = ',', value_name = "N")]
+    /// How many records stores have; some 14 kB each, and a millisecond to make
+    #[arg(long, default_values_t = [1000, 10_000, 100_000], value_delimiter = ',', value_name = "N")]
     records: Vec<u64>,
-    /// One more store, of so many GB in blobs of 1 MB
-    #[arg(long, value_name = "N")]
-    gigabytes: Option<u64>,
+    /// More stores, of so many GB in blobs of 1 MB; those of more than 4 GB are sparse
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    gigabytes: Vec<u64>,
     /// Measure this larder, with its larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
@@ -68,8 +68,8 @@ struct Bench<'a> {
     options: &'a Options,
 }
 
-/// Measures every chosen part and publishes the report.
-pub(crate) fn scale(place: &Place, options: &Options) -> Result<()> {
+/// Measures every chosen part.
+pub(crate) fn scale(place: &Place, options: &Options) -> Result<Report> {
     setup::for_bench(place)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
     let work = place.own("bench-scale")?;
@@ -78,10 +78,11 @@ pub(crate) fn scale(place: &Place, options: &Options) -> Result<()> {
     fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
     let bench = Bench { larder, work, home, place, options };
     let mut report = Report {
+        name: "scale",
         title: "Many at once, and much in the store".to_owned(),
         notes: rows::notes(options),
         table: Table::new(2, rows::HEADER),
-        rows: Vec::new(),
+        ..Report::default()
     };
     let chosen = |part| options.only.is_empty() || options.only.contains(&part);
     if chosen(Part::Jobs) {
@@ -97,5 +98,5 @@ pub(crate) fn scale(place: &Place, options: &Options) -> Result<()> {
         eviction::eviction(&bench, &mut report).context("eviction")?;
     }
     remove(&bench.work)?;
-    report.publish(place, "scale")
+    Ok(report)
 }

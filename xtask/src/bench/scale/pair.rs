@@ -86,6 +86,7 @@ pub(super) fn pair(bench: &Bench, report: &mut Report) -> Result<()> {
             plain: Some(&plain.series),
             base: Some(if kind.counts.is_some() { &alone.series } else { &plain.series }),
             counts: kind.counts.clone(),
+            figure: kind.two && kind.counts.is_some(),
             ..Row::default()
         };
         row.add_to(report);

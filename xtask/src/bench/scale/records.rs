@@ -3,31 +3,51 @@
 use super::Bench;
 use super::rows::Row;
 use crate::bench::measure::{SETTLING, Series, Subject, interleaved};
-use crate::bench::report::Report;
+use crate::bench::report::{Figure, Report};
 use crate::bench::subjects::Compile;
 use crate::bench::{count, inputs};
 use crate::binaries;
 use crate::launcher::Launcher;
 use crate::progress::Bar;
 use crate::run::{self, Usage};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use larder_samples::quantile;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+/// Blocks of a manifest, a note and their directories, beside the blob.
 const KB_A_RECORD: u64 = 12;
+const SMALL_BYTES: u64 = 6000;
 const MB: u64 = 1_000_000;
+/// Larger stores are sparse: few disks have so much to spare.
+const SPARSE_FROM_GB: u64 = 4;
+/// What must stay free on the disk.
+const SPARE_MB: u64 = 15_000;
+/// Records that are made by one process.
+const STEP: u64 = 1000;
+/// Instructions of a hit in a larger store, ÷ those in the first.
+const INSTRUCTIONS_GOAL: f64 = 1.05;
+/// How often instructions and system calls are counted.
+const COUNTS: usize = 3;
 /// Made in each store in turn, and timed, once they are as large as they are to be; and how often.
 const TIMED: u64 = 100;
 const TIMED_ROUNDS: u64 = 20;
 
-/// A store and what it is called.
-struct Filled {
+/// A store that is to be made.
+struct Wanted {
     name: String,
-    store: PathBuf,
     records: u64,
     blob_bytes: u64,
+    /// Its blobs take less room than their bytes.
+    sparse: bool,
+}
+
+/// One that was.
+struct Filled {
+    wanted: Wanted,
+    store: PathBuf,
 }
 
 /// A command that does nothing, recorded anew each time.
@@ -60,18 +80,21 @@ impl Subject for Record {
 pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
     let program = binaries::bench(bench.place, "larder-fill", "fill", None)?;
     let mut stores = Vec::new();
-    for &records in &bench.options.records {
-        stores.push(filled(bench, &program, format!("{records} records"), records, 6000)?);
-    }
-    if let Some(gigabytes) = bench.options.gigabytes {
-        stores.push(filled(bench, &program, format!("{gigabytes} GB"), gigabytes * 1000, MB)?);
+    let all = bench.options.records.iter().map(|&records| Wanted::of_records(records));
+    for wanted in all.chain(bench.options.gigabytes.iter().map(|&gigabytes| Wanted::of_gigabytes(gigabytes))) {
+        match wanted.lacks_room(&bench.work)? {
+            Some(reason) => {
+                println!("{reason}");
+                report.notes.push(reason);
+            }
+            None => stores.push(wanted.fill(bench, &program)?),
+        }
     }
     let case = inputs::c(&bench.work)?;
     thread::sleep(SETTLING);
     let launchers = stores.iter().map(|filled| Launcher::larder(&bench.larder, &filled.store));
     let launchers = launchers.collect::<Result<Vec<_>>>()?;
-    let compile =
-        |launcher| Compile { case: &case, launcher, home: &bench.home, expected: &[], server: None, every: 1 };
+    let compile = |launcher| Compile { launcher, ..Compile::plain(&case, &bench.home) };
     let hits: Vec<Compile> = launchers.iter().map(|launcher| compile(launcher.clone())).collect();
     hits.iter().try_for_each(Compile::warm_up)?;
     let record = |launcher: &Launcher| Record {
@@ -87,76 +110,124 @@ pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
     }
     thread::sleep(SETTLING);
     hits.iter().try_for_each(Compile::once)?;
-    let stepping = count::stepping(bench.place)?;
+    let counting = count::program(bench.place)?;
     let mut rows = |what: &str, subjects: Vec<&dyn Subject>, steps: bool| -> Result<()> {
         let all = interleaved(what, &subjects, bench.options.runs as usize)?;
+        let mut first = None;
         for ((subject, series), filled) in subjects.iter().zip(&all).zip(&stores) {
-            let instructions = || count::instructions(*subject, &stepping, &bench.work).context("not counted");
+            let instructions = || count::instructions(*subject, &counting, &bench.work).context("not counted");
+            let instructions = if steps { least(instructions).ok() } else { None };
+            let name = &filled.wanted.name;
             let row = Row {
                 part: "records",
-                what: format!("{what}, {}", filled.name),
+                what: format!("{what}, {name}"),
                 series: series.clone(),
                 base: all.first(),
-                calls: Some(twice(|| count::system_calls(*subject, &bench.work))?),
-                instructions: if steps { twice(instructions).ok() } else { None },
+                calls: Some(least(|| count::system_calls(*subject, &bench.work))?),
+                instructions,
+                figure: first.is_some(),
                 ..Row::default()
             };
             row.add_to(report);
+            let base = *first.get_or_insert(instructions);
+            if let Some((found, base)) = instructions.zip(base).filter(|_| filled.wanted.name != stores[0].wanted.name)
+            {
+                let name = format!("records, {what}, {name}, instructions ÷ {}", stores[0].wanted.name);
+                report.figures.push(Figure::count(name, found as f64 / base as f64, Some(INSTRUCTIONS_GOAL)));
+            }
         }
         Ok(())
     };
     rows("one hit", hits.iter().map(|hit| hit as &dyn Subject).collect(), true)?;
     rows("one record", records.iter().map(|record| record as &dyn Subject).collect(), false)?;
+    // Blobs of other sizes cost what writing them costs.
+    stores.retain(|filled| filled.wanted.blob_bytes == SMALL_BYTES);
     let mut all = vec![Series::default(); stores.len()];
     for round in 0..TIMED_ROUNDS {
         for (filled, series) in stores.iter().zip(&mut all) {
-            let first = filled.records + round * TIMED;
-            let cpu = fill(&program, &filled.store, first, TIMED, filled.blob_bytes)?;
+            let first = filled.wanted.records + round * TIMED;
+            let cpu = filled.wanted.add(&program, &filled.store, first, TIMED)?;
             series.samples.push(Usage { wall: cpu, cpu });
         }
     }
-    for (filled, series) in stores.iter().zip(&all) {
-        let (what, series) = (format!("one record by the store's functions, {}", filled.name), series.clone());
-        Row { part: "records", what, series, base: all.first(), ..Row::default() }.add_to(report);
+    for (at, (filled, series)) in stores.iter().zip(&all).enumerate() {
+        let what = format!("one record by the store's functions, {}", filled.wanted.name);
+        let series = series.clone();
+        Row { part: "records", what, series, base: all.first(), figure: at > 0, ..Row::default() }.add_to(report);
     }
     Ok(())
 }
 
-/// The less of two counts: one may have come upon a file that had no stamp yet.
-fn twice(count: impl Fn() -> Result<u64>) -> Result<u64> {
-    Ok(count()?.min(count()?))
+/// The least of some counts: one may have come upon a file that had no stamp yet.
+fn least(count: impl Fn() -> Result<u64>) -> Result<u64> {
+    (0..COUNTS).map(|_| count()).try_fold(u64::MAX, |least, counted| Ok(least.min(counted?)))
 }
 
-/// A store with so many records, made by the store's own functions.
-fn filled(bench: &Bench, program: &Path, name: String, records: u64, blob_bytes: u64) -> Result<Filled> {
-    let store = bench.work.join("store").join(name.replace(' ', "-"));
-    let needed_mb = records * (KB_A_RECORD * 1000 + blob_bytes) / MB;
-    let bar = Bar::new(&format!("a store of {name}, {needed_mb} MB"), records);
-    let mut done = 0;
-    while done < records {
-        let step = (records - done).min(1000);
-        fill(program, &store, done, step, blob_bytes)?;
-        done += step;
-        bar.at(done);
+impl Wanted {
+    fn of_records(records: u64) -> Self {
+        Self { name: format!("{records} records"), records, blob_bytes: SMALL_BYTES, sparse: false }
     }
-    bar.end(&format!("a store of {name}"));
-    Ok(Filled { name, store, records, blob_bytes })
-}
 
-/// CPU time of a record, the lower quartile of groups.
-fn fill(program: &Path, store: &Path, first: u64, records: u64, blob_bytes: u64) -> Result<Duration> {
-    let numbers = [("--first", first), ("--records", records), ("--blob-bytes", blob_bytes)];
-    let mut command = Command::new(program);
-    command.arg("--store").arg(store);
-    command.args(numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]));
-    let text = run::output(&mut command)?;
-    let micros: f64 = text.trim().rsplit('\t').next().and_then(|last| last.parse().ok()).context("no time is said")?;
-    Ok(Duration::from_secs_f64(micros / 1e6))
+    fn of_gigabytes(gigabytes: u64) -> Self {
+        let sparse = gigabytes > SPARSE_FROM_GB;
+        Self { name: format!("{gigabytes} GB"), records: gigabytes * 1000, blob_bytes: MB, sparse }
+    }
+
+    fn needed_mb(&self) -> u64 {
+        let blob_bytes = if self.sparse { SMALL_BYTES } else { self.blob_bytes };
+        self.records * (KB_A_RECORD * 1000 + blob_bytes) / MB
+    }
+
+    /// Why it cannot be made here.
+    fn lacks_room(&self, dir: &Path) -> Result<Option<String>> {
+        let stat = nix::sys::statvfs::statvfs(dir).with_context(|| format!("cannot look at {}", dir.display()))?;
+        let free_mb = stat.blocks_available() * stat.fragment_size() / MB;
+        let needed_mb = self.needed_mb();
+        let is_enough = free_mb >= needed_mb + SPARE_MB;
+        Ok((!is_enough).then(|| {
+            format!(
+                "Skipped: a store of {}: it needs {needed_mb} MB, {free_mb} MB are free, and {SPARE_MB} MB are to be spared.",
+                self.name
+            )
+        }))
+    }
+
+    /// Makes it by the store's own functions.
+    fn fill(self, bench: &Bench, program: &Path) -> Result<Filled> {
+        let store = bench.work.join("store").join(self.name.replace(' ', "-"));
+        let bar = Bar::new(&format!("a store of {}, {} MB", self.name, self.needed_mb()), self.records);
+        let mut done = 0;
+        while done < self.records {
+            let step = (self.records - done).min(STEP);
+            self.add(program, &store, done, step)?;
+            done += step;
+            bar.at(done);
+        }
+        bar.end(&format!("a store of {}", self.name));
+        Ok(Filled { wanted: self, store })
+    }
+
+    /// Adds records; the CPU time of one, the lower quartile of groups.
+    fn add(&self, program: &Path, store: &Path, first: u64, records: u64) -> Result<Duration> {
+        let numbers = [("--first", first), ("--records", records), ("--blob-bytes", self.blob_bytes)];
+        let mut command = Command::new(program);
+        command.arg("store").arg("--store").arg(store);
+        command.args(numbers.iter().flat_map(|(name, number)| [(*name).to_owned(), number.to_string()]));
+        if self.sparse {
+            command.arg("--sparse");
+        }
+        let text = run::output(&mut command)?;
+        let json: serde_json::Value = serde_json::from_str(&text).with_context(|| format!("`fill` printed: {text}"))?;
+        let groups_us: Vec<f64> =
+            json["record_us"].as_array().into_iter().flatten().filter_map(serde_json::Value::as_f64).collect();
+        ensure!(!groups_us.is_empty(), "`fill` says no times");
+        Ok(Duration::from_secs_f64(quantile(groups_us, 1, 4) / 1e6))
+    }
 }
 
 /// For the eviction part: a store of its own.
 pub(super) fn store(bench: &Bench, records: u64) -> Result<PathBuf> {
     let program = binaries::bench(bench.place, "larder-fill", "fill", None)?;
-    let filled = filled(bench, &program, format!("{records} records to evict"), records, 6000)?;
-    Ok(filled.store)
+    let wanted = Wanted { name: format!("{records} records to evict"), ..Wanted::of_records(records) };
+    Ok(wanted.fill(bench, &program)?.store)
 }

@@ -2,7 +2,7 @@
 
 use super::Options;
 use crate::bench::measure::Series;
-use crate::bench::report::{Report, millis};
+use crate::bench::report::{Figure, Report, millis};
 use crate::launcher::Counts;
 use crate::table::NONE;
 use serde_json::json;
@@ -25,7 +25,7 @@ pub(super) const HEADER: &[&str] = &[
     "rounds",
 ];
 
-/// One row. `plain` and `base` are what it is divided by; a part says which base.
+/// One row. `plain` and `base` are what it is divided by; a part says which base, and which rows are compared from day to day.
 #[derive(Default)]
 pub(super) struct Row<'a> {
     pub(super) part: &'static str,
@@ -37,6 +37,8 @@ pub(super) struct Row<'a> {
     pub(super) instructions: Option<u64>,
     /// Of the last round.
     pub(super) counts: Option<Counts>,
+    /// Whether CPU ÷ base, or where there is none ÷ plain, is a figure.
+    pub(super) figure: bool,
 }
 
 impl Row<'_> {
@@ -63,14 +65,15 @@ impl Row<'_> {
             counted(|counts| counts.waited),
             self.series.samples.len().to_string(),
         ]);
-        let seconds = |of: fn(&crate::run::Usage) -> Duration| -> Vec<f64> {
-            self.series.samples.iter().map(|usage| of(usage).as_secs_f64()).collect()
-        };
+        let base = self.base.map(|base| ("base", base)).or(self.plain.map(|plain| ("plain", plain)));
+        if let Some((word, base)) = base.filter(|_| self.figure) {
+            let name = format!("{}, {}, CPU ÷ {word}", self.part, self.what);
+            report.figures.extend(Figure::ratio(name, &self.series.cpu_s(), &base.cpu_s(), None));
+        }
         report.rows.push(json!({
             "part": self.part,
             "what": self.what,
-            "wall_s": seconds(|usage| usage.wall),
-            "cpu_s": seconds(|usage| usage.cpu),
+            "samples": self.series.json(),
             "system_calls": self.calls,
             "instructions": self.instructions,
             "tool_runs": self.counts.as_ref().map(Counts::runs),
@@ -93,7 +96,8 @@ pub(super) fn notes(options: &Options) -> Vec<String> {
         "two at once: two checkouts of the project, one make each with as many jobs as there are processors; base is one such build alone."
             .to_owned(),
         "records: one hit of a C file with 220 headers, and one record of a command that does nothing; base is the first store. by the \
-         store's functions: CPU time of one record of a hundred made by one process."
+         store's functions: CPU time of one record of a hundred made by one process. Stores of GB hold blobs of 1 MB; of more than 4 GB \
+         what is zero in them takes no room on the disk."
             .to_owned(),
         "eviction: `larder evict` again and again by another process, whose CPU time is not in the row; base is the same without it."
             .to_owned(),

@@ -62,7 +62,13 @@ pub(crate) fn whole(place: &Place, options: &Options) -> Result<bool> {
 }
 
 /// Measures what was chosen and publishes the report. `false` where something of larder's differs or fails.
-fn measure(place: &Place, options: &Options, name: &str, title: &str, phases: &'static [Phase]) -> Result<bool> {
+fn measure(
+    place: &Place,
+    options: &Options,
+    name: &'static str,
+    title: &str,
+    phases: &'static [Phase],
+) -> Result<bool> {
     setup::for_bench_whole(place)?;
     let larder = binaries::larder(place, options.larder.as_deref())?;
     let work = place.own(&format!("bench-{name}"))?;
@@ -86,13 +92,13 @@ fn measure(place: &Place, options: &Options, name: &str, title: &str, phases: &'
             passes.extend(bench.step(package, &sources, step, &grains)?);
         }
         // It takes long: what was measured stays, whatever happens to the next package.
-        report(title, &bench, &passes).write(place, name)?;
+        report(name, title, &bench, &passes).write(place)?;
     }
-    report(title, &bench, &passes).publish(place, name)?;
+    report(name, title, &bench, &passes).publish(place)?;
     Ok(rows::faults(passes.iter().filter(|pass| pass.is_larder)).is_empty())
 }
 
-fn report(title: &str, bench: &Bench, passes: &[Pass]) -> Report {
+fn report(name: &'static str, title: &str, bench: &Bench, passes: &[Pass]) -> Report {
     let times = if bench.new_sources { "the present" } else { "those of the archive" };
     let mut notes = vec![
         format!(
@@ -109,10 +115,12 @@ fn report(title: &str, bench: &Bench, passes: &[Pass]) -> Report {
     notes.extend(rows::notes(passes, bench.phases));
     notes.extend(rows::faults(passes.iter()));
     Report {
+        name,
         title: title.to_owned(),
         notes,
         table: Table { rows: rows::table(passes, bench.phases), ..Table::new(rows::WORDS, rows::HEADER) },
         rows: passes.iter().map(|pass| rows::json_row(pass, bench.phases)).collect(),
+        ..Report::default()
     }
 }
 

@@ -1,0 +1,79 @@
+//! What the numbers of a report depend on and a reader cannot see. No names and no paths of this machine.
+
+use crate::place::Place;
+use crate::run;
+use serde_json::{Value, json};
+use std::fs;
+use std::process::Command;
+
+/// The machine, the programs, and what else ran.
+pub(crate) fn facts(place: &Place) -> Value {
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = after(&cpuinfo, "model name").unwrap_or("unknown");
+    let memory = read("/proc/meminfo");
+    let kb = after(&memory, "MemTotal").and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
+    json!({
+        "processor": model,
+        "processors": std::thread::available_parallelism().map_or(0, usize::from),
+        "virtual": after(&cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+        "memory_gb": kb.map(|kb| (kb / 1e6).round()),
+        "kernel": read("/proc/sys/kernel/osrelease").trim(),
+        "file_system": said(Command::new("stat").args(["-f", "-c", "%T"]).arg(&place.target)),
+        "gcc": first_line(Command::new("gcc").arg("--version")),
+        "g++": first_line(Command::new("g++").arg("--version")),
+        "rustc": first_line(Command::new("rustc").arg("--version").current_dir(&place.repo)),
+        "commit": commit(place),
+        "load": load(),
+    })
+}
+
+/// How many processes were running or wanted to, on average over the last minute.
+pub(crate) fn load() -> Option<f64> {
+    read("/proc/loadavg").split(' ').next()?.parse().ok()
+}
+
+/// Whether larder is what it was at `commit`: its crates, what they depend on, and how they are linked.
+pub(crate) fn measures_the_same(place: &Place, commit: &str) -> bool {
+    let mut git = Command::new("git");
+    git.args(["diff", "--quiet", commit, "--", "crates", "Cargo.lock", ".cargo"]);
+    git.args([":!*.md"]).current_dir(&place.repo);
+    said(&mut git).is_some()
+}
+
+fn commit(place: &Place) -> Option<String> {
+    let git = |words: &[&str]| said(Command::new("git").args(words).current_dir(&place.repo));
+    let id = git(&["rev-parse", "--short=12", "HEAD"])?;
+    // Texts, and what a benchmark leaves in benches/results, change nothing that is measured.
+    let changed = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!benches/results", ":!*.md"]);
+    Some(if changed.is_none_or(|text| text.is_empty()) { id } else { format!("{id} and changes") })
+}
+
+fn said(command: &mut Command) -> Option<String> {
+    run::output(command).ok().map(|text| text.trim().to_owned())
+}
+
+fn first_line(command: &mut Command) -> Option<String> {
+    said(command).and_then(|text| text.lines().next().map(str::to_owned))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// What stands behind the colon of the first line that begins so.
+fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_once(':').map(|(_, value)| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_lines_with_a_colon() {
+        assert_eq!(after("a\t: 1\nmodel name\t: Good One\n", "model name"), Some("Good One"));
+        assert_eq!(after("MemTotal:   9 kB\n", "MemTotal"), Some("9 kB"));
+        assert_eq!(after("MemTotal:   9 kB\n", "Nothing"), None);
+    }
+}

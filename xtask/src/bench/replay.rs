@@ -1,0 +1,77 @@
+//! A compiler that only copies the right object: the least that a build can cost whose every compile hits.
+
+use crate::launcher::Launcher;
+use crate::place::fresh;
+use crate::{run, tree};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SOURCE: &str = include_str!("replay.c");
+
+/// Copies for builds in one tree.
+pub(super) struct Replay {
+    pub(super) launcher: Launcher,
+    tree: PathBuf,
+    kept: PathBuf,
+}
+
+impl Replay {
+    /// Compiles the program, static as the wrapper is, into `work`.
+    pub(super) fn of(tree: &Path, work: &Path) -> Result<Self> {
+        let kept = work.join("kept");
+        let (source, program) = (work.join("replay.c"), work.join("replay"));
+        fs::write(&source, SOURCE).with_context(|| format!("cannot write {}", source.display()))?;
+        let mut gcc = Command::new("musl-gcc");
+        gcc.args(["-static", "-no-pie", "-O2", "-Wall", "-Werror"]);
+        gcc.arg(format!("-DTREE=\"{}\"", tree.display())).arg(format!("-DKEPT=\"{}\"", kept.display()));
+        run::output(gcc.arg(&source).arg("-o").arg(&program)).context("the compiler that copies does not compile")?;
+        Ok(Self { launcher: Launcher::uncounted("copies", &program), tree: tree.to_owned(), kept })
+    }
+
+    /// Keeps what the build that just ended made.
+    pub(super) fn keep(&self) -> Result<()> {
+        fresh(&self.kept)?;
+        tree::copy(&self.tree, &self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_is_copied_and_the_rest_is_compiled() {
+        if crate::place::on_path("musl-gcc").is_none() {
+            eprintln!("skipped: there is no musl-gcc");
+            return;
+        }
+        let work = std::env::temp_dir().join(format!("xtask-replay-{}", std::process::id()));
+        let dir = work.join("tree");
+        fs::create_dir_all(dir.join("sub")).expect("can be made");
+        let replay = Replay::of(&dir, &work).expect("compiles");
+        for (name, text) in [("sub/a.o", "object"), ("sub/a.d", "depends"), ("b.o", "other")] {
+            fs::write(dir.join(name), text).expect("can be written");
+        }
+        replay.keep().expect("can be kept");
+        let call = |words: &str| {
+            let mut command = Command::new(work.join("replay"));
+            command.args(words.split(' ')).current_dir(&dir);
+            command.status().expect("it runs").code()
+        };
+        let left = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
+        for name in ["sub/a.o", "sub/a.d", "b.o"] {
+            fs::remove_file(dir.join(name)).expect("removable");
+        }
+        // `false` stands for the compiler: it is not called.
+        assert_eq!(call("false -MD -c a.c -o sub/a.o"), Some(0));
+        assert_eq!((left("sub/a.o").as_str(), left("sub/a.d").as_str()), ("object", "depends"));
+        assert_eq!(call("false -O2 -c ../b.c"), Some(0));
+        assert_eq!(left("b.o"), "other");
+        for words in ["false -c c.c -o c.o", "false a.o -o sub/a.o", "false"] {
+            assert_eq!(call(words), Some(1), "{words}");
+        }
+        fs::remove_dir_all(&work).expect("removable");
+    }
+}

@@ -1,0 +1,70 @@
+//! The other caches that larder is measured beside: whichever can be had here, and why the others cannot.
+
+use super::server::Server;
+use crate::fetch::{self, Build};
+use crate::launcher::Launcher;
+use crate::place::{Place, fresh};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+const SCCACHE: &str = "0.19.0";
+const KACHE: &str = "2.0.0";
+
+/// What the notes of a report say of them.
+pub(crate) const NOTE: &str = "ccache loosened: file_stat_matches and every other sloppiness that still notices a changed header, hard links, no \
+     statistics. ccache inode cache: Debian's dynamic one, since PyPI's static one has none. sccache and kache: with their servers, whose CPU time is counted.";
+
+/// A cache beside larder.
+pub(crate) struct Rival {
+    pub(crate) launcher: Launcher,
+    /// What it keeps there is its own.
+    pub(crate) store: PathBuf,
+    pub(crate) server: Option<Server>,
+}
+
+/// All that there are, each with an empty store below `stores`, and a line for each that is not here.
+pub(crate) fn all(place: &Place, stores: &Path, home: &Path, build: Build) -> Result<(Vec<Rival>, Vec<String>)> {
+    let ccache = fetch::ccache(place)?;
+    let store = |name: &str| stores.join(name);
+    let rival = |launcher: Launcher, name: &str| Rival { launcher, store: store(name), server: None };
+    let mut rivals = vec![
+        rival(Launcher::ccache(&ccache, &store("ccache"))?, "ccache"),
+        rival(Launcher::ccache_loosened(&ccache, &store("ccache-loosened"))?, "ccache-loosened"),
+    ];
+    let mut skipped = Vec::new();
+    let mut add = |name: &str, found: Result<Rival>| match found {
+        Ok(rival) => rivals.push(rival),
+        Err(error) => {
+            println!("skipped: {name}: {error:#}");
+            // The outermost words only: what is below them may name places of this machine.
+            skipped.push(format!("Skipped: {name}: {error}."));
+        }
+    };
+    let inodes = fetch::ccache_dynamic(place).and_then(|(program, libraries)| {
+        let launcher = Launcher::ccache_inodes(&program, &libraries, &store("ccache-inodes"))?;
+        Ok(rival(launcher, "ccache-inodes"))
+    });
+    add("ccache with its inode cache", inodes);
+    let served = |name: &'static str, launcher: Launcher| -> Result<Rival> {
+        let server = Some(Server::of(&launcher, home).context("its server does not start")?);
+        Ok(Rival { server, ..rival(launcher, name) })
+    };
+    let sccache = fetch::installed(place, "sccache", SCCACHE, build)
+        .and_then(|program| served("sccache", Launcher::sccache(&program, &store("sccache"))));
+    add("sccache", sccache);
+    let kache = fetch::installed(place, "kache", KACHE, build)
+        .and_then(|program| served("kache", Launcher::kache(&program, &store("kache"))));
+    add("kache", kache);
+    Ok((rivals, skipped))
+}
+
+impl Rival {
+    /// Begins anew with an empty store.
+    pub(crate) fn empty(&mut self, home: &Path) -> Result<()> {
+        // It remembers what its store holds, so it must not run meanwhile.
+        let had_one = self.server.take().is_some();
+        fresh(&self.store)?;
+        self.server = had_one.then(|| Server::of(&self.launcher, home)).transpose()?;
+        Ok(())
+    }
+}

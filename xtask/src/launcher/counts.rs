@@ -1,0 +1,183 @@
+//! What a cache has counted: each one's own words, in larder's.
+
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::ops::Sub;
+
+/// What a cache has counted, in larder's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) hit: u64,
+    /// Of the hits, those that another process recorded while they waited for it; 0 where that is not counted.
+    pub(crate) waited: u64,
+    pub(crate) miss: u64,
+    pub(crate) bypass: u64,
+    pub(crate) fallback: u64,
+    /// Code to count, the kind of reason in front: why not cached, why not recorded.
+    pub(crate) reasons: BTreeMap<String, u64>,
+}
+
+/// ccache's counters of calls that it passes on uncached.
+const CCACHE_BYPASSES: &[&str] = &[
+    "autoconf_test",
+    "bad_compiler_arguments",
+    "called_for_link",
+    "called_for_preprocessing",
+    "compile_failed",
+    "could_not_use_modules",
+    "could_not_use_precompiled_header",
+    "disabled",
+    "multiple_source_files",
+    "no_input_file",
+    "output_to_stdout",
+    "preprocessor_error",
+    "recache",
+    "unsupported_code_directive",
+    "unsupported_compiler_option",
+    "unsupported_environment_variable",
+    "unsupported_source_encoding",
+    "unsupported_source_language",
+];
+
+/// The reasons in larder's statistics, and what is put in front of their codes.
+const LARDER_REASONS: &[(&str, &str)] =
+    &[("bypass_reasons", "bypass "), ("fallback_reasons", "fallback "), ("unrecorded_reasons", UNRECORDED)];
+const UNRECORDED: &str = "unrecorded ";
+
+impl Counts {
+    /// Adds what was counted elsewhere.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.hit += other.hit;
+        self.waited += other.waited;
+        self.miss += other.miss;
+        self.bypass += other.bypass;
+        self.fallback += other.fallback;
+        for (code, count) in &other.reasons {
+            *self.reasons.entry(code.clone()).or_default() += count;
+        }
+    }
+
+    /// How many commands ran the tool.
+    pub(crate) fn runs(&self) -> u64 {
+        self.miss + self.bypass + self.fallback
+    }
+
+    /// How many runs larder gave a reason for not recording.
+    pub(crate) fn unrecorded(&self) -> u64 {
+        self.reasons.iter().filter(|(code, _)| code.starts_with(UNRECORDED)).map(|(_, count)| count).sum()
+    }
+}
+
+impl Sub for Counts {
+    type Output = Self;
+    fn sub(self, before: Self) -> Self {
+        let less = |code: &String, count: u64| count.saturating_sub(before.reasons.get(code).copied().unwrap_or(0));
+        let reasons = self.reasons.iter().map(|(code, &count)| (code.clone(), less(code, count)));
+        Self {
+            hit: self.hit.saturating_sub(before.hit),
+            waited: self.waited.saturating_sub(before.waited),
+            miss: self.miss.saturating_sub(before.miss),
+            bypass: self.bypass.saturating_sub(before.bypass),
+            fallback: self.fallback.saturating_sub(before.fallback),
+            reasons: reasons.filter(|&(_, count)| count > 0).collect(),
+        }
+    }
+}
+
+/// By `larder stats --json`.
+pub(super) fn larder(text: &str) -> Result<Counts> {
+    let json: serde_json::Value = serde_json::from_str(text).context("`larder stats --json` prints no JSON")?;
+    let field =
+        |name: &str| json[name].as_u64().with_context(|| format!("`larder stats --json` has no integer `{name}`"));
+    let mut reasons = BTreeMap::new();
+    for (name, kind) in LARDER_REASONS {
+        for (code, count) in json[name].as_object().into_iter().flatten() {
+            reasons.insert(format!("{kind}{code}"), count.as_u64().unwrap_or(0));
+        }
+    }
+    Ok(Counts {
+        hit: field("hit")?,
+        waited: json["waited"].as_u64().unwrap_or(0),
+        miss: field("miss")?,
+        bypass: field("bypass")?,
+        fallback: field("fallback")?,
+        reasons,
+    })
+}
+
+/// By `ccache --print-stats`.
+pub(super) fn ccache(text: &str) -> Counts {
+    let mut counts = Counts::default();
+    for (name, value) in text.lines().filter_map(|line| line.split_once('\t')) {
+        let value = value.trim().parse().unwrap_or(0);
+        match name {
+            "direct_cache_hit" | "preprocessed_cache_hit" => counts.hit += value,
+            "cache_miss" => counts.miss += value,
+            "internal_error" | "missing_cache_file" | "modified_input_file" => counts.fallback += value,
+            _ if CCACHE_BYPASSES.contains(&name) && value > 0 => {
+                counts.bypass += value;
+                counts.reasons.insert(format!("bypass {name}"), value);
+            }
+            _ => {}
+        }
+    }
+    counts
+}
+
+/// By `sccache --show-stats --stats-format json`.
+pub(super) fn sccache(text: &str) -> Result<Counts> {
+    let json: serde_json::Value = serde_json::from_str(text).context("sccache's statistics are no JSON")?;
+    let sum = |name: &str| -> u64 {
+        let counts = json["stats"][name]["counts"].as_object();
+        counts.into_iter().flatten().filter_map(|(_, count)| count.as_u64()).sum()
+    };
+    Ok(Counts { hit: sum("cache_hits"), miss: sum("cache_misses"), ..Counts::default() })
+}
+
+/// By `kache stats --json`.
+pub(super) fn kache(text: &str) -> Result<Counts> {
+    let json: serde_json::Value = serde_json::from_str(text).context("kache's statistics are no JSON")?;
+    let number = |name: &str| field(&json, name).with_context(|| format!("`kache stats --json` has no integer {name}"));
+    Ok(Counts { hit: number("local_hits")?, miss: number("misses")?, ..Counts::default() })
+}
+
+/// The first number of that name, however deep.
+fn field(json: &serde_json::Value, name: &str) -> Option<u64> {
+    json[name].as_u64().or_else(|| json.as_object()?.values().find_map(|inner| field(inner, name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_larders_statistics() {
+        let text = r#"{"hit":3,"miss":2,"bypass":1,"fallback":0,"bypass_reasons":{"link":1},"unrecorded_reasons":{"clock":2}}"#;
+        let counts = larder(text).expect("well-formed");
+        assert_eq!((counts.hit, counts.miss, counts.unrecorded()), (3, 2, 2));
+        assert!(larder(r#"{"hit":3}"#).is_err());
+    }
+
+    #[test]
+    fn reads_ccaches_counters() {
+        let counts = ccache("direct_cache_hit\t5\ncache_miss\t2\ncalled_for_link\t1\nfiles_in_cache\t9\n");
+        assert_eq!((counts.hit, counts.miss, counts.bypass), (5, 2, 1));
+    }
+
+    #[test]
+    fn reads_kaches_statistics() {
+        let counts = kache(r#"{"data":{"events":{"local_hits":4,"misses":1}}}"#).expect("well-formed");
+        assert_eq!((counts.hit, counts.miss), (4, 1));
+        assert!(kache(r#"{"data":{}}"#).is_err());
+    }
+
+    #[test]
+    fn a_difference_drops_reasons_that_did_not_grow() {
+        let counts = |miss, clock| Counts {
+            miss,
+            reasons: [("unrecorded clock".to_owned(), clock)].into(),
+            ..Counts::default()
+        };
+        assert_eq!(counts(5, 2) - counts(3, 2), Counts { miss: 2, ..Counts::default() });
+    }
+}
