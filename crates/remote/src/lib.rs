@@ -56,8 +56,8 @@ pub fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, Remot
     leaf::services::leaf(url, options)
 }
 
-/// A server of gRPC sends pieces of several MiB, and each is whole here before the next: so many requests at once, and small
-/// objects travel together in one.
+/// A server of gRPC sends pieces of several MiB, and each is whole here before the next: so many requests at once, and
+/// small objects travel together in one.
 const GRPC_REQUESTS_MAX: usize = 12;
 
 /// A remote with all that is put around it, and what tells how it is.

@@ -6,8 +6,8 @@
 //! | the last writer wins | read, merge, write, wait, look; where others are at it several times; what is lost is put back |
 //! | an object never changes | generations, each under a name of its own: the next free one is taken and holds all before it |
 //!
-//! Where the last writer wins this is not proof: a write that lands after everybody's last look takes with it what its writer
-//! had not read. Whoever misses the record then makes it anew.
+//! Where the last writer wins this is not proof: a write that lands after everybody's last look takes with it what its
+//! writer had not read. Whoever misses the record then makes it anew.
 //!
 //! Unaware of: what a record says, who is believed.
 
@@ -164,7 +164,8 @@ fn generation(key: Key, number: u64) -> Key {
     if number == 0 { key } else { key.part(number) }
 }
 
-/// The number of the newest generation. Numbers are taken one after another, so it is searched for by doubling, then halving.
+/// The number of the newest generation. Numbers are taken one after another, so it is searched for by doubling, then
+/// halving.
 async fn newest(remote: &dyn Remote, key: Key) -> Result<Option<u64>, RemoteError> {
     let is_there = async |number: u64| Ok::<_, RemoteError>(remote.has(&[generation(key, number)]).await? == [true]);
     if !is_there(0).await? {

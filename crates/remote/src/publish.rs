@@ -31,8 +31,8 @@ pub struct Published {
 }
 
 impl Remotes {
-    /// Publish the entries of a manifest on every remote that may be written: blobs that are missing there, from the files
-    /// that `blobs` names, then the entries.
+    /// Publish the entries of a manifest on every remote that may be written: blobs that are missing there, from the
+    /// files that `blobs` names, then the entries.
     pub async fn publish(
         &self,
         manifest: &Manifest<'_>,

@@ -67,12 +67,12 @@ pub(crate) enum MarkOf {
 ///
 /// What holds of every leaf and of every stack of decorators, and is tested of each (`tests/conformance`):
 ///
-/// - **After `put` returned**, `get` and `has` by anybody find the object, whole. Services forget (eviction, restarts), which
-///   looks as if it had never been put; they do not hand out half of one, and not an older one once a newer was seen by
-///   whom put it.
-/// - **No part of an object is ever visible**: before `put` returned, and when it failed, others find the old object, the
-///   new one, or nothing. `size` and the number of bytes in `body` must agree, else it fails with [`Trouble::Cut`] and
-///   nothing changed.
+/// - **After `put` returned**, `get` and `has` by anybody find the object, whole. Services forget (eviction,
+///   restarts), which looks as if it had never been put; they do not hand out half of one, and not an older one once a
+///   newer was seen by whom put it.
+/// - **No part of an object is ever visible**: before `put` returned, and when it failed, others find the old object,
+///   the new one, or nothing. `size` and the number of bytes in `body` must agree, else it fails with [`Trouble::Cut`]
+///   and nothing changed.
 /// - **Dropping a future or a body at any await** cancels the request; what was to be put may be there or not, whole.
 /// - **`get`** answers `None` for what is not there, and an error for what cannot be said. Its size is what the service
 ///   says and proves nothing; whoever needs the bytes to be right verifies them (`Verify`).
@@ -106,8 +106,8 @@ pub trait Remote: Send + Sync {
         Box::pin(stream::iter(keys.iter().copied().map(one)).buffered(BATCH_REQUESTS_MAX).try_collect())
     }
 
-    /// Store objects of at most [`SMALL_BYTES_MAX`] bytes each; what became of each, in their order. When it fails some of
-    /// them may have been stored.
+    /// Store objects of at most [`SMALL_BYTES_MAX`] bytes each; what became of each, in their order. When it fails
+    /// some of them may have been stored.
     fn put_small<'a>(
         &'a self,
         objects: &'a [(Key, Bytes)],
@@ -122,8 +122,8 @@ pub trait Remote: Send + Sync {
         Box::pin(async move { Err(cannot_swap(self.name(), key)) })
     }
 
-    /// Replace a small object where it is still as it was when `seen` was taken, or is still not there where that is `None`;
-    /// `false` where it is not, and nothing changed. Where [`Abilities::swap`].
+    /// Replace a small object where it is still as it was when `seen` was taken, or is still not there where that is
+    /// `None`; `false` where it is not, and nothing changed. Where [`Abilities::swap`].
     fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
         drop((bytes, seen));
         Box::pin(async move { Err(cannot_swap(self.name(), key)) })

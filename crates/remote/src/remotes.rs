@@ -131,9 +131,9 @@ impl Remotes {
         &self.tally
     }
 
-    /// The manifest of a weak fingerprint, as its bytes are in a store: of all remotes together, the nearest remote's entries
-    /// first. Entries that are damaged, of another fingerprint, or not to be believed are dropped and counted. An
-    /// error where no remote had an entry and one could not say.
+    /// The manifest of a weak fingerprint, as its bytes are in a store: of all remotes together, the nearest remote's
+    /// entries first. Entries that are damaged, of another fingerprint, or not to be believed are dropped and counted.
+    /// An error where no remote had an entry and one could not say.
     pub async fn manifest(&self, weak: &Digest) -> Result<Option<Vec<u8>>, RemoteError> {
         let mut answers: Vec<Option<Vec<(Digest, Bytes)>>> = vec![None; self.all.len()];
         let mut asked: FuturesUnordered<_> = self
@@ -244,8 +244,8 @@ impl Remotes {
         if all.is_empty() { trouble.map_or(Ok(all), Err) } else { Ok(all) }
     }
 
-    /// Add to what was used in a place at a commit, on every remote that may be written. Of several writers at once the last
-    /// may win: what is lost costs a prefetch.
+    /// Add to what was used in a place at a commit, on every remote that may be written. Of several writers at once
+    /// the last may win: what is lost costs a prefetch.
     pub async fn publish_used(&self, place: &Digest, weaks: &[Digest]) -> Result<(), RemoteError> {
         let key = Key::used(*place);
         let mut outcome = Ok(());

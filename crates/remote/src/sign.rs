@@ -35,7 +35,8 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// With a key of our own, the secret half: records that we publish are signed with it, and believed when they come back.
+    /// With a key of our own, the secret half: records that we publish are signed with it, and believed when they come
+    /// back.
     pub fn sign_with(mut self, secret: &str) -> Result<Self, NotAKey> {
         let key = SigningKey::from_bytes(&bytes(secret)?);
         self.believed.push(key.verifying_key());

@@ -1,8 +1,9 @@
-//! Machines that share a remote which does wrong: errors, stalls, cuts, flipped bits, swapped and stale objects, delays, and
-//! writes that were done and say that they failed. No machine may get a wrong byte, and every action must come to an end.
+//! Machines that share a remote which does wrong: errors, stalls, cuts, flipped bits, swapped and stale objects,
+//! delays, and writes that were done and say that they failed. No machine may get a wrong byte, and every action must
+//! come to an end.
 //!
-//! One seed is a whole run, on a clock that is not the machine's. `LARDER_FAULT_REQUESTS` says how many requests there are,
-//! 240,000 where it is not set:
+//! One seed is a whole run, on a clock that is not the machine's. `LARDER_FAULT_REQUESTS` says how many requests there
+//! are, 240,000 where it is not set:
 //!
 //! ```text
 //! LARDER_FAULT_REQUESTS=10000000 cargo test --release -p larder-remote --test faults -- --nocapture

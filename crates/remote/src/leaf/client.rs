@@ -97,7 +97,8 @@ pub(crate) fn header_map(url: &RemoteUrl, headers: &Headers, options: &Options) 
     Ok(map)
 }
 
-/// Lines `Name: value`; empty ones and such that begin with `#` are passed over. What is wrong is said without the value.
+/// Lines `Name: value`; empty ones and such that begin with `#` are passed over. What is wrong is said without the
+/// value.
 fn add_headers(map: &mut HeaderMap, text: &str) -> Result<(), String> {
     if text.len() > HEADERS_BYTES_MAX {
         return Err(format!("more than {HEADERS_BYTES_MAX} bytes"));

@@ -5,8 +5,8 @@
 //! DIRECTORY/tmp/…            one that is being written; left behind by who dies at it
 //! DIRECTORY/locks/ab         locked while a small object of these first digits is swapped
 //! ```
-//! An object is written beside and renamed, or linked where it must not be there yet. Nothing is synced to disk: who reads
-//! verifies.
+//! An object is written beside and renamed, or linked where it must not be there yet. Nothing is synced to disk: who
+//! reads verifies.
 
 use crate::remote::MarkOf;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, file_body};

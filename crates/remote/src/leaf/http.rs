@@ -1,5 +1,5 @@
-//! A server that takes PUT and gives GET and HEAD, such as nginx, Apache, or one that was made as a cache; with WebDAV, one
-//! that wants directories made before.
+//! A server that takes PUT and gives GET and HEAD, such as nginx, Apache, or one that was made as a cache; with
+//! WebDAV, one that wants directories made before.
 
 use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, Stored, Trouble, body};
 use futures::future::BoxFuture;

@@ -16,7 +16,8 @@ use std::time::Duration;
 /// A value of Redis or memcached, bytes: below memcached's default limit of 1 MiB, and what is held of a transfer.
 const VALUE_BYTES_MAX: u64 = 128 << 10;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Object stores: of several writers the first wins where they are asked for that, and a replacement can name what it replaces.
+/// Object stores: of several writers the first wins where they are asked for that, and a replacement can name what it
+/// replaces.
 const STORE: Abilities =
     Abilities { writable: true, create_new: true, replace: true, swap: true, batch: false, largest_bytes: None };
 /// Key-value servers, as far as opendal goes: the last writer wins.

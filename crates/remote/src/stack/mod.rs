@@ -11,7 +11,8 @@
 //! | `parts.rs` | large objects over a service of small values |
 //! | `fault.rs` | wrong on purpose |
 //!
-//! [`crate::connect`] puts them together in this order, the first outermost; `parts.rs` belongs to a leaf, `fault.rs` to tests.
+//! [`crate::connect`] puts them together in this order, the first outermost; `parts.rs` belongs to a leaf, `fault.rs`
+//! to tests.
 
 mod breaker;
 mod fault;

@@ -4,9 +4,10 @@
 //! value = u8 0, bytes of the object
 //!       | u8 1, number size, number bytes of a part, 16 bytes nonce      the parts are under keys of their own
 //! ```
-//! Parts are stored before the value that names them, so that no object is visible before it is whole. The nonce of a blob is
-//! zero: whoever stores it stores the same parts. What may change has another each time, so that the parts of two writers
-//! do not mix. A service may forget a part: the object then ends with an error, and counts as gone until it is stored again.
+//! Parts are stored before the value that names them, so that no object is visible before it is whole. The nonce of a
+//! blob is zero: whoever stores it stores the same parts. What may change has another each time, so that the parts of
+//! two writers do not mix. A service may forget a part: the object then ends with an error, and counts as gone until
+//! it is stored again.
 
 use crate::{Abilities, Body, Key, Put, Remote, RemoteError, Stored, Trouble, body, collect, whole};
 use bytes::{Buf, Bytes, BytesMut};

@@ -1,8 +1,8 @@
 //! Retry: what passes by itself is asked again, a few times, after waits with jitter.
 //!
-//! Only what is safe to repeat: looks, the beginning of a fetch, small objects that are here whole, and an upload of whose
-//! body nothing was read yet. A fetch that breaks half-way, and an upload likewise, are their caller's to repeat: the
-//! bytes are out. A swap is never repeated: whether the first one happened cannot be known.
+//! Only what is safe to repeat: looks, the beginning of a fetch, small objects that are here whole, and an upload of
+//! whose body nothing was read yet. A fetch that breaks half-way, and an upload likewise, are their caller's to
+//! repeat: the bytes are out. A swap is never repeated: whether the first one happened cannot be known.
 
 use crate::wait::Wait;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored};

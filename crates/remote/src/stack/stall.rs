@@ -1,4 +1,5 @@
-//! Stall: a request without a byte for too long is given up. It says nothing of how long a transfer may take that goes on.
+//! Stall: a request without a byte for too long is given up. It says nothing of how long a transfer may take that goes
+//! on.
 //!
 //! For an upload what counts is that the service takes bytes: each piece that it asks for is a sign of life.
 

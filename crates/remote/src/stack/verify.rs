@@ -22,7 +22,8 @@ impl Verify {
     }
 }
 
-/// Passes bytes on as they come, the last of them only when all together have the digest, and the size where that is known.
+/// Passes bytes on as they come, the last of them only when all together have the digest, and the size where that is
+/// known.
 pub(crate) fn verified(name: Arc<str>, key: Key, size: Option<u64>, body: Body) -> Body {
     struct State {
         body: Body,

@@ -1,5 +1,6 @@
-//! The cache of GitHub Actions runs at GitHub only. Here is a stand-in of what version 2 of its protocol says: entries are
-//! reserved, uploaded as blobs, finalised, and then never change. It is not the service: limits, scopes and delays are not here.
+//! The cache of GitHub Actions runs at GitHub only. Here is a stand-in of what version 2 of its protocol says: entries
+//! are reserved, uploaded as blobs, finalised, and then never change. It is not the service: limits, scopes and delays
+//! are not here.
 
 use crate::leaves;
 use bytes::Bytes;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 const WRITERS: u64 = 12;
 
-/// Writers at once, each with remotes of its own as if on a machine of its own, each adding one entry to the same manifest.
+/// Writers at once, each with remotes of its own as if on a machine of its own, each adding one entry to the same
+/// manifest.
 pub(crate) async fn none_is_lost(remote: Arc<dyn Remote>, seed: &str) {
     let weak = Digest::of(format!("{seed}/many").as_bytes());
     let all: Vec<Remotes> = (0..WRITERS).map(|number| alone(&remote, number + 1)).collect();

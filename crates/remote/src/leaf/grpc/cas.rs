@@ -40,7 +40,8 @@ impl Server {
         Ok(missing)
     }
 
-    /// Upload those of these that are missing, as many in a request as the server takes; one that is larger goes as a stream.
+    /// Upload those of these that are missing, as many in a request as the server takes; one that is larger goes as a
+    /// stream.
     pub(super) async fn write_batches(
         &self,
         calls: &Calls,

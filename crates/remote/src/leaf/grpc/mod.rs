@@ -7,8 +7,8 @@
 //! ActionResult  = stdout_raw: the object                                   up to INLINE_BYTES_MAX
 //!               | one output file, "object": its SHA-256 and size          a blob of the CAS
 //! ```
-//! The result is written after the blob. A result with an exit code other than zero is none: servers keep failures, ours has
-//! none. Replacing is writing again; the last writer wins.
+//! The result is written after the blob. A result with an exit code other than zero is none: servers keep failures,
+//! ours has none. Replacing is writing again; the last writer wins.
 
 mod cas;
 mod channel;

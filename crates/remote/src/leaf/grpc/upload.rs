@@ -1,4 +1,5 @@
-//! Large objects into the CAS: their digest is their name there, so they are written beside first, hashed, then streamed.
+//! Large objects into the CAS: their digest is their name there, so they are written beside first, hashed, then
+//! streamed.
 
 use super::cas::PACKED_BYTES_MIN;
 use super::channel::{Calls, Server};
@@ -42,7 +43,8 @@ impl Server {
         let packed = calls.zstd && digest.size_bytes as u64 >= PACKED_BYTES_MIN;
         let body = if packed { packed_body(key, body)? } else { body };
         let name = self.resource(&format!("uploads/{}/", self.upload_name()), packed, digest);
-        // Errors cannot travel in the stream of messages: it ends early, without `finish_write`, and the error is kept here.
+        // Errors cannot travel in the stream of messages: it ends early, without `finish_write`, and the error is kept
+        // here.
         let broken = Arc::new(Mutex::new(None));
         let answer = calls.streams().write(messages(name, body, broken.clone())).await;
         if let Some(error) = broken.lock().unwrap_or_else(PoisonError::into_inner).take() {
