@@ -1,4 +1,5 @@
-//! Fetches what is built and measured, by the ordinary clients: sources with cargo, other caches with pip, apt-get and cargo.
+//! Fetches what is built and measured, by the ordinary clients: sources with cargo, other caches with pip, apt-get and
+//! cargo.
 //!
 //! What was fetched stays under `target/xtask/downloads` and in cargo's own cache, so a second run needs no network.
 
@@ -70,7 +71,8 @@ fn found(place: &Place, manifest: &Path, project: &Project, offline: bool) -> Re
     Path::new(path).parent().map(Path::to_path_buf).context("a manifest lies in a directory")
 }
 
-/// The upstream archives of Debian's source packages of these names, unpacked side by side below `folder` of the downloads.
+/// The upstream archives of Debian's source packages of these names, unpacked side by side below `folder` of the
+/// downloads.
 pub(crate) fn debian(place: &Place, folder: &str, names: &[&str]) -> Result<PathBuf> {
     let dir = place.own("downloads")?.join(folder);
     let script = place.repo.join("examples/bazel/fetch-sources");
@@ -94,8 +96,8 @@ pub(crate) fn ccache(place: &Place) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Debian's ccache, which is older but dynamic: PyPI's is static and has no inode cache. Unpacked, not installed: a ccache on `PATH`
-/// is found by some projects. Returns the program and where the libraries lie that it needs.
+/// Debian's ccache, which is older but dynamic: PyPI's is static and has no inode cache. Unpacked, not installed: a
+/// ccache on `PATH` is found by some projects. Returns the program and where the libraries lie that it needs.
 pub(crate) fn ccache_dynamic(place: &Place) -> Result<(PathBuf, PathBuf)> {
     let dir = place.own("downloads")?.join("ccache-debian");
     let (program, libraries) = (dir.join("usr/bin/ccache"), dir.join("usr/lib/x86_64-linux-gnu"));
@@ -118,8 +120,8 @@ pub(crate) fn ccache_dynamic(place: &Place) -> Result<(PathBuf, PathBuf)> {
     Ok((program, libraries))
 }
 
-/// A program of a crate of the same name, of this version: one that was built before, or built now, which takes many minutes and is
-/// done once. Not on CI, which would do it each time.
+/// A program of a crate of the same name, of this version: one that was built before, or built now, which takes many
+/// minutes and is done once. Not on CI, which would do it each time.
 pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) -> Result<PathBuf> {
     let dir = place.own("downloads")?.join(format!("{name}-{version}"));
     let program = dir.join("bin").join(name);

@@ -1,9 +1,10 @@
-//! Counts what no other tool counts here: the instructions that a program executes outside the kernel, by stepping through it, for machines
-//! that give no processor counters away and for programs whose system calls valgrind does not know; and the memory and CPU time of
-//! the program itself apart from those of what it starts, which `wait4` adds up.
+//! Counts what no other tool counts here: the instructions that a program executes outside the kernel, by stepping
+//! through it, for machines that give no processor counters away and for programs whose system calls valgrind does not
+//! know; and the memory and CPU time of the program itself apart from those of what it starts, which `wait4` adds up.
 //!
-//! `steps`: a million instructions take some ten seconds. A repeated instruction (`rep movsq`) counts once, as processors count it. Only
-//! the program's first thread is counted. `own`: the program runs as fast as ever, and is stopped once, when it ends.
+//! `steps`: a million instructions take some ten seconds. A repeated instruction (`rep movsq`) counts once, as
+//! processors count it. Only the program's first thread is counted. `own`: the program runs as fast as ever, and is
+//! stopped once, when it ends.
 
 mod traced;
 
@@ -27,8 +28,8 @@ struct Cli {
 enum Word {
     /// Run a program step by step and write down how many instructions it executed
     Steps(Command),
-    /// Run a program and write down, as JSON, its own peak memory in kB, its own CPU time in ns, and the peak memory in kB of
-    /// the largest process among it and all that it waited for
+    /// Run a program and write down, as JSON, its own peak memory in kB, its own CPU time in ns, and the peak memory in
+    /// kB of the largest process among it and all that it waited for
     Own(Command),
 }
 

@@ -1,5 +1,5 @@
-//! Makes many records, as wrappers make them: `store` puts them into a store by the store's own functions, and says what one costs by
-//! then; `hand` hands them over to a larderd that listens, as wrappers in sandboxes do.
+//! Makes many records, as wrappers make them: `store` puts them into a store by the store's own functions, and says
+//! what one costs by then; `hand` hands them over to a larderd that listens, as wrappers in sandboxes do.
 //!
 //! `made` makes a record, `store` and `hand` are the two words. Prints one JSON object.
 #![forbid(unsafe_code)]

@@ -1,5 +1,5 @@
-//! `fill store`: records with a blob of their own, a set of a few hundred bytes, a note for `explain`, and two stamps of files that are
-//! nowhere else, as a source and its object have.
+//! `fill store`: records with a blob of their own, a set of a few hundred bytes, a note for `explain`, and two stamps
+//! of files that are nowhere else, as a source and its object have.
 
 use crate::made;
 use anyhow::{Context, Result};

@@ -1,7 +1,7 @@
 //! What every benchmark needs: clocks, numbers drawn from a seed, and what many samples say.
 //!
-//! `clock` reads CPU and wall time, `drawn` is a source of numbers that are the same for the same seed, `quantiles` makes one
-//! number with an interval of many. Unaware of: what is measured.
+//! `clock` reads CPU and wall time, `drawn` is a source of numbers that are the same for the same seed, `quantiles`
+//! makes one number with an interval of many. Unaware of: what is measured.
 #![forbid(unsafe_code)]
 
 #[cfg(unix)]

@@ -1,7 +1,7 @@
 //! One number of many samples, and how far it could be from what other samples would have said.
 //!
-//! Disturbance only ever adds, and adds much at times, so medians and quartiles, and no means. Intervals are drawn again from the
-//! samples themselves (the bootstrap), since nothing is known of how disturbance is distributed.
+//! Disturbance only ever adds, and adds much at times, so medians and quartiles, and no means. Intervals are drawn
+//! again from the samples themselves (the bootstrap), since nothing is known of how disturbance is distributed.
 
 use crate::Drawn;
 
@@ -47,8 +47,9 @@ pub fn median(samples: &[f64]) -> Option<Interval> {
     Some(interval(pick(&all), |drawn| pick(&again(drawn, samples.len()))))
 }
 
-/// The middle one of `these` ÷ that of `those`. Where there are as many of both they belong together, round by round, and rounds are
-/// drawn: what disturbs a round disturbs both. `None` where either has none, or the divisor is not above zero.
+/// The middle one of `these` ÷ that of `those`. Where there are as many of both they belong together, round by round,
+/// and rounds are drawn: what disturbs a round disturbs both. `None` where either has none, or the divisor is not above
+/// zero.
 pub fn ratio(these: &[f64], those: &[f64]) -> Option<Interval> {
     let middle = |samples: &[f64], picks: &[usize]| quantile(picks.iter().map(|&at| samples[at]).collect(), 1, 2);
     let (all, base) = ((0..these.len()).collect::<Vec<_>>(), (0..those.len()).collect::<Vec<_>>());

@@ -1,8 +1,9 @@
 //! What it would cost to look at no file and to ask a watcher instead, and what a watcher does not see.
 //!
-//! `cargo run --release -p larder-watch` answers one question after the other in a thread that first asks inotify, as a daemon
-//! that keeps a watch would have to: an answer from before the question says nothing of what happened in between. Then it changes
-//! a watched file by `write` and through a mapping, as linkers do, and counts what inotify and `stat` tell of that.
+//! `cargo run --release -p larder-watch` answers one question after the other in a thread that first asks inotify, as a
+//! daemon that keeps a watch would have to: an answer from before the question says nothing of what happened in
+//! between. Then it changes a watched file by `write` and through a mapping, as linkers do, and counts what inotify and
+//! `stat` tell of that.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! Another allocator than the C library's, where a feature asks for one: `cargo xtask bench alloc` builds larderd with each.
-//! What larderd has is decided in docs/performance.md, "larderd's allocator".
+//! Another allocator than the C library's, where a feature asks for one: `cargo xtask bench alloc` builds larderd with
+//! each. What larderd has is decided in docs/performance.md, "larderd's allocator".
 
 #[cfg(feature = "jemalloc")]
 #[global_allocator]

@@ -51,14 +51,13 @@ pub fn choose_observer(
         Some(Observer::Kernel) => KernelObserver::new().map(|_| Choice::Kernel).map_err(|_| Bypass::CannotObserve),
         Some(Observer::Depfile) => depfile(request, place).ok_or(Bypass::CannotObserve),
         None => {
+            let nobody = if limited { Bypass::Limited } else { Bypass::CannotObserve };
             let known = known(request, place, store);
-            let preload = if dynamic && !limited { preloadable(request, known.clone()) } else { None };
-            let chosen = if known == Some(Judgement::Unreported) {
-                None
-            } else {
-                preload.or_else(|| without_preload(request, place))
-            };
-            chosen.ok_or(if limited { Bypass::Limited } else { Bypass::CannotObserve })
+            if known == Some(Judgement::Unreported) {
+                return Err(nobody);
+            }
+            let preload = if dynamic && !limited { preloadable(request, known) } else { None };
+            preload.or_else(|| without_preload(request, place)).ok_or(nobody)
         }
     }
 }

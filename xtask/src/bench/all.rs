@@ -1,4 +1,5 @@
-//! `cargo xtask bench` without a word: every benchmark that says how larder stands, one after the other, and one report of all.
+//! `cargo xtask bench` without a word: every benchmark that says how larder stands, one after the other, and one report
+//! of all.
 
 use super::compare::REPORT;
 use super::report::Report;
@@ -11,7 +12,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
 
-/// What is typed for each, and for a quick one; what takes longest comes last. `--larder` is added where it is understood.
+/// What is typed for each, and for a quick one; what takes longest comes last. `--larder` is added where it is
+/// understood.
 const LINES: &[(&str, &str, bool)] = &[
     ("spawn --runs 60", "spawn --runs 20", false),
     ("alloc", "alloc --rounds 2", true),
@@ -38,8 +40,8 @@ pub(super) struct How<'a> {
     pub(super) larder: Option<&'a Path>,
 }
 
-/// Runs all of them, and writes `target/bench/report.json` and `report.md`, after each of them anew. `false` where one failed: the
-/// others are measured nevertheless.
+/// Runs all of them, and writes `target/bench/report.json` and `report.md`, after each of them anew. `false` where one
+/// failed: the others are measured nevertheless.
 pub(super) fn all(place: &Place, how: &How) -> Result<bool> {
     let facts = machine::facts(place);
     let before = if how.resume { kept(place, how)? } else { Vec::new() };
@@ -82,7 +84,8 @@ pub(super) fn all(place: &Place, how: &How) -> Result<bool> {
     Ok(saved.failed.is_empty())
 }
 
-/// What was measured of this larder, by a report of all or by a benchmark alone, whatever was typed; of each the latest.
+/// What was measured of this larder, by a report of all or by a benchmark alone, whatever was typed; of each the
+/// latest.
 fn kept(place: &Place, how: &How) -> Result<Vec<Value>> {
     let mut files = Vec::new();
     for entry in place.results()?.read_dir()? {

@@ -1,6 +1,8 @@
-//! `cargo xtask bench alloc`: larderd taking what the compiles of a build hand over, with every allocator that there is.
+//! `cargo xtask bench alloc`: larderd taking what the compiles of a build hand over, with every allocator that there
+//! is.
 //!
-//! Each is larderd itself, built with a feature; `benches/fill` hands over. In each round all take their turn, from an empty store.
+//! Each is larderd itself, built with a feature; `benches/fill` hands over. In each round all take their turn, from an
+//! empty store.
 
 use super::measure::Series;
 use super::report::{Figure, Report, millis};
@@ -59,8 +61,8 @@ struct Build {
     huge: Option<(&'static str, &'static str)>,
 }
 
-/// The first is what is installed. musl's has no word for huge pages. hardened_malloc's crate wants a compiler of C23, which Debian 12
-/// does not have.
+/// The first is what is installed. musl's has no word for huge pages. hardened_malloc's crate wants a compiler of C23,
+/// which Debian 12 does not have.
 const BUILDS: &[Build] = &[
     Build { name: "musl", target: STATIC_TARGET, feature: None, huge: None },
     Build {
@@ -247,12 +249,15 @@ fn figures(lanes: &[Lane]) -> Vec<Figure> {
 fn notes(options: &Options) -> Vec<String> {
     vec![
         format!(
-            "{} hand-overs, {} at once, each with a set of 230 files and an object of 6 kB to 1.5 MB, from an empty store. CPU is that of all of \
+            "{} hand-overs, {} at once, each with a set of 230 files and an object of 6 kB to 1.5 MB, from an empty \
+             store. CPU is that of all of \
              larderd's threads; wall time until the last was recorded. Medians of interleaved rounds.",
             options.compiles, options.jobs
         ),
-        "Each is larderd with nothing but its allocator changed: musl's, mimalloc and jemalloc in the static program, glibc's in a dynamic one. \
-         hardened_malloc's crate wants a compiler of C23, which Debian 12 does not have. after: what is resident once all is recorded. Huge pages are on request here \
+        "Each is larderd with nothing but its allocator changed: musl's, mimalloc and jemalloc in the static program, \
+         glibc's in a dynamic one. \
+         hardened_malloc's crate wants a compiler of C23, which Debian 12 does not have. after: what is resident once \
+         all is recorded. Huge pages are on request here \
          (`/sys/kernel/mm/transparent_hugepage/enabled`), and asked for by the allocator's own variable."
             .to_owned(),
     ]

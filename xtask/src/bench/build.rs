@@ -1,6 +1,7 @@
 //! `cargo xtask bench build`: whole builds of the demo's projects, plain and through caches, cold and warm.
 //!
-//! A round holds one build of each kind, so that what disturbs the machine disturbs all; the table has medians over rounds.
+//! A round holds one build of each kind, so that what disturbs the machine disturbs all; the table has medians over
+//! rounds.
 
 use super::measure::Series;
 use super::replay::Replay;
@@ -90,7 +91,8 @@ pub(crate) fn build(place: &Place, options: &Options) -> Result<Report> {
     let larder = Rival { launcher: Launcher::larder(&larder, &store)?, store, server: None };
     let build = if options.rounds == 1 { Build::No } else { Build::Yes };
     let (mut rivals, skipped) = rivals::all(place, &stores, &home, build)?;
-    // Each round begins with an empty store; a daemon of kache's that is begun anew at times finds one that a client has started.
+    // Each round begins with an empty store; a daemon of kache's that is begun anew at times finds one that a client
+    // has started.
     rivals.retain(|rival| rival.launcher.name != "kache");
     let mut caches: Vec<Rival> = std::iter::once(larder).chain(rivals).collect();
     let mut report = Report {
@@ -112,7 +114,8 @@ pub(crate) fn build(place: &Place, options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// The plain build first, then the one that copies what it made, then every cache cold, then every cache warm, round by round.
+/// The plain build first, then the one that copies what it made, then every cache cold, then every cache warm, round by
+/// round.
 fn measure(
     place: &Place,
     options: &Options,
@@ -232,14 +235,18 @@ fn json_row(project: &Project, kind: &Kind) -> Value {
 fn notes(rounds: u32) -> Vec<String> {
     vec![
         format!(
-            "Medians of {rounds} rounds with one build of each kind; CPU is user and system time of all processes. Without \
+            "Medians of {rounds} rounds with one build of each kind; CPU is user and system time of all processes. \
+             Without \
              configuring. Cold begins with an empty store; every build runs at the same path, from fresh sources."
         ),
-        "copies: a static program in front of the compiler that copies the object and the depfile which the plain build made, and \
+        "copies: a static program in front of the compiler that copies the object and the depfile which the plain \
+         build made, and \
          asks nothing of the inputs; what is no compile it passes on, and larder answers links and archives as well."
             .to_owned(),
         "larder warm, empty stamps: as in a container that was just started with a store from elsewhere.".to_owned(),
         rivals::NOTE.to_owned(),
-        "kache is measured by `bench hit` alone: its daemon cannot be begun anew with an empty store each round.".to_owned(),
+        "kache is measured by `bench hit` alone: its daemon cannot be begun anew with an empty store each \
+         round."
+            .to_owned(),
     ]
 }

@@ -1,6 +1,8 @@
-//! `cargo xtask bench compare` and `accept`: two reports, figure by figure, and the report that others are compared with.
+//! `cargo xtask bench compare` and `accept`: two reports, figure by figure, and the report that others are compared
+//! with.
 //!
-//! A figure has changed where the whole interval of its ratio lies beyond what the same program differs by from run to run.
+//! A figure has changed where the whole interval of its ratio lies beyond what the same program differs by from run to
+//! run.
 
 use super::report::{Figure, Kind, number};
 use super::saved::Saved;

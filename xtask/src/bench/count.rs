@@ -1,7 +1,7 @@
-//! Counts what one command does: system calls by strace, instructions by perf; where the machine does not let perf count, by
-//! callgrind; and for what makes system calls that callgrind does not know, by the program in `benches/count`, which steps through
-//! it. That program also tells a command's own memory and CPU time from those of what it starts. Each in a run of its own, so that
-//! nothing is timed while it is counted.
+//! Counts what one command does: system calls by strace, instructions by perf; where the machine does not let perf
+//! count, by callgrind; and for what makes system calls that callgrind does not know, by the program in
+//! `benches/count`, which steps through it. That program also tells a command's own memory and CPU time from those of
+//! what it starts. Each in a run of its own, so that nothing is timed while it is counted.
 
 use super::measure::{SETTLING, Subject, behind};
 use crate::binaries;
@@ -59,7 +59,8 @@ pub(crate) fn program(place: &Place) -> Result<PathBuf> {
     binaries::bench(place, "larder-count", "count", None)
 }
 
-/// Whether the machine gives its counters away: under perf a cache misses at first, which takes long for nothing where it does not.
+/// Whether the machine gives its counters away: under perf a cache misses at first, which takes long for nothing where
+/// it does not.
 fn perf_counts() -> bool {
     static COUNTS: OnceLock<bool> = OnceLock::new();
     *COUNTS.get_or_init(|| {
@@ -110,8 +111,8 @@ fn by_stepping(subject: &dyn Subject, stepping: &Path, scratch: &Path) -> Option
 }
 
 /// Runs the subject's command with `tool words` in front, in its directory and environment. A cache may miss the first
-/// time, since perf puts a directory of its own on `PATH` and valgrind preloads: then once more when what it recorded is no longer
-/// too young for a stamp, and once more when it has one.
+/// time, since perf puts a directory of its own on `PATH` and valgrind preloads: then once more when what it recorded
+/// is no longer too young for a stamp, and once more when it has one.
 fn under(tool: &OsStr, words: &[&OsStr], subject: &dyn Subject) -> Result<()> {
     let before = subject.hits()?;
     once_under(tool, words, subject)?;
@@ -158,7 +159,8 @@ mod tests {
 
     #[test]
     fn reads_what_the_tools_print() {
-        let strace = "% time     seconds  usecs/call     calls    errors syscall\n 10.0 0.1 1 3 openat\n100.00    0.019493           6      3095      1629 total\n";
+        let strace = "% time     seconds  usecs/call     calls    errors syscall\n 10.0 0.1 1 3 openat\n100.00 \
+             0.019493           6      3095      1629 total\n";
         assert_eq!(total_calls(strace), Some(3095));
         assert_eq!(perf_count("# started\n\n112548,,instructions:u,13425425,100.00,,\n"), Some(112_548));
         assert_eq!(perf_count("<not supported>,,instructions:u,0,100.00,,\n"), None);

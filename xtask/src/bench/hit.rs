@@ -1,4 +1,5 @@
-//! `cargo xtask bench hit`: what one warm hit costs, beside the compile itself, a program that does nothing, and other caches.
+//! `cargo xtask bench hit`: what one warm hit costs, beside the compile itself, a program that does nothing, and other
+//! caches.
 //!
 //! Every measured run of a cache was a hit: its counters say so, and the object is compared with the plain compile's.
 
@@ -239,11 +240,14 @@ fn notes() -> Vec<String> {
          interleaved runs and their lower quartile. System calls and instructions are counted in runs of their own, \
          without sccache's server. Peak: of the program itself."
             .to_owned(),
-        "floor: a program that is started as larder is, reads as many bytes of record, makes the same looks as larder's hit and \
-         puts the same outputs in place by the same calls, and does nothing else; its numbers are compared with the hit's \
+        "floor: a program that is started as larder is, reads as many bytes of record, makes the same looks as \
+         larder's hit and \
+         puts the same outputs in place by the same calls, and does nothing else; its numbers are compared with the \
+         hit's \
          before anything is measured."
             .to_owned(),
-        "larder, empty stamps: its stamps are taken away before each run, so that it reads and hashes every input, the compiler's programs \
+        "larder, empty stamps: its stamps are taken away before each run, so that it reads and hashes every input, \
+         the compiler's programs \
          among them, as in a container that was just started."
             .to_owned(),
         rivals::NOTE.to_owned(),

@@ -1,4 +1,5 @@
-//! The sources that hits are measured with: made here, so that they are the same everywhere but for the system's headers.
+//! The sources that hits are measured with: made here, so that they are the same everywhere but for the system's
+//! headers.
 
 use anyhow::{Context, Result};
 use std::fmt::Write;
@@ -49,8 +50,8 @@ pub(crate) fn cpp(parent: &Path) -> Result<Case> {
     Ok(Case { name: "C++", dir, compiler: "g++", arguments: arguments(&["-std=c++17", "-O0"], "main.cc") })
 }
 
-/// Compiles of about 10 ms, 60 ms and, unless it is to be `quick`, 2 s, of C and of C++. Each has the number `RUN`, which the command
-/// must define, in its object.
+/// Compiles of about 10 ms, 60 ms and, unless it is to be `quick`, 2 s, of C and of C++. Each has the number `RUN`,
+/// which the command must define, in its object.
 pub(crate) fn of_sizes(parent: &Path, quick: bool) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for size in SIZES.iter().filter(|size| !quick || !size.is_long) {
@@ -112,7 +113,8 @@ const SIZES: &[Size] = &[
 fn plain_function(index: usize, is_c: bool) -> String {
     let linkage = if is_c { "" } else { "extern \"C\" " };
     format!(
-        "{linkage}int work_{index}(int n, const int *values)\n{{\n    int sum = {index};\n    for (int i = 0; i < n; i++) {{\n        \
+        "{linkage}int work_{index}(int n, const int *values)\n{{\n    int sum = {index};\n    for (int i = 0; i < n; \
+         i++) {{\n        \
          if (values[i] % {} == 0) printf(\"%d\\n\", values[i]);\n        sum += values[i] ^ {index};\n    }}\n    return sum;\n}}\n",
         index + 2
     )
@@ -144,7 +146,8 @@ fn header(folder: &str, index: usize, headers: usize) -> String {
 
 fn function(index: usize) -> String {
     format!(
-        "int work_{index}(int n, const char **names)\n{{\n    struct s_core_include_0 s = {{ n, n * 0.5, names[0], 0 }};\n    \
+        "int work_{index}(int n, const char **names)\n{{\n    struct s_core_include_0 s = {{ n, n * 0.5, names[0], 0 \
+         }};\n    \
          for (int i = 0; i < n; i++) {{\n        if (i % {} == 0) printf(\"%d %s\\n\", f_core_include_0(&s), names[i]);\n        \
          s.count += i ^ {index};\n    }}\n    return s.count;\n}}\n",
         index + 2

@@ -1,9 +1,9 @@
 //! `cargo xtask bench …`: a file or a folder per benchmark, and what they share.
 //!
-//! `measure` runs commands in turn and keeps samples, `count` counts system calls, instructions and memory, `calls` tells what a build
-//! called, `floor` is what a hit cannot do without, `report` shows a result, `saved` writes it to `target/bench` and reads it, `compare`
-//! compares two, `all` runs every benchmark. What samples say is `benches/samples`. A new benchmark is a file that builds subjects and
-//! fills a report.
+//! `measure` runs commands in turn and keeps samples, `count` counts system calls, instructions and memory, `calls`
+//! tells what a build called, `floor` is what a hit cannot do without, `report` shows a result, `saved` writes it to
+//! `target/bench` and reads it, `compare` compares two, `all` runs every benchmark. What samples say is
+//! `benches/samples`. A new benchmark is a file that builds subjects and fills a report.
 
 mod all;
 mod alloc;
@@ -73,7 +73,8 @@ enum Word {
     Remote(remote::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
     Bazel(bazel::Options),
-    /// Configure alone, of autotools, CMake and Meson: plain, ccache, the compiler through larder, the whole command through larder
+    /// Configure alone, of autotools, CMake and Meson: plain, ccache, the compiler through larder, the whole command
+    /// through larder
     Configure(whole::Options),
     /// Configure and make, at the same grains
     Whole(whole::Options),

@@ -24,7 +24,8 @@ pub(crate) struct Report {
     pub(crate) rows: Vec<Value>,
 }
 
-/// One number of larder's that should be small and that means the same on another day: a ratio within one run, or a count.
+/// One number of larder's that should be small and that means the same on another day: a ratio within one run, or a
+/// count.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -62,9 +63,9 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// What a difference must exceed, whatever the intervals say: a tenth is what ratios of times were seen to differ by from run to
-    /// run on a machine that others use (docs/performance.md, "What a hit costs"); counts differ by what a larger store or another
-    /// length of a path makes.
+    /// What a difference must exceed, whatever the intervals say: a tenth is what ratios of times were seen to differ
+    /// by from run to run on a machine that others use (docs/performance.md, "What a hit costs"); counts differ by what
+    /// a larger store or another length of a path makes.
     pub(crate) fn drift(self) -> f64 {
         match self {
             Self::Ratio => 1.10,

@@ -11,8 +11,10 @@ const SCCACHE: &str = "0.19.0";
 const KACHE: &str = "2.0.0";
 
 /// What the notes of a report say of them.
-pub(crate) const NOTE: &str = "ccache loosened: file_stat_matches and every other sloppiness that still notices a changed header, hard links, no \
-     statistics. ccache inode cache: Debian's dynamic one, since PyPI's static one has none. sccache and kache: with their servers, whose CPU time is counted.";
+pub(crate) const NOTE: &str = "ccache loosened: file_stat_matches and every other sloppiness that still notices a \
+     changed header, hard links, no \
+     statistics. ccache inode cache: Debian's dynamic one, since PyPI's static one has none. sccache and kache: with \
+     their servers, whose CPU time is counted.";
 
 /// A cache beside larder.
 pub(crate) struct Rival {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! { "format": 1, "command": …, "quick": …, "machine": { … }, "failed": [ … ],
-//!   "parts": [ { "bench", "title", "command", "commit", "load", "notes", "table": { "words", "header", "rows" }, "figures": [ … ], "rows": [ … ] } ] }
-//! figure = { "name", "kind": "ratio" | "count" | "megabytes", "value", "low", "high", "goal": number | null }
+//!   "parts": [ { "bench", "title", "command", "commit", "load", "notes", "table": { "words", "header", "rows" },
+//! "figures": [ … ], "rows": [ … ] } ] } figure = { "name", "kind": "ratio" | "count" | "megabytes", "value", "low",
+//! "high", "goal": number | null }
 //! ```
 
 use super::report::{Figure, Kind, number};

@@ -1,5 +1,5 @@
-//! A server that works for what is measured without being its child: sccache's, kache's, larderd. Started for the benchmark; its CPU time
-//! and its memory.
+//! A server that works for what is measured without being its child: sccache's, kache's, larderd. Started for the
+//! benchmark; its CPU time and its memory.
 
 use crate::launcher::Launcher;
 use anyhow::{Context, Result, bail};
@@ -95,7 +95,8 @@ mod tests {
 
     #[test]
     fn reads_what_children_cost() {
-        // Behind the name: state, parent, group, session, terminal, its group, flags, four of faults, user, system, children's.
+        // Behind the name: state, parent, group, session, terminal, its group, flags, four of faults, user, system,
+        // children's.
         assert_eq!(ticks_of_children("7 (a b) c) S 1 7 7 0 -1 4 10 20 0 0 3 4 50 6 20 0\n"), Some(56));
         assert_eq!(ticks_of_children("7 (a) S 1"), None);
     }

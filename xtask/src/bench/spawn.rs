@@ -148,11 +148,14 @@ fn free_mb_in(text: &str) -> Option<u64> {
 
 fn notes() -> Vec<String> {
     vec![
-        "Wall time where not CPU; medians, lower quartiles, and what 99 of 100 runs stay below (the slowest, where there are fewer). call: until the parent \
-         goes on, which with fork is before the child runs the program, with the others after. until ended: until the child, a \
+        "Wall time where not CPU; medians, lower quartiles, and what 99 of 100 runs stay below (the slowest, where \
+         there are fewer). call: until the parent \
+         goes on, which with fork is before the child runs the program, with the others after. until ended: until the \
+         child, a \
          static program that does nothing, was waited for. CPU: of parent and child from the call until then."
             .to_owned(),
-        "faults after: page faults of the parent while it writes to each of its pages once afterwards, and how long that takes. \
+        "faults after: page faults of the parent while it writes to each of its pages once afterwards, and how long \
+         that takes. \
          huge pages: how much of the parent is in them; off by PR_SET_THP_DISABLE, on by MADV_HUGEPAGE."
             .to_owned(),
     ]

@@ -22,7 +22,8 @@ pub(crate) struct Compile<'a> {
     pub(crate) expected: &'a [Vec<u8>],
     pub(crate) server: Option<&'a Server>,
     pub(crate) every: usize,
-    /// Before each run larder's stamps are taken away, as in a container that was just started: it must read every input.
+    /// Before each run larder's stamps are taken away, as in a container that was just started: it must read every
+    /// input.
     pub(crate) forgets: bool,
 }
 

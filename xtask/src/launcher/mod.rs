@@ -85,8 +85,8 @@ impl Launcher {
         Ok(launcher)
     }
 
-    /// A dynamic ccache with its defaults and its inode cache, a table of what `stat` said of files that were hashed. `libraries` is
-    /// where what it links lies.
+    /// A dynamic ccache with its defaults and its inode cache, a table of what `stat` said of files that were hashed.
+    /// `libraries` is where what it links lies.
     pub(crate) fn ccache_inodes(program: &Path, libraries: &Path, store: &Path) -> Result<Self> {
         let mut launcher = Self::ccache(program, store)?;
         launcher.name = "ccache inode cache";
@@ -95,8 +95,8 @@ impl Launcher {
         Ok(launcher)
     }
 
-    /// ccache told of the directory above all places, whose paths it then makes relative, and to leave the working directory
-    /// out of its key.
+    /// ccache told of the directory above all places, whose paths it then makes relative, and to leave the working
+    /// directory out of its key.
     pub(crate) fn ccache_anywhere(program: &Path, store: &Path, above: &Path) -> Result<Self> {
         let mut launcher = Self::ccache(program, store)?;
         launcher.name = "ccache base_dir";

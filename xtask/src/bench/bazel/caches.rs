@@ -86,7 +86,8 @@ impl Cache {
         }
     }
 
-    /// A link called gcc that leads to larder, with `larder.toml` beside the program: a store and a log of this benchmark.
+    /// A link called gcc that leads to larder, with `larder.toml` beside the program: a store and a log of this
+    /// benchmark.
     fn larder(program: &Path, dir: &Path) -> Result<Self> {
         let dir = dir.join("larder");
         let bin = dir.join("bin");

@@ -1,5 +1,5 @@
-//! `cargo xtask bench bazel`: the packages of examples/bazel, built in Bazel's sandboxes by the plain compiler and through
-//! caches.
+//! `cargo xtask bench bazel`: the packages of examples/bazel, built in Bazel's sandboxes by the plain compiler and
+//! through caches.
 //!
 //! A cold build, one in fresh sandboxes, one in fresh sandboxes with a changed header, and one in sandboxes whose old
 //! numbers come back with a changed header. Each is compared with what the plain compiler makes in a sandbox of the
@@ -33,7 +33,8 @@ pub(crate) struct Options {
     /// Build only this package, and those that it needs: zlib, libx11 or curl; may be given several times
     #[arg(long, value_name = "PACKAGE", value_parser = ["zlib", "libx11", "curl"])]
     only: Vec<String>,
-    /// Measure only this cache beside the plain compiler: larder, ccache, `ccache base_dir` or sccache; may be given several times
+    /// Measure only this cache beside the plain compiler: larder, ccache, `ccache base_dir` or sccache; may be given
+    /// several times
     #[arg(long, value_name = "CACHE")]
     cache: Vec<String>,
     /// How many compilers run at once [default: one a processor]
@@ -112,12 +113,15 @@ fn steps(cache: &Cache) -> &'static [Step] {
 fn notes(caches: &[&Cache], jobs: usize, bench: &Bench) -> Vec<String> {
     let mut notes = vec![
         format!(
-            "Debian's Bazel, linux-sandbox; each package in an action of its own, one action at a time, make with {jobs} jobs. \
-             CPU is user and system time of all processes of the phase, servers not among them; compiler CPU is that of the \
+            "Debian's Bazel, linux-sandbox; each package in an action of its own, one action at a time, make with \
+             {jobs} jobs. \
+             CPU is user and system time of all processes of the phase, servers not among them; compiler CPU is that \
+             of the \
              compiler's calls, the cache in front of them included. A program that counts calls stands in front of \
              every compiler, the plain one too."
         ),
-        "Compiles are calls with -c or -S, those that fail among them. Files are objects and generated headers, and what \
+        "Compiles are calls with -c or -S, those that fail among them. Files are objects and generated headers, and \
+         what \
          was installed: those that differ from what the plain compiler makes in a sandbox of the same number."
             .to_owned(),
     ];

@@ -101,10 +101,14 @@ fn done_by_larder(program: &Path, spot: &Spot, sample: &Path, scratch: &Path) ->
 
 fn reports(costs: &[Cost], did: &[Did], skipped: &[String]) -> Vec<Report> {
     let mut notes = vec![
-        "In each cell: CPU time of the median run, of the lower quartile, and wall time of the median run, in µs, of opening \
-         the stored file, making the new one, filling it and closing both; replaced: of unlinking the one that is there as \
-         well. What the kernel does later or in its own threads is not in it. The stored file is in memory and on disk, the \
-         buffers are as new as in a process just started, ways are run in turn, in another order each round. A → B: stored in A, put in place in B."
+        "In each cell: CPU time of the median run, of the lower quartile, and wall time of the median run, in µs, of \
+         opening \
+         the stored file, making the new one, filling it and closing both; replaced: of unlinking the one that is \
+         there as \
+         well. What the kernel does later or in its own threads is not in it. The stored file is in memory and on \
+         disk, the \
+         buffers are as new as in a process just started, ways are run in turn, in another order each round. A → B: \
+         stored in A, put in place in B."
             .to_owned(),
         "larder: its own function, `copy_bytes` in `crates/sys/src/linux/files.rs`.".to_owned(),
     ];
@@ -119,10 +123,12 @@ fn reports(costs: &[Cost], did: &[Did], skipped: &[String]) -> Vec<Report> {
     };
     let (table, rows) = rows::best(costs, did, SIZES_BYTES);
     let notes = vec![
-        "CPU µs, medians, where nothing is at the destination. The cheapest of some thirty ways is partly luck: what is within \
+        "CPU µs, medians, where nothing is at the destination. The cheapest of some thirty ways is partly luck: what \
+         is within \
          a tenth of it is as good."
             .to_owned(),
-        "larder does: the calls that moved its bytes, by strace. copy_file_range shares them by itself where the file system \
+        "larder does: the calls that moved its bytes, by strace. copy_file_range shares them by itself where the file \
+         system \
          can."
             .to_owned(),
     ];
@@ -137,7 +143,8 @@ fn reports(costs: &[Cost], did: &[Did], skipped: &[String]) -> Vec<Report> {
     vec![all, best]
 }
 
-/// larder's function ÷ the one system call that it makes where nothing better is known: the cheapest of thirty is partly luck.
+/// larder's function ÷ the one system call that it makes where nothing better is known: the cheapest of thirty is
+/// partly luck.
 fn figures(costs: &[Cost]) -> Vec<Figure> {
     let larders = costs.iter().filter(|cost| cost.is_fresh() && cost.way() == rows::LARDER);
     let figure = |larder: &Cost| {

@@ -1,7 +1,8 @@
 //! The floor of a hit: a program that makes the looks and the outputs of larder's own hit and does nothing else.
 //!
-//! `trace` reads what larder did, `plan` writes it down for the program in `benches/floor`. That the program then did as much is
-//! compared, look by look and byte by byte, and larder's own account of the hit is compared with what its trace shows.
+//! `trace` reads what larder did, `plan` writes it down for the program in `benches/floor`. That the program then did
+//! as much is compared, look by look and byte by byte, and larder's own account of the hit is compared with what its
+//! trace shows.
 
 mod plan;
 mod trace;
@@ -39,7 +40,8 @@ pub(crate) fn program(place: &Place) -> Result<PathBuf> {
 }
 
 impl<'a> Floor<'a> {
-    /// Writes the plan of what `hit`, a warm one, does, into `scratch`. Blobs that it copies are copied to there as well.
+    /// Writes the plan of what `hit`, a warm one, does, into `scratch`. Blobs that it copies are copied to there as
+    /// well.
     pub(crate) fn of(program: &'a Path, hit: &'a Compile<'a>, scratch: &Path) -> Result<Self> {
         fs::create_dir_all(scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
         let before = hit.hits()?;

@@ -1,8 +1,9 @@
-//! `cargo xtask bench miss`: what a miss adds to compiles of about 10 ms, 60 ms and 2 s, in CPU and wall time and in memory.
+//! `cargo xtask bench miss`: what a miss adds to compiles of about 10 ms, 60 ms and 2 s, in CPU and wall time and in
+//! memory.
 //!
-//! Each run is of a command that nobody has run before: a macro has another value, and the object other bytes. Three states of larder:
-//! its stamps say what the inputs hold; they do not, as in a container that was just started; and there is no store at all, so that
-//! also the compiler's programs are seen for the first time, by both observers.
+//! Each run is of a command that nobody has run before: a macro has another value, and the object other bytes. Three
+//! states of larder: its stamps say what the inputs hold; they do not, as in a container that was just started; and
+//! there is no store at all, so that also the compiler's programs are seen for the first time, by both observers.
 
 mod stages;
 
@@ -312,15 +313,20 @@ fn add_to(
 
 fn notes() -> Vec<String> {
     vec![
-        "CPU is user and system time of the command and all that it starts, sccache's server included; medians of interleaved runs. Each \
-         run is of a command that was never run before, and its result was recorded; the first and the last of each are compared with \
+        "CPU is user and system time of the command and all that it starts, sccache's server included; medians of \
+         interleaved runs. Each \
+         run is of a command that was never run before, and its result was recorded; the first and the last of each \
+         are compared with \
          the plain compile."
             .to_owned(),
-        "own: CPU time and peak memory of the wrapper alone, in a run of its own; largest: peak memory of the largest process, which is the \
-         compiler proper. before and after: wall time from the wrapper's start to the tool's and from the tool's end to the wrapper's, by \
+        "own: CPU time and peak memory of the wrapper alone, in a run of its own; largest: peak memory of the largest \
+         process, which is the \
+         compiler proper. before and after: wall time from the wrapper's start to the tool's and from the tool's end \
+         to the wrapper's, by \
          strace, the median of five runs."
             .to_owned(),
-        "larder: its stamps tell of every input. empty stamps: taken away before each run, so that every input is read and hashed. no store: \
+        "larder: its stamps tell of every input. empty stamps: taken away before each run, so that every input is \
+         read and hashed. no store: \
          taken away as a whole, so that the compiler's programs are judged as well, by a run that both observers see."
             .to_owned(),
     ]

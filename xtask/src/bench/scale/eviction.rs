@@ -27,7 +27,8 @@ const SMALL_LIMIT_PERCENT: u64 = 60;
 /// So many times more rounds than of other commands, so that there are some evictions meanwhile.
 const MORE_ROUNDS: usize = 10;
 /// One process, waited for at the end only, so that what it and its children cost is not in what is measured meanwhile.
-const AGAIN: &str = "n=0; while [ -e \"$1\" ]; do \"$2\" evict --max-size \"$3\" >/dev/null || exit 1; n=$((n + 1)); done; echo $n >\"$4\"";
+const AGAIN: &str = "n=0; while [ -e \"$1\" ]; do \"$2\" evict --max-size \"$3\" >/dev/null || exit 1; n=$((n + 1)); \
+     done; echo $n >\"$4\"";
 
 /// Evicts until it is stopped.
 struct Evictor {

@@ -186,7 +186,8 @@ impl Wanted {
         let is_enough = free_mb >= needed_mb + SPARE_MB;
         Ok((!is_enough).then(|| {
             format!(
-                "Skipped: a store of {}: it needs {needed_mb} MB, {free_mb} MB are free, and {SPARE_MB} MB are to be spared.",
+                "Skipped: a store of {}: it needs {needed_mb} MB, {free_mb} MB are free, and {SPARE_MB} MB are to be \
+                 spared.",
                 self.name
             )
         }))

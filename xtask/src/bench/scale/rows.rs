@@ -25,7 +25,8 @@ pub(super) const HEADER: &[&str] = &[
     "rounds",
 ];
 
-/// One row. `plain` and `base` are what it is divided by; a part says which base, and which rows are compared from day to day.
+/// One row. `plain` and `base` are what it is divided by; a part says which base, and which rows are compared from day
+/// to day.
 #[derive(Default)]
 pub(super) struct Row<'a> {
     pub(super) part: &'static str,
@@ -86,20 +87,26 @@ impl Row<'_> {
 pub(super) fn notes(options: &Options) -> Vec<String> {
     vec![
         format!(
-            "Medians of interleaved rounds; CPU is user and system time of all processes. The project has {} sources. Every object is \
+            "Medians of interleaved rounds; CPU is user and system time of all processes. The project has {} sources. \
+             Every object is \
              compared with the plain build's, and what larder counted with what it must be.",
             options.sources
         ),
-        "jobs: plain is the plain build with as many jobs, base the same through larder with one job. Before each cold build one source \
+        "jobs: plain is the plain build with as many jobs, base the same through larder with one job. Before each \
+         cold build one source \
          was compiled, so that the compiler is known."
             .to_owned(),
-        "two at once: two checkouts of the project, one make each with as many jobs as there are processors; base is one such build alone."
+        "two at once: two checkouts of the project, one make each with as many jobs as there are processors; base is \
+         one such build alone."
             .to_owned(),
-        "records: one hit of a C file with 220 headers, and one record of a command that does nothing; base is the first store. by the \
-         store's functions: CPU time of one record of a hundred made by one process. Stores of GB hold blobs of 1 MB; of more than 4 GB \
+        "records: one hit of a C file with 220 headers, and one record of a command that does nothing; base is the \
+         first store. by the \
+         store's functions: CPU time of one record of a hundred made by one process. Stores of GB hold blobs of 1 MB; \
+         of more than 4 GB \
          what is zero in them takes no room on the disk."
             .to_owned(),
-        "eviction: `larder evict` again and again by another process, whose CPU time is not in the row; base is the same without it."
+        "eviction: `larder evict` again and again by another process, whose CPU time is not in the row; base is the \
+         same without it."
             .to_owned(),
     ]
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask bench configure` and `cargo xtask bench whole`: packages of autotools, CMake and Meson, configured, or
 //! configured and made, plainly, with the compiler through a cache, and as whole commands through larder.
 //!
-//! Each step runs every grain in turn at one path, the plain one first: all others are compared with what that one left, and
-//! their times divided by its.
+//! Each step runs every grain in turn at one path, the plain one first: all others are compared with what that one
+//! left, and their times divided by its.
 
 mod compare;
 mod grains;
@@ -102,13 +102,17 @@ fn report(name: &'static str, title: &str, bench: &Bench, passes: &[Pass]) -> Re
     let times = if bench.new_sources { "the present" } else { "those of the archive" };
     let mut notes = vec![
         format!(
-            "make and ninja with {} jobs; times of sources: {times}. CPU is user and system time of all processes of the phase; \
-             compiler CPU that of the compiler's calls, the cache in front of them included: a program that counts calls stands in \
-             front of every compiler, but not within `larder run`, where only larder's log tells of calls. Ratios are to the plain \
+            "make and ninja with {} jobs; times of sources: {times}. CPU is user and system time of all processes of \
+             the phase; \
+             compiler CPU that of the compiler's calls, the cache in front of them included: a program that counts \
+             calls stands in \
+             front of every compiler, but not within `larder run`, where only larder's log tells of calls. Ratios are \
+             to the plain \
              run at the same path in the same step.",
             bench.jobs
         ),
-        "Calls are hits/calls where larder's log tells of them. Compared: every file, link and directory of the tree, what the \
+        "Calls are hits/calls where larder's log tells of them. Compared: every file, link and directory of the tree, \
+         what the \
          commands said, and what `make -n` or `ninja -n` says afterwards."
             .to_owned(),
     ];
