@@ -53,7 +53,7 @@ pub(crate) fn record<T>(
     let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
     let kind = OutputKind::File { placement: Placement::Replace, mode, rewrite: Rewrite::None, content };
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-    let result = ActionResult { outputs: vec![Output { path: &output, kind }], ..ActionResult::of(streams) };
+    let result = ActionResult { outputs: vec![Output::new(&output, kind)], ..ActionResult::of(streams) };
     let made = Made { made_in: digest("roots"), bound: None };
     let mut body = Vec::new();
     to(&weak, &walk, Entry::new(&weak, Observer::Preload, 50_000, &made, &set, &result, &mut body))

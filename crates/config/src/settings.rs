@@ -229,7 +229,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_REMOTE_TRUST",
         project_may_set: false,
         default: "none",
-        help: "Public keys, with commas between them: only records that one of them signed are believed.",
+        help: "Public keys, with commas between them: only records that one of them signed count.",
         field: Field::Keys,
     },
     Setting {

@@ -110,7 +110,7 @@ mod tests {
         let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
         let file = |path, rewrite, content| {
             let placement = Placement::Truncate;
-            Output { path, kind: OutputKind::File { placement, mode, rewrite, content: Content::Inline(content) } }
+            Output::new(path, OutputKind::File { placement, mode, rewrite, content: Content::Inline(content) })
         };
         let streams = Streams::Apart { stdout: Content::Inline(b"/a/x"), stderr: Content::Inline(b"/a/x.c:1: no\n") };
         let result = ActionResult {

@@ -30,9 +30,11 @@ pub use observation::{
     Twins, UMASK, Unread, names_digest,
 };
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
-pub use result::{ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Output, OutputKind, Placement, Streams};
+pub use result::{
+    ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Modified, Output, OutputKind, Placement, Streams,
+};
 pub use roots::{PLACEHOLDER, Roots, is_encoded};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
 /// so that a change of meaning is a clean start, never a misreading.
-pub const FORMAT_VERSION: u8 = 5;
+pub const FORMAT_VERSION: u8 = 6;

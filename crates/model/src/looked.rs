@@ -122,6 +122,8 @@ pub enum Change {
         /// A compiler's part wrote it, and closed it when it was complete. A shell closes what it redirects to before
         /// anything is written.
         closed_when_complete: bool,
+        /// The command set when it was modified.
+        dated: bool,
     },
     /// A symbolic link was made.
     Link,
@@ -150,6 +152,8 @@ pub struct Seen {
     pub host: bool,
     /// Which sockets can be had was asked for.
     pub sockets: bool,
+    /// A program that goes by times looked at a file whose time the command had set.
+    pub dates_count: bool,
     /// Variables asked for, with their values; `None` where not set.
     pub environment: Vec<(Vec<u8>, Option<Vec<u8>>)>,
 }

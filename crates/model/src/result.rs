@@ -4,11 +4,13 @@
 //! result  = number exit code, u8 repeatable, number of bytes read from standard input, number of roots, bytes root*,
 //!           u8 rewrite of standard output, u8 rewrite of standard error, streams, number of outputs, output*
 //! streams = u8 tag: 0 apart, content stdout, content stderr; 1 one file for both, content
-//! output  = bytes path (root replaced), u8 tag:
+//! output  = bytes path (root replaced), kind, modified
+//! kind    = u8 tag:
 //!           1 file       u8 placement, number mode, u8 mode rule, u8 rewrite, content
 //!           2 link       bytes target
 //!           3 directory  number mode, u8 mode rule
 //!           4 removed
+//! modified = u8 tag: 0 as it is written; 1 as a file, bytes path (root replaced); 2 at, number nanoseconds since 1970
 //! content = u8 tag: 0 bytes inline; 1 digest, number size
 //! ```
 
@@ -112,6 +114,26 @@ pub struct Output<'a> {
     pub path: &'a [u8],
     /// What it is.
     pub kind: OutputKind<'a>,
+    /// When it was modified, as who looks at it is to see it.
+    pub modified: Modified<'a>,
+}
+
+/// When an output was modified. A command may say so itself, as `cp -p`, `touch -r` and `tar` do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Modified<'a> {
+    /// When it was written, or put in place.
+    Written,
+    /// When this file was: a path that the command looked at, root replaced.
+    As(&'a [u8]),
+    /// Then, in nanoseconds since 1970.
+    At(u64),
+}
+
+impl<'a> Output<'a> {
+    /// One whose time is that of being put in place.
+    pub fn new(path: &'a [u8], kind: OutputKind<'a>) -> Self {
+        Output { path, kind, modified: Modified::Written }
+    }
 }
 
 /// Exit code, outputs, stdout, stderr.
@@ -178,6 +200,7 @@ impl<'a> ActionResult<'a> {
         for output in &self.outputs {
             w.bytes(output.path);
             output.kind.encode(w);
+            output.modified.encode(w);
         }
     }
 
@@ -201,7 +224,8 @@ impl<'a> ActionResult<'a> {
         };
         let mut outputs = Vec::new();
         for _ in 0..r.count()? {
-            outputs.push(Output { path: r.bytes(PATH_BYTES_MAX)?, kind: OutputKind::decode(r)? });
+            let (path, kind) = (r.bytes(PATH_BYTES_MAX)?, OutputKind::decode(r)?);
+            outputs.push(Output { path, kind, modified: Modified::decode(r)? });
         }
         Ok(ActionResult { exit_code, repeatable, consumed_bytes, origin, messages, streams, outputs })
     }
@@ -327,6 +351,31 @@ impl<'a> OutputKind<'a> {
     }
 }
 
+impl<'a> Modified<'a> {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Modified::Written => w.u8(0),
+            Modified::As(path) => {
+                w.u8(1);
+                w.bytes(path);
+            }
+            Modified::At(nanoseconds) => {
+                w.u8(2);
+                w.number(*nanoseconds);
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
+            0 => Modified::Written,
+            1 => Modified::As(r.bytes(PATH_BYTES_MAX)?),
+            2 => Modified::At(r.number()?),
+            tag => return Err(r.unknown_tag(tag)),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,7 +399,9 @@ mod tests {
             Streams::Apart { stdout: Content::EMPTY, stderr: Content::Inline(b"warning") },
             Streams::Together(Content::Blob(blob)),
         ] {
-            let outputs = kinds.iter().map(|&kind| Output { path: b"p", kind }).collect();
+            let mut outputs: Vec<_> = kinds.iter().map(|&kind| Output::new(b"p", kind)).collect();
+            outputs[0].modified = Modified::As(b"\0\x01/from");
+            outputs[1].modified = Modified::At(1_234_567_890_123_456_789);
             let messages = [Rewrite::GccDepfile, Rewrite::Text];
             let origin = vec![&b"/w"[..]];
             let result = ActionResult {

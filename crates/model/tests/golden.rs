@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use larder_model::{
     Action, ActionResult, Age, Blob, Bound, Bypass, Content, DecodeError, Digest, DirFacts, Entry, EnvFact,
-    ExplainWalk, FORMAT_VERSION, Fact, Fallback, FileMode, HOST, Links, Made, Manifest, ModeRule, NamedFact,
+    ExplainWalk, FORMAT_VERSION, Fact, Fallback, FileMode, HOST, Links, Made, Manifest, ModeRule, Modified, NamedFact,
     ObservationSet, Observer, Output, OutputKind, Placement, Reader, Rewrite, Roots, Status, Streams, Terminal, Twins,
     UMASK, Unrecorded, Variable, Writer, names_digest,
 };
 use larder_testkit::{golden, golden_bytes};
 
 /// Of `action` in `roots`.
-const WEAK: &str = "878a45f0d26026fa4f09d7d84a0f750a87ec9d13a190f9b6a47752176692cafe";
+const WEAK: &str = "75cfe4c3917f97add4030c92549f5504668281b39a93fc3a0864c97505b8fdb1";
 /// Of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 
@@ -106,7 +106,9 @@ fn result(together: bool) -> ActionResult<'static> {
         true => Streams::Together(blob),
         false => Streams::Apart { stdout: Content::EMPTY, stderr: Content::Inline(b"warning\n") },
     };
-    let outputs = kinds.into_iter().map(|kind| Output { path: b"\0\x01/o", kind }).collect();
+    let mut outputs: Vec<_> = kinds.into_iter().map(|kind| Output::new(b"\0\x01/o", kind)).collect();
+    outputs[1].modified = Modified::As(b"\0\x01/x.c");
+    outputs[2].modified = Modified::At(1_700_000_000_000_000_000);
     let (exit_code, consumed_bytes) = if together { (255, 300) } else { (0, 0) };
     let origin = if together { Vec::new() } else { vec![&b"/w"[..], b"/src"] };
     let messages = [Rewrite::None, if together { Rewrite::GccDepfile } else { Rewrite::Text }];

@@ -98,8 +98,12 @@ struct Fold<'t> {
     real: HashMap<&'t [u8], Option<Vec<u8>>>,
     /// How each file was when it was last closed after writing.
     closed: HashMap<(u64, u64), Identity>,
-    /// Temporary files whose times were set: no output can be given those.
+    /// Files that the command made and then gave a time.
     dated: HashSet<&'t [u8]>,
+    /// Such a file is gone, so that nobody can say any more which time it had.
+    date_is_lost: bool,
+    /// A program that goes by times looked at one of those.
+    dates_count: bool,
     /// What was made there would not have been, or otherwise, over something else.
     must_be_absent: HashSet<&'t [u8]>,
     /// Looked at by programs that are no compilers before the command made it: make decides by what is there.
@@ -398,7 +402,14 @@ impl<'t> Fold<'t> {
 
     fn read(&mut self, e: &Event<'t>, executed: bool, policy: &Policy) {
         self.last_read.insert(e.pid, e.path);
-        if self.ignored(e.path) || self.tunes_memory(e, policy) || self.is_made(e) || self.device(e.path) {
+        if self.ignored(e.path) || self.tunes_memory(e, policy) {
+            return;
+        }
+        if self.is_made(e) {
+            self.dates_count |= self.dated.contains(e.path) && self.habit(e.pid, policy).times >= Times::Inputs;
+            return;
+        }
+        if self.device(e.path) {
             return;
         }
         if !matches!(e.mode >> 12, 0 | 0o10) {
@@ -429,9 +440,8 @@ impl<'t> Fold<'t> {
         }
         if self.is_made(e) {
             // Its times are those of this run.
-            let looks = e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat);
-            if looks && self.habit(e.pid, policy).times == Times::Status {
-                self.refuse(Unrecorded::ComparesTimes, e.path);
+            if e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat) {
+                self.look_at_made(e, policy);
             }
             return;
         }
@@ -486,6 +496,17 @@ impl<'t> Fold<'t> {
                 }
             }
             _ => looked.kind = true,
+        }
+    }
+
+    /// The times of what the command made are those of this run, but for those that it set itself.
+    fn look_at_made(&mut self, e: &Event<'t>, policy: &Policy) {
+        let habit = self.habit(e.pid, policy);
+        let reported = matches!(e.extra, trace::REPORTED_COMPARED | trace::REPORTED_MODIFIED | trace::REPORTED_STATUS);
+        let compares = habit.compares || habit.times >= Times::Files || habit.reports && reported;
+        self.dates_count |= compares && self.dated.contains(e.path);
+        if habit.times == Times::Status {
+            self.refuse(Unrecorded::ComparesTimes, e.path);
         }
     }
 
@@ -675,9 +696,11 @@ impl<'t> Fold<'t> {
             Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
             // To now, which is what it is.
             Kind::SetTimes if e.extra == 1 && matches!(self.made.get(e.path), Some(Made::File { .. })) => {}
-            Kind::SetTimes if self.is_temporary(e.path) => {
+            Kind::SetTimes if matches!(self.made.get(e.path), Some(Made::File { .. })) => {
                 self.dated.insert(e.path);
             }
+            // Nobody compares those: what is made later in a directory would change it again.
+            Kind::SetTimes if matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) => {}
             Kind::Truncate | Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(e.path) => {}
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
@@ -742,6 +765,7 @@ impl<'t> Fold<'t> {
 
     fn unlink(&mut self, e: &Event<'t>, policy: &Policy) {
         self.made_file_goes(e, policy);
+        self.date_is_lost |= self.dated.remove(e.path);
         // What the command made itself is as if it had never been, unless something was there before.
         let before = self.looked.get(e.path).is_some_and(|l| l.absent) || self.is_temporary(e.path);
         match self.made.get(e.path) {
@@ -775,7 +799,8 @@ impl<'t> Fold<'t> {
         self.made_file_goes(e, policy);
         match self.made.remove(e.path) {
             Some(Made::File { mode, writer, .. }) => {
-                if self.dated.contains(e.path) {
+                self.date_is_lost |= self.dated.remove(e.path2);
+                if self.dated.remove(e.path) {
                     self.dated.insert(e.path2);
                 }
                 self.make(e.path2, Made::File { placement: Placement::Rename, mode, writer, temporary: false });
@@ -829,6 +854,9 @@ impl<'t> Fold<'t> {
         if self.starts.values().any(|n| *n < 0) || unaccounted > self.anonymous {
             self.refuse(Unrecorded::NotObserved, b"a program that left no sign");
         }
+        if self.dates_count && self.date_is_lost {
+            self.refuse(Unrecorded::ComparesTimes, b"a file whose time was set, and that is gone");
+        }
         let variable = |(name, value): (&&[u8], &Option<&[u8]>)| (name.to_vec(), value.map(<[u8]>::to_vec));
         let closed = self.closed.values().copied().collect();
         let mut seen = Seen {
@@ -837,6 +865,7 @@ impl<'t> Fold<'t> {
             umask_is_set: self.umask_is_set,
             host: self.host,
             sockets: self.sockets,
+            dates_count: self.dates_count,
             names: self.names.iter().map(|(path, existed)| (path.to_vec(), *existed)).collect(),
             environment: self.environment.iter().map(variable).collect(),
             ..Seen::default()
@@ -911,9 +940,6 @@ impl<'t> Fold<'t> {
         if !(policy.may_write)(path) {
             self.refuse(Unrecorded::OutputElsewhere, path);
         }
-        if self.dated.contains(path) {
-            self.refuse(Unrecorded::UpdatesFile, path);
-        }
         let change = match made {
             Made::File { placement, mode, writer, temporary } => {
                 let known = (policy.replaces_output)(writer);
@@ -932,7 +958,8 @@ impl<'t> Fold<'t> {
                 let closed_when_complete = (policy.is_compiler_part)(writer);
                 let anew = matches!(placement, Placement::Rename | Placement::Unlink);
                 let new = anew || self.names.get(path) == Some(&false);
-                Change::File { placement, mode, new, closed_when_complete }
+                let dated = self.dated.contains(path);
+                Change::File { placement, mode, new, closed_when_complete, dated }
             }
             Made::Link => Change::Link,
             Made::Directory(mode) => Change::Directory(mode),
@@ -952,6 +979,10 @@ impl<'t> Fold<'t> {
         if self.made_by_other_names.contains(path) && looked.absent && !looked.content && !looked.listed && !looked.kind
         {
             looked.prior = Some(Prior::Absent);
+        }
+        if self.dates_count && looked.compared {
+            // How old it is counts beside a time that is always the same.
+            looked.times = looked.times.max(Times::Files);
         }
         if let Some(made) = self.made.get(path) {
             if looked.listed {

@@ -230,7 +230,7 @@ mod tests {
             content: Content::Blob(blob),
         };
         let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-        let result = ActionResult { outputs: vec![Output { path: b"/o", kind }], ..ActionResult::of(streams) };
+        let result = ActionResult { outputs: vec![Output::new(b"/o", kind)], ..ActionResult::of(streams) };
         let weak = Digest::of(name.as_bytes());
         let mut body = Vec::new();
         let (set, made) = (ObservationSet::default(), Made { made_in: Digest([3; 32]), bound: None });

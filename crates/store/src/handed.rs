@@ -204,9 +204,9 @@ mod tests {
         let file = |path, bits| {
             let mode = FileMode { bits, rule: ModeRule::Exact };
             let (placement, rewrite, content) = (Placement::Truncate, Rewrite::None, Content::EMPTY);
-            Output { path, kind: OutputKind::File { placement, mode, rewrite, content } }
+            Output::new(path, OutputKind::File { placement, mode, rewrite, content })
         };
-        let link = |path| Output { path, kind: OutputKind::Link(b"to") };
+        let link = |path| Output::new(path, OutputKind::Link(b"to"));
         for path in [&b"/w/x.o"[..], b"\0\x01/x.o", b"\0\x7f/x.o", b"\0\x01", b"/w/\0\x80.o"] {
             check(&[file(path, 0o644)], Ok(()));
         }

@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use larder_model::{ActionResult, Blob, Content, FileMode, ModeRule, Output, OutputKind, Placement, Roots};
+use larder_model::{ActionResult, Blob, Content, FileMode, ModeRule, Modified, Output, OutputKind, Placement, Roots};
 use larder_sys::Kind;
 
 use crate::layout::{NO_FOLLOW, NO_WAIT};
@@ -125,10 +125,13 @@ impl Store {
         for ((output, path), blob) in result.outputs.iter().zip(paths).zip(blobs) {
             // Writing a file takes longer than this, so none is newer than the present.
             modified += AGE_STEP;
+            let modified = match output.modified {
+                Modified::Written => aged.then_some(modified),
+                Modified::As(file) => Some(modified_as(file, roots)?),
+                Modified::At(nanoseconds) => Some(UNIX_EPOCH + Duration::from_nanos(nanoseconds)),
+            };
             match plan(&path, output, bounds) {
-                Ok(before) => {
-                    planned.push(Planned { output, path, before, blob, modified: aged.then_some(modified) });
-                }
+                Ok(before) => planned.push(Planned { output, path, before, blob, modified }),
                 Err(source) => return Err(MaterialiseError::Io { path, source }),
             }
         }
@@ -189,6 +192,22 @@ pub fn permitted(result: &ActionResult, roots: &Roots, bounds: &dyn Bounds) -> R
         }
     }
     Ok(paths)
+}
+
+/// When the file that an output has its time from was modified.
+fn modified_as(file: &[u8], roots: &Roots) -> Result<SystemTime, MaterialiseError> {
+    let mut bytes = Vec::new();
+    if !roots.decode_path(file, &mut bytes) {
+        return Err(MaterialiseError::Root);
+    }
+    let path = PathBuf::from(std::ffi::OsString::from_vec(bytes));
+    let look = larder_sys::look_through(path.as_os_str().as_bytes());
+    // The clock of a file system can stand before 1970.
+    let nanoseconds = look.and_then(|look| u64::try_from(look.modified_ns).map_err(io::Error::other));
+    match nanoseconds {
+        Ok(nanoseconds) => Ok(UNIX_EPOCH + Duration::from_nanos(nanoseconds)),
+        Err(source) => Err(MaterialiseError::Io { path, source }),
+    }
 }
 
 /// What is to be done with what is there.

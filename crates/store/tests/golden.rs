@@ -175,7 +175,7 @@ fn golden_layout() {
         content: Content::Blob(blob),
     };
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-    let result = ActionResult { outputs: vec![Output { path: b"\0\x01/o", kind }], ..ActionResult::of(streams) };
+    let result = ActionResult { outputs: vec![Output::new(b"\0\x01/o", kind)], ..ActionResult::of(streams) };
     let mut body = Vec::new();
     let (set, made) = (ObservationSet::default(), Made { made_in: Digest([3; 32]), bound: None });
     let entry = Entry::new(&weak, Observer::Preload, 1, &made, &set, &result, &mut body);

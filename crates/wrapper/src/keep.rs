@@ -7,11 +7,12 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::dates::Date;
 use crate::miss::NotRecorded;
 use crate::sink::Sink;
 use larder_model::{
-    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Output, OutputKind, PLACEHOLDER, Placement,
-    Rewrite, Streams, Unrecorded,
+    Blob, Change, Content, FileMode, INLINE_BYTES_MAX, Identity, ModeRule, Modified, Output, OutputKind, PLACEHOLDER,
+    Placement, Rewrite, Streams, Unrecorded,
 };
 use larder_spawn::Written;
 
@@ -31,6 +32,7 @@ pub(crate) enum KeptKind {
 pub(crate) struct KeptOutput {
     pub(crate) path: Vec<u8>,
     pub(crate) kind: KeptKind,
+    pub(crate) modified: Date,
 }
 
 pub(crate) enum KeptStreams {
@@ -62,7 +64,7 @@ impl Kept<'_> {
                 let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
                 KeptKind::Link(target.as_os_str().as_bytes().to_vec())
             }
-            Change::File { placement, mode, new, closed_when_complete } => {
+            Change::File { placement, mode, new, closed_when_complete, .. } => {
                 if self.umask_was_set && mode.rule == ModeRule::Masked && !new {
                     // What it would be made with is not known: it was there.
                     return Err(lost(Unrecorded::UpdatesFile));
@@ -173,7 +175,12 @@ impl KeptOutput {
             KeptKind::Directory(mode) => OutputKind::Directory(*mode),
             KeptKind::Removed => OutputKind::Removed,
         };
-        Output { path: &self.path, kind }
+        let modified = match &self.modified {
+            Date::Written => Modified::Written,
+            Date::As(path) => Modified::As(path),
+            Date::At(nanoseconds) => Modified::At(*nanoseconds),
+        };
+        Output { path: &self.path, kind, modified }
     }
 }
 

@@ -14,6 +14,8 @@ mod before;
 #[cfg(target_os = "linux")]
 mod context;
 #[cfg(target_os = "linux")]
+mod dates;
+#[cfg(target_os = "linux")]
 mod fetch;
 #[cfg(target_os = "linux")]
 mod flow;

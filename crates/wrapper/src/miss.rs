@@ -21,6 +21,7 @@ use larder_sys::ChildEnd;
 use crate::account::{account, log};
 use crate::before::Before;
 use crate::context::Context;
+use crate::dates::Dates;
 use crate::fetch::{Fetched, Race, note_recorded};
 use crate::flow::start;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
@@ -239,6 +240,7 @@ impl Run<'_> {
             return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path.0.clone()));
         }
         self.narrow_and_widen(&mut folded.seen);
+        let dates = Dates::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         let unseen = programs.unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
         folded.seen.looked.extend(unseen);
         let place = &self.context.place;
@@ -268,7 +270,7 @@ impl Run<'_> {
         let knows_closed = self.observer != larder_model::Observer::Depfile;
         let closed = knows_closed.then_some(folded.seen.closed.as_slice());
         let mut kept = Kept { sink: self.sink, grown: 0, closed, umask_was_set: folded.seen.umask_is_set };
-        let mut outputs = self.keep_outputs(&folded.seen.changed, &mut kept)?;
+        let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;
         let streams = kept.streams(&observed.finished.written)?;
         let holds = |what: &dyn Fn(&[u8]) -> bool| self.holds(&outputs, &streams, what);
         let named = texts.name_processes && holds(&|text| text.contains(&0) || holds_a_process(text, &observed.trace));
@@ -458,12 +460,18 @@ impl Run<'_> {
         }
     }
 
-    fn keep_outputs(&self, changed: &[(Vec<u8>, Change)], kept: &mut Kept) -> Result<Vec<KeptOutput>, NotRecorded> {
+    fn keep_outputs(
+        &self,
+        changed: &[(Vec<u8>, Change)],
+        mut dates: Dates,
+        kept: &mut Kept,
+    ) -> Result<Vec<KeptOutput>, NotRecorded> {
         let mut outputs = Vec::new();
         for (path, change) in changed {
             let mut encoded = Vec::new();
             self.request.roots.encode_path(path, &mut encoded);
-            outputs.push(KeptOutput { path: encoded, kind: kept.output(path, change)? });
+            let modified = dates.take(path);
+            outputs.push(KeptOutput { path: encoded, kind: kept.output(path, change)?, modified });
         }
         // Directories first, so that what goes into them finds them; files as they were finished, so that the newer
         // of two stays the newer.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use larder_lookup::Request;
 use larder_model::{
-    ActionResult, Fact, HOST, Links, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS, UMASK,
+    ActionResult, Fact, HOST, Links, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS, UMASK,
 };
 use larder_observe::{
     Event, IN_ANY_ORDER, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED,
@@ -187,6 +187,9 @@ fn made(path: &[u8], output: &Output, existed: bool, events: &mut Vec<Event>) {
             let opened = Event { extra: reported_output(placement, mode), ..looked(Kind::Open(flags), path) };
             let closed = Event { path: Vec::new(), ..looked(Kind::Closed, path) };
             events.extend([opened, closed]);
+            if output.modified != Modified::Written {
+                events.push(Event { mode: FILE, ..at(Kind::SetTimes, path) });
+            }
         }
         OutputKind::Directory(mode) if !existed => {
             events.push(Event { extra: mode.bits, ..at(Kind::MakeDirectory, path) });

@@ -13,7 +13,7 @@ use larder_compiler::{Family, Naming, Stage, is_log, naming};
 use larder_lookup::relocated::{apply, rewritten, rule};
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{
-    ActionResult, Bound, Content, Looked, Made, Manifest, ObservationSet, OutputKind, PLACEHOLDER, Rewrite, Streams,
+    ActionResult, Bound, Content, Looked, Made, Manifest, ObservationSet, Output, PLACEHOLDER, Rewrite, Streams,
 };
 use larder_relocate::{Rule, can_be_relocated, hides_its_text, holds_a_root};
 use larder_store::{Carried, Stamps};
@@ -399,10 +399,11 @@ impl Reach<'_> {
             _ => return None,
         }
         // They stand in the order in which they were finished, which need not be the same where several run at once.
-        let by_path: HashMap<&[u8], &OutputKind> =
-            before.outputs.iter().map(|output| (output.path, &output.kind)).collect();
+        let by_path: HashMap<&[u8], &Output> = before.outputs.iter().map(|output| (output.path, output)).collect();
         for output in &now.outputs {
-            let rewrite = match (by_path.get(output.path)?, &output.kind) {
+            let before_it = by_path.get(output.path)?;
+            let rewrite = match (&before_it.kind, &output.kind) {
+                _ if before_it.modified != output.modified => return None,
                 (
                     File { placement, mode, content, .. },
                     File { placement: placement2, mode: mode2, content: content2, .. },
@@ -410,7 +411,7 @@ impl Reach<'_> {
                     true => self.rewrite_of_log(content2)?,
                     false => self.rewrite_between(before, content, content2)?,
                 },
-                (a, b) if *a == b => Rewrite::None,
+                _ if before_it.kind == output.kind => Rewrite::None,
                 _ => return None,
             };
             rewrites.outputs.push(rewrite);

@@ -37,6 +37,7 @@ pub(crate) fn difference(
             return Some(format!("{} was written and is not", name(output)));
         };
         let equal = match (&output.kind, &other.kind) {
+            _ if output.modified != other.modified => false,
             (OutputKind::File { mode, content, .. }, OutputKind::File { mode: mode2, content: content2, .. }) => {
                 mode == mode2 && same(content, content2)
             }

@@ -103,7 +103,7 @@ fn what_is_forged_well_is_believed() {
     let place = place();
     forge(&place, |result| {
         for (name, kind) in [("/deep", DIRECTORY), ("/deep/er", DIRECTORY), ("/deep/er/extra", FILE)] {
-            result.outputs.push(Output { path: here(name), kind });
+            result.outputs.push(Output::new(here(name), kind));
         }
     });
     assert_eq!(compile(&place).0, "hit");
@@ -134,7 +134,7 @@ fn places_outside() {
     for (what, path) in paths {
         let path = kept(path.replace("HOME", &place.text("home")).replace("HERE", HERE));
         for kind in [FILE, DIRECTORY, OutputKind::Removed, link, file(0o755, Placement::Rename)] {
-            forge(&place, |result| result.outputs.push(Output { path, kind }));
+            forge(&place, |result| result.outputs.push(Output::new(path, kind)));
             refused(&place, &format!("{what}: {kind:?}"), "materialise");
         }
     }
@@ -156,7 +156,7 @@ fn through_what_the_record_makes_itself() {
     ];
     for case in cases {
         forge(&place, |result| {
-            result.outputs.extend(case.iter().map(|&(path, kind)| Output { path: here(path), kind }));
+            result.outputs.extend(case.iter().map(|&(path, kind)| Output::new(here(path), kind)));
         });
         refused(&place, &format!("{case:?}"), "materialise");
     }
@@ -168,7 +168,7 @@ fn links_that_are_there_already() {
     for (name, placement) in
         [("/rc", Placement::Truncate), ("/dangling", Placement::Truncate), ("/dangling", Placement::Replace)]
     {
-        forge(&place, |result| result.outputs.push(Output { path: here(name), kind: file(0o644, placement) }));
+        forge(&place, |result| result.outputs.push(Output::new(here(name), file(0o644, placement))));
         refused(&place, &format!("{name}, {placement:?}"), "materialise");
     }
     // What the command names is written through, as the tool would.
@@ -186,7 +186,7 @@ fn rights_sizes_and_standard_input() {
     for bits in [0o4755, 0o2755, 0o6711] {
         for placement in [Placement::Truncate, Placement::Replace, Placement::Rename, Placement::Unlink] {
             let kind = file(bits, placement);
-            forge(&place, |result| result.outputs = vec![Output { path: here("/x.o"), kind }]);
+            forge(&place, |result| result.outputs = vec![Output::new(here("/x.o"), kind)]);
             refused(&place, &format!("{bits:o} {placement:?}"), "materialise");
         }
     }

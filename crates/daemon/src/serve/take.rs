@@ -161,7 +161,7 @@ mod tests {
             let (placement, rewrite, content) = (Placement::Truncate, Rewrite::None, Content::Blob(self.blob));
             let kind = OutputKind::File { placement, mode, rewrite, content };
             let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-            let outputs = vec![Output { path: &self.path, kind }];
+            let outputs = vec![Output::new(&self.path, kind)];
             let result = ActionResult { outputs, ..ActionResult::of(streams) };
             let (walk, weak, mut body) = (ExplainWalk::default(), Digest::of(b"weak"), Vec::new());
             let made = Made { made_in: Digest::of(b"place"), bound: None };

@@ -42,7 +42,7 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
     let kind =
         OutputKind::File { placement: Placement::Replace, mode, rewrite: Rewrite::None, content: Content::Blob(blob) };
     let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
-    let result = ActionResult { outputs: vec![Output { path: b"\0\x01/x.o", kind }], ..ActionResult::of(streams) };
+    let result = ActionResult { outputs: vec![Output::new(b"\0\x01/x.o", kind)], ..ActionResult::of(streams) };
     let mut walk = ExplainWalk::default();
     request.action.walk(&request.roots, &mut walk);
     let made = Made { made_in: roots_digest(&request.roots), bound: None };

@@ -46,14 +46,9 @@ pub(crate) fn manifest(weak: &Digest, runs: &[Run<'_>]) -> Vec<u8> {
         let streams = Streams::Apart { stdout: Content::Inline(run.name.as_bytes()), stderr: Content::EMPTY };
         let mut result = ActionResult { exit_code: run.exit_code, repeatable: true, ..ActionResult::of(streams) };
         let mode = FileMode { bits: 0o644, rule: ModeRule::Masked };
-        result.outputs.extend(run.output.map(|blob| Output {
-            path: b"x.o",
-            kind: OutputKind::File {
-                placement: Placement::Truncate,
-                mode,
-                rewrite: Rewrite::None,
-                content: Content::Blob(blob),
-            },
+        result.outputs.extend(run.output.map(|blob| {
+            let (placement, rewrite, content) = (Placement::Truncate, Rewrite::None, Content::Blob(blob));
+            Output::new(b"x.o", OutputKind::File { placement, mode, rewrite, content })
         }));
         manifest.add(Entry::new(weak, Observer::Preload, 1000, &made, &set, &result, body));
     }
