@@ -212,6 +212,13 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         lists(&told, strict)
     } else if is(&["test", "["]) && !told.may_have(|argument| argument == b"-ef") {
         Habit { compares: told.may_have(|argument| matches!(argument, b"-nt" | b"-ot")), ..strict }
+    } else if is(&["touch"]) {
+        // It asks for the present to make out a date, whether that hangs on it or not.
+        let clock_reads = if told.arguments.is_none_or(hangs_on_the_present) { 0 } else { u32::MAX };
+        Habit { clock_reads, zone_reads: u32::MAX, ..strict }
+    } else if is(&["tar"]) && told.arguments.is_some_and(only_extracts) {
+        // The clock is for warnings of what is newer than it.
+        Habit { times: Times::Mode, clock_reads: u32::MAX, ..strict }
     } else if is(SHOWS_STATUS) {
         // tar notes the time of its start, for warnings.
         let clock_reads = if is(&["find", "tar"]) && !named.times { 1 } else { 0 };
@@ -263,6 +270,68 @@ fn lists(told: &Told, strict: Habit) -> Habit {
     }
 }
 
+/// Whether `touch` is given a date that is another one tomorrow: all are but those that begin with a year, or count from 1970.
+fn hangs_on_the_present(arguments: &[&[u8]]) -> bool {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_fixed = |date: &[u8]| match date {
+        [b'@', rest @ ..] => digits(rest) > 0,
+        date => digits(date) == 4 && date.get(4) == Some(&b'-'),
+    };
+    // Month, day, hour and minute are eight; what is more is the year.
+    let is_fixed_stamp = |stamp: &[u8]| digits(stamp) >= 10;
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let fixed = match *argument {
+            b"--" => return false,
+            b"-d" | b"--date" => rest.next().is_some_and(|date| is_fixed(date)),
+            b"-t" => rest.next().is_some_and(|stamp| is_fixed_stamp(stamp)),
+            b"-r" | b"--reference" => rest.next().is_some(),
+            [b'-', b'd', date @ ..] => is_fixed(date),
+            [b'-', b't', stamp @ ..] => is_fixed_stamp(stamp),
+            [b'-', b'-', long @ ..] => match long.strip_prefix(b"date=") {
+                Some(date) => is_fixed(date),
+                None => !b"date".starts_with(&long[..long.len().min(1)]),
+            },
+            [b'-', b'r', ..] => true,
+            [b'-', letters @ ..] => !letters.iter().any(|letter| b"dtr".contains(letter)),
+            _ => true,
+        };
+        if !fixed {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether `tar` is told to extract, and nothing that has it look at the times of what is there.
+fn only_extracts(arguments: &[&[u8]]) -> bool {
+    const LETTERS: &[u8] = b"xvfzjJpokmOhPaBiSC";
+    #[rustfmt::skip]
+    const WORDS: &[&[u8]] = &[
+        b"--bzip2", b"--directory", b"--exclude", b"--extract", b"--file", b"--get", b"--gunzip", b"--gzip", b"--lzma",
+        b"--no-same-owner", b"--no-same-permissions", b"--overwrite", b"--preserve-permissions", b"--same-owner",
+        b"--same-permissions", b"--strip-components", b"--touch", b"--transform", b"--verbose", b"--wildcards", b"--xz", b"--zstd",
+    ];
+    let mut extracts = false;
+    arguments.iter().enumerate().all(|(at, argument)| match argument {
+        [b'-', b'-', ..] => {
+            let word = argument.split(|byte| *byte == b'=').next().unwrap_or_default();
+            extracts |= matches!(word, b"--extract" | b"--get");
+            WORDS.contains(&word)
+        }
+        [b'-', b'C', ..] => true,
+        [b'-', letters @ ..] => {
+            extracts |= letters.contains(&b'x');
+            letters.iter().all(|letter| LETTERS.contains(letter))
+        }
+        letters if at == 0 => {
+            extracts |= letters.contains(&b'x');
+            letters.iter().all(|letter| LETTERS.contains(letter))
+        }
+        _ => true,
+    }) && extracts
+}
+
 /// Options by which `diff` writes down when files were modified, or goes through directories.
 fn shows_files(argument: &[u8]) -> bool {
     let short = argument.len() > 1 && argument[0] == b'-' && argument[1..].iter().any(|b| b"ucUCNr".contains(b));
@@ -303,8 +372,8 @@ fn holds_any(text: &[u8], words: &[&str]) -> bool {
 #[rustfmt::skip]
 pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
-    "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "stat \"", "stat _", "\x04stat", "lstat", "fstat", "scandir", "newer", "utime",
-    "copystat", "copy2", "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
+    "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "stat \"", "stat _", "\x04stat", "lstat", "fstat", "scandir", "newer",
+    "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
     "cp -u", "cp -au", "cp -vu", "cp -uv", "mv -u", "--update", "install -C", "--compare",
     ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
 ];
@@ -554,6 +623,29 @@ mod tests {
     }
 
     #[test]
+    fn a_date_with_a_year_is_the_same_tomorrow() {
+        let check = |arguments: &[&[u8]], expect| {
+            assert_eq!(of("touch", arguments, Named::default()).clock_reads == 0, expect, "{arguments:?}");
+        };
+        for fixed in [&b"2019-01-02 03:04:05 UTC"[..], b"2019-01-02", b"@1546300800", b"@1546300800.5"] {
+            check(&[b"-d", fixed, b"x"], false);
+            check(&[&[b"--date=", fixed].concat(), b"x"], false);
+            check(&[&[b"-d", fixed].concat(), b"x"], false);
+        }
+        for relative in [&b"yesterday"[..], b"12:00", b"-1 hour", b"2019", b"1 2019-01-01", b"01/02/2019"] {
+            check(&[b"-d", relative, b"x"], true);
+            check(&[b"-c", b"-d", relative, b"x"], true);
+        }
+        check(&[b"-t", b"201901020304", b"x"], false);
+        check(&[b"-t", b"01020304.05", b"x"], true);
+        check(&[b"-r", b"a", b"x"], false);
+        check(&[b"-cmr", b"a", b"x"], true);
+        check(&[b"-c", b"--", b"-d", b"x"], false);
+        check(&[b"--dat=yesterday", b"x"], true);
+        check(&[b"x", b"y"], false);
+    }
+
+    #[test]
     fn a_sub_command_of_cmakes_is_the_first_word() {
         for (text, expect) in [
             ("string(TIMESTAMP now)", true),
@@ -601,6 +693,11 @@ mod tests {
         assert_eq!(of("test", &[b"a", b"-nt", b"b"]), (Times::Blind, true));
         assert_eq!(of("[", &[b"-f", b"a", b"]"]), (Times::Blind, false));
         assert_eq!(of("python3", &[b"/usr/bin/meson", b"setup"]), (Times::Blind, true));
+        assert_eq!(of("tar", &[b"xf", b"a.tar", b"-C", b"d"]), (Times::Mode, false));
+        assert_eq!(of("tar", &[b"-xzf", b"a.tgz", b"--strip-components=1"]), (Times::Mode, false));
+        assert_eq!(of("tar", &[b"-x", b"--keep-newer-files", b"-f", b"a"]), (Times::Status, false));
+        assert_eq!(of("tar", &[b"cf", b"a.tar", b"x"]), (Times::Status, false));
+        assert_eq!(of("tar", &[b"-f", b"a.tar", b"-tv"]), (Times::Status, false));
         let unknown = Told { arguments: None, ..Told::nothing() };
         assert_eq!(habit(b"ls", unknown).times, Times::Status);
         assert_eq!(habit(b"find", unknown).times, Times::Status);

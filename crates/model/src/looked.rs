@@ -152,6 +152,8 @@ pub struct Seen {
     pub host: bool,
     /// Which sockets can be had was asked for.
     pub sockets: bool,
+    /// Owners or attributes of what the command made were set: to what they were, or others.
+    pub owners_set: bool,
     /// A program that goes by times looked at a file whose time the command had set.
     pub dates_count: bool,
     /// Variables asked for, with their values; `None` where not set.

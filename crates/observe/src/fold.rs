@@ -98,6 +98,8 @@ struct Fold<'t> {
     real: HashMap<&'t [u8], Option<Vec<u8>>>,
     /// How each file was when it was last closed after writing.
     closed: HashMap<(u64, u64), Identity>,
+    /// Owners or attributes of what the command made were set.
+    owners_set: bool,
     /// Files that the command made and then gave a time.
     dated: HashSet<&'t [u8]>,
     /// Such a file is gone, so that nobody can say any more which time it had.
@@ -701,7 +703,14 @@ impl<'t> Fold<'t> {
             }
             // Nobody compares those: what is made later in a directory would change it again.
             Kind::SetTimes if matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) => {}
-            Kind::Truncate | Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(e.path) => {}
+            Kind::Truncate if self.is_temporary(e.path) => {}
+            // What they were set to shows at the end.
+            Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(e.path) => self.owners_set = true,
+            Kind::ChangeOwner | Kind::SetAttribute
+                if matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) =>
+            {
+                self.owners_set = true;
+            }
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
     }
@@ -866,6 +875,7 @@ impl<'t> Fold<'t> {
             host: self.host,
             sockets: self.sockets,
             dates_count: self.dates_count,
+            owners_set: self.owners_set,
             names: self.names.iter().map(|(path, existed)| (path.to_vec(), *existed)).collect(),
             environment: self.environment.iter().map(variable).collect(),
             ..Seen::default()

@@ -48,12 +48,17 @@ pub(crate) struct Kept<'a> {
     pub(crate) closed: Option<&'a [Identity]>,
     /// The tool asked for the umask, and may have set it: modes are as they are found.
     pub(crate) umask_was_set: bool,
+    /// Owners or attributes of what it made were set.
+    pub(crate) owners_were_set: bool,
 }
 
 impl Kept<'_> {
     pub(crate) fn output(&mut self, path: &[u8], change: &Change) -> Result<KeptKind, NotRecorded> {
         let place = Path::new(std::ffi::OsStr::from_bytes(path));
         let lost = |why| NotRecorded::Because(why, path.to_vec());
+        if self.owners_were_set && *change != Change::Removed && !is_ours(path) {
+            return Err(lost(Unrecorded::OutputSpecial));
+        }
         Ok(match change {
             Change::Removed => KeptKind::Removed,
             Change::Directory(mode) => {
@@ -136,6 +141,15 @@ impl Kept<'_> {
             Written::Together(both) => KeptStreams::Together(keep(both)?),
         })
     }
+}
+
+/// Whether it belongs to whoever makes a file here, and has no attributes: else it would be another thing on a hit.
+fn is_ours(path: &[u8]) -> bool {
+    let parent = &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or_default().max(1)];
+    let (Ok(look), Ok(parent)) = (larder_sys::look(path), larder_sys::look(parent)) else { return false };
+    // In a directory with its set-group-id bit, files belong to the directory's group.
+    let group = if parent.mode & 0o2000 != 0 { parent.group } else { larder_sys::effective_group() };
+    (look.owner, look.group) == (larder_sys::effective_user(), group) && !larder_sys::has_attributes(path)
 }
 
 impl KeptContent {

@@ -269,7 +269,8 @@ impl Run<'_> {
         // The dependency file's observer does not see files being closed.
         let knows_closed = self.observer != larder_model::Observer::Depfile;
         let closed = knows_closed.then_some(folded.seen.closed.as_slice());
-        let mut kept = Kept { sink: self.sink, grown: 0, closed, umask_was_set: folded.seen.umask_is_set };
+        let (umask_was_set, owners_were_set) = (folded.seen.umask_is_set, folded.seen.owners_set);
+        let mut kept = Kept { sink: self.sink, grown: 0, closed, umask_was_set, owners_were_set };
         let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;
         let streams = kept.streams(&observed.finished.written)?;
         let holds = |what: &dyn Fn(&[u8]) -> bool| self.holds(&outputs, &streams, what);

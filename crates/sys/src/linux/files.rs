@@ -127,6 +127,19 @@ pub fn may_make_in(path: &[u8]) -> io::Result<()> {
     Ok(fs::access(path, fs::Access::WRITE_OK | fs::Access::EXEC_OK)?)
 }
 
+/// Whether what is at `path` has extended attributes beyond the labels that a security module gives every file. True where that
+/// cannot be told.
+pub fn has_attributes(path: &[u8]) -> bool {
+    const LIST_BYTES: usize = 4096;
+    let mut list = [0; LIST_BYTES];
+    match fs::llistxattr(path, &mut list) {
+        Ok(length) => list[..length]
+            .split(|byte| *byte == 0)
+            .any(|name| !name.is_empty() && (!name.starts_with(b"security.") || name == b"security.capability")),
+        Err(error) => error != rustix::io::Errno::NOTSUP,
+    }
+}
+
 /// What a file is opened for. It is closed on exec, and nobody waits for a FIFO's other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {

@@ -6,6 +6,7 @@ mod inside;
 mod notices;
 mod project;
 mod scope;
+mod times;
 
 use larder_testkit::{has, probe_skip};
 

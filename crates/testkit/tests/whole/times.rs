@@ -1,0 +1,102 @@
+//! Times that a command gives its outputs itself: the same on a hit, in any place, and counted where programs compare them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use larder_testkit::{has, probe_skip};
+
+use crate::project::Project;
+
+/// When each file below a directory was modified, but for those that were written just now.
+fn set_times(top: &str) -> BTreeMap<String, SystemTime> {
+    let (mut found, mut directories) = (BTreeMap::new(), vec![Path::new(top).to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("can be listed").map(|entry| entry.expect("is read")) {
+            let meta = entry.metadata().expect("is there");
+            let modified = meta.modified().expect("is known");
+            if meta.is_dir() {
+                directories.push(entry.path());
+            } else if modified.elapsed().is_ok_and(|age| age > Duration::from_secs(600)) {
+                let name = entry.path().strip_prefix(top).expect("is below").to_string_lossy().into_owned();
+                found.insert(name, modified);
+            }
+        }
+    }
+    found
+}
+
+/// Run it plainly and through larder; the times that it set must be equal as well. What became of it.
+#[track_caller]
+fn compared(project: &Project, at: usize, script: &str) -> String {
+    let argv = ["sh", "-c", script];
+    let top = project.lay_out(at);
+    project.plain(at, &argv);
+    let plain = set_times(&top);
+    assert!(plain.len() > 3, "it sets some: {plain:?}");
+    let outcome = project.compared(at, &argv);
+    assert_eq!(set_times(&top), plain, "{outcome}: larder left, plain right");
+    outcome
+}
+
+const COPIES: &str = "mkdir -p out && cp -p a out/a && install -p -m 600 b out/b && cp -a d out/d && touch -r a out/new \
+    && touch -d '2019-01-02 03:04:05 UTC' out/old && cat a b > out/both";
+
+#[test]
+fn copies_have_the_times_of_what_they_are_copies_of() {
+    let project = Project::of(&[("a", "a\n"), ("b", "b\n"), ("d/e", "e\n")]);
+    project.age("b", 5000);
+    for at in [0, 0, 1, 2] {
+        compared(&project, at, COPIES);
+    }
+    assert_eq!(compared(&project, 3, COPIES), "hit");
+    // Only times change: nothing of the result hangs on them, and the copies follow.
+    project.age("a", 40_000);
+    project.age("b", 70_000);
+    assert_eq!(compared(&project, 3, COPIES), "hit");
+    project.change("d/e", "another\n");
+    assert_eq!(compared(&project, 3, COPIES), "miss");
+}
+
+/// Where a program goes by a time that was set, the times of what it is compared with count.
+#[test]
+fn a_time_that_was_set_is_compared() {
+    const COMPARES: &str = "mkdir -p out && cp -p a out/a && cp -p b out/b && touch -d '2019-01-02 03:04:05 UTC' out/old \
+        && if [ out/a -nt b ]; then echo newer; else echo older; fi > out/is";
+    let project = Project::of(&[("a", "a\n"), ("b", "b\n")]);
+    project.age("b", 5000);
+    for at in [0, 0, 1, 2, 3] {
+        compared(&project, at, COMPARES);
+    }
+    project.age("a", 90_000);
+    assert_ne!(compared(&project, 2, COMPARES), "hit", "it is older now");
+    project.age("b", 95_000);
+    assert_ne!(compared(&project, 2, COMPARES), "hit", "it is newer again, but by other times");
+}
+
+/// A tree is unpacked and built in one command: the archive says how old its files are.
+#[test]
+fn what_is_unpacked_is_built() {
+    probe_skip!(has("make") && has("tar"), "make or tar is not installed");
+    const UNPACKS: &str = "tar xf src.tar && cd src && make && cp out ../out";
+    const PACKS: &str = "mkdir src && cp Makefile in gen src && touch -d '2020-01-01 UTC' src/in src/Makefile \
+        && touch -d '2020-01-02 UTC' src/gen && tar cf src.tar src && rm -r src && touch -d '2021-01-01 UTC' src.tar";
+    let rules = "out: gen\n\tcat gen in > out\ngen: in\n\tcat in in > gen\n";
+    let project = Project::of(&[("Makefile", rules), ("in", "i\n"), ("gen", "old\n")]);
+    let pristine = project.place.path("work/pristine");
+    assert_eq!(project.place.run(&["sh", "-c", PACKS]).cwd(&pristine).run().code, Some(0));
+    for at in [0, 0, 1, 2] {
+        compared(&project, at, UNPACKS);
+    }
+    assert_eq!(compared(&project, 2, UNPACKS), "hit");
+}
+
+#[test]
+fn a_date_that_hangs_on_the_present_is_not_recorded() {
+    let project = Project::of(&[("a", "a\n")]);
+    for _ in 0..3 {
+        let outcome = project.compared(0, &["sh", "-c", "touch -d yesterday out"]);
+        assert!(outcome.starts_with("miss"), "{outcome}");
+    }
+}
