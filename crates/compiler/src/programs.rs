@@ -139,6 +139,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
             || is(READS_WHAT_IT_IS_TOLD) && !told.may_have(|argument| argument.starts_with(b"/proc")),
         tries_terminal: false,
         names_at_random: false,
+        names_as_tempfile: is(PYTHON),
         shows_numbers: false,
         tries_sockets: false,
         reports: false,
@@ -502,8 +503,15 @@ pub const SERVED: &[(&str, &[&str])] = &[
 
 /// What build systems write down for people to read when something went wrong. Times, numbers of processes and names of
 /// temporary files stand in it, and no program takes anything from it.
-pub fn is_log(file_name: &[u8]) -> bool {
+pub fn is_log(path: &[u8]) -> bool {
+    let file_name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     LOGS.iter().any(|log| log.as_bytes() == file_name)
+}
+
+/// Where Meson keeps what it knows from one run to the next, in the order of its hash tables, which is another one in each run
+/// and the same to Meson.
+pub fn is_in_no_order(path: &[u8]) -> bool {
+    memchr::memmem::find(path, b"/meson-private/").is_some() || path.ends_with(b"/meson-info/intro-tests.json")
 }
 
 #[rustfmt::skip]

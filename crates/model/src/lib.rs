@@ -23,7 +23,7 @@ pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
 pub use judgement::{Judgement, Unseen, Way};
-pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times};
+pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};
 pub use observation::{
     ALL_VARIABLES, Age, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, SOCKETS, SetReader, Status,

@@ -100,12 +100,23 @@ pub struct Habit {
     pub tries_terminal: bool,
     /// It may ask for any number of random numbers, if it makes something new: they are in that one's name.
     pub names_at_random: bool,
+    /// It makes up names of temporary files as Python's `tempfile` does: [`is_name_of_tempfile`].
+    pub names_as_tempfile: bool,
     /// It writes down numbers that are others in each place, for somebody to compare.
     pub shows_numbers: bool,
     /// It may ask for sockets of the internet's families, to see whether there are such.
     pub tries_sockets: bool,
     /// It hands out results, and says itself how far they rely on modes and times.
     pub reports: bool,
+}
+
+/// Whether Python's `tempfile` may have made up this file name: eight letters, digits or `_`, behind `tmp` or by themselves, and
+/// any ending (`tempfile.py`, `_RandomNameSequence`; the eight by themselves are its question whether a directory can be written).
+pub fn is_name_of_tempfile(file_name: &[u8]) -> bool {
+    const COUNT: usize = 8;
+    let rest = file_name.strip_prefix(b"tmp").filter(|rest| rest.len() >= COUNT).unwrap_or(file_name);
+    let is_one = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+    rest.len() >= COUNT && rest[..COUNT].iter().all(is_one) && rest.get(COUNT).is_none_or(|byte| *byte == b'.')
 }
 
 /// Something that the tool made or removed and left so.
@@ -158,4 +169,19 @@ pub struct Seen {
     pub dates_count: bool,
     /// Variables asked for, with their values; `None` where not set.
     pub environment: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_tempfile() {
+        for name in ["tmpab12_x9z", "tmpab12_x9z.py", "ab12_x9z", "tmptmptm", "tmptmptmptm"] {
+            assert!(is_name_of_tempfile(name.as_bytes()), "{name}");
+        }
+        for name in ["tmp", "tmpABCDEFGH", "tmp1234567", "config.log", "ab12_x9zz", "tmpab12_x9zz", ""] {
+            assert!(!is_name_of_tempfile(name.as_bytes()), "{name}");
+        }
+    }
 }

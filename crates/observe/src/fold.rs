@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use larder_model::{
     Change, Digest, Fact, FileMode, Habit, Identity, Looked, ModeRule, Placement, Prior, Seen, Times, Unrecorded,
+    is_name_of_tempfile,
 };
 
 use crate::paths::{file_name, has_parents};
@@ -648,7 +649,7 @@ impl<'t> Fold<'t> {
         if at_random || temporary && !self.runs_a_compiler_part(e.pid, policy) {
             self.temporary_names.insert(e.path);
             self.random_names.push(e.path);
-        } else if temporary {
+        } else if temporary || self.is_of_tempfile(e, policy) {
             self.temporary_names.insert(e.path);
         } else {
             self.was_absent(e.path);
@@ -754,6 +755,13 @@ impl<'t> Fold<'t> {
         const NAMED_BY_LIBC: u16 = OpenFlags::TEMPORARY;
         let flags = if let Kind::Open(flags) = e.kind { flags } else { OpenFlags(0) };
         flags.has(NAMED_BY_LIBC) || self.runs_a_compiler_part(e.pid, policy)
+    }
+
+    /// Where no output can be, so that nobody else looks for it.
+    fn is_of_tempfile(&mut self, e: &Event, policy: &Policy) -> bool {
+        is_name_of_tempfile(file_name(e.path))
+            && !(policy.may_write)(e.path)
+            && self.habit(e.pid, policy).names_as_tempfile
     }
 
     fn runs_a_compiler_part(&self, pid: u32, policy: &Policy) -> bool {
@@ -1103,6 +1111,7 @@ mod tests {
                     tunes_memory: part,
                     tries_terminal: false,
                     names_at_random: false,
+                    names_as_tempfile: false,
                     shows_numbers: false,
                     tries_sockets: false,
                     reports: false,

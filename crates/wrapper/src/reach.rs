@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use larder_compiler::{Family, Naming, Stage, is_log, naming};
+use larder_compiler::{Family, Naming, Stage, is_in_no_order, is_log, naming};
 use larder_lookup::relocated::{apply, rewritten, rule};
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{
@@ -407,10 +407,12 @@ impl Reach<'_> {
                 (
                     File { placement, mode, content, .. },
                     File { placement: placement2, mode: mode2, content: content2, .. },
-                ) if placement == placement2 && mode == mode2 => match is_log(file_name(output.path)) {
-                    true => self.rewrite_of_log(content2)?,
-                    false => self.rewrite_between(before, content, content2)?,
-                },
+                ) if placement == placement2 && mode == mode2 => {
+                    match is_log(output.path) || is_in_no_order(output.path) {
+                        true => self.rewrite_of_log(before, content2)?,
+                        false => self.rewrite_between(before, content, content2)?,
+                    }
+                }
                 _ if before_it.kind == output.kind => Rewrite::None,
                 _ => return None,
             };
@@ -433,7 +435,7 @@ impl Reach<'_> {
             let is_text = |rewrite: &Rewrite| {
                 self.in_another_place(*rewrite, before, old).is_some_and(|again| lines(&again) == here)
             };
-            let rewrite = self.rewrite_of_log(new)?;
+            let rewrite = self.rewrite_of_log(before, new)?;
             [Rewrite::Text, Rewrite::None].iter().any(is_text).then_some(rewrite)
         })
     }
@@ -451,7 +453,10 @@ impl Reach<'_> {
     }
 
     /// Logs hold times, numbers of processes and names of temporary files, which are others in each run.
-    fn rewrite_of_log(&self, content: &Content) -> Option<Rewrite> {
+    fn rewrite_of_log(&self, before: &ActionResult, content: &Content) -> Option<Rewrite> {
+        if before.origin == self.roots() {
+            return Some(Rewrite::None);
+        }
         let bytes = self.sink.content_bytes(content, self.stamps).ok()?;
         let roots = self.roots();
         match holds_a_root(&bytes, &roots) {
