@@ -13,6 +13,7 @@ mod socket;
 mod stdin;
 mod stop;
 mod terminal;
+mod trace;
 
 pub use attended::spawn_attended;
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, try_lock_byte};
@@ -42,4 +43,5 @@ pub use stdin::{
     Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left, take_standard_input,
 };
 pub use stop::end_descendants;
+pub use trace::{Step, Tracer, Usage, spawn_traced, usage_of_children, usage_of_ourselves};
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_outputs};
