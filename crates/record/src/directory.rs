@@ -193,7 +193,7 @@ impl Record {
         let files = if path.is_file() { unpacked(path)? } else { listed(path)? };
         let header: Header = match files.get(HEADER) {
             Some(bytes) => json(&path.join(HEADER), bytes)?,
-            None => return Err(RecordError::NoRecord(path.to_owned())),
+            None => return Err(RecordError::NoRecord { path: path.to_owned() }),
         };
         if header.format > FORMAT {
             return Err(RecordError::Newer { path: path.to_owned(), found: header.format });
@@ -295,7 +295,7 @@ fn unpacked(path: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
         let (name, mut bytes) = (name.to_owned(), Vec::new());
         size_bytes += entry.read_to_end(&mut bytes).map_err(RecordError::io(path))? as u64;
         if size_bytes > UNPACKED_BYTES_MAX {
-            return Err(RecordError::TooLarge(path.to_owned(), UNPACKED_BYTES_MAX));
+            return Err(RecordError::TooLarge { path: path.to_owned(), limit_bytes: UNPACKED_BYTES_MAX });
         }
         files.insert(name, bytes);
     }

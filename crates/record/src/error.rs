@@ -15,8 +15,11 @@ pub enum RecordError {
         error: io::Error,
     },
     /// It has no header.
-    #[error("{0}: no record: there is no record.json in it (`larder record list` names those there are)", .0.display())]
-    NoRecord(PathBuf),
+    #[error("{path}: no record: there is no record.json in it (`larder record list` names those there are)", path = .path.display())]
+    NoRecord {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
     /// A file of it is not what it should be.
     #[error("{path}, line {line}: {error}", path = path.display())]
     Damaged {
@@ -52,8 +55,13 @@ pub enum RecordError {
         code: i32,
     },
     /// A record is larger than one that is read.
-    #[error("{0}: larger than {1} bytes unpacked: it is not read", .0.display())]
-    TooLarge(PathBuf, u64),
+    #[error("{path}: larger than {limit_bytes} bytes unpacked: it is not read", path = .path.display())]
+    TooLarge {
+        /// The record.
+        path: PathBuf,
+        /// What is read at most.
+        limit_bytes: u64,
+    },
 }
 
 impl RecordError {

@@ -23,10 +23,12 @@ mod critical;
 mod directory;
 mod error;
 pub mod export;
+
 mod follow;
 pub mod form;
 mod load;
 mod page;
+
 mod processes;
 mod redact;
 mod reproduce;
@@ -40,6 +42,7 @@ pub use context::Surroundings;
 pub use critical::{Stretch, critical_path};
 pub use directory::{Record, RecordedRun, Writing, list, pack};
 pub use error::RecordError;
+
 pub use page::page;
 pub use processes::{Outcome, Process, Processes, Program, processes};
 pub use redact::Redact;

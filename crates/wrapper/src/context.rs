@@ -73,7 +73,9 @@ impl Context {
 
     /// Where the build is recorded, note something.
     pub(crate) fn recorded(&self, note: impl FnOnce(&Recording)) {
-        self.recording.iter().for_each(note);
+        if let Some(recording) = &self.recording {
+            note(recording);
+        }
     }
 }
 

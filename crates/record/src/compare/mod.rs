@@ -157,8 +157,9 @@ impl<'a> Samples<'a> {
             let half = timed_b.iter().find(|other| other.run.pair.is_some() && other.run.pair == one.run.pair);
             half.map(|half| (*one, *half))
         };
-        let (a, b) = timed_a.iter().filter_map(half_of).unzip();
-        Samples { a, b, paired: true }
+        let (a, b): (Vec<_>, Vec<_>) = timed_a.iter().filter_map(half_of).unzip();
+        // A session that was cut off before its first pair has runs of either side at most.
+        if a.is_empty() { Samples { a: timed_a, b: timed_b, paired: false } } else { Samples { a, b, paired: true } }
     }
 }
 

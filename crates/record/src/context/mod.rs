@@ -36,7 +36,7 @@ pub struct Surroundings {
 }
 
 /// Find everything out. Also what of the project is not committed, secrets taken out.
-pub fn collect(around: &Surroundings, redact: &Redact) -> (Context, Vec<u8>) {
+pub(crate) fn collect(around: &Surroundings, redact: &Redact) -> (Context, Vec<u8>) {
     let mut missing = Vec::new();
     let asked = git::Asked { prefix: around.commit_prefix.as_deref(), base: around.base.as_deref() };
     let (project, diff) = match git::checkout(&around.cwd, &asked, redact, &mut missing) {

@@ -397,7 +397,7 @@ mod tests {
         };
         check("exit 3", (0, 1, ChildEnd::Exited(3)));
         check("/bin/true; /bin/true", (2, 3, ChildEnd::Exited(0)));
-        check("(/bin/true; (/bin/true; :)) | /bin/cat; :", (5, 4, ChildEnd::Exited(0)));
+        check("(/bin/true; (/bin/true; :)) | /bin/cat; :", (4, 4, ChildEnd::Exited(0)));
         check("kill -TERM $$", (0, 1, ChildEnd::Signalled(libc::SIGTERM)));
         check("trap 'exit 7' USR1; kill -USR1 $$", (0, 1, ChildEnd::Exited(7)));
         let mask = crate::SignalForwarding::prepare().expect("masks");

@@ -14,6 +14,24 @@ pub(super) fn variable(name: &str, value: &[u8]) -> String {
     shown(&secret::variable(name.strip_prefix("environment ").unwrap_or(name).as_bytes(), value))
 }
 
+/// A variable's value without quotes, for a record.
+pub(in crate::words) fn bare_variable(name: &[u8], value: &[u8]) -> String {
+    bare(&secret::variable(name, value))
+}
+
+/// An argument without quotes, after another one, for a record.
+pub(in crate::words) fn bare_argument(before: &[u8], value: &[u8]) -> String {
+    bare(&secret::argument(before, value))
+}
+
+fn bare(value: &[u8]) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Plain(text) => String::from_utf8_lossy(text).into_owned(),
+        Piece::Hidden(digits) => format!("(not shown, digest {})", say::clean(digits)),
+    };
+    secret::pieces(value).iter().map(piece).collect()
+}
+
 /// An argument, as it may be shown: `-DAPI_TOKEN=…` is as secret as a variable of that name.
 pub(super) fn argument(value: &[u8]) -> String {
     shown(&secret::argument(b"", value))
