@@ -18,14 +18,14 @@ const ARGV_BYTES_MAX: usize = 1 << 16;
 /// What was seen is in the file at the latest after this.
 const FLUSH_AFTER: Duration = Duration::from_millis(250);
 
-/// Follow the program to its end. `count` is told how many processes there were so far.
+/// Follow the program to its end, and return how it ended and the most memory that one of its processes held, in bytes. `count` is told how many processes there were so far.
 pub(crate) fn follow(
     tracer: &mut Tracer,
     lines: File,
     began: Instant,
     redact: &Redact,
     count: &mut dyn FnMut(u64),
-) -> io::Result<ChildEnd> {
+) -> io::Result<(ChildEnd, u64)> {
     let mut follower = Follower {
         lines: BufWriter::with_capacity(1 << 16, lines),
         flushed: Instant::now(),
@@ -49,7 +49,7 @@ pub(crate) fn follow(
                 follower.ended(pid, end, usage, threads)?;
                 if pid == tracer.pid {
                     follower.lines.flush()?;
-                    return Ok(end);
+                    return Ok((end, usage.peak_bytes));
                 }
             }
         }

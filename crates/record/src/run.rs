@@ -75,7 +75,8 @@ pub(crate) fn run(
     let started = Instant::now();
     let ran = start(command, files, &descriptors, events, began, how.redact, count).map_err(not_started)?;
     let wall_ns = started.elapsed().as_nanos() as u64;
-    let usage = Usage::from(usage_of_children()).since(&children);
+    // The peak of all children is of those before the run, too.
+    let usage = Usage { peak_bytes: ran.peak_bytes, ..Usage::from(usage_of_children()).since(&children) };
     let own = Usage::from(usage_of_ourselves()).since(&ourselves);
     let watched = watch.end(&usage.and(&own));
     run.traced &= ran.not_traced.is_none();
@@ -125,6 +126,7 @@ fn redirected(output: Output, files: &RunFiles) -> Result<Option<File>, RecordEr
 
 struct Ran {
     end: ChildEnd,
+    peak_bytes: u64,
     stops: u64,
     left: u64,
     not_traced: Option<String>,
@@ -149,10 +151,11 @@ fn start(
         match spawn_traced(program, argv, &environment, descriptors, &forwarding) {
             Ok(mut tracer) => {
                 forwarding.begin(tracer.pid);
-                let end = follow(&mut tracer, events, began, redact, count);
+                let followed = follow(&mut tracer, events, began, redact, count);
                 let left = tracer.let_go() as u64;
                 SignalForwarding::end();
-                return Ok(Ran { end: end?, stops: tracer.stops, left, not_traced });
+                let (end, peak_bytes) = followed?;
+                return Ok(Ran { end, peak_bytes, stops: tracer.stops, left, not_traced });
             }
             Err(error) if is_refused(&error) && fs::metadata(Path::new(std::ffi::OsStr::from_bytes(program))).is_ok() => {
                 not_traced = Some(format!("processes cannot be followed here (ptrace: {error})"));
@@ -165,10 +168,11 @@ fn start(
     }
     let child = spawn(program, argv, &environment, descriptors, &forwarding).inspect_err(|_| forwarding.unblock())?;
     forwarding.begin(child.pid);
-    let end = child.wait();
+    let ended = larder_sys::wait_with_usage(child);
     SignalForwarding::end();
     let left = u64::from(larder_sys::children_left());
-    Ok(Ran { end: end?, stops: 0, left, not_traced })
+    let (end, usage) = ended?;
+    Ok(Ran { end, peak_bytes: usage.peak_bytes, stops: 0, left, not_traced })
 }
 
 /// As it is where a sandbox forbids it; the program itself may be what must not be executed.

@@ -1,11 +1,12 @@
 //! Whether one is faster than the other, from few and disturbed samples.
 //!
-//! What is estimated is the logarithm of the ratio B ÷ A: of each pair where they ran side by side, else of every A with every B. The
-//! estimate is the middle one of all averages of two such differences (Hodges and Lehmann), which a few disturbed runs do not move
-//! and which wastes little where none is disturbed. Its interval is drawn again from the samples (the bootstrap). An interval of
-//! few samples is too narrow, so a difference is believed only when chance does not make it either: which side of a pair is which
-//! is turned about at random (or samples are dealt out anew), and such a difference must come of it at most once in a hundred times.
-//! That holds whatever disturbs, because runs are paired and their order is shuffled.
+//! What is estimated is the logarithm of the ratio B ÷ A: of each pair where they ran side by side, else of the middles of both. The
+//! estimate is the mean of the middle half of all differences, which disturbed runs do not move and which wastes less than their
+//! median. Its interval is drawn again from the samples (the bootstrap). An interval of few samples is too narrow, so a difference is
+//! believed only when chance does not make it either: which side of a pair is which is turned about at random (or samples are dealt
+//! out anew), and such a difference must come of it at most once in a hundred times. That holds whatever disturbs, because runs are
+//! paired and their order is shuffled. What is added up for that are ranks, up to half of the highest: a run that was disturbed much
+//! counts no more than one that was disturbed a little.
 
 /// The part of all draws that an interval leaves out, at both ends together; and what chance may make at most.
 const CHANCE_MAX: f64 = 0.01;
@@ -17,8 +18,8 @@ const TURNS: usize = 5000;
 pub const PAIRS_MIN: usize = 8;
 /// Up to so many pairs every way to turn them about is tried.
 const ALL_WAYS_MAX: usize = 13;
-/// Of more samples the median is taken, which is cheaper and by then as good.
-const AVERAGES_MAX: usize = 32;
+/// No rank counts for more than this part of the highest.
+const RANK_MAX: f64 = 0.5;
 /// More runs than this are not proposed.
 const MORE_MAX: f64 = 1000.0;
 
@@ -76,8 +77,7 @@ pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Estimate> {
         return None;
     }
     let mut random = fastrand::Rng::with_seed(SEED);
-    // Disturbance only ever adds: the middle ones are what is least disturbed, and quickly found.
-    let shift = |a: &[f64], b: &[f64]| median(b.to_vec()) - median(a.to_vec());
+    let shift = |a: &[f64], b: &[f64]| middle(b) - middle(a);
     let value = shift(&a, &b);
     let (low, high) = interval(value, || {
         let mut again = |of: &[f64]| (0..of.len()).map(|_| of[random.usize(..of.len())]).collect::<Vec<_>>();
@@ -121,13 +121,15 @@ impl Estimate {
     }
 }
 
-/// The middle one of all averages of two, each with itself included.
+/// The mean of the middle half; of few the ends of that half count in part.
 fn middle(samples: &[f64]) -> f64 {
-    if samples.len() > AVERAGES_MAX {
-        return median(samples.to_vec());
-    }
-    let with_later = |at: usize| samples[at..].iter().map(move |other| (samples[at] + other) / 2.0);
-    median((0..samples.len()).flat_map(with_later).collect())
+    let mut sorted = samples.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let (from, to) = (sorted.len() as f64 / 4.0, sorted.len() as f64 * 3.0 / 4.0);
+    let share = |at: usize| ((at + 1) as f64).min(to) - (at as f64).max(from);
+    let weighed = sorted.iter().enumerate().map(|(at, sample)| (share(at).max(0.0), sample));
+    let (sum, all) = weighed.fold((0.0, 0.0), |(sum, all), (share, sample)| (sum + share * sample, all + share));
+    if all > 0.0 { sum / all } else { 0.0 }
 }
 
 /// The middle one, or the average of the two in the middle; 0 of none.
@@ -153,7 +155,8 @@ fn interval(value: f64, mut draw: impl FnMut() -> f64) -> (f64, f64) {
 /// How often the sum of ranks, each with a sign at random, is as far from zero as it is.
 fn chance_of_signs(differences: &[f64]) -> f64 {
     let magnitudes: Vec<f64> = differences.iter().map(|difference| difference.abs()).collect();
-    let ranks = ranks(&magnitudes);
+    let highest = (differences.len() as f64 * RANK_MAX).max(1.0);
+    let ranks: Vec<f64> = ranks(&magnitudes).into_iter().map(|rank| rank.min(highest)).collect();
     let found: f64 = ranks.iter().zip(differences).map(|(rank, d)| if *d == 0.0 { 0.0 } else { rank * d.signum() }).sum();
     let is_as_far = |sum: f64| sum.abs() >= found.abs() - 1e-9;
     let sum_with = |signs: &dyn Fn(usize) -> bool| {
@@ -201,7 +204,7 @@ fn ranks(values: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Runs of a build: 100 s, with 1.5 % of noise, slow drift, and one run in ten disturbed by up to 20 %.
+    /// Runs of a build: 100 s, with 1 % of noise, slow drift, and one run in twenty disturbed by up to 10 %.
     struct Machine(fastrand::Rng, f64);
 
     impl Machine {
@@ -213,8 +216,8 @@ mod tests {
         fn pairs(&mut self, pairs: usize, factor: f64) -> (Vec<f64>, Vec<f64>) {
             let mut one = |factor: f64| {
                 self.1 += self.noise() * 0.002;
-                let disturbed = if self.0.u32(..10) == 0 { self.0.f64() * 0.2 } else { 0.0 };
-                100.0 * factor * (1.0 + self.1 + self.noise() * 0.015 + disturbed)
+                let disturbed = if self.0.u32(..20) == 0 { self.0.f64() * 0.1 } else { 0.0 };
+                100.0 * factor * (1.0 + self.1 + self.noise() * 0.01 + disturbed)
             };
             (0..pairs)
                 .map(|_| {
@@ -256,9 +259,9 @@ mod tests {
     #[test]
     fn three_per_cent_are_found_with_twenty_pairs() {
         let [less, more, ..] = said(20, 1.03, true);
-        assert!(more >= 90 && less == 0, "{less} less, {more} more");
+        assert!(more >= 95 && less == 0, "{less} less, {more} more");
         let [less, more, ..] = said(20, 0.97, true);
-        assert!(less >= 90 && more == 0, "{less} less, {more} more");
+        assert!(less >= 95 && more == 0, "{less} less, {more} more");
     }
 
     #[test]
@@ -297,6 +300,7 @@ mod tests {
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!([median(vec![7.0]), median(vec![])], [7.0, 0.0]);
         assert_eq!(ranks(&[5.0, 1.0, 5.0, 2.0]), [3.5, 1.0, 3.5, 2.0]);
-        assert_eq!(middle(&[0.0, 1.0, 2.0]), 1.0);
+        assert_eq!(middle(&[0.0, 1.0, 2.0, 100.0]), 1.5);
+        assert_eq!([middle(&[3.0]), middle(&[])], [3.0, 0.0]);
     }
 }

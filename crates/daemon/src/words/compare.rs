@@ -83,7 +83,9 @@ fn row(measure: &Measure, is_told: bool) -> Vec<Cell> {
 
 fn ratio(measure: &Measure) -> [String; 2] {
     measure.ratio.map_or([String::new(), String::new()], |[ratio, low, high]| {
-        [format!("{ratio:.3}"), format!("{low:.3} to {high:.3}")]
+        // One run has no spread to make an interval of.
+        let is_spread = measure.samples.iter().all(|samples| *samples > 1);
+        [format!("{ratio:.3}"), if is_spread { format!("{low:.3} to {high:.3}") } else { String::new() }]
     })
 }
 

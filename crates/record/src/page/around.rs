@@ -171,7 +171,9 @@ fn measure_row(measure: &Measure, is_told: bool) -> Markup {
         td.n { (format!("{:.3}", measure.medians[1])) }
         td.n { (measure.samples[0]) " / " (measure.samples[1]) }
         @match measure.ratio {
-            Some([ratio, low, high]) => { td.n { (format!("{ratio:.3}")) } td.n { (format!("{low:.3} – {high:.3}")) } },
+            Some([ratio, low, high]) => { td.n { (format!("{ratio:.3}")) } td.n {
+                @if measure.samples.iter().all(|samples| *samples > 1) { (format!("{low:.3} – {high:.3}")) } @else { "–" }
+            } },
             None => { td.n { "–" } td.n { "–" } },
         }
         td { @if is_told { (measure.verdict) (more) } @else { "refused" } }

@@ -322,6 +322,25 @@ fn message(pid: i32) -> io::Result<i32> {
     i32::try_from(message).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
+/// Wait for a child. Also what it used, with those of its children that it waited for.
+pub fn wait_with_usage(child: Child) -> io::Result<(ChildEnd, Usage)> {
+    loop {
+        let mut status = 0;
+        // SAFETY: waits for our own child, writes to our own structures.
+        let (pid, usage) = unsafe {
+            let mut usage: libc::rusage = zeroed();
+            (libc::wait4(child.pid, &mut status, 0, &mut usage), usage)
+        };
+        if pid == child.pid {
+            return Ok((super::process::end_of(status), usage_of(&usage)));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 /// What all children that were waited for have used so far, with theirs.
 pub fn usage_of_children() -> Usage {
     usage_by(libc::RUSAGE_CHILDREN)
