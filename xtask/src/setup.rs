@@ -45,8 +45,11 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
 ];
 
 /// What tests of records compare with, and the browser in which they open pages.
-const PACKAGES_FOR_RECORDS: &[(Sign, &str)] =
-    &[(Sign::Program("strace"), "strace"), (Sign::Program("chromium"), "chromium"), (Sign::Program("chromedriver"), "chromium-driver")];
+const PACKAGES_FOR_RECORDS: &[(Sign, &str)] = &[
+    (Sign::Program("strace"), "strace"),
+    (Sign::Program("chromium"), "chromium"),
+    (Sign::Program("chromedriver"), "chromium-driver"),
+];
 
 /// Servers that the tests of remotes start, each on a port of its own, and what makes certificates for them.
 const PACKAGES_FOR_REMOTES: &[(Sign, &str)] = &[

@@ -214,7 +214,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_RECORD_COMMIT_PREFIX",
         project_may_set: true,
         default: "none",
-        help: "How subjects of commits begin that `larder record` lists by themselves.",
+        help: "A record lists commits whose subject begins so by themselves.",
         field: Field::Text(|s| &mut s.record_commit_prefix),
     },
     Setting {

@@ -121,7 +121,12 @@ pub(crate) struct Explain {
     #[arg(long, requires = "last_build", conflicts_with = "json")]
     pub(crate) markdown: bool,
     /// The command, as it is typed in the build
-    #[arg(required_unless_present = "last_build", trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        required_unless_present = "last_build",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     pub(crate) command: Vec<OsString>,
 }
 

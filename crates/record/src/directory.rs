@@ -267,8 +267,11 @@ fn listed(top: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
 
 /// The files that a record consists of, sorted.
 fn names(top: &Path) -> Result<Vec<String>> {
-    let mut names: Vec<String> =
-        [HEADER, CONTEXT, DIFF, REPRODUCE].into_iter().filter(|name| top.join(name).is_file()).map(Into::into).collect();
+    let mut names: Vec<String> = [HEADER, CONTEXT, DIFF, REPRODUCE]
+        .into_iter()
+        .filter(|name| top.join(name).is_file())
+        .map(Into::into)
+        .collect();
     for run in fs::read_dir(top.join("runs")).into_iter().flatten().flatten() {
         for file in [RUN, EVENTS, ACTIONS, LOAD, OUTPUT, STACKS, STACKS_COMMAND] {
             if run.path().join(file).is_file() {

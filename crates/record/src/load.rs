@@ -86,11 +86,9 @@ pub(crate) struct Watched {
 }
 
 impl Watch {
-    /// Begin, appending lines to `lines`.
-    pub(crate) fn begin(lines: File, began: Instant) -> Watch {
+    /// Begin, appending lines to `lines`, after a look at what there was before.
+    pub(crate) fn begin(mut others: Others, lines: File, began: Instant) -> Watch {
         let (stop, stopped) = channel::<()>();
-        let mut others = Others::default();
-        others.look();
         let thread = std::thread::spawn(move || {
             let (mut lines, mut before, mut count) = (lines, Ticks::now(), 0);
             while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(EVERY) {
@@ -130,13 +128,20 @@ impl Watch {
 
 /// Processes that are none of ours.
 #[derive(Default)]
-struct Others {
+pub(crate) struct Others {
     looked: bool,
     /// (id, when it began) → name, ticks when it was first seen, ticks now.
     seen: HashMap<(i32, u64), (String, u64, u64)>,
 }
 
 impl Others {
+    /// Those that there are now. It takes some milliseconds.
+    pub(crate) fn now() -> Others {
+        let mut others = Others::default();
+        others.look();
+        others
+    }
+
     fn look(&mut self) {
         let Ok(all) = all_processes() else { return };
         let stats: Vec<_> = all.flatten().filter_map(|process| process.stat().ok()).collect();
@@ -168,10 +173,7 @@ impl Others {
         let mut used: Vec<_> = used.filter(|(ticks, ..)| *ticks >= TICKS_MIN).collect();
         used.sort_by(|a, b| b.cmp(a));
         let ms = 1000 / procfs::ticks_per_second().max(1);
-        used.into_iter()
-            .take(BUSIEST_MAX)
-            .map(|(ticks, pid, name)| Busy { pid, name, cpu_ms: ticks * ms })
-            .collect()
+        used.into_iter().take(BUSIEST_MAX).map(|(ticks, pid, name)| Busy { pid, name, cpu_ms: ticks * ms }).collect()
     }
 }
 
@@ -190,7 +192,7 @@ mod tests {
         // Neither a child of ours nor seen as one: its parent ends at once.
         let began = Instant::now();
         let lines = tempfile::tempfile().expect("a file");
-        let watch = Watch::begin(lines, began);
+        let watch = Watch::begin(Others::now(), lines, began);
         let script = "(timeout 5 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $!) | cat";
         let shell = std::process::Command::new("setsid").args(["sh", "-c", script]).output().expect("a shell");
         std::thread::sleep(Duration::from_millis(1500));

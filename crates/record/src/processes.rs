@@ -298,7 +298,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_number_that_is_used_again_is_another_process() {
-        let events = vec![exec(0, 1, "sh"), fork(1, 1, 2), exit(2, 2, 0), fork(3, 1, 2), exec(4, 2, "cc"), exit(5, 2, 0)];
+        let events =
+            vec![exec(0, 1, "sh"), fork(1, 1, 2), exit(2, 2, 0), fork(3, 1, 2), exec(4, 2, "cc"), exit(5, 2, 0)];
         let found = processes(&RecordedRun { events, ..RecordedRun::default() });
         assert_eq!(found.all.iter().map(|p| p.label.as_str()).collect::<Vec<_>>(), ["sh", "sh", "cc"]);
         assert_eq!((found.all[1].end_ns, found.all[2].end_ns), (2, 5));

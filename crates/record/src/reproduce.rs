@@ -7,8 +7,16 @@ use crate::form::{Context, Header};
 /// The script. What was taken out as a secret is asked of the caller's own environment.
 pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> String {
     let mut text = String::from("#!/bin/sh\n");
-    text += &format!("# Runs again what the record `{}` holds, and records it. See docs/record.md.\n", comment(&header.name));
-    text += &format!("# larder {}, {} processors, {}\n", header.larder, context.machine.processors, comment(&context.machine.kernel));
+    text += &format!(
+        "# Runs again what the record `{}` holds, and records it. See docs/record.md.\n",
+        comment(&header.name)
+    );
+    text += &format!(
+        "# larder {}, {} processors, {}\n",
+        header.larder,
+        context.machine.processors,
+        comment(&context.machine.kernel)
+    );
     text += "set -eu\n";
     text += &format!("cd {}\n", quoted(&header.cwd));
     if let Some(git) = &context.project {
@@ -50,7 +58,11 @@ fn comment(text: &str) -> String {
 
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@%".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 #[cfg(test)]
@@ -72,7 +84,10 @@ mod tests {
         };
         let script = script(&header, &Context::default(), OsStr::new("/bin/sh"));
         // In place of larder, what runs the words after `--`.
-        let run = script.replace("exec larder record", "larder() { while [ \"$1\" != -- ]; do shift; done; shift; \"$@\"; }; larder record");
+        let run = script.replace(
+            "exec larder record",
+            "larder() { while [ \"$1\" != -- ]; do shift; done; shift; \"$@\"; }; larder record",
+        );
         let ran = std::process::Command::new("/bin/sh").args(["-c", &run]).output().expect("a shell");
         assert_eq!(String::from_utf8_lossy(&ran.stdout), "-O2 -DX='a b'|a|b|", "{script}");
         assert!(!script.contains("export TOKEN"));

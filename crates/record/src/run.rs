@@ -14,7 +14,7 @@ use crate::directory::RunFiles;
 use crate::error::RecordError;
 use crate::follow::{exit_code, follow};
 use crate::form::{Run, RunEnd, Usage};
-use crate::load::{self, Watch};
+use crate::load::{self, Others, Watch};
 use crate::{Redact, stacks};
 
 /// Tells wrappers where to say what they did.
@@ -67,11 +67,12 @@ pub(crate) fn run(
     let not_started = |error| RecordError::NotStarted { command: shown(&command.argv[0]), error };
     let (children, ourselves) = (Usage::from(usage_of_children()), Usage::from(usage_of_ourselves()));
     let events = if run.traced { Some(files.events()?) } else { None };
+    let (load, others) = (files.load()?, Others::now());
     // Both clocks at once: wrappers tell the time by the one, lines are by the other.
     let began = Instant::now();
     run.began_ns = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     files.run(run)?;
-    let watch = Watch::begin(files.load()?, began);
+    let watch = Watch::begin(others, load, began);
     let started = Instant::now();
     let ran = start(command, files, &descriptors, events, began, how.redact, count).map_err(not_started)?;
     let wall_ns = started.elapsed().as_nanos() as u64;
@@ -157,7 +158,9 @@ fn start(
                 let (end, peak_bytes) = followed?;
                 return Ok(Ran { end, peak_bytes, stops: tracer.stops, left, not_traced });
             }
-            Err(error) if is_refused(&error) && fs::metadata(Path::new(std::ffi::OsStr::from_bytes(program))).is_ok() => {
+            Err(error)
+                if is_refused(&error) && fs::metadata(Path::new(std::ffi::OsStr::from_bytes(program))).is_ok() =>
+            {
                 not_traced = Some(format!("processes cannot be followed here (ptrace: {error})"));
             }
             Err(error) => {

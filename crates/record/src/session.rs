@@ -114,7 +114,13 @@ pub fn plan(runs: u32, sides: usize, trace: Trace, seed: u64) -> Vec<Planned> {
         }
     }
     if trace == Trace::Once && !only {
-        planned.extend((0..sides).map(|side| Planned { side, number: runs + 1, pair: None, first: true, traced: true }));
+        planned.extend((0..sides).map(|side| Planned {
+            side,
+            number: runs + 1,
+            pair: None,
+            first: true,
+            traced: true,
+        }));
     }
     planned
 }

@@ -22,8 +22,10 @@ pub(crate) fn perf(environment: &[(Vec<u8>, Vec<u8>)]) -> Option<PathBuf> {
 
 /// The command below `perf`. What `perf` is asked for is kept beside what it says.
 pub(crate) fn sampled(command: &Command, hz: u32, files: &RunFiles) -> Result<Command, RecordError> {
-    let missing = std::io::Error::new(std::io::ErrorKind::NotFound, "it is not along PATH: install it, or leave --sample out");
-    let program = perf(&command.environment).ok_or(RecordError::NotStarted { command: "perf".into(), error: missing })?;
+    let missing =
+        std::io::Error::new(std::io::ErrorKind::NotFound, "it is not along PATH: install it, or leave --sample out");
+    let program =
+        perf(&command.environment).ok_or(RecordError::NotStarted { command: "perf".into(), error: missing })?;
     let scratch = files.scratch();
     let words = ["perf", "record", "--quiet", "--call-graph", "fp", "--freq"];
     let mut argv: Vec<Vec<u8>> = words.map(|word| word.as_bytes().to_vec()).to_vec();
@@ -39,7 +41,11 @@ pub(crate) fn sampled(command: &Command, hz: u32, files: &RunFiles) -> Result<Co
 pub(crate) fn fold(files: &RunFiles) -> Result<(), RecordError> {
     let scratch = files.scratch();
     let mut script = Process::new("perf");
-    script.args(["script", "--fields", "comm,ip,sym", "--input"]).arg(&scratch).stderr(Stdio::null()).stdin(Stdio::null());
+    script
+        .args(["script", "--fields", "comm,ip,sym", "--input"])
+        .arg(&scratch)
+        .stderr(Stdio::null())
+        .stdin(Stdio::null());
     let said = script.output().map(|output| output.stdout).unwrap_or_default();
     let _ = fs::remove_file(&scratch);
     let mut text = String::new();
@@ -70,7 +76,8 @@ mod tests {
 
     #[test]
     fn stacks_are_folded() {
-        let script = "cc1\n\t  55d inner a\n\t 77f outer\n\ncc1\n\t 55d inner a\n\t 77f outer\n\nsh\n\t 1 [unknown]\n\n";
+        let script =
+            "cc1\n\t  55d inner a\n\t 77f outer\n\ncc1\n\t 55d inner a\n\t 77f outer\n\nsh\n\t 1 [unknown]\n\n";
         let expected = [("cc1;outer;inner a".to_owned(), 2), ("sh;[unknown]".to_owned(), 1)];
         assert_eq!(folded(script).into_iter().collect::<Vec<_>>(), expected);
         assert!(folded("").is_empty());

@@ -66,7 +66,14 @@ pub fn paired(a: &[f64], b: &[f64]) -> Option<Estimate> {
         middle(&again)
     });
     let chance = chance_of_signs(&differences);
-    Some(Estimate { ratio: value.exp(), low: low.exp(), high: high.exp(), chance, samples: differences.len(), paired: true })
+    Some(Estimate {
+        ratio: value.exp(),
+        low: low.exp(),
+        high: high.exp(),
+        chance,
+        samples: differences.len(),
+        paired: true,
+    })
 }
 
 /// Of samples that were not taken side by side.
@@ -157,7 +164,8 @@ fn chance_of_signs(differences: &[f64]) -> f64 {
     let magnitudes: Vec<f64> = differences.iter().map(|difference| difference.abs()).collect();
     let highest = (differences.len() as f64 * RANK_MAX).max(1.0);
     let ranks: Vec<f64> = ranks(&magnitudes).into_iter().map(|rank| rank.min(highest)).collect();
-    let found: f64 = ranks.iter().zip(differences).map(|(rank, d)| if *d == 0.0 { 0.0 } else { rank * d.signum() }).sum();
+    let found: f64 =
+        ranks.iter().zip(differences).map(|(rank, d)| if *d == 0.0 { 0.0 } else { rank * d.signum() }).sum();
     let is_as_far = |sum: f64| sum.abs() >= found.abs() - 1e-9;
     let sum_with = |signs: &dyn Fn(usize) -> bool| {
         ranks.iter().enumerate().map(|(at, rank)| if signs(at) { *rank } else { -rank }).sum::<f64>()
@@ -168,7 +176,8 @@ fn chance_of_signs(differences: &[f64]) -> f64 {
         return far as f64 / ways as f64;
     }
     let mut random = fastrand::Rng::with_seed(SEED);
-    let far = (0..TURNS).filter(|_| is_as_far(ranks.iter().map(|rank| if random.bool() { *rank } else { -rank }).sum()));
+    let far =
+        (0..TURNS).filter(|_| is_as_far(ranks.iter().map(|rank| if random.bool() { *rank } else { -rank }).sum()));
     (far.count() + 1) as f64 / (TURNS + 1) as f64
 }
 

@@ -61,7 +61,8 @@ impl Context {
             destinations: Destinations::now(),
             ignores_sigpipe_itself: false,
         };
-        let context = Context { place, loaded, ourselves: Ourselves::at(Path::new(OWN_FILE)), own_directory, recording };
+        let context =
+            Context { place, loaded, ourselves: Ourselves::at(Path::new(OWN_FILE)), own_directory, recording };
         context.phase("settings");
         Some(context)
     }

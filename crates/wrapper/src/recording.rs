@@ -156,7 +156,8 @@ fn unrecorded(request: &Request, store: &Store) -> String {
     let Ok(Some(file)) = store.read_manifest(&near, false) else { return NOTHING.to_owned() };
     let Ok(manifest) = Manifest::decode(&file.bytes) else { return NOTHING.to_owned() };
     let now = secret::explained(request);
-    let is_recorded = |name: &str, value: &[u8]| manifest.fields.iter().any(|(n, v)| *n == name.as_bytes() && *v == value);
+    let is_recorded =
+        |name: &str, value: &[u8]| manifest.fields.iter().any(|(n, v)| *n == name.as_bytes() && *v == value);
     match now.fields.iter().find(|field| !is_recorded(&field.name, &field.value)) {
         Some(field) => format!("{} is not as it was recorded", field.name),
         None => "the command is shorter than it was when it was recorded".to_owned(),

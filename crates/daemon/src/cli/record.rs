@@ -161,7 +161,10 @@ pub(crate) struct CompareTwo {
 }
 
 fn percent(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|number| (0.0..=100.0).contains(number)).ok_or_else(|| "write a number from 0 to 100".into())
+    text.parse()
+        .ok()
+        .filter(|number| (0.0..=100.0).contains(number))
+        .ok_or_else(|| "write a number from 0 to 100".into())
 }
 
 /// Options of `report`.

@@ -34,7 +34,8 @@ pub(crate) fn run(around: &Surroundings, options: &CompareTwo, out: &mut dyn Wri
     } else {
         text(&comparison, out)?;
     }
-    let is_slower = comparison.refused.is_empty() && comparison.measures.first().is_some_and(|wall| wall.verdict == "more");
+    let is_slower =
+        comparison.refused.is_empty() && comparison.measures.first().is_some_and(|wall| wall.verdict == "more");
     Ok(if options.check && is_slower { PROBLEM } else { FINE })
 }
 
@@ -74,7 +75,8 @@ fn text(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
 
 fn row(measure: &Measure, is_told: bool) -> Vec<Cell> {
     let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-    let name = if measure.unit.is_empty() { measure.name.to_owned() } else { format!("{}, {}", measure.name, measure.unit) };
+    let name =
+        if measure.unit.is_empty() { measure.name.to_owned() } else { format!("{}, {}", measure.name, measure.unit) };
     let [ratio, interval] = ratio(measure);
     let told = if is_told { told(measure) } else { String::new() };
     let [a, b] = measure.medians.map(|median| right(format!("{median:.3}")));
@@ -102,7 +104,8 @@ fn told(measure: &Measure) -> String {
 }
 
 fn show_pairs(what: &str, pairs: &Pairs, out: &mut dyn Write) -> Result<()> {
-    let ratio = pairs.ratio.map(|[ratio, low, high]| format!(": B / A {ratio:.3}, {low:.3} to {high:.3}, {}", pairs.verdict));
+    let ratio =
+        pairs.ratio.map(|[ratio, low, high]| format!(": B / A {ratio:.3}, {low:.3} to {high:.3}, {}", pairs.verdict));
     let [a, b] = pairs.alone;
     writeln!(out, "\n {} pairs of {what}{}; {a} only in A, {b} only in B", pairs.count, ratio.unwrap_or_default())?;
     let mut table = plain_table();
@@ -163,5 +166,9 @@ fn markdown(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
 
 fn shortened(text: &str) -> String {
     let text = say::one_line(text);
-    if text.chars().count() <= VALUE_CHARS_MAX { text } else { text.chars().take(VALUE_CHARS_MAX).collect::<String>() + "…" }
+    if text.chars().count() <= VALUE_CHARS_MAX {
+        text
+    } else {
+        text.chars().take(VALUE_CHARS_MAX).collect::<String>() + "…"
+    }
 }

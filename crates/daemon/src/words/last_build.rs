@@ -33,7 +33,11 @@ pub(super) fn stats(around: &Surroundings, as_json: bool, markdown: bool, out: &
     writeln!(out, " {}: {wall}", say::one_line(&record.header.name))?;
     let mut table = plain_table();
     let asked = counts.hit + counts.miss;
-    let rate = if asked > 0 { format!("{:.1} % of {asked} looked up", counts.hit as f64 * 100.0 / asked as f64) } else { String::new() };
+    let rate = if asked > 0 {
+        format!("{:.1} % of {asked} looked up", counts.hit as f64 * 100.0 / asked as f64)
+    } else {
+        String::new()
+    };
     let rows = [
         ("hit", counts.hit, rate.as_str()),
         ("  waited", counts.waited, "for another process that ran the same action"),

@@ -38,7 +38,11 @@ fn all_bytes(directory: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(directory).expect("is a directory").flatten() {
         let path = entry.path();
-        text += &if path.is_dir() { all_bytes(&path) } else { String::from_utf8_lossy(&std::fs::read(&path).expect("reads")).into() };
+        text += &if path.is_dir() {
+            all_bytes(&path)
+        } else {
+            String::from_utf8_lossy(&std::fs::read(&path).expect("reads")).into()
+        };
     }
     text
 }
@@ -183,7 +187,8 @@ fn reproduce_does_it_again() {
     here.larder_with(&[("PATH", &path), ("CFLAGS", "-DX='a b'")], &words).ends(0);
     std::fs::remove_file(here.path("work/made")).expect("was made");
     let mut command = std::process::Command::new("/bin/sh");
-    let ran = command.arg(records(&here).join("x/reproduce.sh")).current_dir("/").env_clear().output().expect("a shell");
+    let ran =
+        command.arg(records(&here).join("x/reproduce.sh")).current_dir("/").env_clear().output().expect("a shell");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     assert_eq!(std::fs::read_to_string(here.path("work/made")).expect("made again"), "it's -DX='a b'\n");
     assert!(records(&here).join("x-2").is_dir(), "it is recorded again");
@@ -191,7 +196,8 @@ fn reproduce_does_it_again() {
 
 /// Start a recording, and wait until its command says that it began.
 fn started(here: &Here) -> std::process::Child {
-    let mut command = here.command(&["record", "--name", "x", "--", "sh", "-c", "/bin/true; : > began; sleep 30; echo late"]);
+    let mut command =
+        here.command(&["record", "--name", "x", "--", "sh", "-c", "/bin/true; : > began; sleep 30; echo late"]);
     let child = command.env(PATH.0, PATH.1).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("starts");
     let until = Instant::now() + Duration::from_secs(20);
     while !here.path("work/began").exists() {

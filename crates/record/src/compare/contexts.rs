@@ -90,7 +90,12 @@ pub(super) fn unlike(a: &Record, b: &Record) -> Vec<Unlike> {
     };
     found.texts(Part::Environment, digest(&a.header.environment_digests), digest(&b.header.environment_digests));
     let settings = |record: &Record| -> BTreeMap<String, String> {
-        record.context.configuration.iter().map(|one| (one.key.clone(), format!("{} ({})", one.value, one.source))).collect()
+        record
+            .context
+            .configuration
+            .iter()
+            .map(|one| (one.key.clone(), format!("{} ({})", one.value, one.source)))
+            .collect()
     };
     found.texts(Part::Configuration, settings(a), settings(b));
     let larder = |record: &Record| {
@@ -124,7 +129,8 @@ fn texts<const N: usize>(all: [(&str, String); N]) -> BTreeMap<String, String> {
 }
 
 fn machine(machine: &Machine) -> BTreeMap<String, String> {
-    let Machine { host, kernel, system, boot, processor, processors, hypervisor, governor, boost, .. } = machine.clone();
+    let Machine { host, kernel, system, boot, processor, processors, hypervisor, governor, boost, .. } =
+        machine.clone();
     let mut all = texts([
         ("host", host),
         ("kernel", kernel),

@@ -175,7 +175,11 @@ const MEASURES: &[Quantity] = &[
     Quantity { name: "CPU time", unit: "s", of: |end| end.usage.cpu_us() as f64 / 1e6 },
     Quantity { name: "CPU time in the kernel", unit: "s", of: |end| end.usage.system_us as f64 / 1e6 },
     Quantity { name: "page faults", unit: "", of: |end| (end.usage.minor_faults + end.usage.major_faults) as f64 },
-    Quantity { name: "peak memory of a process", unit: "MiB", of: |end| end.usage.peak_bytes as f64 / f64::from(1 << 20) },
+    Quantity {
+        name: "peak memory of a process",
+        unit: "MiB",
+        of: |end| end.usage.peak_bytes as f64 / f64::from(1 << 20),
+    },
     Quantity {
         name: "context switches",
         unit: "",
@@ -222,7 +226,8 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
     let mut found = Vec::new();
     for (record, runs) in [(a, &samples.a), (b, &samples.b)] {
         let name = &record.header.name;
-        let disturbed = runs.iter().filter(|run| run.run.end.as_ref().is_some_and(|end| end.foreign_share > FOREIGN_MAX));
+        let disturbed =
+            runs.iter().filter(|run| run.run.end.as_ref().is_some_and(|end| end.foreign_share > FOREIGN_MAX));
         let (count, most) = disturbed.fold((0, 0.0f64), |(count, most), run| {
             (count + 1, run.run.end.as_ref().map_or(most, |end| most.max(end.foreign_share)))
         });
@@ -235,7 +240,9 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
             ));
         }
         if runs.iter().any(|run| run.run.traced) {
-            found.push(format!("{name}: its times are of a run whose processes were followed; record it with -n 8 or more"));
+            found.push(format!(
+                "{name}: its times are of a run whose processes were followed; record it with -n 8 or more"
+            ));
         }
         let failed = runs.iter().filter(|run| run.run.end.as_ref().is_some_and(|end| end.exit_code != 0)).count();
         if failed > 0 {
@@ -247,7 +254,9 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
     }
     if !samples.paired {
         let remedy = "`larder record --ab` runs both in turn";
-        found.push(format!("the two were not measured side by side: what changed in between is in the difference ({remedy})"));
+        found.push(format!(
+            "the two were not measured side by side: what changed in between is in the difference ({remedy})"
+        ));
     }
     found
 }

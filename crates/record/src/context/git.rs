@@ -55,7 +55,11 @@ pub(super) fn checkout(
         commits,
         tagged,
         status: status.lines().take(STATUS_MAX).map(str::to_owned).collect(),
-        diff_digest: if diff.is_empty() { String::new() } else { blake3::hash(&diff).to_hex()[..DIGEST_DIGITS].to_owned() },
+        diff_digest: if diff.is_empty() {
+            String::new()
+        } else {
+            blake3::hash(&diff).to_hex()[..DIGEST_DIGITS].to_owned()
+        },
     };
     let diff = if diff.len() > DIFF_BYTES_MAX {
         missing.push(format!("the difference to the commit: it has {} bytes, and is named by its digest", diff.len()));
@@ -74,7 +78,8 @@ fn base(directory: &Path, asked: Option<&str>, missing: &mut Vec<String>) -> (St
         return match digest(revision) {
             Some(base) => (format!("{revision} ({base})"), range(&base)),
             None => {
-                missing.push(format!("commits since {revision}: there is no such revision, or nothing in common with it"));
+                missing
+                    .push(format!("commits since {revision}: there is no such revision, or nothing in common with it"));
                 (String::new(), None)
             }
         };
@@ -91,7 +96,10 @@ fn base(directory: &Path, asked: Option<&str>, missing: &mut Vec<String>) -> (St
 }
 
 fn commits(log: &str) -> Vec<(String, String)> {
-    log.lines().filter_map(|line| line.split_once('\t')).map(|(id, subject)| (id.to_owned(), subject.to_owned())).collect()
+    log.lines()
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(id, subject)| (id.to_owned(), subject.to_owned()))
+        .collect()
 }
 
 fn without_secrets(diff: &[u8], redact: &Redact) -> Vec<u8> {

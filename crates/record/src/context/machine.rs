@@ -16,8 +16,18 @@ const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 const CGROUP: &str = "/sys/fs/cgroup";
 /// What a control group may limit, in version 2 and in version 1 of them.
 const LIMITS: &[&str] = &[
-    "cpu.max", "cpu.weight", "cpuset.cpus.effective", "memory.max", "memory.high", "memory.swap.max", "pids.max", "io.max",
-    "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "memory.limit_in_bytes",
+    "cpu.max",
+    "cpu.weight",
+    "cpuset.cpus.effective",
+    "memory.max",
+    "memory.high",
+    "memory.swap.max",
+    "pids.max",
+    "io.max",
+    "cpu.cfs_quota_us",
+    "cpu.cfs_period_us",
+    "cpu.shares",
+    "memory.limit_in_bytes",
 ];
 /// As they are when nothing is limited.
 const UNLIMITED: &[&str] = &["", "max", "-1", "max 100000", "9223372036854771712"];
@@ -30,7 +40,13 @@ pub(super) fn machine(places: &[(String, PathBuf)]) -> Machine {
     let memory = Meminfo::current().ok();
     Machine {
         host: text(said.nodename()),
-        kernel: format!("{} {} {} {}", text(said.sysname()), text(said.release()), text(said.version()), text(said.machine())),
+        kernel: format!(
+            "{} {} {} {}",
+            text(said.sysname()),
+            text(said.release()),
+            text(said.version()),
+            text(said.machine())
+        ),
         system: value(&read("/etc/os-release"), "PRETTY_NAME=").trim_matches('"').to_owned(),
         boot: larder_sys::boot_id().unwrap_or_default(),
         processor: after_colon(&cpuinfo, &["model name", "Model", "CPU implementer"]),
@@ -90,7 +106,8 @@ fn file_system(path: &Path) -> String {
 
 /// By what container runtimes leave; empty where none did.
 fn container() -> String {
-    let marks = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman"), ("/run/systemd/container", "systemd-nspawn")];
+    let marks =
+        [("/.dockerenv", "docker"), ("/run/.containerenv", "podman"), ("/run/systemd/container", "systemd-nspawn")];
     let mark = marks.iter().find(|(path, _)| Path::new(path).exists()).map(|(_, name)| (*name).to_owned());
     let group = read("/proc/1/cgroup");
     let named = ["kubepods", "docker", "lxc", "containerd"].into_iter().find(|name| group.contains(name));

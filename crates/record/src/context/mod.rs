@@ -44,7 +44,8 @@ pub(crate) fn collect(around: &Surroundings, redact: &Redact) -> (Context, Vec<u
         None => (None, Vec::new()),
     };
     let own = around.binaries.first().and_then(|binary| binary.parent());
-    let larder = own.and_then(|directory| git::checkout(directory, &asked, redact, &mut Vec::new())).map(|(git, _)| git);
+    let larder =
+        own.and_then(|directory| git::checkout(directory, &asked, redact, &mut Vec::new())).map(|(git, _)| git);
     let digest = |path: &PathBuf| Some((path.display().to_string(), tools::digest(path)?));
     let binaries: BTreeMap<_, _> = around.binaries.iter().filter_map(digest).collect();
     if binaries.len() < around.binaries.len() {

@@ -7,12 +7,70 @@ use crate::Redact;
 
 /// Kept whole, but for what looks secret. One that ends with `*` stands for all that begin so.
 const KEPT: &[&str] = &[
-    "AR", "AS", "ASFLAGS", "BAZEL*", "CARGO*", "CC", "CCACHE_*", "CFLAGS", "CI", "CLANG*", "CMAKE*", "COLLECT_*", "COMPILER_PATH",
-    "CONFIG_SITE", "CPATH", "CPLUS_INCLUDE_PATH", "CPPFLAGS", "CXX", "CXXFLAGS", "C_INCLUDE_PATH", "DEB_BUILD_*", "DISTCC_*",
-    "GCC_*", "GITHUB_ACTIONS", "GITHUB_JOB", "GITHUB_REF", "GITHUB_RUN_ID", "GITHUB_SHA", "GNUMAKEFLAGS", "GOFLAGS", "GOMAXPROCS",
-    "HOME", "JAVA_HOME", "LANG", "LANGUAGE", "LARDER_*", "LC_*", "LD", "LDFLAGS", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH",
-    "MAKE*", "MALLOC_*", "MESON*", "MFLAGS", "NINJA_*", "NM", "NODE_OPTIONS", "OMP_*", "PATH", "PKG_CONFIG*", "PWD", "PYTHON*",
-    "RANLIB", "RUST*", "SCCACHE_*", "SHELL", "SOURCE_DATE_EPOCH", "STRIP", "TERM", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+    "AR",
+    "AS",
+    "ASFLAGS",
+    "BAZEL*",
+    "CARGO*",
+    "CC",
+    "CCACHE_*",
+    "CFLAGS",
+    "CI",
+    "CLANG*",
+    "CMAKE*",
+    "COLLECT_*",
+    "COMPILER_PATH",
+    "CONFIG_SITE",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "CPPFLAGS",
+    "CXX",
+    "CXXFLAGS",
+    "C_INCLUDE_PATH",
+    "DEB_BUILD_*",
+    "DISTCC_*",
+    "GCC_*",
+    "GITHUB_ACTIONS",
+    "GITHUB_JOB",
+    "GITHUB_REF",
+    "GITHUB_RUN_ID",
+    "GITHUB_SHA",
+    "GNUMAKEFLAGS",
+    "GOFLAGS",
+    "GOMAXPROCS",
+    "HOME",
+    "JAVA_HOME",
+    "LANG",
+    "LANGUAGE",
+    "LARDER_*",
+    "LC_*",
+    "LD",
+    "LDFLAGS",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LIBRARY_PATH",
+    "MAKE*",
+    "MALLOC_*",
+    "MESON*",
+    "MFLAGS",
+    "NINJA_*",
+    "NM",
+    "NODE_OPTIONS",
+    "OMP_*",
+    "PATH",
+    "PKG_CONFIG*",
+    "PWD",
+    "PYTHON*",
+    "RANLIB",
+    "RUST*",
+    "SCCACHE_*",
+    "SHELL",
+    "SOURCE_DATE_EPOCH",
+    "STRIP",
+    "TERM",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
 ];
 
 /// What differs between two shells and means nothing to a build.
@@ -53,7 +111,8 @@ mod tests {
     #[test]
     fn what_is_kept() {
         let variable = |name: &str, value: &str| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
-        let all = [variable("CC", "gcc"), variable("MAKEFLAGS", "-j8"), variable("PRIVATE", "x"), variable("SHLVL", "2")];
+        let all =
+            [variable("CC", "gcc"), variable("MAKEFLAGS", "-j8"), variable("PRIVATE", "x"), variable("SHLVL", "2")];
         let (kept, others) = environment(&all, &Redact::nothing());
         assert_eq!(kept.keys().collect::<Vec<_>>(), ["CC", "MAKEFLAGS"]);
         assert_eq!(others.keys().collect::<Vec<_>>(), ["PRIVATE"]);

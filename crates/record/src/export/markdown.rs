@@ -59,7 +59,8 @@ pub fn markdown(record: &Record) -> String {
             let process = &found.all[at];
             let (cpu, wall) = (process.own.cpu_us() as f64 / 1e6, process.wall_ns() as f64 / 1e9);
             let outcome = if process.outcome.name() == "none" { "" } else { process.outcome.name() };
-            let _ = writeln!(text, "| {cpu:.2} | {wall:.2} | {} | {outcome} |", escaped(&shortened(&process.command())));
+            let _ =
+                writeln!(text, "| {cpu:.2} | {wall:.2} | {} | {outcome} |", escaped(&shortened(&process.command())));
         }
     }
     text
@@ -92,7 +93,11 @@ pub fn causes(groups: &[Group]) -> String {
 
 fn shortened(text: &str) -> String {
     const CHARS_MAX: usize = 100;
-    if text.chars().count() <= CHARS_MAX { text.to_owned() } else { text.chars().take(CHARS_MAX).collect::<String>() + "…" }
+    if text.chars().count() <= CHARS_MAX {
+        text.to_owned()
+    } else {
+        text.chars().take(CHARS_MAX).collect::<String>() + "…"
+    }
 }
 
 /// Text in a table's cell.

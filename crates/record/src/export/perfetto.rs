@@ -77,7 +77,8 @@ pub fn perfetto(run: &RecordedRun) -> Vec<u8> {
             parent_uuid: process.parent.map(track),
         };
         packet.push(Packet { track_descriptor: Some(descriptor), ..blank(None) });
-        let annotation = |(name, value): (&str, String)| Annotation { name: Some(name.into()), string_value: Some(value) };
+        let annotation =
+            |(name, value): (&str, String)| Annotation { name: Some(name.into()), string_value: Some(value) };
         let event = |kind| TrackEvent { kind: Some(kind), track_uuid: Some(track(at)), ..TrackEvent::default() };
         let begin = TrackEvent {
             name: Some(process.label.clone()),

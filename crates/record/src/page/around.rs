@@ -59,7 +59,11 @@ pub(super) fn context(record: &Record) -> Markup {
     let (header, context) = (&record.header, &record.context);
     let machine = &context.machine;
     let texts = |pairs: &[(&str, String)]| -> BTreeMap<String, String> {
-        pairs.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+        pairs
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect()
     };
     let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
     let shown = texts(&[
@@ -79,10 +83,16 @@ pub(super) fn context(record: &Record) -> Markup {
     let systems = machine.file_systems.iter().map(|(what, system)| (format!("file system of {what}"), system.clone()));
     let limits = machine.limits.iter().map(|(what, limit)| (format!("limit: {what}"), limit.clone()));
     let shown: BTreeMap<_, _> = shown.into_iter().chain(systems).chain(limits).collect();
-    let tools: BTreeMap<_, _> =
-        context.tools.iter().map(|tool| (tool.name.clone(), format!("{}, {} ({})", tool.version, tool.path, tool.digest))).collect();
-    let settings: BTreeMap<_, _> =
-        context.configuration.iter().map(|one| (one.key.clone(), format!("{}  —  {}", one.value, one.source))).collect();
+    let tools: BTreeMap<_, _> = context
+        .tools
+        .iter()
+        .map(|tool| (tool.name.clone(), format!("{}, {} ({})", tool.version, tool.path, tool.digest)))
+        .collect();
+    let settings: BTreeMap<_, _> = context
+        .configuration
+        .iter()
+        .map(|one| (one.key.clone(), format!("{}  —  {}", one.value, one.source)))
+        .collect();
     html! {
         section #context aria-labelledby="context-h" {
             h2 #context-h { "Context" }

@@ -99,7 +99,8 @@ mod tests {
             assert!(!page.contains(outside), "{outside}");
         }
         assert_eq!(page.matches("<script").count(), page.matches("</script>").count());
-        for heading in ["Timeline", "Why not a hit", "Flame graph", "Slowest", "Most started", "Context", "Comparison"] {
+        for heading in ["Timeline", "Why not a hit", "Flame graph", "Slowest", "Most started", "Context", "Comparison"]
+        {
             assert!(page.contains(heading), "{heading}");
         }
     }

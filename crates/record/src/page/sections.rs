@@ -14,12 +14,7 @@ const FOREIGN_MAX: f64 = 0.05;
 const OUTCOMES: [Outcome; 4] = [Outcome::Hit, Outcome::Miss, Outcome::Bypass, Outcome::Fallback];
 
 /// Name, command, figures, and the bar of verdicts.
-pub(super) fn header(
-    record: &Record,
-    run: Option<&RecordedRun>,
-    counts: &Counts,
-    found: Option<&Processes>,
-) -> Markup {
+pub(super) fn header(record: &Record, run: Option<&RecordedRun>, counts: &Counts, found: Option<&Processes>) -> Markup {
     let header = &record.header;
     let end = run.and_then(|run| run.run.end.as_ref());
     html! {
@@ -112,7 +107,7 @@ pub(super) fn causes(groups: &[Group], counts: &Counts) -> Markup {
                     thead { tr { th scope="col" { "Outcome" } th.n scope="col" { "Count" } th.n scope="col" { "Time, s" }
                         th scope="col" { "First cause" } th scope="col" { "Such as" } } }
                     tbody { @for group in groups.iter().take(ROWS_MAX * 2) { tr {
-                        td { span.dot class={ "v-" (group.outcome) } {} (group.outcome) }
+                        td { span class={ "dot v-" (group.outcome) } {} (group.outcome) }
                         td.n { (group.count) }
                         td.n { (format!("{:.2}", group.took_ns as f64 / 1e9)) }
                         td { (group.cause) @if !group.unrecorded.is_empty() { br; span.note { "not recorded: " (group.unrecorded) } } }
@@ -146,7 +141,7 @@ pub(super) fn timeline(found: &Processes, run: &RecordedRun) -> Markup {
                 fieldset.legend {
                     legend { "Colours: what became of the action" }
                     @for outcome in Outcome::ALL {
-                        label { input type="checkbox" checked data-outcome=(outcome as u8); span.dot class={ "v-" (outcome.name()) } {}
+                        label { input type="checkbox" checked data-outcome=(outcome as u8); span class={ "dot v-" (outcome.name()) } {}
                             @if outcome == Outcome::None { "no action" } @else { (outcome.name()) } }
                     }
                     span.key { span.line {} "critical path" }
@@ -204,7 +199,7 @@ pub(super) fn slowest(found: &Processes, places: &[usize]) -> Markup {
                         td.n { (format!("{:.3}", process.own.system_us as f64 / 1e6)) }
                         td.n { (format!("{:.3}", process.wall_ns() as f64 / 1e9)) }
                         td.n { (format!("{:.1}", process.own.peak_bytes as f64 / f64::from(1 << 20))) }
-                        td { span.dot class={ "v-" (process.outcome.name()) } {}
+                        td { span class={ "dot v-" (process.outcome.name()) } {}
                             @if process.outcome == Outcome::None { "–" } @else { (process.outcome.name()) } }
                         td { code { (shortened(&process.command(), COMMAND_CHARS)) } }
                     }

@@ -43,5 +43,5 @@ pub use stdin::{
     Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left, take_standard_input,
 };
 pub use stop::end_descendants;
-pub use trace::{Step, Tracer, Usage, spawn_traced, usage_of_children, usage_of_ourselves, wait_with_usage};
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_outputs};
+pub use trace::{Step, Tracer, Usage, spawn_traced, usage_of_children, usage_of_ourselves, wait_with_usage};

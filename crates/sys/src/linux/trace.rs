@@ -81,10 +81,8 @@ pub struct Tracer {
 }
 
 /// A thread is known by its number, and stays so until it has ended.
-const FOLLOWED: i32 = libc::PTRACE_O_TRACEFORK
-    | libc::PTRACE_O_TRACEVFORK
-    | libc::PTRACE_O_TRACECLONE
-    | libc::PTRACE_O_TRACEEXEC;
+const FOLLOWED: i32 =
+    libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
 /// What goes on when the program has ended is let go within this.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 
@@ -201,12 +199,25 @@ impl Tracer {
 
     fn ended(&mut self, pid: i32, status: i32, usage: &libc::rusage) -> Option<Step> {
         self.early.remove(&pid);
-        let process = self.of_thread.remove(&pid)?;
+        let process = self.of_thread.remove(&pid);
+        self.free_orphans();
+        let process = process?;
         if process != pid {
             return None;
         }
         let threads = self.threads.remove(&pid).unwrap_or(0);
         Some(Step::Ended { pid, end: super::process::end_of(status), usage: usage_of(usage), threads })
+    }
+
+    /// A parent that was killed as it forked never says whom it made: nobody else would let these go on.
+    fn free_orphans(&mut self) {
+        let has_parent = |child: &i32| makers(*child).iter().any(|maker| self.of_thread.contains_key(maker));
+        let (left, orphans): (HashSet<i32>, HashSet<i32>) = self.early.iter().partition(|child| has_parent(child));
+        self.early = left;
+        for child in orphans {
+            self.of_thread.insert(child, child);
+            go_on(child, 0);
+        }
     }
 
     /// What a stop is about: a step, or nothing that anybody wants to know, and then the thread goes on.
@@ -274,6 +285,9 @@ impl Tracer {
         if let Some(held) = self.held.take() {
             go_on(held, 0);
         }
+        for child in self.early.drain() {
+            let _ = control(libc::PTRACE_DETACH as _, child, 0, 0);
+        }
         let left = self.of_thread.iter().filter(|(thread, process)| thread == process).count();
         for &thread in self.of_thread.keys() {
             let _ = control(libc::PTRACE_INTERRUPT as _, thread, 0, 0);
@@ -303,6 +317,13 @@ impl Tracer {
         }
         left
     }
+}
+
+/// Who may have made a stopped process or thread: its parent, or the process that it is a thread of.
+fn makers(child: i32) -> Vec<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
+    let of = |line: &str| line.strip_prefix("Tgid:").or(line.strip_prefix("PPid:"))?.trim().parse().ok();
+    status.lines().filter_map(of).filter(|maker| *maker != child).collect()
 }
 
 /// Signals that stop a process until another lets it go on.

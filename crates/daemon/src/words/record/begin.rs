@@ -19,19 +19,15 @@ use crate::words::explain::secret::{bare_argument, bare_variable};
 
 /// What builds are made with, beside what `CC` and its kin name.
 const TOOLS: &[&str] = &[
-    "cc", "c++", "gcc", "g++", "clang", "clang++", "ld", "as", "ar", "make", "ninja", "cmake", "meson", "bazel", "cargo", "rustc",
-    "ccache", "sccache",
+    "cc", "c++", "gcc", "g++", "clang", "clang++", "ld", "as", "ar", "make", "ninja", "cmake", "meson", "bazel",
+    "cargo", "rustc", "ccache", "sccache",
 ];
 const TOOL_VARIABLES: &[&str] = &["CC", "CXX", "LD", "AR"];
 /// Characters of a name that is made from a command.
 const NAME_CHARS_MAX: usize = 40;
 
 /// The session that was asked for.
-pub(super) fn session<'a>(
-    around: &Surroundings,
-    options: &RecordOptions,
-    records: &'a Path,
-) -> Result<Session<'a>> {
+pub(super) fn session<'a>(around: &Surroundings, options: &RecordOptions, records: &'a Path) -> Result<Session<'a>> {
     let argv: Vec<Vec<u8>> = options.command.iter().map(|word| word.as_bytes().to_vec()).collect();
     let sides = sides(around, options, &argv, records)?;
     let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
@@ -107,7 +103,8 @@ fn surroundings(
         let source = source(&shown);
         Configured { key: shown.name.to_owned(), value: shown.shown.to_owned(), source }
     };
-    let temporary = around.variable(b"TMPDIR").map_or(Path::new("/tmp"), |path| Path::new(std::ffi::OsStr::from_bytes(path)));
+    let temporary =
+        around.variable(b"TMPDIR").map_or(Path::new("/tmp"), |path| Path::new(std::ffi::OsStr::from_bytes(path)));
     let mut places = vec![("the project", cwd), ("temporary files", temporary), ("the record", records)];
     places.extend(loaded.settings.dir.as_deref().map(|store| ("the store", store)));
     let prefix = &loaded.settings.record_commit_prefix;
@@ -128,7 +125,8 @@ fn tools(around: &Surroundings) -> Vec<(String, PathBuf)> {
     let named = TOOL_VARIABLES.iter().filter_map(|name| around.variable(name.as_bytes()));
     // `larder gcc -m32` names gcc.
     let words = named.flat_map(|value| value.split(|&b| b == b' ')).filter(|word| !word.starts_with(b"-"));
-    let mut names: Vec<Vec<u8>> = TOOLS.iter().map(|tool| tool.as_bytes().to_vec()).chain(words.map(<[u8]>::to_vec)).collect();
+    let mut names: Vec<Vec<u8>> =
+        TOOLS.iter().map(|tool| tool.as_bytes().to_vec()).chain(words.map(<[u8]>::to_vec)).collect();
     names.retain(|name| !name.is_empty() && name != b"larder");
     names.sort();
     names.dedup();

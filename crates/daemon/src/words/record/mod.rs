@@ -92,7 +92,9 @@ fn export(around: &Surroundings, options: &RecordExport, out: &mut dyn Write) ->
         Form::Json | Form::Archive => format!("{:#}\n", export::json(&record)).into_bytes(),
     };
     match &options.output {
-        Some(to) => File::create(to).and_then(|mut file| file.write_all(&bytes)).with_context(|| to.display().to_string())?,
+        Some(to) => {
+            File::create(to).and_then(|mut file| file.write_all(&bytes)).with_context(|| to.display().to_string())?
+        }
         None if options.form == Form::Perfetto && std::io::stdout().is_terminal() => {
             bail!("record export: this is no text for a terminal: add -o FILE")
         }

@@ -34,12 +34,16 @@ pub(in crate::words) fn find(around: &Surroundings, called: &str) -> Result<Path
     let records = records(around)?;
     if called == "last" {
         let last = larder_record::list(&records).pop().map(|(path, _)| path);
-        return last.ok_or_else(|| anyhow!("there is no record in {}: make one by `larder record -- COMMAND`", records.display()));
+        return last.ok_or_else(|| {
+            anyhow!("there is no record in {}: make one by `larder record -- COMMAND`", records.display())
+        });
     }
     let named = [records.join(called), records.join(format!("{called}{PACKED}"))];
     match named.into_iter().find(|path| path.exists()) {
         Some(path) => Ok(path),
-        None => bail!("there is no record `{called}`, here or in {}: `larder record list` names all", records.display()),
+        None => {
+            bail!("there is no record `{called}`, here or in {}: `larder record list` names all", records.display())
+        }
     }
 }
 

@@ -41,7 +41,8 @@ impl Progress {
 
 impl Listener for Progress {
     fn begins(&mut self, planned: &Planned, at: usize, of: usize) {
-        let side = planned.pair.map(|pair| format!(", pair {pair} {}", ["A", "B"][planned.side.min(1)])).unwrap_or_default();
+        let side =
+            planned.pair.map(|pair| format!(", pair {pair} {}", ["A", "B"][planned.side.min(1)])).unwrap_or_default();
         let followed = if planned.traced { ", followed" } else { "" };
         self.at = format!("run {at} of {of}{side}{followed}");
         if let Some(bar) = &self.bar {
@@ -59,7 +60,11 @@ impl Listener for Progress {
     fn ended(&mut self, planned: &Planned, run: &Run) {
         let Some(end) = run.end.as_ref().filter(|_| self.tells) else { return };
         let followed = if planned.traced { " (followed)" } else { "" };
-        let foreign = if end.foreign_share > 0.05 { format!(", others used {:.0} %", end.foreign_share * 100.0) } else { String::new() };
+        let foreign = if end.foreign_share > 0.05 {
+            format!(", others used {:.0} %", end.foreign_share * 100.0)
+        } else {
+            String::new()
+        };
         let failed = if end.exit_code == 0 { String::new() } else { format!(", exit code {}", end.exit_code) };
         let line = format!("{}{followed}: {}{foreign}{failed}", self.at, say::duration_us(end.wall_ns / 1000));
         match &self.bar {

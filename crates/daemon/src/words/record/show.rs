@@ -58,7 +58,10 @@ pub(super) fn line(record: &Record) -> String {
         }
         let counts = Counts::of(&run.actions);
         if counts.all() > 0 {
-            parts.push(format!("{} hit, {} miss, {} bypass, {} fallback", counts.hit, counts.miss, counts.bypass, counts.fallback));
+            parts.push(format!(
+                "{} hit, {} miss, {} bypass, {} fallback",
+                counts.hit, counts.miss, counts.bypass, counts.fallback
+            ));
         }
         if let Some(why) = run.run.end.as_ref().and_then(|end| end.not_traced.as_ref()) {
             parts.push(why.clone());
