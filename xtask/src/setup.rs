@@ -44,6 +44,13 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),
 ];
 
+/// What tests of records compare with, and the browser in which they open pages.
+const PACKAGES_FOR_RECORDS: &[(Sign, &str)] = &[
+    (Sign::Program("strace"), "strace"),
+    (Sign::Program("chromium"), "chromium"),
+    (Sign::Program("chromedriver"), "chromium-driver"),
+];
+
 /// Servers that the tests of remotes start, each on a port of its own, and what makes certificates for them.
 const PACKAGES_FOR_REMOTES: &[(Sign, &str)] = &[
     (Sign::Program("redis-server"), "redis-server"),
@@ -119,6 +126,7 @@ pub(crate) fn for_builds(place: &Place) -> Result<()> {
 pub(crate) fn for_tests(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_TESTS)?;
+    packages(PACKAGES_FOR_RECORDS)?;
     packages(PACKAGES_FOR_REMOTES)?;
     tools::for_remotes(place);
     components(place)?;

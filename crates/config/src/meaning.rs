@@ -80,6 +80,12 @@ pub(crate) fn number(given: Given) -> Result<u64, String> {
     given.text().and_then(|text| text.parse().ok()).ok_or_else(|| "write a whole number".to_owned())
 }
 
+/// Any text on one line.
+pub(crate) fn text(given: Given) -> Result<String, String> {
+    let text = given.text().filter(|text| !text.contains(char::is_control));
+    text.map(str::to_owned).ok_or_else(|| "write text on one line".to_owned())
+}
+
 /// On or off.
 pub(crate) fn switch(given: Given) -> Result<bool, String> {
     match given.text().map(str::to_ascii_lowercase).as_deref() {

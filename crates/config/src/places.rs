@@ -16,7 +16,7 @@ const FILE_NAME: &str = "larder.toml";
 const SYSTEM_FILE: &str = "/etc/larder/larder.toml";
 
 /// Variables that larder sets for its own parts, not for people.
-const INTERNAL_VARIABLES: &[&str] = &["LARDER_PRELOAD_LOG", "LARDER_WRAPPER"];
+const INTERNAL_VARIABLES: &[&str] = &["LARDER_PRELOAD_LOG", "LARDER_RECORD", "LARDER_WRAPPER"];
 
 /// What the environment says that matters here. An empty variable is as one that is not set, but for settings, where
 /// it may switch off.

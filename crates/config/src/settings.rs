@@ -27,6 +27,10 @@ pub struct Settings {
     pub read_only: bool,
     /// Run the tool as if nothing were recorded, and record.
     pub recache: bool,
+    /// How subjects of commits begin that a record lists by themselves; every one begins with nothing.
+    pub record_commit_prefix: String,
+    /// Where records of builds go, absolute; `None` is the place for the user's state.
+    pub record_dir: Option<PathBuf>,
     /// Remotes by their URLs, the nearest first, credentials and all: not to be shown or logged as they are.
     pub remote: Vec<String>,
     /// What is made here is not sent to the remotes.
@@ -59,6 +63,8 @@ impl Default for Settings {
             observer: None,
             read_only: false,
             recache: false,
+            record_commit_prefix: String::new(),
+            record_dir: None,
             remote: Vec::new(),
             remote_read_only: false,
             remote_sign_with: None,
@@ -90,6 +96,8 @@ pub enum Kind {
     Number,
     /// On or off.
     Switch,
+    /// Any text.
+    Text,
     /// One of these words.
     Choice(&'static [&'static str]),
 }
@@ -118,6 +126,7 @@ enum Field {
     Size(fn(&mut Settings) -> &mut u64),
     Number(fn(&mut Settings) -> &mut u64),
     Switch(fn(&mut Settings) -> &mut bool),
+    Text(fn(&mut Settings) -> &mut String),
     Observer(fn(&mut Settings) -> &mut Option<Observer>),
     Roots,
     Remotes,
@@ -201,6 +210,22 @@ pub const SETTINGS: &[Setting] = &[
         field: Field::Switch(|s| &mut s.recache),
     },
     Setting {
+        key: "record_commit_prefix",
+        variable: "LARDER_RECORD_COMMIT_PREFIX",
+        project_may_set: true,
+        default: "none",
+        help: "A record lists commits whose subject begins so by themselves.",
+        field: Field::Text(|s| &mut s.record_commit_prefix),
+    },
+    Setting {
+        key: "record_dir",
+        variable: "LARDER_RECORD_DIR",
+        project_may_set: false,
+        default: "$XDG_STATE_HOME/larder/records, else ~/.local/state/larder/records",
+        help: "Where `larder record` puts records of builds.",
+        field: Field::Path(|s| &mut s.record_dir),
+    },
+    Setting {
         key: "remote",
         variable: "LARDER_REMOTE",
         project_may_set: false,
@@ -263,6 +288,7 @@ pub const OTHER_VARIABLES: &[(&str, &str)] = &[
     ("LARDER_CONFIG", "Read this configuration file and no other."),
     ("XDG_CONFIG_HOME", "The user's file is larder/larder.toml in here, else in ~/.config."),
     ("XDG_CACHE_HOME", "The store is larder in here, else in ~/.cache, where nothing sets it."),
+    ("XDG_STATE_HOME", "Records are larder/records in here, else in ~/.local/state, where nothing sets it."),
     ("HOME", "What ~ stands for, else the home directory in the password database."),
 ];
 
@@ -279,6 +305,7 @@ impl Setting {
             Field::Size(_) => Kind::Size,
             Field::Number(_) => Kind::Number,
             Field::Switch(_) => Kind::Switch,
+            Field::Text(_) => Kind::Text,
             Field::Observer(_) => Kind::Choice(meaning::OBSERVERS),
             Field::Roots => Kind::Paths,
             Field::Remotes => Kind::Urls,
@@ -295,6 +322,8 @@ impl Setting {
             Field::Size(of) => size::show_size(*of(settings)),
             Field::Number(of) => of(settings).to_string(),
             Field::Switch(of) => of(settings).to_string(),
+            Field::Text(of) if of(settings).is_empty() => "none".to_owned(),
+            Field::Text(of) => of(settings).clone(),
             Field::Observer(of) => of(settings).map_or("auto", Observer::name).to_owned(),
             Field::Roots => {
                 let first = if settings.find_roots { "auto" } else { "none" }.to_owned();
@@ -315,6 +344,7 @@ impl Setting {
             Field::Size(of) => *of(settings) = meaning::size(given)?,
             Field::Number(of) => *of(settings) = meaning::number(given)?,
             Field::Switch(of) => *of(settings) = meaning::switch(given)?,
+            Field::Text(of) => *of(settings) = meaning::text(given)?,
             Field::Observer(of) => *of(settings) = meaning::observer(given)?,
             Field::Roots => (settings.find_roots, settings.roots) = meaning::roots(given, base)?,
             Field::Remotes => settings.remote = meaning::remotes(given)?,

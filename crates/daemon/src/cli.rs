@@ -10,8 +10,12 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::help;
 
 mod daemon;
+mod record;
 mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
+pub(crate) use record::{
+    CompareTwo, Form, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,
+};
 pub(crate) use remote::{Remotes, RemotesCheck, RemotesFlush, RemotesWord};
 
 #[derive(Parser)]
@@ -52,6 +56,15 @@ pub(crate) enum Word {
     /// Check remotes, send to them, fetch from them, wait until all is sent
     #[command(after_help = help::REMOTE)]
     Remote(Remotes),
+    /// Record a build: what it was, every process, what became of each command
+    #[command(after_help = help::RECORD)]
+    Record(Records),
+    /// Compare two records: is one faster, and where did the difference go
+    #[command(after_help = help::COMPARE)]
+    Compare(CompareTwo),
+    /// Make a page of a record
+    #[command(after_help = help::REPORT)]
+    Report(Report),
     /// What `daemon start`, systemd and launchd start
     #[command(hide = true, after_help = help::SERVE)]
     Serve(Serve),
@@ -78,6 +91,12 @@ pub(crate) struct Stats {
     /// Set the counters to zero; with --json, print what they were before
     #[arg(long)]
     pub(crate) zero: bool,
+    /// Show the last build that was recorded instead
+    #[arg(long, conflicts_with = "zero")]
+    pub(crate) last_build: bool,
+    /// Print Markdown, for the summary of a CI job
+    #[arg(long, requires = "last_build", conflicts_with = "json")]
+    pub(crate) markdown: bool,
     /// As in `ccache -sv`: everything is shown anyway.
     #[arg(short, long, hide = true)]
     verbose: bool,
@@ -95,8 +114,19 @@ pub(crate) struct Explain {
     /// Explain as for a build whose messages go to no terminal
     #[arg(long)]
     pub(crate) no_terminal: bool,
+    /// Say why commands of the last build that was recorded were no hits, by first cause
+    #[arg(long, conflicts_with_all = ["verbose", "no_terminal", "command"])]
+    pub(crate) last_build: bool,
+    /// Print Markdown, for the summary of a CI job
+    #[arg(long, requires = "last_build", conflicts_with = "json")]
+    pub(crate) markdown: bool,
     /// The command, as it is typed in the build
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(
+        required_unless_present = "last_build",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -19,6 +19,8 @@ Examples:
   larder stats                     a table
   larder stats --zero && make && larder stats
   larder stats --json --zero       print the counts, then start again from zero
+  larder stats --last-build        the last build that `larder record` recorded
+  larder stats --last-build --markdown >> \"$GITHUB_STEP_SUMMARY\"
   larder -- stats                  not this word: the tool called stats";
 
 pub(crate) const EXPLAIN: &str = "\
@@ -29,7 +31,8 @@ Examples:
   larder explain -- gcc -O2 -c x.c -o x.o
   larder explain gcc -c x.c                  the same without --
   larder explain --verbose -- gcc -c x.c     with every fact that is checked
-  larder explain --json -- g++ -c x.cc | jq .outcome";
+  larder explain --json -- g++ -c x.cc | jq .outcome
+  larder explain --last-build                why commands of the last recorded build were no hits";
 
 pub(crate) const DOCTOR: &str = "\
 Each line is ok, note (worth knowing) or problem (larder does not work, or not as it should). The exit code is 1 when
@@ -84,6 +87,36 @@ Examples:
   larder remote flush --timeout 60
   larder remote push               everything that is in the store
   larder remote pull               what this commit's builds used elsewhere";
+
+pub(crate) const RECORD: &str = "\
+A record holds what was run and around what: commits, machine, load, settings, compilers; every process with its times,
+memory and faults; what larder made of each command and why. A single run is followed (at most 6 % slower); of several
+the times are taken without that, and one more is followed. The exit code is that of the command. docs/record.md says more.
+
+Examples:
+  larder record -- make -j8
+  larder record -n 8 --prepare 'make clean' --name plain -- make -j8
+  larder record -n 20 --ab a.toml b.toml --prepare 'make clean' -- make -j8
+  larder record list
+  larder record show last
+  larder record export last --as perfetto -o build.pftrace";
+
+pub(crate) const COMPARE: &str = "\
+Records are named by their names, by paths, or as `last`. Of two sides of one session (`larder record --ab`) pairs are
+compared. Where machine, tools or project differ there is no verdict, unless that is expected. Intervals are of 99 %.
+
+Examples:
+  larder compare plain cached
+  larder compare tuned-a tuned-b --margin 0.5
+  larder compare before after --expect project --markdown";
+
+pub(crate) const REPORT: &str = "\
+One file that works without a network: verdicts, a timeline of every process, tables, a flame graph, the context, and
+with --against a comparison.
+
+Examples:
+  larder report last
+  larder report cached -o page.html --against plain";
 
 pub(crate) const SERVE: &str = "\
 Stays in the foreground. What goes wrong is in daemon.log in the store's directory.
@@ -159,7 +192,9 @@ pub(crate) fn top_long() -> String {
 fn choices(setting: &Setting) -> String {
     match setting.kind() {
         Kind::Choice(words) => format!(" One of {}.", words.join(", ")),
-        Kind::Number | Kind::Path | Kind::Paths | Kind::Size | Kind::Switch | Kind::Urls | Kind::Keys => String::new(),
+        Kind::Number | Kind::Path | Kind::Paths | Kind::Size | Kind::Switch | Kind::Text | Kind::Urls | Kind::Keys => {
+            String::new()
+        }
     }
 }
 

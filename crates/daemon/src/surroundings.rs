@@ -50,6 +50,24 @@ impl Surroundings {
         Surroundings { environment, cwd, loaded, wrapper, ourselves }
     }
 
+    /// Settings as they would be with this configuration file and no other, and the environment that says so.
+    pub(crate) fn with_configuration(&self, file: &Path) -> (Loaded, Vec<(Vec<u8>, Vec<u8>)>) {
+        const CONFIGURATION: &[u8] = b"LARDER_CONFIG";
+        let mut environment = self.environment.clone();
+        environment.retain(|(name, _)| name != CONFIGURATION);
+        environment.push((CONFIGURATION.to_vec(), file.as_os_str().as_bytes().to_vec()));
+        let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
+        let variables: Vec<_> = environment.iter().map(|(name, value)| (text(name), text(value))).collect();
+        let loaded = larder_config::load(&larder_config::Surroundings {
+            env: &variables,
+            read: &read_bounded,
+            home: &larder_sys::home_of_user,
+            wrapper_dir: self.wrapper.as_deref().and_then(Path::parent),
+            cwd: self.cwd.as_deref(),
+        });
+        (loaded, environment)
+    }
+
     /// The settings in force.
     pub(crate) fn settings(&self) -> &Settings {
         &self.loaded.settings

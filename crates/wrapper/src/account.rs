@@ -1,4 +1,5 @@
-//! What became of an invocation: counted in the store, and written to `LARDER_LOG` where that is set.
+//! What became of an invocation: counted in the store, written to `LARDER_LOG` where that is set, and said into the record of
+//! a build.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,13 +7,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use larder_lookup::Request;
 use larder_model::Outcome;
 use larder_store::{Counters, Store};
 
 use crate::context::Context;
+use crate::recording;
 
-/// Count and log.
-pub(crate) fn account(context: &Context, store: Option<&Store>, outcome: Outcome, subject: &[u8], detail: &str) {
+/// Whose outcome it is.
+#[derive(Clone, Copy)]
+pub(crate) struct By<'a> {
+    /// The tool, as it is called.
+    pub(crate) tool: &'a [u8],
+    /// What it works on, or the tool where that is not known.
+    pub(crate) source: &'a [u8],
+}
+
+impl<'a> By<'a> {
+    /// All that is known is the tool.
+    pub(crate) fn tool(tool: &'a [u8]) -> Self {
+        By { tool, source: tool }
+    }
+
+    /// An action.
+    pub(crate) fn request(request: &'a Request) -> Self {
+        By { tool: &request.action.argv[0], source: request.subject() }
+    }
+}
+
+/// Count, log, and say it into the record of the build.
+pub(crate) fn account(context: &Context, store: Option<&Store>, outcome: Outcome, by: By, detail: &str) {
     if let Some(store) = store
         && !context.loaded.settings.read_only
         && let Ok(counters) = Counters::open(store)
@@ -21,7 +45,8 @@ pub(crate) fn account(context: &Context, store: Option<&Store>, outcome: Outcome
         // The process ends soon, and then gives all mappings back at once.
         std::mem::forget(counters);
     }
-    log(context, outcome, subject, detail);
+    recording::note(context, outcome, by.tool, by.source, detail);
+    log(context, outcome, by.source, detail);
 }
 
 /// One line for people. Arguments and the environment, which may hold secrets, are not in it; the tool and the source are.
@@ -50,7 +75,7 @@ pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &
 
 /// Never waits: for a FIFO's reader, or for a terminal that was stopped. In a directory of everybody's somebody else may
 /// have put there a link to a file of ours, or a file of theirs.
-fn open_log(path: &Path) -> io::Result<File> {
+pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     const O_NONBLOCK: i32 = 0o4000;
     const O_NOCTTY: i32 = 0o400;
     const CHARACTER_DEVICE: larder_sys::Kind = larder_sys::Kind::Other(0o2);

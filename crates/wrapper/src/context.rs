@@ -11,6 +11,7 @@ use larder_spawn::Destinations;
 use larder_sys::Opening;
 
 use crate::outer;
+use crate::recording::Recording;
 
 /// What a request runs in.
 pub(crate) struct Context {
@@ -22,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) ourselves: Ourselves,
     /// Its directory, links resolved: `larderd` is beside it.
     pub(crate) own_directory: Option<PathBuf>,
+    /// The build is recorded.
+    pub(crate) recording: Option<Recording>,
 }
 
 /// The path that leads to the running program.
@@ -31,6 +34,7 @@ impl Context {
     /// Read everything. `None` where there is no working directory.
     pub(crate) fn read() -> Option<Context> {
         let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let recording = Recording::find(&variables);
         let cwd = std::env::current_dir().ok()?;
         let own_directory = std::fs::read_link(OWN_FILE).ok().and_then(|path| path.parent().map(Path::to_owned));
         let surroundings = Surroundings {
@@ -57,7 +61,22 @@ impl Context {
             destinations: Destinations::now(),
             ignores_sigpipe_itself: false,
         };
-        Some(Context { place, loaded, ourselves: Ourselves::at(Path::new(OWN_FILE)), own_directory })
+        let context =
+            Context { place, loaded, ourselves: Ourselves::at(Path::new(OWN_FILE)), own_directory, recording };
+        context.phase("settings");
+        Some(context)
+    }
+
+    /// For the record of the build: what went before was this phase.
+    pub(crate) fn phase(&self, name: &'static str) {
+        self.recorded(|recording| recording.phase(name));
+    }
+
+    /// Where the build is recorded, note something.
+    pub(crate) fn recorded(&self, note: impl FnOnce(&Recording)) {
+        if let Some(recording) = &self.recording {
+            note(recording);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use larder_model::{Bypass, Fallback, Manifest, Outcome};
 use larder_spawn::{Command, become_tool};
 use larder_store::{Effort, Stamps, Store, Turn};
 
-use crate::account::account;
+use crate::account::{By, account};
 use crate::context::Context;
 use crate::fetch::{self, Asking, Fetched, fetch};
 use crate::miss::{self, Ended, Why};
@@ -51,7 +51,7 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
         Some(dir) => match Store::open(dir) {
             Ok(store) => store,
             Err(error) => {
-                account(&context, None, Outcome::Fallback(error.fallback()), &argv[0], &error.to_string());
+                account(&context, None, Outcome::Fallback(error.fallback()), By::tool(&argv[0]), &error.to_string());
                 let environment = context.place.environment_block();
                 return start(&Command { program: tool.path, argv, environment });
             }
@@ -66,6 +66,7 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
         Ok(request) => request,
         Err(reason) => return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(reason)),
     };
+    context.recorded(|recording| recording.key(&request));
     if request.is_kept_from_terminal && larder_sys::end_standard_input().is_err() {
         return untouched(&context, Some(&store), tool, argv, Outcome::Bypass(Bypass::StandardInput));
     }
@@ -104,14 +105,16 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
     if !settings.recache {
         let file = store.read_manifest(&request.weak, !settings.read_only);
         match file.as_ref().map(|file| file.as_ref().map(|file| Manifest::decode(&file.bytes))) {
-            Ok(None) => {}
+            Ok(None) => context.recorded(|recording| recording.missed(request, store, &[])),
             Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
                 let mut effort = Effort::default();
                 let place = &context.place;
                 let mut rejected = Vec::new();
                 let answer = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
+                context.phase("lookup");
                 if let Some(Answer { set, result, rewritten, .. }) = answer {
                     let result = relocated::apply(&result, &rewritten);
+                    context.recorded(|recording| recording.result(&result));
                     if is_verified(settings.verify) && !settings.read_only {
                         let why = Why { verify: Some(result), ..Why::default() };
                         return ended(miss::run(context, store, stamps, request, why), context, store, stamps, request);
@@ -121,6 +124,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                     let told = told.map_err(|_| Fallback::Damaged);
                     match told.and_then(|told| Ok((told, hit::replay(store, stamps, request, &result)?))) {
                         Ok((told, code)) => {
+                            context.phase("place");
                             if let Some((before, set)) = told {
                                 outer::answered(context, request, &set, &result, &before);
                             }
@@ -131,7 +135,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                             fetched.iter().for_each(|fetched| fetched.count(store));
                             let detail = fetched.map(|fetched| fetched.words()).or(waited.map(|waited| waited.words()));
                             let detail = detail.unwrap_or_default();
-                            account(context, Some(store), Outcome::Hit, request.subject(), &detail);
+                            account(context, Some(store), Outcome::Hit, By::request(request), &detail);
                             let _ = stamps.settle(store);
                             // Nothing is given back piece by piece: the process ends, and all was said.
                             larder_sys::end_process(code as u8);
@@ -139,6 +143,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                         Err(cause) => trouble = Some(cause),
                     }
                 }
+                context.recorded(|recording| recording.missed(request, store, &rejected));
                 known = Known::of(&manifest, &rejected);
             }
             Ok(Some(_)) => trouble = Some(Fallback::Damaged),
@@ -151,12 +156,14 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
     }
     let turn = match turn::take(context, store, stamps, request, &known, waited) {
         Next::LookAgain(waited) => {
+            context.recorded(|recording| recording.after("wait", "waited"));
             return answer(context, store, stamps, request, SoFar { waited: Some(waited), ..SoFar::default() });
         }
         Next::Run(turn) => turn,
     };
     match fetch(Asking { context, store, stamps, request }, &known) {
         fetch::Next::LookAgain(fetched) => {
+            context.recorded(|recording| recording.after("fetch", "fetched"));
             answer(context, store, stamps, request, SoFar { waited, fetched: Some(fetched), turn })
         }
         fetch::Next::Run(race) => run(Why { trouble, turn, race, ..Why::default() }),
@@ -168,6 +175,7 @@ fn ended(end: Ended, context: &Context, store: &Store, stamps: &Stamps, request:
     match end {
         Ended::Code(code) => code,
         Ended::Overtaken(fetched, turn) => {
+            context.recorded(|recording| recording.after("race", "raced"));
             answer(context, store, stamps, request, SoFar { waited: None, fetched: Some(fetched), turn })
         }
     }
@@ -199,7 +207,7 @@ fn with_first_argument(mut argv: Vec<Vec<u8>>, tool: &Tool) -> Vec<Vec<u8>> {
 
 /// Become the tool, after counting why.
 fn untouched(context: &Context, store: Option<&Store>, tool: Tool, argv: Vec<Vec<u8>>, outcome: Outcome) -> i32 {
-    account(context, store, outcome, &argv[0], "");
+    account(context, store, outcome, By::tool(&argv[0]), "");
     start(&Command { program: tool.path, argv, environment: context.place.environment_block() })
 }
 

@@ -18,7 +18,7 @@ use larder_spawn::{Command, Finished, Written};
 use larder_store::{Bounds, Counters, Stamps, Store, StoreError, Turn, Witness};
 use larder_sys::ChildEnd;
 
-use crate::account::{account, log};
+use crate::account::{By, account, log};
 use crate::before::Before;
 use crate::context::Context;
 use crate::dates::Dates;
@@ -32,7 +32,7 @@ use crate::texts::{Texts, archive_has_none, holds_a_process};
 use crate::typed::file_name;
 use crate::undo::undo;
 use crate::watch::{Eyes, Programs, Watched};
-use crate::{outer, words};
+use crate::{outer, recording, words};
 
 /// Why the tool runs.
 #[derive(Default)]
@@ -66,7 +66,7 @@ pub(crate) fn run(
     let source = request.subject();
     let settings = &context.loaded.settings;
     let untouched = |outcome: Outcome| {
-        account(context, Some(store), outcome, source, "");
+        account(context, Some(store), outcome, By::request(request), "");
         Ended::Code(start(&request.command))
     };
     if settings.read_only {
@@ -75,7 +75,7 @@ pub(crate) fn run(
     let sink = match Sink::open(store) {
         Ok(sink) => sink,
         Err(closed) => {
-            account(context, Some(store), closed.outcome(), source, &closed.detail());
+            account(context, Some(store), closed.outcome(), By::request(request), &closed.detail());
             return Ended::Code(start(&request.command));
         }
     };
@@ -102,6 +102,7 @@ pub(crate) fn run(
         return Ended::Overtaken(race.fetched(true), turn);
     }
     drop(race);
+    context.phase("run");
     end_as_the_tool_on_panic(watched.observed.finished.end);
     outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace);
     let run_time_us = began.elapsed().as_micros() as u64;
@@ -123,11 +124,16 @@ pub(crate) fn run(
         (Err(NotRecorded::Store(error)), None) => Outcome::Fallback(error.fallback()),
     };
     let (outcome, word) = sink.finish(outcome);
+    context.recorded(|recording| {
+        recording.grown(recorded.as_ref().map_or(0, |recorded| recorded.grown));
+        recording.phase("keep");
+    });
     drop(turn);
     let detail = match &recorded {
         Ok(recorded) => recorded.difference.clone().unwrap_or(word),
         Err(why) => why.detail(),
     };
+    recording::note(context, outcome, &request.action.argv[0], source, &detail);
     log(context, outcome, source, &detail);
     let _ = stamps.settle(store);
     if let Ok(recorded) = recorded {

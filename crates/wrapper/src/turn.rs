@@ -29,6 +29,9 @@ const UNKNOWN: Duration = Duration::from_secs(10);
 const RECORDING: Duration = Duration::from_millis(100);
 /// Between two looks at who has the turn: a sixteenth of the time waited so far, within these.
 const STEPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(25)];
+/// Found stopped in so many looks, one after the other, a process is stopped: one that is recorded or debugged stops for
+/// moments.
+const LOOKS: u32 = 3;
 /// A process with more ancestors is taken for one inside of a larder.
 const ANCESTORS_MAX: usize = 128;
 
@@ -92,11 +95,12 @@ fn bound(run_time_us: u64) -> Duration {
 
 /// Until it has ended, is stopped, or `bound` is over.
 fn wait(running: &Running, bound: Duration) -> Duration {
-    let began = Instant::now();
+    let (began, mut stopped) = (Instant::now(), 0);
     loop {
-        let is_stopped = || larder_sys::process_state(running.pid).is_some_and(|(stopped, _)| stopped);
+        let is_stopped = larder_sys::process_state(running.pid).is_some_and(|(stopped, _)| stopped);
+        stopped = if is_stopped { stopped + 1 } else { 0 };
         let waited = began.elapsed();
-        if waited >= bound || !running.goes_on() || is_stopped() {
+        if waited >= bound || !running.goes_on() || stopped >= LOOKS {
             return waited;
         }
         sleep((waited / 16).clamp(STEPS[0], STEPS[1]).min(bound - waited));

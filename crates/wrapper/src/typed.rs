@@ -6,6 +6,7 @@ use larder_lookup::{Scope, ScopeError};
 /// Words that `larderd` answers. Any other first argument is a tool; `larder -- stats` is the tool of that name.
 pub(crate) const WORDS: &[&str] = &[
     "clear",
+    "compare",
     "completions",
     "config",
     "daemon",
@@ -15,7 +16,9 @@ pub(crate) const WORDS: &[&str] = &[
     "fsck",
     "help",
     "man",
+    "record",
     "remote",
+    "report",
     "stats",
     "version",
 ];

@@ -57,7 +57,7 @@ fn show(loaded: &Loaded, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Who set a value, in words.
-fn source(value: &Shown) -> String {
+pub(super) fn source(value: &Shown) -> String {
     match &value.source {
         Source::Default => "default".to_owned(),
         Source::PasswordDatabase => "home directory in the password database".to_owned(),

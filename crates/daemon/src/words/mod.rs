@@ -2,6 +2,7 @@
 //! code; an error becomes one line and exit code 1.
 
 pub(crate) mod clear;
+pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod daemon;
@@ -9,8 +10,11 @@ pub(crate) mod doctor;
 pub(crate) mod evict;
 pub(crate) mod explain;
 pub(crate) mod fsck;
+mod last_build;
 pub(crate) mod man;
+pub(crate) mod record;
 pub(crate) mod remote;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod stats;
 pub(crate) mod version;

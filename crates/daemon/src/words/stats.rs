@@ -15,6 +15,9 @@ use crate::surroundings::Surroundings;
 
 /// Show the counters, or set them to zero, or both: with `--json --zero` the object is from before.
 pub(crate) fn run(around: &Surroundings, options: &Stats, out: &mut dyn Write) -> Result<u8> {
+    if options.last_build {
+        return super::last_build::stats(around, options.json, options.markdown, out);
+    }
     let limit_bytes = around.settings().max_size_bytes;
     let store = match around.store() {
         Ok(store) => store,

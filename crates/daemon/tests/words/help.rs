@@ -2,15 +2,18 @@
 
 use crate::place::Here;
 
-const WORDS: [(&str, &[&str]); 11] = [
-    ("stats", &["--json", "--zero"]),
-    ("explain", &["--json", "--verbose", "--no-terminal"]),
+const WORDS: [(&str, &[&str]); 14] = [
+    ("stats", &["--json", "--zero", "--last-build"]),
+    ("explain", &["--json", "--verbose", "--no-terminal", "--last-build"]),
     ("doctor", &["--json"]),
     ("config", &["--json", "max_size"]),
     ("evict", &["--max-size", "--background"]),
     ("fsck", &["--repair"]),
     ("clear", &["counters"]),
     ("daemon", &["start", "stop", "status", "install"]),
+    ("record", &["--runs", "--ab", "--prepare", "--trace", "show", "list", "export"]),
+    ("compare", &["--margin", "--expect", "--anyway", "--markdown"]),
+    ("report", &["--output", "--against"]),
     ("run", &["larder run -- "]),
     ("completions", &["bash", "zsh", "fish"]),
     ("man", &["--dir"]),

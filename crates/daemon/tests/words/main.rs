@@ -4,4 +4,5 @@
 mod explain;
 mod help;
 mod place;
+mod record;
 mod store;

@@ -13,6 +13,7 @@ mod socket;
 mod stdin;
 mod stop;
 mod terminal;
+mod trace;
 
 pub use attended::spawn_attended;
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, try_lock_byte};
@@ -43,3 +44,4 @@ pub use stdin::{
 };
 pub use stop::end_descendants;
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_outputs};
+pub use trace::{Step, Tracer, Usage, spawn_traced, usage_of_children, usage_of_ourselves, wait_with_usage};

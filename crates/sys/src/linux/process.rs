@@ -168,11 +168,15 @@ impl Child {
                 return Err(error);
             }
         }
-        if libc::WIFSIGNALED(status) {
-            return Ok(ChildEnd::Signalled(libc::WTERMSIG(status)));
-        }
-        Ok(ChildEnd::Exited(libc::WEXITSTATUS(status) as u8))
+        Ok(end_of(status))
     }
+}
+
+pub(super) fn end_of(status: i32) -> ChildEnd {
+    if libc::WIFSIGNALED(status) {
+        return ChildEnd::Signalled(libc::WTERMSIG(status));
+    }
+    ChildEnd::Exited(libc::WEXITSTATUS(status) as u8)
 }
 
 /// Have processes whose parents end become ours, so that `children_left` sees them.

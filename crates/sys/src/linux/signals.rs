@@ -78,6 +78,11 @@ impl SignalForwarding {
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.original, std::ptr::null_mut()) };
     }
 
+    /// The child has ended: what comes from now on goes nowhere, and is only noted.
+    pub fn end() {
+        CHILD.store(0, SeqCst);
+    }
+
     /// Whether any of them came.
     pub fn seen() -> bool {
         SEEN.load(SeqCst)

@@ -7,7 +7,7 @@
 
 mod facts;
 mod fields;
-mod secret;
+pub(super) mod secret;
 mod show;
 
 use std::io::Write;
@@ -108,6 +108,9 @@ enum Nearest {
 
 /// Explain the command, in text or JSON.
 pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) -> Result<u8> {
+    if options.last_build {
+        return super::last_build::causes(around, options.json, options.markdown, out);
+    }
     let (json, verbose) = (options.json, options.verbose);
     let explanation = flow(around, options)?;
     if json {

@@ -14,6 +14,38 @@ pub(super) fn variable(name: &str, value: &[u8]) -> String {
     shown(&secret::variable(name.strip_prefix("environment ").unwrap_or(name).as_bytes(), value))
 }
 
+/// A variable's value without quotes, for a record.
+pub(in crate::words) fn bare_variable(name: &[u8], value: &[u8]) -> String {
+    bare(&secret::variable(name, value))
+}
+
+/// An argument without quotes, after another one, for a record.
+pub(in crate::words) fn bare_argument(before: &[u8], value: &[u8]) -> String {
+    bare(&secret::argument(before, &without_asked(value)))
+}
+
+/// An argument may be a script in which one word asks for a secret, and the next one is it: `login --password …`.
+fn without_asked(value: &[u8]) -> Vec<u8> {
+    let (mut shown, mut before) = (Vec::with_capacity(value.len()), &b""[..]);
+    for part in value.split_inclusive(u8::is_ascii_whitespace) {
+        let word = part.trim_ascii_end();
+        let asked = secret::argument(before, word);
+        let is_asked = !word.is_empty() && asked != secret::argument(b"", word);
+        shown.extend_from_slice(if is_asked { &asked } else { word });
+        shown.extend_from_slice(&part[word.len()..]);
+        before = if word.is_empty() { before } else { word };
+    }
+    shown
+}
+
+fn bare(value: &[u8]) -> String {
+    let piece = |piece: &Piece| match piece {
+        Piece::Plain(text) => String::from_utf8_lossy(text).into_owned(),
+        Piece::Hidden(digits) => format!("(not shown, digest {})", say::clean(digits)),
+    };
+    secret::pieces(value).iter().map(piece).collect()
+}
+
 /// An argument, as it may be shown: `-DAPI_TOKEN=…` is as secret as a variable of that name.
 pub(super) fn argument(value: &[u8]) -> String {
     shown(&secret::argument(b"", value))
@@ -56,5 +88,8 @@ mod tests {
         assert_eq!(argument(b"-DX=1"), "`-DX=1`");
         assert_eq!(argument(b"-I\0\x01/inc"), "`-I<root>/inc`");
         assert!(!argument(b"-DTOKEN=abc").contains("abc"));
+        let script = bare_argument(b"-c", b"a  --password hunter2 b\n-DTOKEN=hunter2");
+        assert!(script.starts_with("a  --password (not shown") && script.contains(") b\n-DTOKEN=("), "{script}");
+        assert!(!script.contains("hunter2"), "{script}");
     }
 }

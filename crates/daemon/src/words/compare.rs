@@ -1,0 +1,174 @@
+//! `larder compare`: two records side by side.
+
+use std::io::Write;
+
+use anyhow::{Result, bail};
+use comfy_table::{Cell, CellAlignment};
+use larder_record::compare::{Comparison, Measure, Options, Pairs, Part, Went, compare};
+
+use super::record::place::open;
+use super::{FINE, PROBLEM, plain_table, print_json, print_table};
+use crate::cli::CompareTwo;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Characters of a value that is not the same.
+const VALUE_CHARS_MAX: usize = 60;
+
+/// Compare, and print it.
+pub(crate) fn run(around: &Surroundings, options: &CompareTwo, out: &mut dyn Write) -> Result<u8> {
+    let mut expected = Vec::new();
+    for name in &options.expect {
+        match Part::named(name) {
+            Some(part) => expected.push(part),
+            None => bail!("--expect {}: write one of {}", say::one_line(name), Part::ALL.map(Part::name).join(", ")),
+        }
+    }
+    let (a, b) = (open(around, &options.a)?, open(around, &options.b)?);
+    let wanted = Options { margin: options.margin / 100.0, anyway: options.anyway, expected };
+    let comparison = compare(&a, &b, &wanted);
+    if options.json {
+        print_json(&serde_json::to_value(&comparison)?, out)?;
+    } else if options.markdown {
+        markdown(&comparison, out)?;
+    } else {
+        text(&comparison, out)?;
+    }
+    let is_slower =
+        comparison.refused.is_empty() && comparison.measures.first().is_some_and(|wall| wall.verdict == "more");
+    Ok(if options.check && is_slower { PROBLEM } else { FINE })
+}
+
+fn text(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
+    let [a, b] = &comparison.names;
+    writeln!(out, " A is {}, B is {}", say::one_line(a), say::one_line(b))?;
+    if !comparison.unlike.is_empty() {
+        writeln!(out, "\n Not the same:")?;
+        let mut table = plain_table();
+        for unlike in &comparison.unlike {
+            let [a, b] = unlike.values.each_ref().map(|value| shortened(value));
+            table.add_row(vec![format!("  {}", unlike.part.name()), say::one_line(&unlike.what), a, b]);
+        }
+        print_table(&table, out)?;
+    }
+    for warning in &comparison.warnings {
+        writeln!(out, " ! {}", say::one_line(warning))?;
+    }
+    writeln!(out)?;
+    if !comparison.refused.is_empty() {
+        writeln!(out, " {}\n", comparison.refused)?;
+    }
+    let mut table = plain_table();
+    table.add_row(["", "A", "B", "B / A", "interval", ""]);
+    for measure in &comparison.measures {
+        table.add_row(row(measure, comparison.refused.is_empty()));
+    }
+    print_table(&table, out)?;
+    for (what, pairs) in [("actions", &comparison.actions), ("processes (CPU time)", &comparison.processes)] {
+        if let Some(pairs) = pairs {
+            show_pairs(what, pairs, out)?;
+        }
+    }
+    went("Where CPU time went, by program:", &comparison.by_kind, out)?;
+    went("Steps of the wrappers:", &comparison.by_phase, out)
+}
+
+fn row(measure: &Measure, is_told: bool) -> Vec<Cell> {
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let name =
+        if measure.unit.is_empty() { measure.name.to_owned() } else { format!("{}, {}", measure.name, measure.unit) };
+    let [ratio, interval] = ratio(measure);
+    let told = if is_told { told(measure) } else { String::new() };
+    let [a, b] = measure.medians.map(|median| right(format!("{median:.3}")));
+    vec![Cell::new(format!("  {name}")), a, b, right(ratio), right(interval), Cell::new(told)]
+}
+
+fn ratio(measure: &Measure) -> [String; 2] {
+    measure.ratio.map_or([String::new(), String::new()], |[ratio, low, high]| {
+        // One run has no spread to make an interval of.
+        let is_spread = measure.samples.iter().all(|samples| *samples > 1);
+        [format!("{ratio:.3}"), if is_spread { format!("{low:.3} to {high:.3}") } else { String::new() }]
+    })
+}
+
+/// The verdict in words.
+fn told(measure: &Measure) -> String {
+    let samples = measure.samples[0].min(measure.samples[1]);
+    match (measure.verdict, measure.more_runs) {
+        ("less", _) => "B needs less".to_owned(),
+        ("more", _) => "B needs more".to_owned(),
+        ("equal", _) => "equal".to_owned(),
+        (_, Some(more)) => format!("cannot tell from {samples}: {more} more a side would"),
+        _ => format!("cannot tell from {samples}, and no sensible number of runs would"),
+    }
+}
+
+fn show_pairs(what: &str, pairs: &Pairs, out: &mut dyn Write) -> Result<()> {
+    let ratio =
+        pairs.ratio.map(|[ratio, low, high]| format!(": B / A {ratio:.3}, {low:.3} to {high:.3}, {}", pairs.verdict));
+    let [a, b] = pairs.alone;
+    writeln!(out, "\n {} pairs of {what}{}; {a} only in A, {b} only in B", pairs.count, ratio.unwrap_or_default())?;
+    let mut table = plain_table();
+    for row in &pairs.rows {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let [before, after] = &row.outcomes;
+        let outcome = if before == after { before.clone() } else { format!("{before} → {after}") };
+        let name = Cell::new(format!("  {}", shortened(&row.name)));
+        let [a, b] = row.ms.map(|ms| right(format!("{ms:.1} ms")));
+        table.add_row(vec![name, a, b, Cell::new(outcome)]);
+    }
+    print_table(&table, out)
+}
+
+fn went(title: &str, rows: &[Went], out: &mut dyn Write) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n {title}")?;
+    let mut table = plain_table();
+    for row in rows {
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let kernel = row.kernel_ms[1] - row.kernel_ms[0];
+        let [a, b] = row.ms.map(|ms| right(format!("{ms:.0} ms")));
+        let difference = right(format!("{:+.0} ms", row.ms[1] - row.ms[0]));
+        let of_it = if kernel.abs() >= 1.0 { format!("{kernel:+.0} ms in the kernel") } else { String::new() };
+        table.add_row(vec![Cell::new(format!("  {}", shortened(&row.name))), a, b, difference, Cell::new(of_it)]);
+    }
+    print_table(&table, out)
+}
+
+fn markdown(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
+    let cell = |text: &str| say::one_line(text).replace('|', "\\|").replace('<', "&lt;");
+    let [a, b] = comparison.names.each_ref().map(|name| cell(name));
+    writeln!(out, "## {b} compared with {a}\n")?;
+    if !comparison.refused.is_empty() {
+        writeln!(out, "**{}**\n", cell(&comparison.refused))?;
+    }
+    for warning in &comparison.warnings {
+        writeln!(out, "- {}", cell(warning))?;
+    }
+    writeln!(out, "\n| | A | B | B ÷ A | interval | |\n|---|---:|---:|---:|---:|---|")?;
+    for measure in &comparison.measures {
+        let [ratio, interval] = ratio(measure);
+        let told = if comparison.refused.is_empty() { told(measure) } else { String::new() };
+        let [a, b] = measure.medians;
+        writeln!(out, "| {} {} | {a:.3} | {b:.3} | {ratio} | {interval} | {told} |", measure.name, measure.unit)?;
+    }
+    if !comparison.unlike.is_empty() {
+        writeln!(out, "\n| not the same | | A | B |\n|---|---|---|---|")?;
+    }
+    for unlike in &comparison.unlike {
+        let [a, b] = unlike.values.each_ref().map(|value| cell(&shortened(value)));
+        writeln!(out, "| {} | {} | {a} | {b} |", unlike.part.name(), cell(&unlike.what))?;
+    }
+    Ok(())
+}
+
+fn shortened(text: &str) -> String {
+    let text = say::one_line(text);
+    if text.chars().count() <= VALUE_CHARS_MAX {
+        text
+    } else {
+        text.chars().take(VALUE_CHARS_MAX).collect::<String>() + "…"
+    }
+}

@@ -1,0 +1,104 @@
+//! `larder record`: recording a build, and the records that there are. What a record is, `larder_record` knows.
+//!
+//! `begin` makes a session of what was typed, `place` finds records, `progress` says how far it is, `show` prints one.
+
+mod begin;
+pub(super) mod place;
+mod progress;
+mod show;
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use larder_record::{Record, Recorded, export};
+
+use super::FINE;
+use crate::cli::{Form, RecordExport, RecordOptions, RecordWord, Records};
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Record, or do with records what was asked for.
+pub(crate) fn run(around: &Surroundings, typed: Records, out: &mut dyn Write) -> Result<u8> {
+    match typed.word {
+        None => record(around, &typed.options),
+        Some(RecordWord::List) => show::list(&place::records(around)?, out),
+        Some(RecordWord::Show(options)) => show::show(&place::open(around, &options.record)?, options.json, out),
+        Some(RecordWord::Export(options)) => export(around, &options, out),
+    }
+}
+
+fn record(around: &Surroundings, options: &RecordOptions) -> Result<u8> {
+    if options.command.is_empty() {
+        bail!("record: which command? Write it after two dashes: larder record -- make -j8");
+    }
+    let records = match &options.dir {
+        Some(dir) => std::path::absolute(dir)?,
+        None => place::records(around)?,
+    };
+    let session = begin::session(around, options, &records)?;
+    let mut progress = progress::Progress::new(session.output, session.runs);
+    let recorded = larder_record::record(&session, &mut progress);
+    progress.finish();
+    let recorded = recorded?;
+    for path in &recorded.paths {
+        finished(path, options.pack)?;
+    }
+    if recorded.left_out > 0 {
+        say::tell(&format!("{} did not take place", say::count(recorded.left_out as u64, "run", "runs")));
+    }
+    Ok(exit_code(&recorded))
+}
+
+/// As a shell passes it on.
+fn exit_code(recorded: &Recorded) -> u8 {
+    u8::try_from(recorded.exit_code).unwrap_or(u8::MAX)
+}
+
+/// Say what there is now.
+fn finished(path: &Path, packed: bool) -> Result<()> {
+    let record = Record::open(path)?;
+    let line = show::line(&record);
+    let kept = if packed {
+        let file = place::packed_beside(path);
+        larder_record::pack(path, &file)?;
+        std::fs::remove_dir_all(path).with_context(|| path.display().to_string())?;
+        file
+    } else {
+        path.to_owned()
+    };
+    say::tell(&format!("{line}: {}", say::one_line(&kept.display().to_string())));
+    Ok(())
+}
+
+fn export(around: &Surroundings, options: &RecordExport, out: &mut dyn Write) -> Result<u8> {
+    let path = place::find(around, &options.record)?;
+    if options.form == Form::Archive {
+        let Some(to) = &options.output else { bail!("record export: an archive needs a file: add -o FILE.tar.zst") };
+        if path.is_file() {
+            std::fs::copy(&path, to).with_context(|| to.display().to_string())?;
+        } else {
+            larder_record::pack(&path, to)?;
+        }
+        return Ok(FINE);
+    }
+    let record = Record::open(&path)?;
+    let of_run = || record.explaining().context("the record has no run");
+    let bytes = match options.form {
+        Form::Perfetto => export::perfetto(of_run()?),
+        Form::Chrome => export::chrome(of_run()?).to_string().into_bytes(),
+        Form::Markdown => export::markdown(&record).into_bytes(),
+        Form::Json | Form::Archive => format!("{:#}\n", export::json(&record)).into_bytes(),
+    };
+    match &options.output {
+        Some(to) => {
+            File::create(to).and_then(|mut file| file.write_all(&bytes)).with_context(|| to.display().to_string())?
+        }
+        None if options.form == Form::Perfetto && std::io::stdout().is_terminal() => {
+            bail!("record export: this is no text for a terminal: add -o FILE")
+        }
+        None => out.write_all(&bytes)?,
+    }
+    Ok(FINE)
+}

@@ -1,0 +1,65 @@
+//! Where records are, and which one is meant.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, bail};
+use larder_record::Record;
+
+use crate::surroundings::Surroundings;
+
+/// How a record in one file is called.
+const PACKED: &str = ".tar.zst";
+
+/// The directory of all records, which need not be there.
+pub(in crate::words) fn records(around: &Surroundings) -> Result<PathBuf> {
+    let settings = around.settings();
+    let absolute = |name: &[u8]| {
+        let path = around.variable(name).map(|value| PathBuf::from(OsStr::from_bytes(value)));
+        path.filter(|path| path.is_absolute())
+    };
+    let home = || absolute(b"HOME").or_else(larder_sys::home_of_user).map(|home| home.join(".local/state"));
+    let state = || absolute(b"XDG_STATE_HOME").or_else(home).map(|state| state.join("larder/records"));
+    let found = settings.record_dir.clone().or_else(state);
+    found.ok_or_else(|| anyhow!("no place for records is known: set LARDER_RECORD_DIR to a directory"))
+}
+
+/// The record that is called so: a path, a name, or `last`.
+pub(in crate::words) fn find(around: &Surroundings, called: &str) -> Result<PathBuf> {
+    let path = Path::new(called);
+    if called != "last" && path.exists() && (path.is_file() || path.join("record.json").is_file()) {
+        return Ok(path.to_owned());
+    }
+    let records = records(around)?;
+    if called == "last" {
+        let last = larder_record::list(&records).pop().map(|(path, _)| path);
+        return last.ok_or_else(|| {
+            anyhow!("there is no record in {}: make one by `larder record -- COMMAND`", records.display())
+        });
+    }
+    let named = [records.join(called), records.join(format!("{called}{PACKED}"))];
+    match named.into_iter().find(|path| path.exists()) {
+        Some(path) => Ok(path),
+        None => {
+            bail!("there is no record `{called}`, here or in {}: `larder record list` names all", records.display())
+        }
+    }
+}
+
+/// Read the record that is called so.
+pub(in crate::words) fn open(around: &Surroundings, called: &str) -> Result<Record> {
+    Ok(Record::open(&find(around, called)?)?)
+}
+
+/// Read the last one.
+pub(in crate::words) fn last(around: &Surroundings) -> Result<Record> {
+    open(around, "last")
+}
+
+/// The file beside a record's directory that it is packed into.
+pub(super) fn packed_beside(directory: &Path) -> PathBuf {
+    let mut name = directory.as_os_str().to_owned();
+    name.push(PACKED);
+    name.into()
+}

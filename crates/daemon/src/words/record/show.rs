@@ -1,0 +1,132 @@
+//! Records as text.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use comfy_table::{Cell, CellAlignment};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use larder_record::summary::{Counts, causes};
+use larder_record::{Record, export, list as all, processes};
+
+use crate::say;
+use crate::words::last_build;
+use crate::words::{FINE, plain_table, print_json, print_table};
+
+/// Causes that are shown: `explain --last-build` and the page have all.
+const CAUSES_MAX: usize = 5;
+
+/// A moment as people here write it.
+pub(super) fn date(seconds: i64, form: &str) -> String {
+    let moment = Timestamp::from_second(seconds).unwrap_or_default().to_zoned(TimeZone::system());
+    moment.strftime(form).to_string()
+}
+
+/// `larder record list`.
+pub(super) fn list(records: &Path, out: &mut dyn Write) -> Result<u8> {
+    let found = all(records);
+    if found.is_empty() {
+        writeln!(out, " {}: no record; `larder record -- COMMAND` makes one", records.display())?;
+        return Ok(FINE);
+    }
+    let mut table = plain_table();
+    for (path, header) in found {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let command = say::one_line(&header.command.join(" "));
+        let short: String = command.chars().take(70).collect();
+        table.add_row(vec![say::one_line(&name), date(header.began_s, "%Y-%m-%d %H:%M"), short]);
+    }
+    print_table(&table, out)?;
+    writeln!(out, " in {}", records.display())?;
+    Ok(FINE)
+}
+
+/// One line on a record that was just made.
+pub(super) fn line(record: &Record) -> String {
+    let mut parts = Vec::new();
+    let walls: Vec<u64> = record.timed().iter().filter_map(|run| Some(run.run.end.as_ref()?.wall_ns)).collect();
+    if let Some(run) = record.explaining() {
+        if !walls.is_empty() {
+            let middle = larder_record::statistics::median(walls.iter().map(|wall| *wall as f64).collect());
+            let of = if walls.len() > 1 { format!(" (the middle of {})", walls.len()) } else { String::new() };
+            parts.push(format!("{}{of}", say::duration_us(middle as u64 / 1000)));
+        }
+        let count = processes(run).all.len() as u64;
+        if count > 0 {
+            parts.push(say::count(count, "process", "processes"));
+        }
+        let counts = Counts::of(&run.actions);
+        if counts.all() > 0 {
+            parts.push(format!(
+                "{} hit, {} miss, {} bypass, {} fallback",
+                counts.hit, counts.miss, counts.bypass, counts.fallback
+            ));
+        }
+        if let Some(why) = run.run.end.as_ref().and_then(|end| end.not_traced.as_ref()) {
+            parts.push(why.clone());
+        }
+    }
+    format!("{}: {}", say::one_line(&record.header.name), parts.join(" · "))
+}
+
+/// `larder record show`.
+pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Result<u8> {
+    if as_json {
+        print_json(&export::json(record), out)?;
+        return Ok(FINE);
+    }
+    let header = &record.header;
+    writeln!(out, " {} · {}", say::one_line(&header.name), date(header.began_s, "%Y-%m-%d %H:%M:%S"))?;
+    writeln!(out, " {}\n in {}", say::one_line(&header.command.join(" ")), say::one_line(&header.cwd))?;
+    let context = &record.context;
+    if let Some(git) = &context.project {
+        let changed = if git.diff_digest.is_empty() { "" } else { ", with changes that were not committed" };
+        writeln!(out, " commit {} {}{changed}", git.head.get(..12).unwrap_or(&git.head), git.branch)?;
+    }
+    let machine = &context.machine;
+    writeln!(
+        out,
+        " {} × {}, {}, {}\n",
+        machine.processors,
+        machine.processor,
+        say::bytes(machine.memory_bytes),
+        machine.system
+    )?;
+    runs(record, out)?;
+    if let Some(run) = record.explaining() {
+        let groups = causes(&run.actions);
+        writeln!(out)?;
+        last_build::show(&header.name, &groups[..groups.len().min(CAUSES_MAX)], run.actions.len(), out)?;
+        if groups.len() > CAUSES_MAX {
+            writeln!(out, "\n {} causes more: `larder report` shows them", groups.len() - CAUSES_MAX)?;
+        }
+    }
+    writeln!(out, "\n {}", record.path.display())?;
+    Ok(FINE)
+}
+
+fn runs(record: &Record, out: &mut dyn Write) -> Result<()> {
+    let mut table = plain_table();
+    table.add_row(["run", "", "wall", "CPU", "kernel", "peak", "others' CPU", "exit"]);
+    for run in record.runs.iter().map(|run| &run.run) {
+        let kind = if run.traced { "followed" } else { "timed" };
+        let mut row = vec![Cell::new(run.number), Cell::new(kind)];
+        match &run.end {
+            None => row.push(Cell::new("cut off")),
+            Some(end) => {
+                let texts = [
+                    say::duration_us(end.wall_ns / 1000),
+                    say::duration_us(end.usage.cpu_us()),
+                    say::duration_us(end.usage.system_us),
+                    say::bytes(end.usage.peak_bytes),
+                    format!("{:.1} %", end.foreign_share * 100.0),
+                    end.exit_code.to_string(),
+                ];
+                row.extend(texts.map(|text| Cell::new(text).set_alignment(CellAlignment::Right)));
+            }
+        }
+        table.add_row(row);
+    }
+    print_table(&table, out)
+}

@@ -1,0 +1,33 @@
+//! `larder report`: a record as a page.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use larder_record::compare::{Options, compare};
+use larder_record::page;
+
+use super::FINE;
+use super::record::place::open;
+use crate::cli::Report;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// A difference below this is none, as `larder compare` has it by default.
+const MARGIN: f64 = 0.01;
+
+/// Write the page, and say where it is.
+pub(crate) fn run(around: &Surroundings, options: &Report, out: &mut dyn Write) -> Result<u8> {
+    let record = open(around, &options.record)?;
+    let comparison = match &options.against {
+        None => None,
+        Some(other) => {
+            let wanted = Options { margin: MARGIN, anyway: false, expected: Vec::new() };
+            Some(compare(&open(around, other)?, &record, &wanted))
+        }
+    };
+    let to = options.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.html", record.header.name)));
+    std::fs::write(&to, page(&record, comparison.as_ref())).with_context(|| to.display().to_string())?;
+    writeln!(out, "{}", say::one_line(&to.display().to_string()))?;
+    Ok(FINE)
+}

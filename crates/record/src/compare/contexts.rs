@@ -1,0 +1,161 @@
+//! What is not the same around two records, part by part.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Serialize, Serializer};
+
+use crate::directory::Record;
+use crate::form::{Git, Machine, Tool};
+
+/// Part of what a measurement has to be believed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Processor, memory, kernel, limits.
+    Machine,
+    /// Compilers and build tools.
+    Tools,
+    /// The project's commit, and what is not committed.
+    Project,
+    /// The command.
+    Command,
+    /// Variables of the environment.
+    Environment,
+    /// larder's settings.
+    Configuration,
+    /// larder's programs.
+    Larder,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 7] = [
+        Part::Machine,
+        Part::Tools,
+        Part::Project,
+        Part::Command,
+        Part::Environment,
+        Part::Configuration,
+        Part::Larder,
+    ];
+
+    /// As it is written and shown.
+    pub fn name(self) -> &'static str {
+        ["machine", "tools", "project", "command", "environment", "configuration", "larder"][self as usize]
+    }
+
+    /// The part that is written so.
+    pub fn named(name: &str) -> Option<Part> {
+        Self::ALL.into_iter().find(|part| part.name() == name)
+    }
+
+    /// Whether a difference in it makes a verdict meaningless, unless it is what was to be compared: the others are what people
+    /// compare.
+    pub fn blocks(self) -> bool {
+        matches!(self, Part::Machine | Part::Tools | Part::Project)
+    }
+}
+
+impl Serialize for Part {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// A difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unlike {
+    /// Of which part.
+    pub part: Part,
+    /// Of what.
+    pub what: String,
+    /// In A and in B.
+    pub values: [String; 2],
+}
+
+/// All differences, those that block first.
+pub(super) fn unlike(a: &Record, b: &Record) -> Vec<Unlike> {
+    let mut found = Found::default();
+    found.texts(Part::Machine, machine(&a.context.machine), machine(&b.context.machine));
+    found.texts(Part::Tools, tools(&a.context.tools), tools(&b.context.tools));
+    found.texts(Part::Project, git(a.context.project.as_ref()), git(b.context.project.as_ref()));
+    let command = |record: &Record| {
+        let header = &record.header;
+        let prepare = header.prepare.clone().unwrap_or_default();
+        texts([("command", header.command.join(" ")), ("directory", header.cwd.clone()), ("prepare", prepare)])
+    };
+    found.texts(Part::Command, command(a), command(b));
+    found.texts(Part::Environment, a.header.environment.clone(), b.header.environment.clone());
+    let digest = |all: &BTreeMap<String, String>| -> BTreeMap<String, String> {
+        all.iter().map(|(name, digest)| (name.clone(), format!("(digest {digest})"))).collect()
+    };
+    found.texts(Part::Environment, digest(&a.header.environment_digests), digest(&b.header.environment_digests));
+    let settings = |record: &Record| -> BTreeMap<String, String> {
+        record
+            .context
+            .configuration
+            .iter()
+            .map(|one| (one.key.clone(), format!("{} ({})", one.value, one.source)))
+            .collect()
+    };
+    found.texts(Part::Configuration, settings(a), settings(b));
+    let larder = |record: &Record| {
+        let mut all: BTreeMap<String, String> = texts([("version", record.header.larder.clone())]);
+        let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        all.extend(record.context.binaries.iter().map(|(path, digest)| (name(path), digest.clone())));
+        all.extend(git(record.context.larder.as_ref()));
+        all
+    };
+    found.texts(Part::Larder, larder(a), larder(b));
+    found.0
+}
+
+#[derive(Default)]
+struct Found(Vec<Unlike>);
+
+impl Found {
+    fn texts(&mut self, part: Part, a: BTreeMap<String, String>, b: BTreeMap<String, String>) {
+        let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+        for name in names {
+            let values = [a.get(name).cloned().unwrap_or_default(), b.get(name).cloned().unwrap_or_default()];
+            if values[0] != values[1] {
+                self.0.push(Unlike { part, what: name.clone(), values });
+            }
+        }
+    }
+}
+
+fn texts<const N: usize>(all: [(&str, String); N]) -> BTreeMap<String, String> {
+    all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn machine(machine: &Machine) -> BTreeMap<String, String> {
+    let Machine { host, kernel, system, boot, processor, processors, hypervisor, governor, boost, .. } =
+        machine.clone();
+    let mut all = texts([
+        ("host", host),
+        ("kernel", kernel),
+        ("system", system),
+        ("boot", boot),
+        ("processor", processor),
+        ("processors", processors.to_string()),
+        ("hypervisor", hypervisor.to_string()),
+        ("governor", governor),
+        ("boost", boost),
+        ("memory", machine.memory_bytes.to_string()),
+        ("swap", machine.swap_bytes.to_string()),
+        ("huge pages", format!("{}, {} kept", machine.huge_pages, machine.huge_pages_kept)),
+        ("container", machine.container.clone()),
+    ]);
+    all.extend(machine.file_systems.iter().map(|(what, system)| (format!("file system of {what}"), system.clone())));
+    all.extend(machine.limits.iter().map(|(what, limit)| (format!("limit {what}"), limit.clone())));
+    all
+}
+
+fn tools(tools: &[Tool]) -> BTreeMap<String, String> {
+    tools.iter().map(|tool| (tool.name.clone(), format!("{} {} ({})", tool.path, tool.version, tool.digest))).collect()
+}
+
+fn git(git: Option<&Git>) -> BTreeMap<String, String> {
+    let Some(git) = git else { return BTreeMap::new() };
+    texts([("commit", git.head.clone()), ("not committed", git.diff_digest.clone())])
+}

@@ -1,0 +1,139 @@
+//! Actions and processes that both records have: one build gives hundreds of pairs.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::verdict_name;
+use crate::directory::Record;
+use crate::form::Action;
+use crate::processes::Processes;
+use crate::statistics;
+
+/// Pairs that are shown: those that differ most.
+const ROWS_MAX: usize = 12;
+/// A process that used less tells nothing, in microseconds: the kernel counts in steps of as much.
+const CPU_MIN_US: u64 = 1000;
+/// One build's pairs are disturbed together, so that a difference below this between two builds says nothing of what was built.
+const MARGIN: f64 = 0.02;
+
+/// Pairs, and what they say together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Pairs {
+    /// How many.
+    pub count: usize,
+    /// How many of A and of B have no half.
+    pub alone: [usize; 2],
+    /// B ÷ A with its interval.
+    pub ratio: Option<[f64; 3]>,
+    /// `less`, `more`, `equal`, `cannot tell`.
+    pub verdict: &'static str,
+    /// Those that differ most, by time.
+    pub rows: Vec<PairRow>,
+}
+
+/// One pair.
+#[derive(Clone, Debug, Serialize)]
+pub struct PairRow {
+    /// What it is.
+    pub name: String,
+    /// Milliseconds in A and in B.
+    pub ms: [f64; 2],
+    /// B ÷ A.
+    pub ratio: f64,
+    /// Outcomes in A and in B; empty for processes.
+    pub outcomes: [String; 2],
+}
+
+/// One side of a pair.
+struct Half {
+    key: String,
+    name: String,
+    ms: f64,
+    outcome: String,
+}
+
+/// Actions with the same key. `None` where a side has none.
+pub(super) fn actions(a: &[Action], b: &[Action]) -> Option<Pairs> {
+    let half = |action: &Action| {
+        let name = if action.source.is_empty() { &action.tool } else { &action.source };
+        let outcome = action.outcome.clone();
+        Half { key: action.key.clone(), name: name.clone(), ms: action.took_ns as f64 / 1e6, outcome }
+    };
+    // A command that is not larder's to cache has no key: its tool and its file stand for it.
+    let keyed = |action: &Action| match action.key.is_empty() {
+        true => Half { key: format!("{} {} {}", action.cwd, action.tool, action.source), ..half(action) },
+        false => half(action),
+    };
+    pairs(a.iter().map(keyed).collect(), b.iter().map(keyed).collect())
+}
+
+/// Processes with the same command line in the same place of their builds, by processor time. `None` where a side has none.
+pub(super) fn processes([a, b]: [(&Record, &Processes); 2]) -> Option<Pairs> {
+    let halves = |(record, processes): (&Record, &Processes)| -> Vec<Half> {
+        let top = &record.header.cwd;
+        let place = |text: &str| if top.len() > 1 { text.replace(top.as_str(), ".") } else { text.to_owned() };
+        let measured = processes.all.iter().filter(|process| process.own.cpu_us() >= CPU_MIN_US);
+        let half = |process: &crate::processes::Process| Half {
+            key: format!("{} {}", place(&process.cwd), place(&process.command())),
+            name: process.label.clone(),
+            ms: process.own.cpu_us() as f64 / 1e3,
+            outcome: String::new(),
+        };
+        measured.map(half).collect()
+    };
+    pairs(halves(a), halves(b))
+}
+
+fn pairs(a: Vec<Half>, b: Vec<Half>) -> Option<Pairs> {
+    if a.is_empty() || b.is_empty() {
+        return None;
+    }
+    let (count_a, count_b) = (a.len(), b.len());
+    let mut waiting: HashMap<String, Vec<Half>> = HashMap::new();
+    // The first of several equal ones goes with the first.
+    for half in a.into_iter().rev() {
+        waiting.entry(half.key.clone()).or_default().push(half);
+    }
+    let mut found: Vec<(Half, Half)> = Vec::new();
+    for half in b {
+        if let Some(other) = waiting.get_mut(&half.key).and_then(Vec::pop) {
+            found.push((other, half));
+        }
+    }
+    let (times_a, times_b): (Vec<f64>, Vec<f64>) = found.iter().map(|(a, b)| (a.ms, b.ms)).unzip();
+    let estimate = statistics::paired(&times_a, &times_b);
+    let count = found.len();
+    let mut rows: Vec<PairRow> = found
+        .into_iter()
+        .map(|(a, b)| PairRow { name: b.name, ms: [a.ms, b.ms], ratio: b.ms / a.ms, outcomes: [a.outcome, b.outcome] })
+        .collect();
+    rows.sort_by(|x, y| (y.ms[1] - y.ms[0]).abs().total_cmp(&(x.ms[1] - x.ms[0]).abs()));
+    rows.truncate(ROWS_MAX);
+    Some(Pairs {
+        count,
+        alone: [count_a - count, count_b - count],
+        ratio: estimate.map(|estimate| [estimate.ratio, estimate.low, estimate.high]),
+        verdict: estimate.map_or("cannot tell", |estimate| verdict_name(estimate.verdict(MARGIN))),
+        rows,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn half(key: &str, ms: f64) -> Half {
+        Half { key: key.into(), name: key.into(), ms, outcome: String::new() }
+    }
+
+    #[test]
+    fn equal_ones_pair_in_order() {
+        let found = pairs(vec![half("x", 1.0), half("x", 2.0), half("y", 5.0)], vec![half("x", 1.0), half("x", 4.0)]);
+        let found = found.expect("both have some");
+        assert_eq!((found.count, found.alone), (2, [1, 0]));
+        assert_eq!((found.rows[0].ms, found.rows[0].ratio), ([2.0, 4.0], 2.0));
+        assert_eq!(found.verdict, "cannot tell");
+        assert!(pairs(Vec::new(), vec![half("x", 1.0)]).is_none());
+    }
+}

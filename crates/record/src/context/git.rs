@@ -1,0 +1,157 @@
+//! A checkout: which commit it is at, what came since a base, what is not committed. Asks `git`.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::Redact;
+use crate::form::Git;
+
+/// Commits that are listed.
+const COMMITS_MAX: usize = 500;
+/// Lines of what is not committed.
+const STATUS_MAX: usize = 500;
+/// Of a difference, in bytes: a larger one is named by its digest only.
+const DIFF_BYTES_MAX: usize = 1 << 20;
+const DIGEST_DIGITS: usize = 16;
+/// What commits are counted from, where nobody says: the first that there is.
+const BASES: &[&str] = &["@{upstream}", "origin/HEAD", "origin/main", "origin/master"];
+
+/// What is wanted.
+pub(super) struct Asked<'a> {
+    pub(super) prefix: Option<&'a str>,
+    pub(super) base: Option<&'a str>,
+}
+
+/// The checkout that `directory` is in, and its difference to the commit; `None` where it is in none.
+pub(super) fn checkout(
+    directory: &Path,
+    asked: &Asked,
+    redact: &Redact,
+    missing: &mut Vec<String>,
+) -> Option<(Git, Vec<u8>)> {
+    let top = ask(directory, &["rev-parse", "--show-toplevel"])?;
+    let Some(head) = ask(directory, &["rev-parse", "--verify", "HEAD"]) else {
+        missing.push(format!("the commit of {top}: it has none"));
+        return None;
+    };
+    let (base, range) = base(directory, asked.base, missing);
+    let limit = format!("--max-count={COMMITS_MAX}");
+    let log = |range: &str| commits(&ask(directory, &["log", &limit, "--format=%H%x09%s", range]).unwrap_or_default());
+    let commits = range.as_deref().map(&log).unwrap_or_default();
+    let tagged = match asked.prefix {
+        Some(prefix) => {
+            let all = if range.is_some() { commits.clone() } else { log("HEAD") };
+            all.into_iter().filter(|(_, subject)| subject.starts_with(prefix)).collect()
+        }
+        None => Vec::new(),
+    };
+    let status = ask(directory, &["status", "--porcelain", "--untracked-files=normal"]).unwrap_or_default();
+    let diff = raw(directory, &["diff", "--no-ext-diff", "--no-color", "HEAD"]).unwrap_or_default();
+    let git = Git {
+        top,
+        head,
+        branch: ask(directory, &["symbolic-ref", "--quiet", "--short", "HEAD"]).unwrap_or_default(),
+        base,
+        commits,
+        tagged,
+        status: status.lines().take(STATUS_MAX).map(str::to_owned).collect(),
+        diff_digest: if diff.is_empty() {
+            String::new()
+        } else {
+            blake3::hash(&diff).to_hex()[..DIGEST_DIGITS].to_owned()
+        },
+    };
+    let diff = if diff.len() > DIFF_BYTES_MAX {
+        missing.push(format!("the difference to the commit: it has {} bytes, and is named by its digest", diff.len()));
+        Vec::new()
+    } else {
+        without_secrets(&diff, redact)
+    };
+    Some((git, diff))
+}
+
+/// What commits are counted from, in words, and the range since then.
+fn base(directory: &Path, asked: Option<&str>, missing: &mut Vec<String>) -> (String, Option<String>) {
+    let digest = |revision: &str| ask(directory, &["merge-base", "HEAD", revision]);
+    let range = |base: &str| Some(format!("{base}..HEAD"));
+    if let Some(revision) = asked {
+        return match digest(revision) {
+            Some(base) => (format!("{revision} ({base})"), range(&base)),
+            None => {
+                missing
+                    .push(format!("commits since {revision}: there is no such revision, or nothing in common with it"));
+                (String::new(), None)
+            }
+        };
+    }
+    let known = BASES.iter().find_map(|revision| Some((*revision, digest(revision)?)));
+    let tag = || ask(directory, &["describe", "--tags", "--abbrev=0"]);
+    match known {
+        Some((revision, base)) => (format!("{revision} ({base})"), range(&base)),
+        None => match tag().and_then(|tag| Some((digest(&tag)?, tag))) {
+            Some((base, tag)) => (format!("{tag} ({base})"), range(&base)),
+            None => (String::new(), None),
+        },
+    }
+}
+
+fn commits(log: &str) -> Vec<(String, String)> {
+    log.lines()
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(id, subject)| (id.to_owned(), subject.to_owned()))
+        .collect()
+}
+
+fn without_secrets(diff: &[u8], redact: &Redact) -> Vec<u8> {
+    let line = |line: &[u8]| (redact.argument)(b"", line).into_bytes();
+    diff.split(|&b| b == b'\n').map(line).collect::<Vec<_>>().join(&b'\n')
+}
+
+fn ask(directory: &Path, words: &[&str]) -> Option<String> {
+    raw(directory, words).map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned())
+}
+
+fn raw(directory: &Path, words: &[&str]) -> Option<Vec<u8>> {
+    let mut git = Command::new("git");
+    // Neither writes to the checkout nor starts what its configuration names.
+    git.arg("-C").arg(directory).args(["--no-optional-locks", "-c", "core.fsmonitor=false"]).args(words);
+    let output = git.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    output.status.success().then_some(output.stdout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(directory: &Path, words: &[&str]) {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(directory).args(["-c", "user.name=x", "-c", "user.email=x@example.org"]).args(words);
+        assert!(command.stdout(Stdio::null()).status().expect("git").success(), "{words:?}");
+    }
+
+    #[test]
+    fn commits_and_what_is_not_committed() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (top, none) = (place.path(), Asked { prefix: None, base: None });
+        let (redact, mut missing) = (Redact::nothing(), Vec::new());
+        git(top, &["init", "-q", "-b", "main"]);
+        assert!(checkout(top, &none, &redact, &mut missing).is_none() && missing.len() == 1);
+        std::fs::write(top.join("x"), "1\n").expect("writes");
+        git(top, &["add", "x"]);
+        git(top, &["commit", "-q", "-m", "first"]);
+        git(top, &["tag", "v1"]);
+        git(top, &["commit", "-q", "--allow-empty", "-m", "[downstream] second"]);
+        let (found, diff) = checkout(top, &none, &redact, &mut missing).expect("a checkout");
+        assert!(found.base.starts_with("v1 (") && found.commits.len() == 1 && diff.is_empty(), "{found:?}");
+        assert!(found.diff_digest.is_empty() && found.status.is_empty() && found.branch == "main");
+        std::fs::write(top.join("x"), "2\n").expect("writes");
+        std::fs::write(top.join("y"), "").expect("writes");
+        let asked = Asked { prefix: Some("[downstream"), base: Some("HEAD~1") };
+        let (found, diff) = checkout(top, &asked, &redact, &mut missing).expect("a checkout");
+        assert_eq!((found.tagged.len(), found.status.len()), (1, 2), "{found:?}");
+        assert!(String::from_utf8_lossy(&diff).contains("+2") && !found.diff_digest.is_empty());
+        let asked = Asked { prefix: None, base: Some("nonsense") };
+        checkout(top, &asked, &redact, &mut missing);
+        assert!(missing.last().is_some_and(|line| line.contains("nonsense")));
+    }
+}

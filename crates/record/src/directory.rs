@@ -1,0 +1,398 @@
+//! A record on disk: a directory, or the same in one compressed file. Alone knows the names in it.
+//!
+//! ```text
+//! NAME/
+//!   record.json            what was asked for: written first
+//!   context.json           what it has to be believed with
+//!   project.diff           what was not committed
+//!   reproduce.sh           how to do it again
+//!   runs/1/run.json        how the run was begun, and how it ended
+//!         /events.jsonl    what its processes did, as they did it
+//!         /actions.jsonl   what wrappers said, as they said it
+//!         /load.jsonl      a line a second
+//!         /output.txt      what the command wrote, where that was kept
+//!         /stacks.folded   sampled stacks, and stacks.txt how they were sampled
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::RecordError;
+use crate::form::{Action, Context, Event, FORMAT, Header, Load, Run};
+
+const HEADER: &str = "record.json";
+const CONTEXT: &str = "context.json";
+const DIFF: &str = "project.diff";
+const REPRODUCE: &str = "reproduce.sh";
+const RUN: &str = "run.json";
+const EVENTS: &str = "events.jsonl";
+const ACTIONS: &str = "actions.jsonl";
+const LOAD: &str = "load.jsonl";
+const OUTPUT: &str = "output.txt";
+const STACKS: &str = "stacks.folded";
+const STACKS_COMMAND: &str = "stacks.txt";
+/// How a record in one file is called.
+const PACKED: &str = ".tar.zst";
+/// A packed record is read into memory: a build of 100,000 processes is about 100 MB.
+const UNPACKED_BYTES_MAX: u64 = 4 << 30;
+
+type Result<T> = std::result::Result<T, RecordError>;
+
+/// A record that is being made.
+pub struct Writing {
+    top: PathBuf,
+}
+
+/// The files of one run of it.
+pub struct RunFiles {
+    directory: PathBuf,
+}
+
+/// A record that is read: everything in it.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Where it was read from.
+    pub path: PathBuf,
+    /// What was asked for.
+    pub header: Header,
+    /// What it has to be believed with; the default where it was cut off before.
+    pub context: Context,
+    /// Its runs, in order.
+    pub runs: Vec<RecordedRun>,
+}
+
+/// One run of a record.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedRun {
+    /// How it began and ended.
+    pub run: Run,
+    /// What its processes did.
+    pub events: Vec<Event>,
+    /// What wrappers said.
+    pub actions: Vec<Action>,
+    /// A line a second.
+    pub load: Vec<Load>,
+    /// Stacks, `frame;frame count` a line; empty where none were sampled.
+    pub stacks: String,
+    /// Lines that cannot be read: the last one of a record that was cut off, say.
+    pub damaged_lines: usize,
+}
+
+impl Writing {
+    /// A new one in `records`: its name, and where that is taken, a number after it.
+    pub fn create(records: &Path, name: &str) -> Result<Writing> {
+        fs::create_dir_all(records).map_err(RecordError::io(records))?;
+        for number in 1.. {
+            let top = records.join(if number == 1 { name.to_owned() } else { format!("{name}-{number}") });
+            match fs::create_dir(&top) {
+                Ok(()) => return Ok(Writing { top }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(RecordError::io(top)(error)),
+            }
+        }
+        unreachable!("numbers do not end")
+    }
+
+    /// Its directory.
+    pub fn top(&self) -> &Path {
+        &self.top
+    }
+
+    /// Write what was asked for.
+    pub fn header(&self, header: &Header) -> Result<()> {
+        put_json(&self.top.join(HEADER), header)
+    }
+
+    /// Write what it has to be believed with, and what was not committed.
+    pub fn context(&self, context: &Context, diff: &[u8]) -> Result<()> {
+        if !diff.is_empty() {
+            put(&self.top.join(DIFF), diff)?;
+        }
+        put_json(&self.top.join(CONTEXT), context)
+    }
+
+    /// Write how to do it again.
+    pub fn reproduce(&self, script: &str) -> Result<()> {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.top.join(REPRODUCE);
+        put(&path, script.as_bytes())?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(RecordError::io(path))
+    }
+
+    /// The files of a run.
+    pub fn run(&self, number: u32) -> Result<RunFiles> {
+        let directory = self.top.join("runs").join(number.to_string());
+        fs::create_dir_all(&directory).map_err(RecordError::io(&directory))?;
+        Ok(RunFiles { directory })
+    }
+}
+
+impl RunFiles {
+    /// Write how it began, or how it ended.
+    pub fn run(&self, run: &Run) -> Result<()> {
+        put_json(&self.directory.join(RUN), run)
+    }
+
+    /// Where wrappers say what they did.
+    pub fn actions(&self) -> PathBuf {
+        self.directory.join(ACTIONS)
+    }
+
+    /// Where stacks go.
+    pub fn stacks(&self) -> PathBuf {
+        self.directory.join(STACKS)
+    }
+
+    /// Where it is kept how stacks were sampled.
+    pub fn stacks_command(&self) -> PathBuf {
+        self.directory.join(STACKS_COMMAND)
+    }
+
+    /// For a profiler's own data, removed afterwards.
+    pub fn scratch(&self) -> PathBuf {
+        self.directory.join("perf.data")
+    }
+
+    pub(crate) fn events(&self) -> Result<File> {
+        create(&self.directory.join(EVENTS))
+    }
+
+    pub(crate) fn load(&self) -> Result<File> {
+        create(&self.directory.join(LOAD))
+    }
+
+    pub(crate) fn output(&self) -> Result<File> {
+        create(&self.directory.join(OUTPUT))
+    }
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create(path).map_err(RecordError::io(path))
+}
+
+fn put_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    let mut bytes = serde_json::to_vec_pretty(value).map_err(|error| RecordError::io(path)(error.into()))?;
+    bytes.push(b'\n');
+    put(path, &bytes)
+}
+
+/// Whole or not at all.
+fn put(path: &Path, bytes: &[u8]) -> Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, bytes).and_then(|()| fs::rename(&new, path)).map_err(RecordError::io(path))
+}
+
+impl Record {
+    /// Read one: a directory, or one packed into a file.
+    pub fn open(path: &Path) -> Result<Record> {
+        let files = if path.is_file() { unpacked(path)? } else { listed(path)? };
+        let header: Header = match files.get(HEADER) {
+            Some(bytes) => json(&path.join(HEADER), bytes)?,
+            None => return Err(RecordError::NoRecord { path: path.to_owned() }),
+        };
+        if header.format > FORMAT {
+            return Err(RecordError::Newer { path: path.to_owned(), found: header.format });
+        }
+        let context = files.get(CONTEXT).map(|bytes| json(&path.join(CONTEXT), bytes)).transpose()?.unwrap_or_default();
+        let numbers = files.keys().filter_map(|name| name.strip_prefix("runs/")?.strip_suffix("/run.json"));
+        let mut numbers: Vec<u32> = numbers.filter_map(|number| number.parse().ok()).collect();
+        numbers.sort_unstable();
+        let runs = numbers.into_iter().map(|number| read_run(path, number, &files)).collect::<Result<_>>()?;
+        Ok(Record { path: path.to_owned(), header, context, runs })
+    }
+
+    /// The runs that have ended and whose time can be compared: those that were not followed, or where there is but one, that one.
+    pub fn timed(&self) -> Vec<&RecordedRun> {
+        let ended = || self.runs.iter().filter(|run| run.run.end.is_some());
+        let plain: Vec<_> = ended().filter(|run| !run.run.traced).collect();
+        if plain.is_empty() { ended().collect() } else { plain }
+    }
+
+    /// The run that explains: the last one whose processes were followed, else the last one.
+    pub fn explaining(&self) -> Option<&RecordedRun> {
+        self.runs.iter().rfind(|run| !run.events.is_empty()).or(self.runs.last())
+    }
+}
+
+fn read_run(path: &Path, number: u32, files: &BTreeMap<String, Vec<u8>>) -> Result<RecordedRun> {
+    let name = |file: &str| format!("runs/{number}/{file}");
+    let bytes = |file: &str| files.get(&name(file)).map(Vec::as_slice).unwrap_or_default();
+    let mut damaged_lines = 0;
+    Ok(RecordedRun {
+        run: json(&path.join(name(RUN)), bytes(RUN))?,
+        events: lines(bytes(EVENTS), &mut damaged_lines),
+        actions: lines(bytes(ACTIONS), &mut damaged_lines),
+        load: lines(bytes(LOAD), &mut damaged_lines),
+        stacks: String::from_utf8_lossy(bytes(STACKS)).into_owned(),
+        damaged_lines,
+    })
+}
+
+fn json<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
+    serde_json::from_slice(bytes).map_err(|error| RecordError::Damaged {
+        path: path.to_owned(),
+        line: error.line(),
+        error,
+    })
+}
+
+/// A line that was cut off is passed over and counted.
+fn lines<T: DeserializeOwned>(bytes: &[u8], damaged: &mut usize) -> Vec<T> {
+    let mut found = Vec::new();
+    for line in bytes.split(|&b| b == b'\n').filter(|line| !line.is_empty()) {
+        match serde_json::from_slice(line) {
+            Ok(value) => found.push(value),
+            Err(_) => *damaged += 1,
+        }
+    }
+    found
+}
+
+/// Every file of a record's directory that is read, by its name there.
+fn listed(top: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    for name in names(top)? {
+        let path = top.join(&name);
+        if !name.ends_with(OUTPUT) {
+            files.insert(name, fs::read(&path).map_err(RecordError::io(&path))?);
+        }
+    }
+    Ok(files)
+}
+
+/// The files that a record consists of, sorted.
+fn names(top: &Path) -> Result<Vec<String>> {
+    let mut names: Vec<String> = [HEADER, CONTEXT, DIFF, REPRODUCE]
+        .into_iter()
+        .filter(|name| top.join(name).is_file())
+        .map(Into::into)
+        .collect();
+    for run in fs::read_dir(top.join("runs")).into_iter().flatten().flatten() {
+        for file in [RUN, EVENTS, ACTIONS, LOAD, OUTPUT, STACKS, STACKS_COMMAND] {
+            if run.path().join(file).is_file() {
+                names.push(format!("runs/{}/{file}", run.file_name().to_string_lossy()));
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn unpacked(path: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    let file = File::open(path).map_err(RecordError::io(path))?;
+    let damaged = |error: String| RecordError::io(path)(io::Error::new(io::ErrorKind::InvalidData, error));
+    let plain = ruzstd::decoding::StreamingDecoder::new(io::BufReader::new(file))
+        .map_err(|error| damaged(format!("not a packed record: {error}")))?;
+    let mut archive = tar::Archive::new(plain.take(UNPACKED_BYTES_MAX + 1));
+    let (mut files, mut size_bytes) = (BTreeMap::new(), 0);
+    for entry in archive.entries().map_err(RecordError::io(path))? {
+        let mut entry = entry.map_err(RecordError::io(path))?;
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        // The first part is the record's name.
+        let Some((_, name)) = name.split_once('/') else { continue };
+        let (name, mut bytes) = (name.to_owned(), Vec::new());
+        size_bytes += entry.read_to_end(&mut bytes).map_err(RecordError::io(path))? as u64;
+        if size_bytes > UNPACKED_BYTES_MAX {
+            return Err(RecordError::TooLarge { path: path.to_owned(), limit_bytes: UNPACKED_BYTES_MAX });
+        }
+        files.insert(name, bytes);
+    }
+    Ok(files)
+}
+
+/// Put the record in the directory `top` into the one file `to`.
+pub fn pack(top: &Path, to: &Path) -> Result<()> {
+    let name = top.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_else(|| "record".into());
+    let mut archive = tar::Builder::new(Vec::new());
+    for file in names(top)? {
+        let path = top.join(&file);
+        let put = archive.append_path_with_name(&path, format!("{name}/{file}"));
+        put.map_err(RecordError::io(path))?;
+    }
+    let plain = archive.into_inner().map_err(RecordError::io(to))?;
+    let new = to.with_extension("new");
+    let written = File::create(&new).and_then(|mut file| {
+        let packed = ruzstd::encoding::compress_to_vec(&plain[..], ruzstd::encoding::CompressionLevel::Fastest);
+        file.write_all(&packed)
+    });
+    written.and_then(|()| fs::rename(&new, to)).map_err(RecordError::io(to))
+}
+
+/// The records in a directory, the oldest first: path and header. What is no record is passed over.
+pub fn list(records: &Path) -> Vec<(PathBuf, Header)> {
+    let paths = fs::read_dir(records).into_iter().flatten().flatten().map(|entry| entry.path());
+    let header = |path: &PathBuf| -> Option<Header> {
+        if path.is_dir() {
+            return serde_json::from_slice(&fs::read(path.join(HEADER)).ok()?).ok();
+        }
+        path.to_string_lossy().ends_with(PACKED).then(|| Record::open(path).ok().map(|record| record.header))?
+    };
+    let mut found: Vec<_> = paths.filter_map(|path| header(&path).map(|header| (path, header))).collect();
+    found.sort_by(|a, b| (a.1.began_s, &a.0).cmp(&(b.1.began_s, &b.0)));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(top: &Path) -> Writing {
+        let writing = Writing::create(top, "x").expect("makes");
+        let header = Header { format: FORMAT, name: "x".into(), command: vec!["make".into()], ..Header::default() };
+        writing.header(&header).expect("writes");
+        writing.context(&Context::default(), b"+x\n").expect("writes");
+        writing.reproduce("#!/bin/sh\n").expect("writes");
+        let files = writing.run(1).expect("makes");
+        files.run(&Run { number: 1, traced: true, ..Run::default() }).expect("writes");
+        let mut events = files.events().expect("makes");
+        let fork = Event::Fork { t: 1, parent: 2, pid: 3 };
+        serde_json::to_writer(&mut events, &fork).expect("writes");
+        // Cut off in the middle of a line.
+        events.write_all(b"\n{\"e\":\"exit\",\"t\":").expect("writes");
+        writing
+    }
+
+    #[test]
+    fn what_was_cut_off_is_read() {
+        let place = tempfile::tempdir().expect("a directory");
+        let writing = made(place.path());
+        let record = Record::open(writing.top()).expect("reads");
+        assert_eq!(record.runs[0].events, [Event::Fork { t: 1, parent: 2, pid: 3 }]);
+        assert_eq!((record.runs[0].damaged_lines, record.runs[0].run.end.is_none()), (1, true));
+        assert_eq!(list(place.path()).len(), 1);
+    }
+
+    #[test]
+    fn packed_and_read_again() {
+        let place = tempfile::tempdir().expect("a directory");
+        let writing = made(place.path());
+        let file = place.path().join("x.tar.zst");
+        pack(writing.top(), &file).expect("packs");
+        let (plain, packed) = (Record::open(writing.top()).expect("reads"), Record::open(&file).expect("reads"));
+        assert_eq!((plain.header, plain.runs[0].events.len()), (packed.header, packed.runs[0].events.len()));
+        fs::write(&file, b"nonsense").expect("writes");
+        assert!(Record::open(&file).is_err_and(|error| error.to_string().contains("not a packed record")));
+    }
+
+    #[test]
+    fn names_that_are_taken_get_a_number() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (one, two) = (made(place.path()), made(place.path()));
+        assert!(one.top().ends_with("x") && two.top().ends_with("x-2"));
+        let nothing = Record::open(&place.path().join("y"));
+        assert!(nothing.is_err_and(|error| error.to_string().contains("no record.json")));
+    }
+
+    #[test]
+    fn a_newer_format_is_not_guessed_at() {
+        let place = tempfile::tempdir().expect("a directory");
+        let writing = Writing::create(place.path(), "x").expect("makes");
+        writing.header(&Header { format: FORMAT + 1, ..Header::default() }).expect("writes");
+        assert!(Record::open(writing.top()).is_err_and(|error| error.to_string().contains("newer larder")));
+    }
+}

@@ -1,0 +1,294 @@
+'use strict';
+// The timeline: a strip of busy processors, then a line for each process that is there at once. What is drawn in a frame is what is
+// in view; bars narrower than a dot are drawn as one.
+const NAMES = ['none', 'hit', 'miss', 'bypass', 'fallback'];
+const STRIP = 64, AXIS = 22, GAP = 8;
+
+// Colours as the style sheet has them now.
+function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const of = name => style.getPropertyValue('--' + name).trim();
+  return { outcomes: NAMES.map(of), ink: of('ink'), soft: of('soft'), line: of('line'), idle: of('idle'), on: of('on'), accent: of('accent'), paper: of('paper') };
+}
+
+// A canvas with as many dots as the screen has; gives its size as the style sheet counts.
+function fit(canvas, height) {
+  const scale = window.devicePixelRatio || 1;
+  const width = canvas.parentElement.clientWidth;
+  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    canvas.style.height = height + 'px';
+  }
+  const pen = canvas.getContext('2d');
+  pen.setTransform(scale, 0, 0, scale, 0, 0);
+  return [pen, width];
+}
+
+function duration(us) {
+  if (us >= 1e6) return (us / 1e6).toFixed(us >= 1e7 ? 1 : 2) + ' s';
+  return us >= 1e3 ? (us / 1e3).toFixed(us >= 1e4 ? 0 : 1) + ' ms' : us + ' µs';
+}
+
+class Timeline {
+  constructor(canvas, data, say) {
+    Object.assign(this, { canvas, data, say, from: 0, to: Math.max(data.wall, 1), chosen: -1, critical: true });
+    this.count = data.start.length;
+    this.shown = [true, true, true, true, true];
+    this.matches = null;
+    this.byLane = Array.from({ length: data.lanes }, () => []);
+    for (let at = 0; at < this.count; at++) this.byLane[data.lane[at]].push(at);
+    this.row = data.lanes <= 48 ? 16 : data.lanes <= 120 ? 10 : 6;
+    this.height = STRIP + AXIS + GAP + data.lanes * this.row + 4;
+    this.waiting = false;
+    this.frames = [];
+    this.listen();
+    this.recolour();
+  }
+
+  recolour() { this.colour = colours(); this.draw(); }
+
+  // Once before the next frame, however often it is asked for.
+  draw() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => { this.waiting = false; this.paint(); });
+  }
+
+  x(us) { return (us - this.from) / (this.to - this.from) * this.width; }
+
+  paint() {
+    const began = performance.now();
+    const [pen, width] = fit(this.canvas, this.height);
+    this.width = width;
+    pen.fillStyle = this.colour.paper;
+    pen.fillRect(0, 0, width, this.height);
+    this.paintStrip(pen);
+    this.paintAxis(pen);
+    pen.font = Math.min(12, this.row - 3) + 'px system-ui, sans-serif';
+    pen.textBaseline = 'middle';
+    for (let lane = 0; lane < this.byLane.length; lane++) this.paintLane(pen, lane);
+    if (this.critical) this.paintCritical(pen);
+    if (this.chosen >= 0) this.paintChosen(pen);
+    this.frames.push(performance.now() - began);
+    if (this.frames.length > 120) this.frames.shift();
+  }
+
+  paintStrip(pen) {
+    const { busy, wall, processors } = this.data;
+    const tall = STRIP - 14, most = Math.max(processors, 1) * 100, slice = wall / busy.length;
+    pen.fillStyle = this.colour.idle;
+    pen.fillRect(this.x(0), 14, this.x(wall) - this.x(0), tall);
+    pen.fillStyle = this.colour.outcomes[0];
+    const first = Math.max(0, Math.floor(this.from / slice)), last = Math.min(busy.length, Math.ceil(this.to / slice));
+    for (let at = first; at < last; at++) {
+      const high = Math.min(busy[at] / most, 1) * tall;
+      if (high > 0) pen.fillRect(this.x(at * slice), 14 + tall - high, this.x((at + 1) * slice) - this.x(at * slice) + 0.5, high);
+    }
+    pen.fillStyle = this.colour.soft;
+    pen.font = '11px system-ui, sans-serif';
+    pen.textBaseline = 'alphabetic';
+    pen.textAlign = 'left';
+    pen.fillText('busy processors, 0 to ' + processors + ' (pale: idle)', 4, 11);
+  }
+
+  paintAxis(pen) {
+    const span = this.to - this.from, rough = span / Math.max(2, this.width / 110);
+    const power = Math.pow(10, Math.floor(Math.log10(rough)));
+    const step = [1, 2, 5, 10].map(n => n * power).find(n => n >= rough) || power * 10;
+    pen.strokeStyle = this.colour.line;
+    pen.fillStyle = this.colour.soft;
+    pen.font = '11px system-ui, sans-serif';
+    pen.textAlign = 'left';
+    pen.beginPath();
+    for (let us = Math.ceil(this.from / step) * step; us <= this.to; us += step) {
+      const x = Math.round(this.x(us)) + 0.5;
+      pen.moveTo(x, STRIP);
+      pen.lineTo(x, this.height);
+      const digits = Math.max(0, Math.min(6, -Math.floor(Math.log10(step / 1e6))));
+      pen.fillText((us / 1e6).toFixed(digits) + ' s', x + 3, STRIP + 14);
+    }
+    pen.stroke();
+  }
+
+  isShown(at) { return this.shown[this.data.outcome[at]] && (!this.matches || this.matches[at]); }
+
+  // The first in a line that ends after `us`. In a line none overlaps another.
+  firstAfter(line, us) {
+    const { start, took } = this.data;
+    let low = 0, high = line.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (start[line[middle]] + took[line[middle]] < us) low = middle + 1; else high = middle;
+    }
+    return low;
+  }
+
+  paintLane(pen, lane) {
+    const { start, took, outcome, label, texts } = this.data;
+    const line = this.byLane[lane], y = this.top(lane), tall = this.row - 2;
+    let pending = null, pendingTo = 0, colour = -1;
+    const flush = () => {
+      if (pending === null) return;
+      pen.globalAlpha = colour < 8 ? 1 : 0.16;
+      pen.fillStyle = this.colour.outcomes[colour & 7];
+      pen.fillRect(pending, y, Math.max(pendingTo - pending, 0.8), tall);
+      pending = null;
+    };
+    for (let k = this.firstAfter(line, this.from); k < line.length; k++) {
+      const at = line[k];
+      if (start[at] > this.to) break;
+      const x0 = Math.max(this.x(start[at]), -2), x1 = Math.min(this.x(start[at] + took[at]), this.width + 2);
+      const its = outcome[at] + (this.isShown(at) ? 0 : 8);
+      if (x1 - x0 < 3) {
+        if (pending !== null && colour === its && x0 - pendingTo < 0.7) { pendingTo = Math.max(pendingTo, x1); continue; }
+        flush();
+        pending = x0; pendingTo = x1; colour = its;
+        continue;
+      }
+      flush();
+      pen.globalAlpha = its < 8 ? 1 : 0.16;
+      pen.fillStyle = this.colour.outcomes[its & 7];
+      pen.fillRect(x0, y, Math.max(x1 - x0 - 0.6, 1), tall);
+      if (this.row >= 10 && x1 - x0 > 34) {
+        pen.fillStyle = its < 8 ? this.colour.on : this.colour.soft;
+        const room = x1 - Math.max(x0, 0) - 6;
+        const text = texts[label[at]], fits = Math.floor(room / 6.2);
+        if (fits > 2) pen.fillText(text.length > fits ? text.slice(0, fits - 1) + '…' : text, Math.max(x0, 0) + 4, y + tall / 2 + 0.5);
+      }
+    }
+    flush();
+    pen.globalAlpha = 1;
+  }
+
+  top(lane) { return STRIP + AXIS + GAP + lane * this.row; }
+
+  paintCritical(pen) {
+    pen.fillStyle = this.colour.ink;
+    const tall = this.row - 2;
+    for (const [at, from, to] of this.data.critical) {
+      if (to < this.from || from > this.to) continue;
+      const x = this.x(from);
+      pen.fillRect(x, this.top(this.data.lane[at]) + tall - 2, Math.max(this.x(to) - x, 0.8), 2.5);
+    }
+  }
+
+  paintChosen(pen) {
+    const { start, took, lane } = this.data, at = this.chosen, x = this.x(start[at]);
+    pen.strokeStyle = this.colour.accent;
+    pen.lineWidth = 2;
+    pen.strokeRect(x - 1, this.top(lane[at]) - 1.5, Math.max(this.x(start[at] + took[at]) - x, 2) + 2, this.row + 1);
+    pen.lineWidth = 1;
+  }
+
+  view(from, to) {
+    const wall = Math.max(this.data.wall, 1), span = Math.min(Math.max(to - from, 20), wall * 1.02);
+    this.from = Math.max(-wall * 0.01, Math.min(from, wall * 1.01 - span));
+    this.to = this.from + span;
+    this.draw();
+  }
+
+  zoom(factor, around) {
+    const centre = around === undefined ? (this.from + this.to) / 2 : around;
+    this.view(centre - (centre - this.from) * factor, centre + (this.to - centre) * factor);
+  }
+
+  all() { this.view(0, Math.max(this.data.wall, 1)); }
+
+  choose(at, bring) {
+    this.chosen = at;
+    this.say(at);
+    if (at >= 0 && bring) {
+      const { start, took, lane } = this.data, span = this.to - this.from;
+      if (start[at] + took[at] < this.from || start[at] > this.to) this.view(start[at] - span / 3, start[at] + span * 2 / 3);
+      const box = this.canvas.parentElement, y = this.top(lane[at]);
+      if (y < box.scrollTop || y > box.scrollTop + box.clientHeight - 20) box.scrollTop = y - box.clientHeight / 2;
+    }
+    this.draw();
+  }
+
+  zoomTo(at) {
+    const { start, took } = this.data, room = Math.max(took[at] * 0.15, 50);
+    this.view(start[at] - room, start[at] + took[at] + room);
+  }
+
+  at(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const us = this.from + (event.clientX - box.left) / this.width * (this.to - this.from);
+    const lane = Math.floor((event.clientY - box.top - this.top(0)) / this.row);
+    const line = this.byLane[lane];
+    if (!line) return [-1, us];
+    const slack = (this.to - this.from) / this.width * 2, at = line[this.firstAfter(line, us - slack)];
+    return [at !== undefined && this.data.start[at] <= us + slack ? at : -1, us];
+  }
+
+  // The next process that is shown, in the order in which they began.
+  step(by) {
+    for (let at = this.chosen + by; at >= 0 && at < this.count; at += by) {
+      if (this.isShown(at)) return this.choose(at, true);
+    }
+  }
+
+  search(words) {
+    const wanted = words.trim().toLowerCase();
+    if (!wanted) { this.matches = null; this.draw(); return null; }
+    const { texts, label, command } = this.data;
+    const hits = texts.map(text => text.toLowerCase().includes(wanted));
+    this.matches = new Uint8Array(this.count);
+    let count = 0;
+    for (let at = 0; at < this.count; at++) {
+      if (hits[label[at]] || hits[command[at]]) { this.matches[at] = 1; count++; }
+    }
+    this.draw();
+    return count;
+  }
+
+  key(event) {
+    const span = this.to - this.from;
+    const act = {
+      ArrowLeft: () => this.view(this.from - span / 8, this.to - span / 8),
+      ArrowRight: () => this.view(this.from + span / 8, this.to + span / 8),
+      ArrowDown: () => this.step(1),
+      ArrowUp: () => this.step(-1),
+      '+': () => this.zoom(0.6), '=': () => this.zoom(0.6), '-': () => this.zoom(1 / 0.6), '0': () => this.all(),
+      Home: () => this.view(0, span), End: () => this.view(this.data.wall - span, this.data.wall),
+      Enter: () => { if (this.chosen >= 0) this.zoomTo(this.chosen); },
+      n: () => this.step(1), p: () => this.step(-1),
+    }[event.key];
+    if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    act();
+  }
+
+  listen() {
+    const canvas = this.canvas;
+    let held = null;
+    canvas.addEventListener('keydown', event => this.key(event));
+    canvas.addEventListener('wheel', event => {
+      if (event.ctrlKey || event.metaKey) {
+        event.preventDefault();
+        this.zoom(Math.exp(event.deltaY / 300), this.at(event)[1]);
+      } else if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        event.preventDefault();
+        const by = event.deltaX / this.width * (this.to - this.from);
+        this.view(this.from + by, this.to + by);
+      }
+    }, { passive: false });
+    canvas.addEventListener('pointerdown', event => {
+      held = { x: event.clientX, from: this.from, to: this.to, moved: false };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener('pointermove', event => {
+      if (!held) { canvas.style.cursor = this.at(event)[0] >= 0 ? 'pointer' : 'grab'; return; }
+      const by = (held.x - event.clientX) / this.width * (held.to - held.from);
+      if (Math.abs(held.x - event.clientX) > 3) held.moved = true;
+      if (held.moved) this.view(held.from + by, held.to + by);
+    });
+    canvas.addEventListener('pointerup', event => {
+      if (held && !held.moved) this.choose(this.at(event)[0], false);
+      held = null;
+    });
+    canvas.addEventListener('pointercancel', () => { held = null; });
+    canvas.addEventListener('dblclick', event => { const [at] = this.at(event); if (at >= 0) this.zoomTo(at); });
+  }
+}

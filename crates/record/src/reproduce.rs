@@ -1,0 +1,95 @@
+//! The script in every record that does it again: the same commit, the same variables, the same command.
+
+use std::ffi::OsStr;
+
+use crate::form::{Context, Header};
+
+/// The script. What was taken out as a secret is asked of the caller's own environment.
+pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> String {
+    let mut text = String::from("#!/bin/sh\n");
+    text += &format!(
+        "# Runs again what the record `{}` holds, and records it. See docs/record.md.\n",
+        comment(&header.name)
+    );
+    text += &format!(
+        "# larder {}, {} processors, {}\n",
+        header.larder,
+        context.machine.processors,
+        comment(&context.machine.kernel)
+    );
+    text += "set -eu\n";
+    text += &format!("cd {}\n", quoted(&header.cwd));
+    if let Some(git) = &context.project {
+        text += &format!("\n# The project was at {}.\n", git.head);
+        text += &format!("if [ \"$(git rev-parse HEAD)\" != {} ]; then\n", quoted(&git.head));
+        text += &format!("    echo 'reproduce: check out {} first' >&2\n    exit 1\nfi\n", git.head);
+        if !git.diff_digest.is_empty() {
+            text += "echo 'reproduce: there were changes that were not committed: see project.diff beside this script' >&2\n";
+        }
+    }
+    text += "\n";
+    for (name, value) in &header.environment {
+        match is_hidden(value) {
+            true => text += &format!("# {name} held a secret: it is taken from the environment.\n"),
+            false => text += &format!("export {name}={}\n", quoted(value)),
+        }
+    }
+    let command = header.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    text += &format!("\n# The program was {}.\n", comment(&program.to_string_lossy()));
+    text += &format!("exec larder record --name {} -n {}", quoted(&header.name), header.runs);
+    if let Some(words) = &header.prepare {
+        text += &format!(" --prepare {}", quoted(words));
+    }
+    if !header.traced {
+        text += " --trace never";
+    }
+    text += &format!(" -- {command}\n");
+    text
+}
+
+/// How what is taken out is shown.
+fn is_hidden(value: &str) -> bool {
+    value.contains("(not shown")
+}
+
+fn comment(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=+,:@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_shell_understands_it() {
+        let variables = [("CFLAGS", "-O2 -DX='a b'"), ("TOKEN", "(not shown, digest 12345678)")];
+        let header = Header {
+            name: "it's".into(),
+            command: ["sh", "-c", "printf '%s|' \"$CFLAGS\" $0", "a b"].map(Into::into).to_vec(),
+            cwd: "/tmp".into(),
+            runs: 2,
+            traced: true,
+            environment: variables.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>(),
+            ..Header::default()
+        };
+        let script = script(&header, &Context::default(), OsStr::new("/bin/sh"));
+        // In place of larder, what runs the words after `--`.
+        let run = script.replace(
+            "exec larder record",
+            "larder() { while [ \"$1\" != -- ]; do shift; done; shift; \"$@\"; }; larder record",
+        );
+        let ran = std::process::Command::new("/bin/sh").args(["-c", &run]).output().expect("a shell");
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "-O2 -DX='a b'|a|b|", "{script}");
+        assert!(!script.contains("export TOKEN"));
+    }
+}

@@ -1,0 +1,196 @@
+//! One run of the command: started, followed where that is asked for, its load watched, its end written down.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Command as Process;
+use std::time::{Instant, SystemTime};
+
+use larder_sys::{ChildEnd, SignalForwarding, spawn, spawn_traced, usage_of_children, usage_of_ourselves};
+
+use crate::directory::RunFiles;
+use crate::error::RecordError;
+use crate::follow::{exit_code, follow};
+use crate::form::{Run, RunEnd, Usage};
+use crate::load::{self, Others, Watch};
+use crate::{Redact, stacks};
+
+/// Tells wrappers where to say what they did.
+const ACTIONS_VARIABLE: &str = "LARDER_RECORD";
+
+/// What is run.
+#[derive(Clone)]
+pub struct Command {
+    /// The program's path.
+    pub program: Vec<u8>,
+    /// All arguments.
+    pub argv: Vec<Vec<u8>>,
+    /// Variables.
+    pub environment: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// Where the command's messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// To the caller, as they come.
+    Shown,
+    /// Into the record.
+    Kept,
+    /// Nowhere.
+    Dropped,
+}
+
+/// How it is run.
+#[derive(Clone, Copy)]
+pub(crate) struct How<'a> {
+    pub(crate) redact: &'a Redact,
+    pub(crate) output: Output,
+    /// Stacks are sampled so often a second.
+    pub(crate) sample_hz: Option<u32>,
+}
+
+/// Run it, and write down what came of it into `files` and `run`. `count` is told of processes, where they are followed.
+pub(crate) fn run(
+    command: &Command,
+    how: How,
+    run: &mut Run,
+    files: &RunFiles,
+    count: &mut dyn FnMut(u64),
+) -> Result<(), RecordError> {
+    run.before = load::now();
+    let sampled = how.sample_hz.map(|hz| stacks::sampled(command, hz, files)).transpose()?;
+    let command = sampled.as_ref().unwrap_or(command);
+    let outputs = redirected(how.output, files)?;
+    let descriptors: Vec<_> = outputs.iter().flat_map(|file| [(file.as_raw_fd(), 1), (file.as_raw_fd(), 2)]).collect();
+    let not_started = |error| RecordError::NotStarted { command: shown(&command.argv[0]), error };
+    let (children, ourselves) = (Usage::from(usage_of_children()), Usage::from(usage_of_ourselves()));
+    let events = if run.traced { Some(files.events()?) } else { None };
+    let (load, others) = (files.load()?, Others::now());
+    // Both clocks at once: wrappers tell the time by the one, lines are by the other.
+    let began = Instant::now();
+    run.began_ns = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    files.run(run)?;
+    let watch = Watch::begin(others, load, began);
+    let started = Instant::now();
+    let ran = start(command, files, &descriptors, events, began, how.redact, count).map_err(not_started)?;
+    let wall_ns = started.elapsed().as_nanos() as u64;
+    // The peak of all children is of those before the run, too.
+    let usage = Usage { peak_bytes: ran.peak_bytes, ..Usage::from(usage_of_children()).since(&children) };
+    let own = Usage::from(usage_of_ourselves()).since(&ourselves);
+    let watched = watch.end(&usage.and(&own));
+    run.traced &= ran.not_traced.is_none();
+    run.end = Some(RunEnd {
+        wall_ns,
+        exit_code: exit_code(ran.end),
+        usage,
+        recorder_us: own.cpu_us(),
+        stops: ran.stops,
+        not_traced: ran.not_traced,
+        left: ran.left,
+        foreign_share: watched.foreign_share,
+        busy_share: watched.busy_share,
+        busiest: watched.busiest,
+        after: load::now(),
+    });
+    if sampled.is_some() {
+        stacks::fold(files)?;
+    }
+    files.run(run)
+}
+
+/// Run the command that comes before a run, by a shell.
+pub(crate) fn prepare(words: &str, command: &Command) -> Result<(), RecordError> {
+    let mut shell = Process::new("/bin/sh");
+    shell.args(["-c", words]).env_clear().envs(environment(command));
+    let status = shell.status().map_err(|error| RecordError::NotStarted { command: "/bin/sh".into(), error })?;
+    match status.code() {
+        Some(0) => Ok(()),
+        code => Err(RecordError::Prepare { command: words.to_owned(), code: code.unwrap_or(-1) }),
+    }
+}
+
+fn environment(command: &Command) -> impl Iterator<Item = (&std::ffi::OsStr, &std::ffi::OsStr)> {
+    use std::ffi::OsStr;
+    command.environment.iter().map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value)))
+}
+
+fn redirected(output: Output, files: &RunFiles) -> Result<Option<File>, RecordError> {
+    let null = || fs::OpenOptions::new().write(true).open("/dev/null").map_err(RecordError::io("/dev/null"));
+    match output {
+        Output::Shown => Ok(None),
+        Output::Kept => files.output().map(Some),
+        Output::Dropped => null().map(Some),
+    }
+}
+
+struct Ran {
+    end: ChildEnd,
+    peak_bytes: u64,
+    stops: u64,
+    left: u64,
+    not_traced: Option<String>,
+}
+
+fn start(
+    command: &Command,
+    files: &RunFiles,
+    descriptors: &[(i32, i32)],
+    events: Option<File>,
+    began: Instant,
+    redact: &Redact,
+    count: &mut dyn FnMut(u64),
+) -> io::Result<Ran> {
+    let environment = block(command, &files.actions());
+    let Command { program, argv, .. } = command;
+    // So that what its orphans used is counted once they have ended.
+    larder_sys::become_subreaper()?;
+    let forwarding = SignalForwarding::prepare()?;
+    let mut not_traced = None;
+    if let Some(events) = events {
+        match spawn_traced(program, argv, &environment, descriptors, &forwarding) {
+            Ok(mut tracer) => {
+                forwarding.begin(tracer.pid);
+                let followed = follow(&mut tracer, events, began, redact, count);
+                let left = tracer.let_go() as u64;
+                SignalForwarding::end();
+                let (end, peak_bytes) = followed?;
+                return Ok(Ran { end, peak_bytes, stops: tracer.stops, left, not_traced });
+            }
+            Err(error)
+                if is_refused(&error) && fs::metadata(Path::new(std::ffi::OsStr::from_bytes(program))).is_ok() =>
+            {
+                not_traced = Some(format!("processes cannot be followed here (ptrace: {error})"));
+            }
+            Err(error) => {
+                forwarding.unblock();
+                return Err(error);
+            }
+        }
+    }
+    let child = spawn(program, argv, &environment, descriptors, &forwarding).inspect_err(|_| forwarding.unblock())?;
+    forwarding.begin(child.pid);
+    let ended = larder_sys::wait_with_usage(child);
+    SignalForwarding::end();
+    let left = u64::from(larder_sys::children_left());
+    let (end, usage) = ended?;
+    Ok(Ran { end, peak_bytes: usage.peak_bytes, stops: 0, left, not_traced })
+}
+
+/// As it is where a sandbox forbids it; the program itself may be what must not be executed.
+fn is_refused(error: &io::Error) -> bool {
+    const ENOSYS: i32 = 38;
+    error.kind() == io::ErrorKind::PermissionDenied || error.raw_os_error() == Some(ENOSYS)
+}
+
+fn block(command: &Command, actions: &Path) -> Vec<Vec<u8>> {
+    let others = command.environment.iter().filter(|(name, _)| name != ACTIONS_VARIABLE.as_bytes());
+    let variable = |name: &[u8], value: &[u8]| [name, b"=", value].concat();
+    let own = variable(ACTIONS_VARIABLE.as_bytes(), actions.as_os_str().as_bytes());
+    others.map(|(name, value)| variable(name, value)).chain([own]).collect()
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

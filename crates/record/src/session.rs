@@ -1,0 +1,214 @@
+//! A session: which runs there are, in which order, and the records that come of them.
+//!
+//! Two sides run in turn, in pairs, and which of a pair runs first is shuffled: what changes with time then changes both alike.
+
+use crate::context::Surroundings;
+use crate::directory::Writing;
+use crate::error::RecordError;
+use crate::form::{FORMAT, Header, Run, Side};
+use crate::run::{Command, How, Output, prepare, run};
+use crate::{Redact, context, reproduce};
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Which runs are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// The only run; or after several, one more that explains them.
+    Once,
+    /// Every run: their times are then no better than what following costs.
+    All,
+    /// None.
+    Never,
+}
+
+/// What is to be recorded.
+pub struct Session<'a> {
+    /// Where records go.
+    pub records: &'a Path,
+    /// The record's name.
+    pub name: String,
+    /// The command, once a side: one, or two that run in turn.
+    pub sides: Vec<SideOfSession>,
+    /// Runs by a shell before each run.
+    pub prepare: Option<String>,
+    /// Timed runs a side.
+    pub runs: u32,
+    /// Which runs are followed.
+    pub trace: Trace,
+    /// Where the command's messages go.
+    pub output: Output,
+    /// Stacks are sampled so often a second, in the run that is followed.
+    pub sample_hz: Option<u32>,
+    /// Go on after a run that failed.
+    pub goes_on: bool,
+    /// How secrets are taken out.
+    pub redact: Redact,
+    /// larder's version.
+    pub larder: String,
+    /// Seconds since 1970.
+    pub now_s: i64,
+    /// What shuffles.
+    pub seed: u64,
+}
+
+/// One side.
+pub struct SideOfSession {
+    /// What is run.
+    pub command: Command,
+    /// Its configuration file, where there are two sides.
+    pub configuration: Option<PathBuf>,
+    /// What the context is made from.
+    pub surroundings: Surroundings,
+}
+
+/// A run to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Of which side.
+    pub side: usize,
+    /// Its number on that side, from 1.
+    pub number: u32,
+    /// Its pair, from 1, where there are two sides and it is timed.
+    pub pair: Option<u32>,
+    /// Whether it is the first of its pair.
+    pub first: bool,
+    /// Whether it is followed.
+    pub traced: bool,
+}
+
+/// Who is told how far it is.
+pub trait Listener {
+    /// A run begins: which one of how many.
+    fn begins(&mut self, planned: &Planned, at: usize, of: usize);
+    /// So many processes were seen in it so far.
+    fn processes(&mut self, count: u64);
+    /// It has ended.
+    fn ended(&mut self, planned: &Planned, run: &Run);
+}
+
+/// What came of it.
+pub struct Recorded {
+    /// The records, one a side.
+    pub paths: Vec<PathBuf>,
+    /// The exit code of the first run that failed, else 0.
+    pub exit_code: i32,
+    /// Runs that were planned and did not take place.
+    pub left_out: usize,
+}
+
+/// The order of all runs.
+pub fn plan(runs: u32, sides: usize, trace: Trace, seed: u64) -> Vec<Planned> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    // As many pairs begin with the one side as with the other.
+    let mut turned: Vec<bool> = (0..runs).map(|pair| pair % 2 == 1).collect();
+    random.shuffle(&mut turned);
+    let only = runs == 1 && trace == Trace::Once;
+    let mut planned = Vec::new();
+    for (number, turned) in (1..=runs).zip(turned) {
+        let order: Vec<usize> = if turned { (0..sides).rev().collect() } else { (0..sides).collect() };
+        for (at, side) in order.into_iter().enumerate() {
+            let pair = (sides > 1).then_some(number);
+            planned.push(Planned { side, number, pair, first: at == 0, traced: trace == Trace::All || only });
+        }
+    }
+    if trace == Trace::Once && !only {
+        planned.extend((0..sides).map(|side| Planned {
+            side,
+            number: runs + 1,
+            pair: None,
+            first: true,
+            traced: true,
+        }));
+    }
+    planned
+}
+
+/// Record it. A run that fails ends the session, unless it is to go on.
+pub fn record(session: &Session, listener: &mut dyn Listener) -> Result<Recorded, RecordError> {
+    let writings = session.sides.iter().enumerate().map(|(at, side)| begin(session, side, at));
+    let writings: Vec<Writing> = writings.collect::<Result<_, _>>()?;
+    let planned = plan(session.runs, session.sides.len(), session.trace, session.seed);
+    let (mut exit_code, mut done) = (0, 0);
+    for (at, next) in planned.iter().enumerate() {
+        let command = &session.sides[next.side].command;
+        if let Some(words) = &session.prepare {
+            prepare(words, command)?;
+        }
+        listener.begins(next, at + 1, planned.len());
+        let Planned { number, pair, first, traced, .. } = *next;
+        let mut of = Run { number, pair, first, traced, ..Run::default() };
+        let sample_hz = session.sample_hz.filter(|_| traced);
+        let how = How { redact: &session.redact, output: session.output, sample_hz };
+        let files = writings[next.side].run(number)?;
+        run(command, how, &mut of, &files, &mut |count| listener.processes(count))?;
+        listener.ended(next, &of);
+        done += 1;
+        let code = of.end.as_ref().map_or(0, |end| end.exit_code);
+        exit_code = if exit_code == 0 { code } else { exit_code };
+        if larder_sys::SignalForwarding::seen() || code != 0 && !session.goes_on {
+            break;
+        }
+    }
+    let paths = writings.iter().map(|writing| writing.top().to_owned()).collect();
+    Ok(Recorded { paths, exit_code, left_out: planned.len() - done })
+}
+
+/// Everything that is known before the first run.
+fn begin(session: &Session, side: &SideOfSession, at: usize) -> Result<Writing, RecordError> {
+    let letter = ["a", "b"].get(at).copied().unwrap_or_default();
+    let of_two = session.sides.len() > 1;
+    let name = if of_two { format!("{}-{letter}", session.name) } else { session.name.clone() };
+    let writing = Writing::create(session.records, &name)?;
+    let redact = &session.redact;
+    let (environment, environment_digests) = context::environment(&side.command.environment, redact);
+    let configuration = side.configuration.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    let session_id = format!("{:016x}", session.seed);
+    let header = Header {
+        format: FORMAT,
+        name,
+        larder: session.larder.clone(),
+        began_s: session.now_s,
+        command: redact.arguments(&side.command.argv),
+        cwd: side.surroundings.cwd.display().to_string(),
+        prepare: session.prepare.as_ref().map(|words| (redact.argument)(b"", words.as_bytes())),
+        runs: session.runs,
+        traced: session.trace != Trace::Never,
+        side: of_two.then(|| Side { session: session_id, letter: letter.to_owned(), configuration }),
+        environment,
+        environment_digests,
+    };
+    writing.header(&header)?;
+    let (found, diff) = context::collect(&side.surroundings, redact);
+    writing.context(&found, &diff)?;
+    writing.reproduce(&reproduce::script(&header, &found, std::ffi::OsStr::from_bytes(&side.command.program)))?;
+    Ok(writing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_shuffled_and_balanced() {
+        let planned = plan(20, 2, Trace::Once, 7);
+        assert_eq!(planned.len(), 42);
+        let timed = &planned[..40];
+        assert!(timed.iter().all(|run| run.pair.is_some() && !run.traced));
+        assert!(timed.chunks(2).all(|pair| pair[0].pair == pair[1].pair && pair[0].side != pair[1].side));
+        let begins: Vec<usize> = timed.chunks(2).map(|pair| pair[0].side).collect();
+        assert_eq!(begins.iter().sum::<usize>(), 10);
+        assert_ne!(begins, plan(20, 2, Trace::Once, 8).chunks(2).take(20).map(|pair| pair[0].side).collect::<Vec<_>>());
+        assert!(planned[40..].iter().all(|run| run.traced && run.number == 21));
+    }
+
+    #[test]
+    fn which_runs_are_followed() {
+        let traced = |runs, trace| plan(runs, 1, trace, 1).iter().map(|run| run.traced).collect::<Vec<_>>();
+        assert_eq!(traced(1, Trace::Once), [true]);
+        assert_eq!(traced(2, Trace::Once), [false, false, true]);
+        assert_eq!(traced(2, Trace::All), [true, true]);
+        assert_eq!(traced(1, Trace::Never), [false]);
+    }
+}

@@ -1,0 +1,223 @@
+//! What a run comes to: counts, and why commands were no hits, by first cause.
+
+use std::collections::{BTreeMap, HashMap};
+
+use larder_model::{Bypass, Fallback, Unrecorded};
+use serde::Serialize;
+
+use crate::form::Action;
+use crate::processes::{Outcome, Process, Processes};
+
+/// Examples that a group names.
+const EXAMPLES_MAX: usize = 3;
+/// Rows of a table of the slowest, the most started, the causes.
+pub const ROWS_MAX: usize = 25;
+
+/// Counts of a run's actions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Answered from the store.
+    pub hit: u64,
+    /// Of these, after waiting for another process.
+    pub waited: u64,
+    /// Of these, fetched from a remote.
+    pub fetched: u64,
+    /// Of these, fetched while the tool ran already.
+    pub raced: u64,
+    /// The tool ran.
+    pub miss: u64,
+    /// The tool ran untouched.
+    pub bypass: u64,
+    /// The tool ran because of trouble.
+    pub fallback: u64,
+}
+
+impl Counts {
+    /// Of actions.
+    pub fn of(actions: &[Action]) -> Counts {
+        let mut counts = Counts::default();
+        for action in actions {
+            match Outcome::named(&action.outcome) {
+                Outcome::Hit => counts.hit += 1,
+                Outcome::Miss => counts.miss += 1,
+                Outcome::Bypass => counts.bypass += 1,
+                Outcome::Fallback => counts.fallback += 1,
+                Outcome::None => {}
+            }
+            match action.via.as_str() {
+                "waited" => counts.waited += 1,
+                "fetched" => counts.fetched += 1,
+                "raced" => counts.raced += 1,
+                _ => {}
+            }
+        }
+        counts
+    }
+
+    /// All actions.
+    pub fn all(&self) -> u64 {
+        self.hit + self.miss + self.bypass + self.fallback
+    }
+}
+
+/// Actions that were no hits for the same cause.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Group {
+    /// `miss`, `bypass` or `fallback`.
+    pub outcome: &'static str,
+    /// The cause, for people.
+    pub cause: String,
+    /// Why results were not recorded, where they were not; empty else.
+    pub unrecorded: String,
+    /// How many.
+    pub count: u64,
+    /// How long they took together, in nanoseconds.
+    pub took_ns: u64,
+    /// What some of them worked on.
+    pub examples: Vec<String>,
+}
+
+/// Actions that were no hits by cause, the most frequent cause first.
+pub fn causes(actions: &[Action]) -> Vec<Group> {
+    let mut groups: BTreeMap<(&'static str, String, String), Group> = BTreeMap::new();
+    for action in actions {
+        let outcome = Outcome::named(&action.outcome);
+        if matches!(outcome, Outcome::Hit | Outcome::None) {
+            continue;
+        }
+        let (cause, unrecorded) = cause(action, outcome);
+        let group = groups.entry((outcome.name(), cause.clone(), unrecorded.clone())).or_insert_with(|| Group {
+            outcome: outcome.name(),
+            cause,
+            unrecorded,
+            count: 0,
+            took_ns: 0,
+            examples: Vec::new(),
+        });
+        group.count += 1;
+        group.took_ns += action.took_ns;
+        let name = if action.source.is_empty() { &action.tool } else { &action.source };
+        if group.examples.len() < EXAMPLES_MAX && !group.examples.contains(name) {
+            group.examples.push(name.clone());
+        }
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by(|a, b| (b.count, b.took_ns, &a.cause).cmp(&(a.count, a.took_ns, &b.cause)));
+    groups
+}
+
+/// The cause in words, and why the result was not recorded.
+fn cause(action: &Action, outcome: Outcome) -> (String, String) {
+    fn sentence<R: Copy>(all: &[R], code: &str, of: fn(R) -> (&'static str, &'static str)) -> String {
+        let found = all.iter().map(|&reason| of(reason)).find(|(its, _)| *its == code);
+        found.map_or_else(|| code.to_owned(), |(_, text)| text.to_owned())
+    }
+    let reason = &action.reason;
+    match outcome {
+        Outcome::Bypass => (sentence(Bypass::ALL, reason, |why| (why.code(), why.sentence())), String::new()),
+        Outcome::Fallback => (sentence(Fallback::ALL, reason, |why| (why.code(), why.sentence())), String::new()),
+        _ => {
+            let unrecorded = sentence(Unrecorded::ALL, reason, |why| (why.code(), why.sentence()));
+            let cause = if action.cause.is_empty() { "nothing was recorded for it" } else { &action.cause };
+            (cause.to_owned(), unrecorded)
+        }
+    }
+}
+
+/// Processes of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Kind {
+    /// The name.
+    pub name: String,
+    /// How many.
+    pub count: u64,
+    /// Processor time that they used themselves, in microseconds.
+    pub cpu_us: u64,
+    /// Of that, in the kernel.
+    pub system_us: u64,
+    /// How long they were there together, in nanoseconds.
+    pub wall_ns: u64,
+    /// Page faults.
+    pub faults: u64,
+    /// The most memory that one of them held, in bytes.
+    pub peak_bytes: u64,
+}
+
+/// Processes by name, the most started first.
+pub fn kinds(processes: &Processes) -> Vec<Kind> {
+    let mut kinds: HashMap<&str, Kind> = HashMap::new();
+    for process in &processes.all {
+        let kind = kinds.entry(&process.label).or_default();
+        kind.count += 1;
+        kind.cpu_us += process.own.cpu_us();
+        kind.system_us += process.own.system_us;
+        kind.wall_ns += process.wall_ns();
+        kind.faults += process.own.minor_faults + process.own.major_faults;
+        kind.peak_bytes = kind.peak_bytes.max(process.own.peak_bytes);
+    }
+    let mut kinds: Vec<Kind> = kinds.into_iter().map(|(name, kind)| Kind { name: name.to_owned(), ..kind }).collect();
+    kinds.sort_by(|a, b| (b.count, b.cpu_us, &a.name).cmp(&(a.count, a.cpu_us, &b.name)));
+    kinds
+}
+
+/// The processes that used most processor time themselves: their places among all.
+pub fn slowest(processes: &Processes) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..processes.all.len()).collect();
+    let key = |at: &usize| {
+        let process: &Process = &processes.all[*at];
+        std::cmp::Reverse((process.own.cpu_us(), process.wall_ns()))
+    };
+    places.sort_by_key(key);
+    places.truncate(ROWS_MAX);
+    places
+}
+
+/// Nanoseconds of each step of the wrappers, all actions together, the longest first.
+pub fn phases(actions: &[Action]) -> Vec<(String, u64)> {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, ns) in actions.iter().flat_map(|action| &action.phases) {
+        *sums.entry(name).or_default() += ns;
+    }
+    let mut sums: Vec<(String, u64)> = sums.into_iter().map(|(name, ns)| (name.to_owned(), ns)).collect();
+    sums.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::processes;
+    use crate::processes::tests::a_run;
+
+    fn action(outcome: &str, reason: &str, cause: &str, source: &str) -> Action {
+        let [outcome, reason, cause, source] = [outcome, reason, cause, source].map(str::to_owned);
+        Action { outcome, reason, cause, source, ..Action::default() }
+    }
+
+    #[test]
+    fn grouped_by_first_cause() {
+        let actions = [
+            action("miss", "", "x.h changed", "a.c"),
+            action("miss", "", "x.h changed", "b.c"),
+            action("miss", "clock", "", "c.c"),
+            action("bypass", "unknown-tool", "", "tool"),
+            action("hit", "", "", "d.c"),
+        ];
+        let groups = causes(&actions);
+        assert_eq!((groups[0].cause.as_str(), groups[0].count), ("x.h changed", 2));
+        assert_eq!(groups[0].examples, ["a.c", "b.c"]);
+        let clock = groups.iter().find(|group| group.examples == ["c.c"]).expect("is there");
+        assert!(clock.unrecorded.contains("time") && clock.cause.starts_with("nothing"));
+        assert!(groups.iter().any(|group| group.outcome == "bypass" && group.cause.contains("does not know")));
+        assert_eq!(Counts::of(&actions), Counts { hit: 1, miss: 3, bypass: 1, ..Counts::default() });
+    }
+
+    #[test]
+    fn tables_of_a_run() {
+        let found = processes(&a_run());
+        let kinds = kinds(&found);
+        assert_eq!((kinds[0].name.as_str(), kinds[0].count), ("larder gcc", 2));
+        assert_eq!(slowest(&found)[0], 3);
+        assert_eq!(phases(&a_run().actions), [("lookup".to_owned(), 3_000_000)]);
+    }
+}

@@ -1,0 +1,85 @@
+//! The page in a real browser: it opens, shows what is in the record, is used by keyboard, in light and dark, small and large.
+
+use std::path::PathBuf;
+
+use larder_testkit::{Place, larder};
+
+use crate::browser::Browser;
+use crate::made;
+
+fn page(place: &Place, processes: usize) -> PathBuf {
+    let record = made::record(&place.path("tmp"), processes);
+    let page = place.path(format!("tmp/page-{processes}.html"));
+    let words = [larder().as_os_str(), "report".as_ref(), record.as_os_str(), "-o".as_ref(), page.as_os_str()];
+    place.run(&words).run().ends(0);
+    page
+}
+
+#[test]
+fn it_shows_what_is_there_and_is_used_by_keyboard() {
+    let place = Place::new();
+    let page = page(&place, 1000);
+    let Some(browser) = Browser::start(&place.path("tmp"), false) else { return };
+    browser.open(&page);
+    browser.wait("return document.documentElement.dataset.ready !== undefined");
+    assert_eq!(browser.ask("return larder.timeline.count"), 1001);
+    assert_eq!(browser.ask("return document.querySelector('.verdicts').textContent.includes('125 hit')"), true);
+    // Something is drawn: dots of several colours.
+    let colours = "const c = document.querySelector('#lanes'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; \
+                   const s = new Set(); for (let k = 0; k < d.length; k += 4) s.add(d[k] << 16 | d[k + 1] << 8 | d[k + 2]); return s.size";
+    assert!(browser.ask(colours).as_u64() > Some(6));
+    let flames = colours.replace("#lanes", "#flames");
+    assert!(browser.ask(&flames).as_u64() > Some(3));
+
+    browser.ask("document.querySelector('#lanes').focus()");
+    let span = "return larder.timeline.to - larder.timeline.from";
+    let whole = browser.ask(span).as_f64();
+    browser.keys("++");
+    assert!(browser.ask(span).as_f64() < whole);
+    browser.keys("0nn");
+    assert_eq!((browser.ask(span).as_f64(), browser.ask("return larder.timeline.chosen")), (whole, 1.into()));
+    assert_eq!(browser.ask("return document.querySelector('#detail').textContent.includes('exit code 0')"), true);
+
+    browser.ask("document.querySelector('#lanes').blur()");
+    browser.keys("/file77.c");
+    browser.wait("return document.querySelector('#found').textContent === '4 of 1001'");
+    browser.ask("document.querySelector('#theme').click()");
+    assert_eq!(browser.ask("return document.documentElement.dataset.theme"), "dark");
+    browser.ask("document.querySelector('#kinds th:nth-child(2) button').click()");
+    assert_eq!(browser.ask("return document.querySelector('#kinds th:nth-child(2)').getAttribute('aria-sort')"), "descending");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn dark_is_dark() {
+    let place = Place::new();
+    let page = page(&place, 40);
+    let Some(browser) = Browser::start(&place.path("tmp"), true) else { return };
+    browser.open(&page);
+    browser.wait("return document.documentElement.dataset.ready !== undefined");
+    if browser.ask("return matchMedia('(prefers-color-scheme: dark)').matches") != true {
+        eprintln!("skipped: this browser cannot be told to prefer dark");
+        return;
+    }
+    let paper = browser.ask("return getComputedStyle(document.body).backgroundColor");
+    assert_eq!(paper, "rgb(20, 22, 26)");
+    assert_eq!(browser.ask("return document.querySelector('#theme').textContent"), "Light");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_hundred_thousand_processes() {
+    let place = Place::new();
+    let page = page(&place, 100_000);
+    let Some(browser) = Browser::start(&place.path("tmp"), false) else { return };
+    browser.open(&page);
+    browser.wait("return document.documentElement.dataset.ready !== undefined");
+    assert_eq!(browser.ask("return larder.timeline.count"), 100_001);
+    // Zooming in and out draws every frame; how long that takes is measured elsewhere.
+    browser.ask("document.querySelector('#lanes').focus()");
+    browser.keys("+++---");
+    browser.wait("return larder.timeline.frames.length > 2");
+    let frames = browser.ask("return [document.documentElement.dataset.ready, Math.max(...larder.timeline.frames)]");
+    eprintln!("100,000 processes: ready after {} ms, slowest frame {} ms", frames[0], frames[1]);
+    assert_eq!(browser.complaints(), [""; 0]);
+}

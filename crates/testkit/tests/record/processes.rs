@@ -1,0 +1,99 @@
+//! Every process of a configure-like script and of `make` is seen, with `strace` as the truth.
+
+use std::collections::BTreeMap;
+
+use larder_testkit::{Place, has, larder, probe_skip};
+use serde_json::Value;
+
+/// As autotools' scripts work: subshells, pipes, programs tried in turn, compiles that fail on purpose.
+const CONFIGURE: &str = r#"#!/bin/sh
+set -e
+for header in stdio.h no-such.h stdlib.h; do
+  echo "#include <$header>" > conftest.c
+  if (gcc -c conftest.c -o conftest.o) 2>/dev/null; then
+    echo "#define HAVE_$(echo "$header" | tr 'a-z.' 'A-Z_' | sed 's/-/_/g') 1"
+  fi
+done > config.h
+size=$(echo 'int main(void) { return sizeof(long); }' > t.c && gcc t.c -o t && { ./t || echo $?; })
+echo "#define SIZE $size" >> config.h
+nice -n 0 sh -c 'exec cat config.h' > copy.h &
+wait
+"#;
+const MAKEFILE: &str = "all: a b c\n%: %.c\n\tgcc -include config.h -o $@ $<\n";
+
+fn project(place: &Place) {
+    place.tool("work/configure", CONFIGURE);
+    place.put("Makefile", MAKEFILE);
+    for name in ["a", "b", "c"] {
+        place.put(&format!("{name}.c"), "int main(void) { return 0; }\n");
+    }
+}
+
+const COMMAND: [&str; 3] = ["sh", "-c", "./configure && make -j2"];
+
+/// Programs by how often they were executed, and how many processes there were.
+type Seen = (BTreeMap<String, usize>, usize);
+
+fn by_strace() -> Option<Seen> {
+    let place = Place::new();
+    project(&place);
+    let log = place.text("strace.log");
+    let traced = ["strace", "-f", "-qq", "-s", "4096", "-e", "trace=execve,execveat,fork,vfork,clone,clone3", "-o", &log];
+    let ran = place.run(&[&traced[..], &COMMAND].concat()).run();
+    if ran.code != Some(0) {
+        eprintln!("skipped: strace does not work here: {}", ran.stderr);
+        return None;
+    }
+    let (mut programs, mut processes) = (BTreeMap::new(), 1);
+    for line in std::fs::read_to_string(&log).expect("was written").lines() {
+        let resumed = line.contains("resumed>");
+        if line.contains("unfinished ...>") || line.ends_with("= ?") || line.contains("= -1 ") {
+            // An execve is told twice; its path stands in the first half, so that is counted where it goes well.
+            continue;
+        }
+        if line.contains("exec") && line.ends_with("= 0") {
+            let path = line.split('"').nth(1).filter(|_| !resumed).map(|path| path.rsplit('/').next().unwrap_or(path));
+            *programs.entry(path.unwrap_or("?").to_owned()).or_default() += 1;
+        } else if !line.contains("CLONE_THREAD") && line.rsplit("= ").next().is_some_and(|pid| pid.parse::<i32>().is_ok()) {
+            processes += 1;
+        }
+    }
+    Some((programs, processes))
+}
+
+fn by_larder() -> Option<Seen> {
+    let place = Place::new();
+    project(&place);
+    let words = [larder().to_str().expect("is text"), "record", "--name", "x", "--"];
+    place.run(&[&words[..], &COMMAND].concat()).run().ends(0);
+    let shown = place.run(&[larder().to_str().expect("is text"), "record", "show", "x", "--json"]).run().ends(0);
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("is JSON");
+    if let Some(why) = shown["runs"][0]["end"]["not_traced"].as_str() {
+        eprintln!("skipped: {why}");
+        return None;
+    }
+    let all = shown["explained"]["processes"].as_array().expect("a list");
+    assert!(all.iter().all(|process| process["exit_code"].is_i64()), "each end was seen");
+    // As the lines have it: a process may have executed several programs.
+    let lines = std::fs::read_to_string(place.path("home/.local/state/larder/records/x/runs/1/events.jsonl")).expect("is there");
+    let mut programs = BTreeMap::new();
+    for line in lines.lines().filter(|line| line.contains("\"e\":\"exec\"")) {
+        let event: Value = serde_json::from_str(line).expect("is JSON");
+        let path = event["exe"].as_str().expect("a path").to_owned();
+        *programs.entry(path.rsplit('/').next().expect("has one").to_owned()).or_default() += 1;
+    }
+    Some((programs, all.len()))
+}
+
+#[test]
+fn every_process_is_seen() {
+    probe_skip!(has("strace") && has("gcc") && has("make"), "strace, gcc or make is not here");
+    let (Some((programs, processes)), Some((seen, count))) = (by_strace(), by_larder()) else { return };
+    assert_eq!(count, processes);
+    let sum = |programs: &BTreeMap<String, usize>| programs.values().sum::<usize>();
+    assert_eq!(sum(&seen), sum(&programs), "larder {seen:?}, strace {programs:?}");
+    // Names of the file as asked for and of the file itself differ where a link leads to it: gcc, sh, cc.
+    for name in ["cc1", "collect2", "make", "sed", "tr"] {
+        assert_eq!(seen.get(name), programs.get(name), "{name}");
+    }
+}

@@ -1,0 +1,207 @@
+//! What became of an action, said into the record of the build that it is part of, where there is one: `larder record` names a
+//! file in a variable, and each wrapper appends one line to it. `docs/record.md` has the line's form.
+//!
+//! Unaware of: who reads it.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime};
+
+use larder_lookup::{Rejected, Request, secret, subject};
+use larder_model::{ActionResult, Manifest, Outcome, OutputKind, Streams};
+use larder_store::Store;
+
+use crate::account::open_log;
+use crate::context::Context;
+
+/// Names the file. Set by `larder record`, for everything that the build starts.
+const VARIABLE: &str = "LARDER_RECORD";
+/// Of a line, so that it is written at once and lines of several wrappers do not mix.
+const TEXT_BYTES_MAX: usize = 600;
+/// Digits of a key that are written: enough to tell a build's actions apart.
+const KEY_DIGITS: usize = 32;
+
+/// What is noted until the outcome is known.
+pub(crate) struct Recording {
+    file: PathBuf,
+    began: SystemTime,
+    since: Cell<Instant>,
+    phases: RefCell<Vec<(&'static str, u64)>>,
+    key: RefCell<String>,
+    cause: RefCell<String>,
+    bytes: Cell<u64>,
+    via: Cell<&'static str>,
+}
+
+impl Recording {
+    /// Where the build is recorded.
+    pub(crate) fn find(variables: &[(OsString, OsString)]) -> Option<Recording> {
+        let is_named = |(name, value): &&(OsString, OsString)| name == OsStr::new(VARIABLE) && !value.is_empty();
+        let (_, file) = variables.iter().find(is_named)?;
+        Some(Recording {
+            file: file.into(),
+            began: SystemTime::now(),
+            since: Cell::new(Instant::now()),
+            phases: RefCell::default(),
+            key: RefCell::default(),
+            cause: RefCell::default(),
+            bytes: Cell::new(0),
+            via: Cell::new(""),
+        })
+    }
+
+    /// What went before, since the last such call, was this phase.
+    pub(crate) fn phase(&self, name: &'static str) {
+        let now = Instant::now();
+        let took = now.duration_since(self.since.replace(now));
+        self.phases.borrow_mut().push((name, took.as_nanos() as u64));
+    }
+
+    /// The action is understood, and this is its key.
+    pub(crate) fn key(&self, request: &Request) {
+        self.phase("key");
+        self.key.replace(request.weak.hex()[..KEY_DIGITS].to_owned());
+    }
+
+    /// This phase has ended, and what comes next comes of it.
+    pub(crate) fn after(&self, name: &'static str, how: &'static str) {
+        self.phase(name);
+        self.via.set(how);
+    }
+
+    /// A record was found.
+    pub(crate) fn result(&self, result: &ActionResult) {
+        let streams = match &result.streams {
+            Streams::Apart { stdout, stderr } => stdout.size_bytes() + stderr.size_bytes(),
+            Streams::Together(both) => both.size_bytes(),
+        };
+        let files = result.outputs.iter().map(|output| match &output.kind {
+            OutputKind::File { content, .. } => content.size_bytes(),
+            _ => 0,
+        });
+        self.bytes.set(streams + files.sum::<u64>());
+    }
+
+    /// The store grew by so many bytes.
+    pub(crate) fn grown(&self, bytes: u64) {
+        self.bytes.set(bytes);
+    }
+
+    /// Why no record answers: the first thing that differs from the newest one, or how the command does from the one that was
+    /// recorded for the same source and output.
+    pub(crate) fn missed(&self, request: &Request, store: &Store, rejected: &[Rejected]) {
+        let cause = match rejected.first() {
+            Some(Rejected { why, .. }) => format!("{} {}", String::from_utf8_lossy(&why.subject), why.what),
+            None => unrecorded(request, store),
+        };
+        self.cause.replace(cause);
+    }
+
+    fn line(&self, outcome: Outcome, tool: &[u8], source: &[u8], detail: &str, cwd: &[u8]) -> String {
+        let (what, reason) = match outcome {
+            Outcome::Hit => ("hit", ""),
+            Outcome::Miss(None) => ("miss", ""),
+            Outcome::Miss(Some(why)) => ("miss", why.code()),
+            Outcome::Bypass(why) => ("bypass", why.code()),
+            Outcome::Fallback(cause) => ("fallback", cause.code()),
+        };
+        let began = self.began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let phases = self.phases.borrow();
+        let took: u64 = phases.iter().map(|(_, ns)| ns).sum();
+        let mut line = format!(
+            "{{\"v\":1,\"pid\":{},\"began_ns\":{},\"took_ns\":{took},\"outcome\":\"{what}\",\"reason\":\"{reason}\",\"bytes\":{}",
+            larder_sys::process_id(),
+            began.as_nanos(),
+            self.bytes.get(),
+        );
+        let cause = self.cause.borrow();
+        let texts = [
+            ("via", self.via.get().as_bytes()),
+            ("key", self.key.borrow().as_bytes()),
+            ("tool", tool),
+            ("source", source),
+            ("cause", if what == "hit" { b"" } else { cause.as_bytes() }),
+            ("detail", detail.as_bytes()),
+            ("cwd", cwd),
+        ]
+        .map(|(name, text)| (name, text.to_vec()));
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            let _ = write!(line, ",\"{name}\":");
+            quote(&text, &mut line);
+        }
+        line.push_str(",\"phases\":{");
+        for (at, (name, ns)) in phases.iter().enumerate() {
+            let _ = write!(line, "{}\"{name}\":{ns}", if at > 0 { "," } else { "" });
+        }
+        line.push_str("}}\n");
+        line
+    }
+}
+
+/// Say what became of an action. Trouble with the record is no trouble of the build's.
+pub(crate) fn note(context: &Context, outcome: Outcome, tool: &[u8], source: &[u8], detail: &str) {
+    let Some(recording) = &context.recording else { return };
+    recording.phase("end");
+    let line = recording.line(outcome, tool, source, detail, &context.place.cwd);
+    let _ = open_log(&recording.file).and_then(|mut file| file.write_all(line.as_bytes()));
+}
+
+/// There is no record of the fingerprint itself.
+fn unrecorded(request: &Request, store: &Store) -> String {
+    const NOTHING: &str = "nothing was recorded for it";
+    let Some(near) = store.near(&subject(request)) else { return NOTHING.to_owned() };
+    let Ok(Some(file)) = store.read_manifest(&near, false) else { return NOTHING.to_owned() };
+    let Ok(manifest) = Manifest::decode(&file.bytes) else { return NOTHING.to_owned() };
+    let now = secret::explained(request);
+    let is_recorded =
+        |name: &str, value: &[u8]| manifest.fields.iter().any(|(n, v)| *n == name.as_bytes() && *v == value);
+    match now.fields.iter().find(|field| !is_recorded(&field.name, &field.value)) {
+        Some(field) => format!("{} is not as it was recorded", field.name),
+        None => "the command is shorter than it was when it was recorded".to_owned(),
+    }
+}
+
+/// `text` as a JSON string. A name can hold anything.
+fn quote(text: &[u8], line: &mut String) {
+    let text = String::from_utf8_lossy(&text[..text.len().min(TEXT_BYTES_MAX)]);
+    line.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => line.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(line, "\\u{:04x}", u32::from(c));
+            }
+            c => line.push(c),
+        }
+    }
+    line.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted() {
+        let check = |text: &[u8], expect: &str| {
+            let mut line = String::new();
+            quote(text, &mut line);
+            assert_eq!(line, expect);
+        };
+        check(b"x.c", r#""x.c""#);
+        check(b"a\"b\\c\n\x1b", r#""a\"b\\c\u000a\u001b""#);
+        check(b"\xff", "\"\u{fffd}\"");
+        check(&[b'x'; TEXT_BYTES_MAX + 1], &format!("\"{}\"", "x".repeat(TEXT_BYTES_MAX)));
+    }
+
+    #[test]
+    fn only_where_it_is_named() {
+        let variable = |name: &str, value: &str| (OsString::from(name), OsString::from(value));
+        assert!(Recording::find(&[variable("LARDER_LOG", "/x")]).is_none());
+        assert!(Recording::find(&[variable(VARIABLE, "")]).is_none());
+        assert!(Recording::find(&[variable(VARIABLE, "/x")]).is_some());
+    }
+}
