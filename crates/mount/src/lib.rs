@@ -30,6 +30,8 @@ mod handle;
 #[cfg(target_os = "linux")]
 mod layer;
 #[cfg(target_os = "linux")]
+pub mod lazy;
+#[cfg(target_os = "linux")]
 mod overlay;
 #[cfg(target_os = "linux")]
 mod places;

@@ -41,7 +41,10 @@ pub struct Ask<'a> {
     pub image: &'a Image,
     /// An empty directory.
     pub target: &'a Path,
-    /// By which rung: never `Unpack`. For `Lazy` the data is being watched already.
+    /// The image where it is mounted already, for all jobs of a machine or to be filled while it is read (`Lazy::mount`); its
+    /// files are then only noted.
+    pub layer: Option<&'a Mount>,
+    /// By which rung: never `Unpack`, and `Lazy` only with a layer.
     pub via: Rung,
     /// Whether it can be written to: what is written is gone with the mount.
     pub writable: bool,
@@ -168,8 +171,13 @@ impl Places {
     }
 
     fn layer(&self, ask: &Ask, directory: &Path) -> Result<Mount, MountError> {
+        if let Some(layer) = ask.layer {
+            return layer.another();
+        }
         match (ask.via, ask.image) {
-            (Rung::Lazy, Image::Erofs { metadata, data }) => layer::erofs(metadata, data.as_deref()),
+            (Rung::Lazy, _) => {
+                Err(MountError::Unable { rung: Rung::Lazy, why: "nobody fills the image's data".to_owned() })
+            }
             (Rung::Mount, Image::Erofs { metadata, data }) => {
                 let by_file = layer::erofs(metadata, data.as_deref());
                 by_file.or_else(|first| {

@@ -6,6 +6,8 @@
 #[cfg(target_os = "linux")]
 mod fixture;
 #[cfg(target_os = "linux")]
+mod lazy;
+#[cfg(target_os = "linux")]
 mod rungs;
 #[cfg(target_os = "linux")]
 mod state;
@@ -21,7 +23,7 @@ fn main() {
         eprintln!("skipped: this process cannot have mounts of its own: {error}");
         return;
     }
-    let tests = [rungs::TESTS, state::TESTS].concat();
+    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS].concat();
     let wanted = first.filter(|name| !name.starts_with('-'));
     let mut failed = Vec::new();
     for (name, test) in tests {
@@ -40,6 +42,8 @@ fn main() {
 #[cfg(target_os = "linux")]
 fn roles(role: &str, arguments: Vec<String>) {
     match role {
+        "gate" => lazy::be_gate(),
+        "fill" => lazy::fill_and_wait(&arguments),
         "mount" => state::mount_and_wait(&arguments),
         _ => panic!("no such role: {role}"),
     }

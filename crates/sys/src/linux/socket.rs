@@ -178,6 +178,11 @@ impl Door {
         Ok(door)
     }
 
+    /// To be waited on, and passed.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
     /// What `wait` says is there may be gone again.
     fn do_not_wait(&self) -> io::Result<()> {
         let flags = fs::fcntl_getfl(&self.0)?;
