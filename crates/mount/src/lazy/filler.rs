@@ -13,7 +13,7 @@ use larder_sys::Answer;
 use super::ledger::{Ledger, Work};
 use super::line::{Line, Message};
 use super::units::Units;
-use super::{COMPLETE, Held, Options, start_gate};
+use super::{COMPLETE, Held, Options, UNIT_BYTES, start_gate};
 use crate::Fill;
 
 /// The gate listens always: it does nothing that waits.
@@ -29,7 +29,6 @@ const STACK_BYTES: usize = 1 << 20;
 pub(super) struct Filler {
     directory: PathBuf,
     size_bytes: u64,
-    unit_bytes: u64,
     gate: Vec<std::ffi::OsString>,
     held: Held,
     fill: Arc<dyn Fill>,
@@ -48,26 +47,25 @@ impl Filler {
     pub(super) fn start(
         directory: &Path,
         size_bytes: u64,
-        unit_bytes: u64,
         (line, came): (Line, Vec<Message>),
         held: Held,
         fill: Arc<dyn Fill>,
         options: &Options,
     ) -> io::Result<Arc<Filler>> {
-        let mut filled = Units::none(size_bytes, unit_bytes);
+        let mut filled = Units::none(size_bytes, UNIT_BYTES);
         for unit in held.filled.units()? {
             filled.put(unit);
         }
-        let piece_units = (options.piece_bytes / unit_bytes).max(1);
+        let its = Arc::clone(&fill);
+        let pieces = Box::new(move |offset| its.piece(offset));
         let (heard, said) = line.split()?;
         let filler = Arc::new(Filler {
             directory: directory.to_owned(),
             size_bytes,
-            unit_bytes,
             gate: options.gate.clone(),
             held,
             fill,
-            ledger: Mutex::new(Ledger::new(filled, &options.order, piece_units, options.background)),
+            ledger: Mutex::new(Ledger::new(filled, pieces, &options.order, options.background)),
             work: Condvar::new(),
             line: Mutex::new(Arc::new(said)),
             readers: Mutex::new(Vec::new()),
@@ -93,7 +91,7 @@ impl Filler {
     pub(super) fn filled_bytes(&self) -> u64 {
         let ledger = self.ledger();
         let units = ledger.filled();
-        (units.count() - units.left()).saturating_mul(self.unit_bytes).min(self.size_bytes)
+        (units.count() - units.left()).saturating_mul(UNIT_BYTES).min(self.size_bytes)
     }
 
     pub(super) fn tell_mounted(&self, watch: OwnedFd) -> io::Result<()> {
@@ -150,9 +148,7 @@ impl Filler {
     fn want(&self, message: Message) {
         let Message::Want(offset, length) = message else { return };
         let bytes = offset..offset.saturating_add(length).min(self.size_bytes);
-        let asked = self.fill.together(bytes.clone());
-        let together = asked.start.min(bytes.start)..asked.end.max(bytes.end).min(self.size_bytes);
-        self.ledger().want(&bytes, &together);
+        self.ledger().want(&bytes);
         self.work.notify_all();
     }
 
@@ -163,17 +159,15 @@ impl Filler {
             let _ = self.held.touches.answer(number, Answer::Fail);
         }
         let (heard, said) =
-            start_gate(&self.directory, &self.gate, self.size_bytes, self.unit_bytes, &self.held)?.split()?;
+            start_gate(&self.directory, &self.gate, self.size_bytes, &self.held)?.split()?;
         *lock(&self.line) = Arc::new(said);
         for reader in lock(&self.readers).iter() {
             self.say(Message::Mounted, Some(reader))?;
         }
-        let filled: Vec<u64> = {
-            let ledger = self.ledger();
-            (0..ledger.filled().count()).filter(|unit| ledger.filled().has(*unit)).collect()
-        };
-        for unit in filled {
-            self.say(Message::Filled(unit * self.unit_bytes, self.unit_bytes), None)?;
+        // What the last one had no time to note.
+        let runs: Vec<_> = self.ledger().filled().runs().collect();
+        for bytes in runs {
+            self.say(Message::Filled(bytes.start, bytes.end - bytes.start), None)?;
         }
         Ok(heard)
     }

@@ -48,6 +48,8 @@ use self::line::{Line, Message};
 use self::units::Units;
 use crate::{Fill, Mount, MountError, layer};
 
+/// What is noted as filled or touched: a block of EROFS, and a page.
+const UNIT_BYTES: u64 = 4096;
 const GATE: &str = "gate.sock";
 const FILLED: &str = "filled";
 const TOUCHED: &str = "touched";
@@ -60,10 +62,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How a file is filled.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is filled at least, bytes: a power of two from 4 KiB on.
-    pub unit_bytes: u64,
-    /// What one fetch has at most, bytes.
-    pub piece_bytes: u64,
     /// How many fetch at once.
     pub workers: usize,
     /// How many of them at most for what nobody waits for yet; 0 to fetch only what is touched.
@@ -77,11 +75,9 @@ pub struct Options {
 }
 
 impl Options {
-    /// 128 KiB at least and 1 MiB at most, sixteen at once and half of them in the background: with 20 ms a fetch that is
-    /// 800 MB/s, and 400 in the background.
+    /// Sixteen at once, and half of them in the background: pieces of 1 MiB that take 20 ms each come with 800 and 400 MB/s.
     pub fn new(gate: Vec<OsString>) -> Options {
-        let (unit_bytes, piece_bytes) = (128 << 10, 1 << 20);
-        Options { unit_bytes, piece_bytes, workers: 16, background: 8, order: Vec::new(), trace: false, gate }
+        Options { workers: 16, background: 8, order: Vec::new(), trace: false, gate }
     }
 }
 
@@ -90,7 +86,6 @@ pub struct Lazy {
     data: PathBuf,
     directory: PathBuf,
     size_bytes: u64,
-    unit_bytes: u64,
     /// None where all was there already.
     filler: Option<Arc<Filler>>,
     _lock: File,
@@ -118,14 +113,12 @@ impl Lazy {
         fill: Arc<dyn Fill>,
         options: &Options,
     ) -> Result<Lazy, MountError> {
-        assert!(options.unit_bytes.is_power_of_two() && options.unit_bytes >= 4096, "{}", options.unit_bytes);
         fs::create_dir_all(directory).map_err(MountError::path(directory, "cannot be made"))?;
         let directory = fs::canonicalize(directory).map_err(MountError::path(directory, "cannot be found"))?;
         let lock = lock(&directory)?;
         make(data, size_bytes).map_err(MountError::path(data, "cannot be made"))?;
         let data = fs::canonicalize(data).map_err(MountError::path(data, "cannot be found"))?;
-        let unit_bytes = options.unit_bytes;
-        let mut lazy = Lazy { data, directory, size_bytes, unit_bytes, filler: None, _lock: lock };
+        let mut lazy = Lazy { data, directory, size_bytes, filler: None, _lock: lock };
         if size_bytes == 0 || lazy.was_completed() {
             return Ok(lazy);
         }
@@ -133,7 +126,7 @@ impl Lazy {
             Some(both) => both,
             None => lazy.begin_anew(options).map(|(line, held)| ((line, Vec::new()), held))?,
         };
-        let filler = Filler::start(&lazy.directory, lazy.size_bytes, lazy.unit_bytes, line, held, fill, options);
+        let filler = Filler::start(&lazy.directory, lazy.size_bytes, line, held, fill, options);
         lazy.filler = Some(filler.map_err(MountError::lazy("nobody can fill: no thread can be started"))?);
         Ok(lazy)
     }
@@ -169,7 +162,7 @@ impl Lazy {
     ///
     /// Where the journal of it cannot be read.
     pub fn trace(&self) -> Result<Trace, MountError> {
-        let units = Units::none(self.size_bytes, self.unit_bytes);
+        let units = Units::none(self.size_bytes, UNIT_BYTES);
         let path = self.directory.join(TOUCHED);
         let file = match File::open(&path) {
             // It was complete from the start.
@@ -198,7 +191,7 @@ impl Lazy {
         let mut hear = || {
             let messages = line.receive()?;
             match messages.first() {
-                Some(Message::Hello(size, unit)) if (*size, *unit) == (self.size_bytes, self.unit_bytes) => {}
+                Some(Message::Hello(size, unit)) if (*size, *unit) == (self.size_bytes, UNIT_BYTES) => {}
                 _ => return Err(io::Error::other("it is of another file")),
             }
             let [group, quiet, filled, touched] = line.take()?;
@@ -218,11 +211,11 @@ impl Lazy {
         let quiet = quiet_file(&touches, &self.data).map_err(MountError::lazy(unable))?;
         let journal = |name| {
             let path = self.directory.join(name);
-            let opened = Journal::open(&path, self.size_bytes, self.unit_bytes);
+            let opened = Journal::open(&path, self.size_bytes, UNIT_BYTES);
             opened.map(|(journal, _)| journal).map_err(MountError::path(path, "cannot be written"))
         };
         let held = Held { touches, quiet, filled: journal(FILLED)?, touched: journal(TOUCHED)? };
-        let line = start_gate(&self.directory, &options.gate, self.size_bytes, self.unit_bytes, &held);
+        let line = start_gate(&self.directory, &options.gate, self.size_bytes, &held);
         Ok((line.map_err(MountError::lazy("no gate can be started"))?, held))
     }
 }
@@ -275,7 +268,7 @@ fn quiet_file(touches: &Touches, data: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Start a gate, and give it all that it holds.
-fn start_gate(directory: &Path, gate: &[OsString], size: u64, unit: u64, held: &Held) -> io::Result<Line> {
+fn start_gate(directory: &Path, gate: &[OsString], size_bytes: u64, held: &Held) -> io::Result<Line> {
     let path = directory.join(GATE);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -291,7 +284,7 @@ fn start_gate(directory: &Path, gate: &[OsString], size: u64, unit: u64, held: &
     let line = Line::new(ours);
     let passed =
         [held.touches.as_fd(), held.quiet.as_fd(), door.descriptor(), held.filled.file().as_fd(), held.touched.file().as_fd()];
-    line.send(Message::Begin(size, unit), &passed)?;
+    line.send(Message::Begin(size_bytes, UNIT_BYTES), &passed)?;
     // It ends when it is not needed; whoever started it is not there any more then, or does not wait.
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || child.wait())?;
     Ok(line)

@@ -18,6 +18,11 @@ impl Units {
         Units { size_bytes, unit_bytes, words: vec![0; left.div_ceil(64) as usize], left }
     }
 
+    /// None of the units of the same file.
+    pub(super) fn like(&self) -> Units {
+        Units::none(self.size_bytes, self.unit_bytes)
+    }
+
     /// How many units the file has.
     pub(super) fn count(&self) -> u64 {
         self.size_bytes.div_ceil(self.unit_bytes)
@@ -48,6 +53,16 @@ impl Units {
             self.words[(unit / 64) as usize] &= !(1 << (unit % 64));
             self.left += 1;
         }
+    }
+
+    /// The bytes of units that follow each other in the set.
+    pub(super) fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let start = (from..self.count()).find(|unit| self.has(*unit))?;
+            from = (start..self.count()).find(|unit| !self.has(*unit)).unwrap_or(self.count());
+            Some(self.bytes(&(start..from)))
+        })
     }
 
     /// The units that these bytes touch; bytes beyond the file are none.
@@ -91,6 +106,12 @@ mod tests {
         assert_eq!(units.bytes(&(2..4)), 600..1000);
         assert!(units.put(3) && !units.put(3) && !units.put(4));
         assert!(units.cover(&(950..2000)) && !units.cover(&(899..950)) && units.cover(&(1000..1001)));
+        units.put(1);
+        units.put(2);
+        assert_eq!(units.runs().collect::<Vec<_>>(), [300..1000]);
+        units.take(1);
+        assert_eq!(units.runs().collect::<Vec<_>>(), [600..1000]);
+        units.take(2);
         units.take(3);
         units.take(9);
         assert_eq!(units.left(), 4);

@@ -32,6 +32,9 @@ pub(crate) const TESTS: &[Test] = &[
 /// Waiting for another process.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Small, so that there are many of them.
+const PIECE_BYTES: u64 = 64 << 10;
+
 /// Fills from a file that has it all.
 struct FromFile {
     source: File,
@@ -68,6 +71,11 @@ impl Fill for FromFile {
         self.source.read_exact_at(&mut buffer, offset)?;
         File::from(into.try_clone_to_owned()?).write_all_at(&buffer, offset)
     }
+
+    fn piece(&self, offset: u64) -> Range<u64> {
+        let start = offset / PIECE_BYTES * PIECE_BYTES;
+        start..start + PIECE_BYTES
+    }
 }
 
 fn gate_command() -> Vec<OsString> {
@@ -75,7 +83,7 @@ fn gate_command() -> Vec<OsString> {
 }
 
 fn options() -> Options {
-    Options { unit_bytes: 16 << 10, piece_bytes: 64 << 10, background: 0, ..Options::new(gate_command()) }
+    Options { background: 0, ..Options::new(gate_command()) }
 }
 
 /// An image of which no data is there, and the file that has it.
@@ -222,7 +230,8 @@ pub(crate) fn fill_and_wait(arguments: &[String]) {
     let [state, data, source, delay_ms, more @ ..] = arguments else { panic!("{arguments:?}") };
     let size_bytes = fs::metadata(source).expect("is there").len();
     let fill = FromFile::new(Path::new(source), Duration::from_millis(delay_ms.parse().expect("is a number")));
-    let lazy = Lazy::begin(Path::new(state), Path::new(data), size_bytes, fill, &options()).expect("begins");
+    let options = Options { workers: 2, ..options() };
+    let lazy = Lazy::begin(Path::new(state), Path::new(data), size_bytes, fill, &options).expect("begins");
     if let [metadata, target, places] = more {
         let layer = lazy.mount(Path::new(metadata)).expect("mounts");
         let image = Image::Erofs { metadata: metadata.into(), data: Some(data.into()) };
@@ -277,16 +286,17 @@ fn read_all(far: &Far, target: &Path) -> usize {
 fn a_filler_that_is_killed_shows_no_zeros() {
     let Some(far) = far() else { return };
     let (before, target) = (mounts(), far.fixture.make("target"));
-    let mut filler = somebody(&far, 10, Some(&target));
+    let mut filler = somebody(&far, 30, Some(&target));
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read_all(&far, &target));
         for round in 0..6 {
-            std::thread::sleep(Duration::from_millis(20 + round * 15));
+            std::thread::sleep(Duration::from_millis(20 + round * 10));
+            assert!(far.allocated_bytes() < LARGE_BYTES as u64, "in the middle of it");
             filler.kill().expect("dies");
             filler.wait().expect("died");
             // Meanwhile reads wait.
             std::thread::sleep(Duration::from_millis(20));
-            filler = somebody(&far, 10, None);
+            filler = somebody(&far, 30, None);
         }
         assert_eq!(reading.join().expect("no byte was other than it is"), 0, "whoever waited got their bytes");
     });
@@ -318,8 +328,8 @@ fn gate_of(far: &Far) -> Option<u32> {
 fn a_gate_that_is_killed_shows_no_zeros() {
     let Some(far) = far() else { return };
     let target = far.fixture.make("target");
-    let fill = FromFile::new(&far.source, Duration::from_millis(5));
-    let lazy = far.begin(&fill, &options());
+    let fill = FromFile::new(&far.source, Duration::from_millis(30));
+    let lazy = far.begin(&fill, &Options { workers: 2, ..options() });
     let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| read_all(&far, &target));
@@ -329,6 +339,7 @@ fn a_gate_that_is_killed_shows_no_zeros() {
             until("there is a gate", || gate_of(&far).is_some_and(|gate| Some(gate) != killed));
             killed = gate_of(&far);
             let gate = killed.expect("there is one").to_string();
+            assert!(!lazy.is_complete(), "in the middle of it");
             assert!(Command::new("kill").args(["-KILL", &gate]).status().expect("runs").success());
         }
         println!("    {} reads failed, none was wrong", reading.join().expect("no byte was other than it is"));
@@ -363,11 +374,12 @@ fn what_was_touched_comes_first_the_next_time() {
     let lazy = far.begin(&fill, &Options { order: order.clone(), background: 1, workers: 1, ..options() });
     until("all of it is fetched", || lazy.is_complete());
     let asked = fill.asked.lock().expect("is sound").clone();
-    assert_eq!(asked[0].start, order[0].start);
+    assert_eq!(asked[0].start, order[0].start / PIECE_BYTES * PIECE_BYTES);
     let first: u64 = order.iter().map(|range| range.end - range.start).sum();
     let mut seen = 0;
     for range in &asked {
-        assert!(seen >= first || order.iter().any(|wanted| wanted.start <= range.start && range.end <= wanted.end));
+        let is_wanted = |wanted: &Range<u64>| wanted.start < range.end && range.start < wanted.end;
+        assert!(seen >= first || order.iter().any(is_wanted), "{range:?} of {order:?}");
         seen += range.end - range.start;
     }
     assert_eq!(seen, far.size_bytes, "all of it, and each byte once");
