@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use larder_sys::Answer;
+use larder_sys::{Answer, Touches};
 
 use super::ledger::{Ledger, Work};
 use super::line::{Line, Message};
@@ -31,6 +31,8 @@ pub(super) struct Filler {
     size_bytes: u64,
     gate: Vec<std::ffi::OsString>,
     held: Held,
+    /// What the kernel asks through. None once all is there: nobody waits for an answer of a gate that ended then.
+    touches: Mutex<Option<Touches>>,
     fill: Arc<dyn Fill>,
     ledger: Mutex<Ledger>,
     work: Condvar,
@@ -48,7 +50,7 @@ impl Filler {
         directory: &Path,
         size_bytes: u64,
         (line, came): (Line, Vec<Message>),
-        held: Held,
+        (touches, held): (Touches, Held),
         fill: Arc<dyn Fill>,
         options: &Options,
     ) -> io::Result<Arc<Filler>> {
@@ -64,6 +66,7 @@ impl Filler {
             size_bytes,
             gate: options.gate.clone(),
             held,
+            touches: Mutex::new(Some(touches)),
             fill,
             ledger: Mutex::new(Ledger::new(filled, pieces, &options.order, options.background)),
             work: Condvar::new(),
@@ -135,7 +138,8 @@ impl Filler {
             match line.receive() {
                 Ok(messages) => messages.into_iter().for_each(|message| self.want(message)),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-                Err(_) if self.stopped.load(Relaxed) || self.completed.load(Relaxed) => return,
+                Err(_) if self.completed.load(Relaxed) => return drop(lock(&self.touches).take()),
+                Err(_) if self.stopped.load(Relaxed) => return,
                 // Nobody holds reads back but the kernel, as long as we live.
                 Err(_) => match self.replace_gate() {
                     Ok(next) => line = next,
@@ -154,12 +158,13 @@ impl Filler {
 
     /// Start a gate in place of one that was killed. Reads that it was asked about fail: which bytes they want went with it.
     fn replace_gate(&self) -> io::Result<Line> {
+        let touches = lock(&self.touches);
+        let touches = touches.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         for number in 0..NUMBERS_MAX {
             // Most numbers are none.
-            let _ = self.held.touches.answer(number, Answer::Fail);
+            let _ = touches.answer(number, Answer::Fail);
         }
-        let (heard, said) =
-            start_gate(&self.directory, &self.gate, self.size_bytes, &self.held)?.split()?;
+        let (heard, said) = start_gate(&self.directory, &self.gate, self.size_bytes, touches, &self.held)?.split()?;
         *lock(&self.line) = Arc::new(said);
         for reader in lock(&self.readers).iter() {
             self.say(Message::Mounted, Some(reader))?;

@@ -2,7 +2,7 @@
 //! it: whoever fills may be killed and come back, and no read was let through meanwhile.
 //!
 //! It lets a read go on when all units that it touches are filled, as somebody who fills said; else it asks for them. A read is
-//! failed when its bytes do not come, and when nobody who fills came back for a while. It ends when all is filled, or when
+//! failed when its bytes do not come, and when nobody who fills came back for a while. It ends when all is filled, or when nobody fills and
 //! nothing is left that reads the file.
 
 use std::fs::File;
@@ -50,6 +50,7 @@ struct Gate {
     waiting: Vec<Waiting>,
     /// Each says when a file system is gone that reads the file.
     readers: Vec<OwnedFd>,
+    was_mounted: bool,
     alone_since: Instant,
     is_over: bool,
 }
@@ -102,7 +103,7 @@ impl Gate {
         let line = Some(line);
         let mut gate = Gate {
             touches, quiet, door, line, size_bytes, unit_bytes, filled, filled_journal, touched, touched_journal, waiting,
-            readers, alone_since, is_over: false,
+            readers, was_mounted: false, alone_since, is_over: false,
         };
         // What came with the first message is not lost.
         messages[1..].iter().for_each(|message| gate.hear(*message));
@@ -146,9 +147,9 @@ impl Gate {
         if gone.contains(&true) {
             let mut gone = gone.into_iter();
             self.readers.retain(|_| !gone.next().unwrap_or(false));
-            // Nobody reads any more: there is nothing to hold back.
-            self.is_over |= self.readers.is_empty() && self.waiting.is_empty();
         }
+        // Nobody fills and nobody can read any more: there is nothing to hold back.
+        self.is_over |= self.was_mounted && self.readers.is_empty() && self.waiting.is_empty() && self.line.is_none();
         Ok(found)
     }
 
@@ -196,6 +197,7 @@ impl Gate {
             Message::Mounted => {
                 let passed = self.line.as_mut().map(Line::take::<1>);
                 self.readers.extend(passed.into_iter().flatten().flatten());
+                self.was_mounted = true;
             }
             Message::Complete if self.filled.left() == 0 => self.is_over = true,
             // Nobody says that to a gate.
@@ -267,8 +269,13 @@ impl Gate {
 
     /// Hold nothing back any more: all is there, or nobody reads.
     fn end(mut self) -> io::Result<()> {
+        self.touches.watch_nothing()?;
+        // Those who asked just before that; others are not asked about any more.
+        for touch in self.touches.take()? {
+            self.meet(touch)?;
+        }
         self.settle(|waiting, filled| Some(if filled.cover(&waiting.bytes) { Answer::GoOn } else { Answer::Fail }));
-        self.touches.watch_nothing()
+        Ok(())
     }
 }
 

@@ -91,13 +91,15 @@ pub struct Lazy {
     _lock: File,
 }
 
-/// What gate and filler both hold.
+/// What gate and filler both hold, beside what the kernel asks through.
 struct Held {
-    touches: Touches,
     quiet: OwnedFd,
     filled: Journal,
     touched: Journal,
 }
+
+/// A line to a gate with what came over it already, and what both hold.
+type Begun = ((Line, Vec<Message>), (Touches, Held));
 
 impl Lazy {
     /// Watch the file `data` of `size_bytes`, which is made where it is not there, and fill it by `fill`. What belongs to it is
@@ -123,8 +125,8 @@ impl Lazy {
             return Ok(lazy);
         }
         let (line, held) = match lazy.go_on()? {
-            Some(both) => both,
-            None => lazy.begin_anew(options).map(|(line, held)| ((line, Vec::new()), held))?,
+            Some(all) => all,
+            None => lazy.begin_anew(options)?,
         };
         let filler = Filler::start(&lazy.directory, lazy.size_bytes, line, held, fill, options);
         lazy.filler = Some(filler.map_err(MountError::lazy("nobody can fill: no thread can be started"))?);
@@ -184,7 +186,7 @@ impl Lazy {
     }
 
     /// Take the place of who filled before, where their gate lives.
-    fn go_on(&self) -> Result<Option<((Line, Vec<Message>), Held)>, MountError> {
+    fn go_on(&self) -> Result<Option<Begun>, MountError> {
         let path = self.directory.join(GATE);
         let Ok(channel) = Channel::connect(&path, PATIENCE) else { return Ok(None) };
         let mut line = Line::new(channel);
@@ -196,14 +198,14 @@ impl Lazy {
             }
             let [group, quiet, filled, touched] = line.take()?;
             let (filled, touched) = (Journal::passed(filled.into()), Journal::passed(touched.into()));
-            Ok((Held { touches: Touches::passed(group), quiet, filled, touched }, messages[1..].to_vec()))
+            Ok(((Touches::passed(group), Held { quiet, filled, touched }), messages[1..].to_vec()))
         };
         let (held, came) = hear().map_err(MountError::lazy("the gate of an earlier run does not answer as it should"))?;
         Ok(Some(((line, came), held)))
     }
 
     /// Watch the file, and start a gate.
-    fn begin_anew(&self, options: &Options) -> Result<(Line, Held), MountError> {
+    fn begin_anew(&self, options: &Options) -> Result<Begun, MountError> {
         let unable = "reads cannot be held back (Linux 6.14 and the superuser are needed)";
         let touches = Touches::new().map_err(MountError::lazy(unable))?;
         let watched = File::open(&self.data).and_then(|file| touches.watch(file));
@@ -214,9 +216,9 @@ impl Lazy {
             let opened = Journal::open(&path, self.size_bytes, UNIT_BYTES);
             opened.map(|(journal, _)| journal).map_err(MountError::path(path, "cannot be written"))
         };
-        let held = Held { touches, quiet, filled: journal(FILLED)?, touched: journal(TOUCHED)? };
-        let line = start_gate(&self.directory, &options.gate, self.size_bytes, &held);
-        Ok((line.map_err(MountError::lazy("no gate can be started"))?, held))
+        let held = Held { quiet, filled: journal(FILLED)?, touched: journal(TOUCHED)? };
+        let line = start_gate(&self.directory, &options.gate, self.size_bytes, &touches, &held);
+        Ok(((line.map_err(MountError::lazy("no gate can be started"))?, Vec::new()), (touches, held)))
     }
 }
 
@@ -268,7 +270,7 @@ fn quiet_file(touches: &Touches, data: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Start a gate, and give it all that it holds.
-fn start_gate(directory: &Path, gate: &[OsString], size_bytes: u64, held: &Held) -> io::Result<Line> {
+fn start_gate(directory: &Path, gate: &[OsString], size_bytes: u64, touches: &Touches, held: &Held) -> io::Result<Line> {
     let path = directory.join(GATE);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -283,7 +285,7 @@ fn start_gate(directory: &Path, gate: &[OsString], size_bytes: u64, held: &Held)
     let mut child = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
     let line = Line::new(ours);
     let passed =
-        [held.touches.as_fd(), held.quiet.as_fd(), door.descriptor(), held.filled.file().as_fd(), held.touched.file().as_fd()];
+        [touches.as_fd(), held.quiet.as_fd(), door.descriptor(), held.filled.file().as_fd(), held.touched.file().as_fd()];
     line.send(Message::Begin(size_bytes, UNIT_BYTES), &passed)?;
     // It ends when it is not needed; whoever started it is not there any more then, or does not wait.
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || child.wait())?;

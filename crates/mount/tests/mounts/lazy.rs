@@ -345,9 +345,8 @@ fn a_gate_that_is_killed_shows_no_zeros() {
         println!("    {} reads failed, none was wrong", reading.join().expect("no byte was other than it is"));
     });
     far.fixture.assert_same(&target);
-    drop(placed);
+    drop((placed, lazy));
     until_gate_ends(&far);
-    drop(lazy);
 }
 
 fn what_was_touched_comes_first_the_next_time() {
@@ -400,7 +399,9 @@ fn a_gate_ends_with_the_last_reader() {
     file.read_exact_at(&mut some, 1_000_000).expect("reads");
     assert!(some == bytes(99, LARGE_BYTES)[1_000_000..1_000_100]);
     assert!(gate_of(&far).is_some());
+    drop(lazy);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(gate_of(&far).is_some(), "whoever has it open could still read");
     drop(file);
     until_gate_ends(&far);
-    drop(lazy);
 }
