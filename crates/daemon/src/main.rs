@@ -67,6 +67,7 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
         Word::Daemon(options) => words::daemon::run(&around, &options, &mut out),
         Word::Remote(options) => words::remote::run(&around, &options, &mut out),
         Word::Serve(options) => serve::run(&around, &options),
+        Word::Gate => words::gate::run(),
         Word::Run(_) => words::run::run(&around),
         Word::Completions(options) => words::completions::run(&options, &mut out),
         Word::Man(options) => words::man::run(&options, &mut out),

@@ -63,7 +63,8 @@ pub fn owned_by(layer: &Mount, owners: &Owners) -> Result<Mount, MountError> {
         }
     };
     let mount = layer.another()?;
-    let namespace = owners_namespace(&ranges(&owners.users), &ranges(&owners.groups)).map_err(refused("a map of users"))?;
+    let namespace =
+        owners_namespace(&ranges(&owners.users), &ranges(&owners.groups)).map_err(refused("a map of users"))?;
     set_mount_owners(mount.descriptor(), namespace).map_err(refused("MOUNT_ATTR_IDMAP"))?;
     Ok(mount)
 }

@@ -96,14 +96,28 @@ impl Gate {
             }
             Ok((units, journal))
         };
-        let ((filled, filled_journal), (touched, touched_journal)) = (journal(filled_journal)?, journal(touched_journal)?);
+        let ((filled, filled_journal), (touched, touched_journal)) =
+            (journal(filled_journal)?, journal(touched_journal)?);
         line.set_patience(SAY_PATIENCE)?;
         let (touches, door) = (Touches::passed(group), Door::given(door)?);
         let (waiting, readers, alone_since) = (Vec::new(), Vec::new(), Instant::now());
         let line = Some(line);
         let mut gate = Gate {
-            touches, quiet, door, line, size_bytes, unit_bytes, filled, filled_journal, touched, touched_journal, waiting,
-            readers, was_mounted: false, alone_since, is_over: false,
+            touches,
+            quiet,
+            door,
+            line,
+            size_bytes,
+            unit_bytes,
+            filled,
+            filled_journal,
+            touched,
+            touched_journal,
+            waiting,
+            readers,
+            was_mounted: false,
+            alone_since,
+            is_over: false,
         };
         // What came with the first message is not lost.
         messages[1..].iter().for_each(|message| gate.hear(*message));

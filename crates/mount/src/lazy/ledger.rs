@@ -199,7 +199,8 @@ mod tests {
         let mut ledger = ledger(&[]);
         ledger.background_max = 0;
         ledger.want(&(10..11));
-        let all = |ledger: &mut Ledger| -> Vec<_> { std::iter::from_fn(|| next(ledger)).map(|(units, _)| units).collect() };
+        let all =
+            |ledger: &mut Ledger| -> Vec<_> { std::iter::from_fn(|| next(ledger)).map(|(units, _)| units).collect() };
         assert_eq!(all(&mut ledger), [8..12]);
         ledger.want(&(70..71));
         assert_eq!(all(&mut ledger), [68..72], "somewhere else");

@@ -40,10 +40,10 @@ use std::time::{Duration, Instant};
 
 use larder_sys::{Answer, Channel, Door, Touches};
 
-pub use self::gate::gate;
-pub use self::journal::Trace;
 use self::filler::Filler;
+pub use self::gate::gate;
 use self::journal::Journal;
+pub use self::journal::Trace;
 use self::line::{Line, Message};
 use self::units::Units;
 use crate::{Fill, Mount, MountError, layer};
@@ -200,7 +200,8 @@ impl Lazy {
             let (filled, touched) = (Journal::passed(filled.into()), Journal::passed(touched.into()));
             Ok(((Touches::passed(group), Held { quiet, filled, touched }), messages[1..].to_vec()))
         };
-        let (held, came) = hear().map_err(MountError::lazy("the gate of an earlier run does not answer as it should"))?;
+        let (held, came) =
+            hear().map_err(MountError::lazy("the gate of an earlier run does not answer as it should"))?;
         Ok(Some(((line, came), held)))
     }
 
@@ -270,7 +271,13 @@ fn quiet_file(touches: &Touches, data: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Start a gate, and give it all that it holds.
-fn start_gate(directory: &Path, gate: &[OsString], size_bytes: u64, touches: &Touches, held: &Held) -> io::Result<Line> {
+fn start_gate(
+    directory: &Path,
+    gate: &[OsString],
+    size_bytes: u64,
+    touches: &Touches,
+    held: &Held,
+) -> io::Result<Line> {
     let path = directory.join(GATE);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -284,8 +291,13 @@ fn start_gate(directory: &Path, gate: &[OsString], size_bytes: u64, touches: &To
     command.args(arguments).stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()?;
     let line = Line::new(ours);
-    let passed =
-        [touches.as_fd(), held.quiet.as_fd(), door.descriptor(), held.filled.file().as_fd(), held.touched.file().as_fd()];
+    let passed = [
+        touches.as_fd(),
+        held.quiet.as_fd(),
+        door.descriptor(),
+        held.filled.file().as_fd(),
+        held.touched.file().as_fd(),
+    ];
     line.send(Message::Begin(size_bytes, UNIT_BYTES), &passed)?;
     // It ends when it is not needed; whoever started it is not there any more then, or does not wait.
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || child.wait())?;

@@ -108,7 +108,8 @@ impl Places {
     ///
     /// Where the target is taken or not empty, or the rung is not possible here.
     pub fn mount(&self, ask: &Ask) -> Result<Stay, MountError> {
-        let target = fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?;
+        let target =
+            fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?;
         if self.find(&target)?.is_some() {
             return Err(MountError::Taken(target));
         }

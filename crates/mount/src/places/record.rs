@@ -136,7 +136,8 @@ mod tests {
         let image = Image::Squashfs(PathBuf::from("/i/50%.squashfs"));
         let target = PathBuf::from(OsString::from_vec(b"/a b\n\xff%".to_vec()));
         let (lease, via) = (Lease::Process(7, 9), Rung::Squashfs);
-        let ask = Ask { image: &image, target: &target, layer: None, via, writable: true, owners: None, lease, over: false };
+        let ask =
+            Ask { image: &image, target: &target, layer: None, via, writable: true, owners: None, lease, over: false };
         let mut record = Record::new(&ask, &target).expect("is known");
         assert!(record.is_of_this_boot() && record.is_of_our_mounts() && record.mounts_are_left());
         let text = record.encode();

@@ -175,10 +175,7 @@ mod tests {
 
     #[test]
     fn the_best_that_is_possible() {
-        let step = |rung, able: bool| Step {
-            rung,
-            found: if able { Ok(String::new()) } else { Err("no".to_owned()) },
-        };
+        let step = |rung, able: bool| Step { rung, found: if able { Ok(String::new()) } else { Err("no".to_owned()) } };
         let erofs = Image::Erofs { metadata: "m".into(), data: Some("d".into()) };
         let plain = Image::Erofs { metadata: "m".into(), data: None };
         let squashfs = Image::Squashfs("s".into());

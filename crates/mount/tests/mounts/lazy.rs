@@ -151,7 +151,8 @@ fn what_is_touched_arrives() {
     let fill = FromFile::new(&far.source, Duration::ZERO);
     let lazy = far.begin(&fill, &options());
     let layer = lazy.mount(&far.metadata).expect("mounts");
-    let stay = far.places().mount(&Ask { layer: Some(&layer), ..ask(&far.image(), &target, Rung::Lazy) }).expect("mounts");
+    let stay =
+        far.places().mount(&Ask { layer: Some(&layer), ..ask(&far.image(), &target, Rung::Lazy) }).expect("mounts");
     // Names and attributes need no data.
     assert_eq!(fs::read_dir(target.join("deep/er")).expect("is there").count(), 41);
     assert!(fill.asked.lock().expect("is sound").is_empty());
@@ -314,7 +315,8 @@ fn gate_of(far: &Far) -> Option<u32> {
     let sockets = fs::read_to_string("/proc/net/unix").expect("is there");
     let line = sockets.lines().find(|line| line.ends_with(&*socket.to_string_lossy()))?;
     let inode = line.split_whitespace().nth(6)?;
-    let pids = fs::read_dir("/proc").expect("is there").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let pids =
+        fs::read_dir("/proc").expect("is there").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.filter(|pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)).find(|pid| {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let holds = |entry: io::Result<fs::DirEntry>| {

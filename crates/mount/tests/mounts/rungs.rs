@@ -100,7 +100,10 @@ fn handles_take_their_mounts_with_them() {
     let placed = layer.another().expect("clones").place(&target).expect("is placed");
     let file = fs::File::open(target.join("large")).expect("opens");
     placed.take_away().expect("unmounts");
-    assert_eq!(std::io::read_to_string(file).map(|_| ()).map_err(|error| error.kind()).err(), Some(std::io::ErrorKind::InvalidData));
+    assert_eq!(
+        std::io::read_to_string(file).map(|_| ()).map_err(|error| error.kind()).err(),
+        Some(std::io::ErrorKind::InvalidData)
+    );
     match erofs_by_loop_device(&metadata, data.as_deref()) {
         Ok(by_device) => {
             let placed = by_device.place(&target).expect("is placed");

@@ -68,7 +68,8 @@ pub fn new_mount(
     options: &[(&str, MountValue)],
     attributes: MountAttributes,
 ) -> Result<OwnedFd, MountRefused> {
-    let at = |step: &str, error: rustix::io::Errno, said| MountRefused { step: step.to_owned(), error: error.into(), said };
+    let at =
+        |step: &str, error: rustix::io::Errno, said| MountRefused { step: step.to_owned(), error: error.into(), said };
     let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| at("fsopen", error, String::new()))?;
     for (name, value) in options {
         let set = match value {
