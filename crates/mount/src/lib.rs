@@ -19,10 +19,11 @@
 #![forbid(unsafe_code)]
 
 mod error;
-mod fill;
 mod image;
 mod rung;
 
+#[cfg(target_os = "linux")]
+mod fill;
 #[cfg(target_os = "linux")]
 mod fuse;
 #[cfg(target_os = "linux")]

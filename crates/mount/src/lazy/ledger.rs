@@ -201,9 +201,9 @@ mod tests {
         ledger.want(&(10..11));
         let all =
             |ledger: &mut Ledger| -> Vec<_> { std::iter::from_fn(|| next(ledger)).map(|(units, _)| units).collect() };
-        assert_eq!(all(&mut ledger), [8..12]);
+        assert_eq!(all(&mut ledger), vec![8..12; 1]);
         ledger.want(&(70..71));
-        assert_eq!(all(&mut ledger), [68..72], "somewhere else");
+        assert_eq!(all(&mut ledger), vec![68..72; 1], "somewhere else");
         ledger.want(&(12..14));
         let pieces = all(&mut ledger);
         assert_eq!((&pieces[0], pieces.last()), (&(12..16), Some(&(96..98))));
