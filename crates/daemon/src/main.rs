@@ -70,6 +70,7 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
         Word::Compare(options) => words::compare::run(&around, &options, &mut out),
         Word::Report(options) => words::report::run(&around, &options, &mut out),
         Word::Serve(options) => serve::run(&around, &options),
+        Word::Gate => words::gate::run(),
         Word::Run(_) => words::run::run(&around),
         Word::Completions(options) => words::completions::run(&options, &mut out),
         Word::Man(options) => words::man::run(&options, &mut out),

@@ -69,6 +69,17 @@ impl Channel {
         Ok(channel)
     }
 
+    /// A connected socket that somebody passed.
+    pub fn given(socket: OwnedFd) -> Channel {
+        Channel(socket)
+    }
+
+    /// Both ends of a connection: one for us, one to be passed.
+    pub fn pair() -> io::Result<(Channel, OwnedFd)> {
+        let (ours, theirs) = net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        Ok((Channel(ours), theirs))
+    }
+
     /// Wait at most this long for what is sent or received.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         // None would be for ever.
@@ -165,6 +176,11 @@ impl Door {
         let door = Door(socket);
         door.do_not_wait()?;
         Ok(door)
+    }
+
+    /// To be waited on, and passed.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// What `wait` says is there may be gone again.

@@ -1,0 +1,386 @@
+//! What is mounted by us, in a state directory: a directory for each mount, with its record and what is written to it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | mounting, unmounting, listing, sweeping |
+//! | `record.rs` | what is known of a mount, as text |
+//! | `lease.rs` | how long it stays, and whether whoever it is for still lives |
+//!
+//! ```text
+//! DIR/ID/record   which image, where, by which rung, for whom
+//! DIR/ID/upper    what was written; DIR/ID/work belongs to the kernel
+//! DIR/ID/lower    where a FUSE program mounted the image
+//! ```
+//!
+//! A record is there before its mount, so whoever is killed in between leaves nothing that `sweep` does not find.
+
+mod lease;
+mod record;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use self::lease::Lease;
+use self::record::Record;
+use crate::overlay::remove_scratch;
+use crate::{Image, Mount, MountError, Owners, Placed, Rung, Scratch, fuse, layer, overlay};
+
+const RECORD: &str = "record";
+/// A record is a few paths.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
+/// Writing one takes no time.
+const UNBEGUN_MAX: Duration = Duration::from_secs(60);
+
+/// What is to be mounted, where, and for whom.
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    /// Which files.
+    pub image: &'a Image,
+    /// An empty directory.
+    pub target: &'a Path,
+    /// The image where it is mounted already, for all jobs of a machine or to be filled while it is read (`Lazy::mount`); its
+    /// files are then only noted.
+    pub layer: Option<&'a Mount>,
+    /// By which rung: never `Unpack`, and `Lazy` only with a layer.
+    pub via: Rung,
+    /// Whether it can be written to: what is written is gone with the mount.
+    pub writable: bool,
+    /// Owners to be seen, where they are to be others than the image's.
+    pub owners: Option<&'a Owners>,
+    /// How long it stays.
+    pub lease: Lease,
+    /// Mount also on a directory that is not empty.
+    pub over: bool,
+}
+
+/// A mount as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name of its directory.
+    pub id: String,
+    /// Where.
+    pub target: PathBuf,
+    /// Its image's first file.
+    pub image: PathBuf,
+    /// By which rung.
+    pub via: Rung,
+    /// How long it stays.
+    pub lease: Lease,
+    /// Whether it is still there, as far as can be seen from here.
+    pub mounted: bool,
+}
+
+/// A state directory, of one user and one machine.
+#[derive(Clone, Debug)]
+pub struct Places {
+    directory: PathBuf,
+}
+
+/// A mount that goes when this is dropped, or stays by its lease after `leave`.
+#[derive(Debug)]
+pub struct Stay {
+    // Taken away in this order.
+    placed: Option<Placed>,
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl Places {
+    /// Of this directory, which is made.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be made.
+    pub fn open(directory: &Path) -> Result<Places, MountError> {
+        use std::os::unix::fs::DirBuilderExt;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(MountError::path(directory, "mounts cannot be noted there"))?;
+        let directory = fs::canonicalize(directory).map_err(MountError::path(directory, "cannot be found"))?;
+        Ok(Places { directory })
+    }
+
+    /// Mount an image by one rung. Whatever fails leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// Where the target is taken or not empty, or the rung is not possible here.
+    pub fn mount(&self, ask: &Ask) -> Result<Stay, MountError> {
+        let target =
+            fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?;
+        if self.find(&target)?.is_some() {
+            return Err(MountError::Taken(target));
+        }
+        if !ask.over && !is_empty(&target)? {
+            return Err(MountError::NotEmpty(target));
+        }
+        let (directory, lock) = self.begin(ask, &target)?;
+        let placed = self.make(ask, &directory, &lock).and_then(|(mount, record)| {
+            let placed = mount.place(&target)?;
+            debug_assert_eq!(placed.number().ok(), Some(record));
+            Ok(placed)
+        });
+        match placed {
+            Ok(placed) => Ok(Stay { placed: Some(placed), directory, _lock: lock }),
+            Err(error) => {
+                let _ = remove(&directory);
+                Err(error)
+            }
+        }
+    }
+
+    /// Note what is about to be mounted.
+    fn begin(&self, ask: &Ask, target: &Path) -> Result<(PathBuf, File), MountError> {
+        let directory = self.directory.join(format!("{:016x}", larder_sys::random_u64()));
+        let noted = || {
+            // Somebody who sweeps removes what is empty.
+            let file = loop {
+                fs::create_dir(&directory)?;
+                match File::options().create_new(true).read(true).write(true).open(directory.join(RECORD)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    done => break done?,
+                }
+            };
+            file.lock()?;
+            let record = Record::new(ask, target)?;
+            (&file).write_all(record.encode().as_bytes())?;
+            Ok(file)
+        };
+        let noted = noted().map_err(MountError::path(&directory, "a mount cannot be noted there"));
+        noted.inspect_err(|_| drop(remove(&directory))).map(|file| (directory.clone(), file))
+    }
+
+    /// The mount, nowhere yet, and its number, which is in its record.
+    fn make(&self, ask: &Ask, directory: &Path, record: &File) -> Result<(Mount, u64), MountError> {
+        let mut layer = self.layer(ask, directory)?;
+        if let Some(owners) = ask.owners.filter(|owners| !owners.is_plain()) {
+            layer = layer::owned_by(&layer, owners)?;
+        }
+        if ask.writable {
+            let scratch = Scratch::make(directory)?;
+            layer = overlay(layer.descriptor(), &scratch)?;
+            scratch.keep();
+        }
+        let number = larder_sys::mount_number(layer.descriptor()).and_then(|number| {
+            let mut to = record;
+            to.write_all(Record::numbered(number).as_bytes())?;
+            Ok(number)
+        });
+        Ok((layer, number.map_err(MountError::path(directory, "a mount cannot be noted there"))?))
+    }
+
+    fn layer(&self, ask: &Ask, directory: &Path) -> Result<Mount, MountError> {
+        if let Some(layer) = ask.layer {
+            return layer.another();
+        }
+        match (ask.via, ask.image) {
+            (Rung::Lazy, _) => {
+                Err(MountError::Unable { rung: Rung::Lazy, why: "nobody fills the image's data".to_owned() })
+            }
+            (Rung::Mount, Image::Erofs { metadata, data }) => {
+                let by_file = layer::erofs(metadata, data.as_deref());
+                by_file.or_else(|first| {
+                    // What was refused first says more, where there are no devices either.
+                    layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first)
+                })
+            }
+            (Rung::Squashfs, Image::Squashfs(file)) => layer::squashfs(file),
+            (Rung::Fuse, image) => {
+                let place = directory.join("lower");
+                fs::create_dir(&place).map_err(MountError::path(&place, "cannot be made"))?;
+                fuse::mount(image, &place)?;
+                let root = larder_sys::open_place(&place).map_err(MountError::path(&place, "is not mounted"))?;
+                Mount::passed(root).another()
+            }
+            (rung, image) => {
+                let kind = if matches!(image, Image::Squashfs(_)) { "a squashfs image" } else { "an EROFS image" };
+                Err(MountError::Unable { rung, why: format!("it is not for {kind}") })
+            }
+        }
+    }
+
+    /// Take away what we mounted at `target`, and all that was written there.
+    ///
+    /// # Errors
+    ///
+    /// Where nothing of ours is there, or the kernel refuses.
+    pub fn unmount(&self, target: &Path) -> Result<(), MountError> {
+        let real = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let (directory, record) = self.find(&real)?.ok_or_else(|| MountError::NotMounted(target.to_owned()))?;
+        end(&directory, &record)
+    }
+
+    /// All mounts that are noted here.
+    ///
+    /// # Errors
+    ///
+    /// Where the state directory cannot be read.
+    pub fn list(&self) -> Result<Vec<Listed>, MountError> {
+        let all = self.records()?.into_iter().map(|(directory, record)| Listed {
+            id: directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            mounted: is_mounted(&record),
+            target: record.target,
+            image: record.image,
+            via: record.via,
+            lease: record.lease,
+        });
+        Ok(all.collect())
+    }
+
+    /// Take away what is mounted for those who are gone, and what is left of mounts that are. Returns the targets.
+    ///
+    /// # Errors
+    ///
+    /// Where the state directory cannot be read, or the kernel refuses to unmount.
+    pub fn sweep(&self) -> Result<Vec<PathBuf>, MountError> {
+        let mut swept = Vec::new();
+        for (directory, record) in self.records()? {
+            if !is_stale(&directory, &record) {
+                continue;
+            }
+            end(&directory, &record)?;
+            swept.push(record.target);
+        }
+        Ok(swept)
+    }
+
+    fn find(&self, target: &Path) -> Result<Option<(PathBuf, Record)>, MountError> {
+        let mut records = self.records()?.into_iter();
+        Ok(records.find(|(_, record)| record.target == target && record.is_of_our_mounts() && is_mounted(record)))
+    }
+
+    fn records(&self) -> Result<Vec<(PathBuf, Record)>, MountError> {
+        let entries = fs::read_dir(&self.directory).map_err(MountError::path(&self.directory, "cannot be listed"))?;
+        let mut records = Vec::new();
+        for entry in entries {
+            let directory = entry.map_err(MountError::path(&self.directory, "cannot be listed"))?.path();
+            let text = match read(&directory.join(RECORD)) {
+                // It ended meanwhile, or is just beginning, or whoever began it was killed: nothing else is empty.
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                    let _ = fs::remove_dir(&directory);
+                    continue;
+                }
+                read => read.map_err(MountError::path(&directory, "its record cannot be read"))?,
+            };
+            match Record::decode(&text) {
+                Some(record) => records.push((directory, record)),
+                None => remove_unbegun(&directory, &text),
+            }
+        }
+        Ok(records)
+    }
+}
+
+impl Stay {
+    /// Its root directory.
+    pub fn root(&self) -> impl AsFd + '_ {
+        self.placed.as_ref().expect("only taken by what consumes it").descriptor()
+    }
+
+    /// Leave it mounted, as its lease says.
+    pub fn leave(mut self) {
+        self.placed.take().into_iter().for_each(Placed::keep);
+        self.directory = PathBuf::new();
+    }
+
+    /// Take it away now, and all that was written there.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel refuses.
+    pub fn end(mut self) -> Result<(), MountError> {
+        let placed = self.placed.take().expect("only taken by what consumes it");
+        placed.take_away()?;
+        let directory = std::mem::take(&mut self.directory);
+        remove(&directory).map_err(MountError::path(&directory, "what is left of a mount cannot be removed"))
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        drop(self.placed.take());
+        if !self.directory.as_os_str().is_empty() {
+            // What is left is swept.
+            let _ = remove(&self.directory);
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    File::open(path)?.take(RECORD_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn is_empty(directory: &Path) -> Result<bool, MountError> {
+    let mut entries = fs::read_dir(directory).map_err(MountError::path(directory, "cannot be listed"))?;
+    Ok(entries.next().is_none())
+}
+
+/// Whether the mount of this record is what is at its target.
+fn is_mounted(record: &Record) -> bool {
+    root_of(record).is_some()
+}
+
+fn root_of(record: &Record) -> Option<impl AsFd> {
+    let root = larder_sys::open_place(&record.target).ok()?;
+    let number = larder_sys::mount_number(&root).ok()?;
+    (record.is_of_our_mounts() && record.number == Some(number)).then_some(root)
+}
+
+/// Whether nobody needs it any more.
+fn is_stale(directory: &Path, record: &Record) -> bool {
+    if !record.is_of_this_boot() {
+        return true;
+    }
+    // Whoever is mounting it, or holds it, has its record locked.
+    let Ok(file) = File::open(directory.join(RECORD)) else { return false };
+    if file.try_lock().is_err() {
+        return false;
+    }
+    match record.is_of_our_mounts() {
+        true => record.lease.is_over() || !is_mounted(record),
+        false => record.lease.is_over() || !record.mounts_are_left(),
+    }
+}
+
+/// Take a mount away by its record, and what belongs to it.
+fn end(directory: &Path, record: &Record) -> Result<(), MountError> {
+    if let Some(root) = root_of(record) {
+        larder_sys::unmount(root).map_err(MountError::path(&record.target, "cannot be unmounted"))?;
+    }
+    remove(directory).map_err(MountError::path(directory, "what is left of a mount cannot be removed"))
+}
+
+/// A record that was never whole: nothing was mounted by it, and after a while nobody is writing it any more.
+fn remove_unbegun(directory: &Path, text: &str) {
+    let path = directory.join(RECORD);
+    let age = fs::metadata(&path).and_then(|look| look.modified()).ok().and_then(|time| time.elapsed().ok());
+    if Record::is_begun(text) && age.is_some_and(|age| age > UNBEGUN_MAX) {
+        let _ = remove(directory);
+    }
+}
+
+/// Remove all that belongs to a mount which is away, its record last: whoever is killed meanwhile leaves what is swept.
+fn remove(directory: &Path) -> io::Result<()> {
+    let lower = directory.join("lower");
+    if let Ok(root) = larder_sys::open_place(&lower) {
+        let above = larder_sys::open_place(directory).and_then(larder_sys::mount_number)?;
+        if larder_sys::mount_number(&root)? != above {
+            larder_sys::unmount(&root)?;
+        }
+        fs::remove_dir(&lower)?;
+    }
+    remove_scratch(directory)?;
+    match fs::remove_file(directory.join(RECORD)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    match fs::remove_dir(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
