@@ -4,6 +4,10 @@ mod attended;
 mod bytelock;
 mod copy;
 mod files;
+mod futex;
+mod lowered;
+mod machine;
+mod manner;
 mod map;
 mod notify;
 mod process;
@@ -15,23 +19,25 @@ mod stop;
 mod terminal;
 
 pub use attended::spawn_attended;
-pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, try_lock_byte};
+pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte};
 pub use copy::copy_bytes;
 pub use files::{
     Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, is_write_locked, look, look_through,
     may_make_in, may_write, memory_file, open, random_u64, read_sized, real_path_of, seal, sealed_memory_file,
     standard_look, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
+pub use machine::{FreeMemory, free_memory, make_room, now_ms, processors, resident_below_kb};
+pub use manner::Manner;
 pub use map::Words;
 pub use notify::{
     Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target, may_access,
     process_handle, read_memory, signal_that_ended,
 };
 pub use process::{
-    Child, ChildEnd, address_space_is_limited, become_subreaper, children_left, die_by, effective_user, end_process,
-    environment_oddities, exec, file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open,
-    now_coarse_ns, parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets, spawn,
-    spawn_apart, standard_descriptors_open, umask,
+    Child, ChildEnd, Use, address_space_is_limited, become_subreaper, children_left, die_by, effective_user,
+    end_process, environment_oddities, exec, exec_with, file_size_is_limited, home_of_user, host, inherited,
+    more_descriptors_are_open, now_coarse_ns, out_of_the_way, parent_process_id, process_id, process_state,
+    processor_features, processor_is_free, sockets, spawn, spawn_apart, standard_descriptors_open, umask,
 };
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;
