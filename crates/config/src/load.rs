@@ -109,7 +109,7 @@ pub fn load(around: &Surroundings) -> Loaded {
 }
 
 /// The place of `dir` in [`SETTINGS`], the one setting whose default depends on the surroundings.
-pub(crate) const DIR: usize = 1;
+pub(crate) const DIR: usize = 3;
 
 impl Loaded {
     /// Each setting as it is in force, in the order of [`SETTINGS`].

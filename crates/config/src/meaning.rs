@@ -9,6 +9,7 @@ use larder_model::Observer;
 
 use crate::problem::quoted;
 use crate::secret::masked;
+use crate::settings::Class;
 use crate::size::parse_size;
 
 /// A value as it was given.
@@ -103,6 +104,14 @@ pub(crate) fn observer(given: Given) -> Result<Option<Observer>, String> {
     }
     let known = [Observer::Preload, Observer::Kernel, Observer::Depfile].into_iter().find(|known| known.name() == word);
     known.map(Some).ok_or_else(|| format!("write one of {}", OBSERVERS.join(", ")))
+}
+
+/// A service class.
+pub(crate) fn class(given: Given) -> Result<Class, String> {
+    let word = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
+    let known = Class::ALL.iter().find(|(name, _)| *name == word);
+    let words = || Class::ALL.map(|(name, _)| name).join(", ");
+    known.map(|(_, class)| *class).ok_or_else(|| format!("write one of {}", words()))
 }
 
 /// Whether roots are looked for, and which there are besides.

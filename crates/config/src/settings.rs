@@ -13,10 +13,16 @@ use crate::size;
 /// What larder was told, ready to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
+    /// The class of the tools that are started.
+    pub class: Class,
+    /// A directory of cgroups that tools in the background are moved to, absolute.
+    pub class_cgroup: Option<PathBuf>,
     /// The store, absolute. `None` where nothing gives it a place.
     pub dir: Option<PathBuf>,
     /// Every tool runs untouched.
     pub disable: bool,
+    /// How many tools run at once; 0 is as many as processors.
+    pub jobs: u64,
     /// Where larder writes what it did, absolute.
     pub log: Option<PathBuf>,
     /// What the store may hold, in bytes; 0 is no limit.
@@ -47,6 +53,10 @@ pub struct Settings {
     pub relocate_debug: bool,
     /// A sandbox's results may hold the path of another one.
     pub ephemeral: bool,
+    /// Tools wait for each other, over all builds.
+    pub tokens: bool,
+    /// The file by which builds know of each other's tools, absolute; `None` is the user's own.
+    pub tokens_file: Option<PathBuf>,
     /// On one hit in so many the tool runs as well and is compared; 0 is never.
     pub verify: u64,
     /// Wait for another process that runs the same action.
@@ -56,8 +66,11 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
+            class: Class::Inherit,
+            class_cgroup: None,
             dir: None,
             disable: false,
+            jobs: 0,
             log: None,
             max_size_bytes: 10 << 30,
             observer: None,
@@ -73,9 +86,34 @@ impl Default for Settings {
             find_roots: true,
             relocate_debug: true,
             ephemeral: false,
+            tokens: true,
+            tokens_file: None,
             verify: 0,
             wait: true,
         }
+    }
+}
+
+/// How much of the machine tools get beside others; `docs/scheduling.md` says what becomes of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    /// As the build.
+    #[default]
+    Inherit,
+    /// After what people and services wait for.
+    Utility,
+    /// When nobody else wants the machine.
+    Background,
+}
+
+impl Class {
+    pub(crate) const ALL: [(&'static str, Class); 3] =
+        [("background", Class::Background), ("inherit", Class::Inherit), ("utility", Class::Utility)];
+    const WORDS: &[&str] = &[Class::ALL[0].0, Class::ALL[1].0, Class::ALL[2].0];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        Class::ALL.iter().find(|(_, class)| *class == self).map_or("inherit", |(name, _)| name)
     }
 }
 
@@ -128,6 +166,7 @@ enum Field {
     Switch(fn(&mut Settings) -> &mut bool),
     Text(fn(&mut Settings) -> &mut String),
     Observer(fn(&mut Settings) -> &mut Option<Observer>),
+    Class(fn(&mut Settings) -> &mut Class),
     Roots,
     Remotes,
     Keys,
@@ -137,6 +176,22 @@ enum Field {
 
 /// Every setting, sorted by key.
 pub const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "class",
+        variable: "LARDER_CLASS",
+        project_may_set: true,
+        default: "inherit",
+        help: "How much of the machine tools get beside others.",
+        field: Field::Class(|s| &mut s.class),
+    },
+    Setting {
+        key: "class_cgroup",
+        variable: "LARDER_CLASS_CGROUP",
+        project_may_set: false,
+        default: "none",
+        help: "A cgroup's directory that tools in the background are moved to.",
+        field: Field::Path(|s| &mut s.class_cgroup),
+    },
     Setting {
         key: "debug_paths",
         variable: "LARDER_DEBUG_PATHS",
@@ -160,6 +215,14 @@ pub const SETTINGS: &[Setting] = &[
         default: "false",
         help: "Run every tool untouched, as if larder were not there.",
         field: Field::Switch(|s| &mut s.disable),
+    },
+    Setting {
+        key: "jobs",
+        variable: "LARDER_JOBS",
+        project_may_set: false,
+        default: "0",
+        help: "How many tools run at once, over all builds; 0 is as many as processors.",
+        field: Field::Number(|s| &mut s.jobs),
     },
     Setting {
         key: "log",
@@ -266,6 +329,22 @@ pub const SETTINGS: &[Setting] = &[
         field: Field::Roots,
     },
     Setting {
+        key: "tokens",
+        variable: "LARDER_TOKENS",
+        project_may_set: false,
+        default: "true",
+        help: "A tool waits while as many run as may, or there is no memory for it.",
+        field: Field::Switch(|s| &mut s.tokens),
+    },
+    Setting {
+        key: "tokens_file",
+        variable: "LARDER_TOKENS_FILE",
+        project_may_set: false,
+        default: "the user's own",
+        help: "The file by which builds know of each other's tools: to share it between containers.",
+        field: Field::Path(|s| &mut s.tokens_file),
+    },
+    Setting {
         key: "verify",
         variable: "LARDER_VERIFY",
         project_may_set: true,
@@ -307,6 +386,7 @@ impl Setting {
             Field::Switch(_) => Kind::Switch,
             Field::Text(_) => Kind::Text,
             Field::Observer(_) => Kind::Choice(meaning::OBSERVERS),
+            Field::Class(_) => Kind::Choice(Class::WORDS),
             Field::Roots => Kind::Paths,
             Field::Remotes => Kind::Urls,
             Field::Keys => Kind::Keys,
@@ -325,6 +405,7 @@ impl Setting {
             Field::Text(of) if of(settings).is_empty() => "none".to_owned(),
             Field::Text(of) => of(settings).clone(),
             Field::Observer(of) => of(settings).map_or("auto", Observer::name).to_owned(),
+            Field::Class(of) => of(settings).name().to_owned(),
             Field::Roots => {
                 let first = if settings.find_roots { "auto" } else { "none" }.to_owned();
                 settings.roots.iter().fold(first, |all, root| format!("{all}:{}", root.display()))
@@ -346,6 +427,7 @@ impl Setting {
             Field::Switch(of) => *of(settings) = meaning::switch(given)?,
             Field::Text(of) => *of(settings) = meaning::text(given)?,
             Field::Observer(of) => *of(settings) = meaning::observer(given)?,
+            Field::Class(of) => *of(settings) = meaning::class(given)?,
             Field::Roots => (settings.find_roots, settings.roots) = meaning::roots(given, base)?,
             Field::Remotes => settings.remote = meaning::remotes(given)?,
             Field::Keys => settings.remote_trust = meaning::keys(given)?,

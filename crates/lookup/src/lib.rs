@@ -29,4 +29,4 @@ pub use request::{FromDisk as ResponseFilesOnDisk, Place, Request, subject};
 pub use roots::{RootRules, named_root};
 pub use scope::{Scope, ScopeError};
 pub use tool::{Ourselves, Tool, find};
-pub use turn::{Known, is_compile};
+pub use turn::{Known, is_compile, kind};

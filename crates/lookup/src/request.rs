@@ -258,7 +258,7 @@ impl Request {
         let source = first_source(family, &invocation, &place.cwd, &roots, stamps);
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let weak = action.fingerprint(&roots);
-        let command = Command { program: tool.path, argv, environment: place.environment_block() };
+        let command = Command::new(tool.path, argv, place.environment_block());
         let scope = place.scope.clone();
         Ok(Request {
             command,

@@ -64,6 +64,17 @@ pub fn is_compile(request: &Request) -> bool {
     request.invocation.compiles()
 }
 
+/// Actions whose tools need about as much of the machine: of the same tool, going as far, from the same kind of source.
+pub fn kind(request: &Request) -> Digest {
+    let source = &request.invocation.source;
+    let ending = source.iter().rposition(|&b| b == b'.').map_or(&b""[..], |dot| &source[dot..]);
+    let mut w = Writer::default();
+    w.digest(&request.action.tool);
+    w.u8(request.invocation.stage as u8);
+    w.bytes(if ending.contains(&b'/') { b"" } else { ending });
+    Digest::of(&w.bytes)
+}
+
 fn near_run_time_us(weak: &Fingerprint, store: &Store) -> Option<u64> {
     let file = store.read_manifest(weak, false).ok()??;
     Manifest::decode(&file.bytes).ok()?.entries.first().map(|entry| entry.run_time_us)

@@ -66,7 +66,7 @@ impl Tree {
         argv.extend([b"-MD".to_vec(), b"-MF".to_vec(), plan.depfile.clone(), b"-c".to_vec(), source]);
         argv.extend([b"-o".to_vec(), plan.object.clone()]);
         let environment = vec![b"PATH=/nonexistent:/usr/local/bin:/usr/bin:/bin".to_vec()];
-        (plan, Command { program: tool.as_bytes().to_vec(), argv, environment })
+        (plan, Command::new(tool.as_bytes().to_vec(), argv, environment))
     }
 
     fn observe(&self, tool: &str, flags: &[&str]) -> Folded {

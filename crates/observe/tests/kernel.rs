@@ -47,11 +47,8 @@ impl Drop for Place {
 
 fn command(words: &[&str]) -> Command {
     let program = if words[0].contains('/') { words[0].to_owned() } else { format!("/usr/bin/{}", words[0]) };
-    Command {
-        program: program.into_bytes(),
-        argv: words.iter().map(|word| word.as_bytes().to_vec()).collect(),
-        environment: vec![b"PATH=/nonexistent:/usr/bin:/bin".to_vec(), b"LC_ALL=C".to_vec()],
-    }
+    let argv = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+    Command::new(program.into_bytes(), argv, vec![b"PATH=/nonexistent:/usr/bin:/bin".to_vec(), b"LC_ALL=C".to_vec()])
 }
 
 fn run(observer: &dyn Observer, command: &Command) -> Observed {

@@ -1,18 +1,31 @@
 //! How a tool is started: untouched, in our place, or beside us with its messages passed on and kept.
 //!
 //! The tool inherits everything of the caller's that a child can: working directory, umask, limits, priority, cgroup,
-//! descriptors, signal mask. Only where its standard output and error are kept do they lead through us.
+//! descriptors, signal mask. Only where its standard output and error are kept do they lead through us, and only where a class is
+//! asked for is it scheduled otherwise.
+//!
+//! | file | is |
+//! |---|---|
+//! | `tokens/` | how many tools run at once |
+//! | `fare.rs` | whether tools in a class still get anywhere |
 //!
 //! Unaware of: what the tool is, what is observed, the store.
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod fare;
+mod tokens;
+
 use std::cell::Cell;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
-use larder_sys::{Attendant, Child, ChildEnd, PseudoTerminal, Rivalry, SignalForwarding, Stream, TerminalSize};
+use larder_sys::{Attendant, Child, ChildEnd, PseudoTerminal, Rivalry, SignalForwarding, Stream, TerminalSize, Use};
+pub use larder_sys::{Class, Manner};
+
+pub use tokens::{Asker, JOBS_MAX, Needs, Status, Taken, Token, Tokens};
 
 /// A program and what it is started with.
 #[derive(Clone, Debug)]
@@ -23,6 +36,8 @@ pub struct Command {
     pub argv: Vec<Vec<u8>>,
     /// `NAME=value`.
     pub environment: Vec<Vec<u8>>,
+    /// How it is scheduled.
+    pub manner: Manner,
 }
 
 /// Where standard output and error lead.
@@ -42,6 +57,10 @@ pub struct Finished {
     pub end: ChildEnd,
     /// Its process id.
     pub pid: u32,
+    /// What it used, with all whom it waited for.
+    pub used: Use,
+    /// How long it ran.
+    pub took: Duration,
     /// What it wrote, as passed on.
     pub written: Written,
     /// Another process still holds its standard output or error, or it left a child.
@@ -70,6 +89,13 @@ pub enum Written {
     Together(Vec<u8>),
 }
 
+impl Command {
+    /// Scheduled as we are.
+    pub fn new(program: Vec<u8>, argv: Vec<Vec<u8>>, environment: Vec<Vec<u8>>) -> Command {
+        Command { program, argv, environment, manner: Manner::default() }
+    }
+}
+
 impl Destinations {
     /// Of this process.
     pub fn now() -> Destinations {
@@ -79,8 +105,15 @@ impl Destinations {
 }
 
 /// Become the tool. Returns only when it cannot be started.
-pub fn become_tool(command: &Command) -> io::Error {
-    larder_sys::exec(&command.program, &command.argv, &command.environment)
+///
+/// The token is kept as long as the tool runs.
+pub fn become_tool(command: &Command, token: &Token) -> io::Error {
+    let Command { program, argv, environment, manner } = command;
+    manner.take_on();
+    match token.file() {
+        Some(file) => larder_sys::exec_with(program, argv, environment, file),
+        None => larder_sys::exec(program, argv, environment),
+    }
 }
 
 /// Run the tool beside us, passing on what it writes as it comes, until its rival wins, where it has one. An error means
@@ -125,18 +158,19 @@ fn run(
     larder_sys::become_subreaper()?;
     let mut plumbing = Plumbing::new(to)?;
     let forwarding = SignalForwarding::prepare()?;
-    let Command { program, argv, environment } = command;
+    let Command { program, argv, environment, manner } = command;
+    let began = Instant::now();
     let started = match attendant.as_deref_mut() {
-        None => larder_sys::spawn(program, argv, environment, &plumbing.descriptors(), &forwarding),
+        None => larder_sys::spawn(program, argv, environment, &plumbing.descriptors(), &forwarding, manner),
         Some(served) => {
             let tools_ends = std::mem::take(&mut plumbing.tools_ends);
-            larder_sys::spawn_attended(program, argv, environment, tools_ends, &forwarding, served)
+            larder_sys::spawn_attended(program, argv, environment, tools_ends, &forwarding, manner, served)
         }
     };
     let child = started.inspect_err(|_| forwarding.unblock())?;
     forwarding.begin(child.pid);
     plumbing.tools_ends.clear();
-    finish(child, plumbing, attendant, rival)
+    finish(child, plumbing, attendant, rival, began)
 }
 
 fn finish(
@@ -144,6 +178,7 @@ fn finish(
     mut plumbing: Plumbing,
     mut attendant: Option<&mut (dyn Attendant + '_)>,
     rival: Rivalry,
+    began: Instant,
 ) -> io::Result<Finished> {
     let relayed = larder_sys::relay(&child, &mut plumbing.streams, attendant.as_deref_mut(), rival);
     if let (Err(_), Some(served)) = (&relayed, attendant.as_deref_mut()) {
@@ -151,7 +186,8 @@ fn finish(
     }
     // The tool has run: whatever is wrong with us, that is not undone.
     let pid = child.pid as u32;
-    let end = child.wait().unwrap_or(ChildEnd::Exited(1));
+    let (end, used) = child.wait_and_measure().unwrap_or((ChildEnd::Exited(1), Use::default()));
+    let took = began.elapsed();
     let lost = relayed.is_err();
     let stopped = relayed.as_ref().is_ok_and(|end| end.stopped);
     // One that cannot be ended outlives it, and that is seen below.
@@ -168,7 +204,7 @@ fn finish(
         served.release(outlived);
     }
     let held = if held_open { plumbing.streams } else { Vec::new() };
-    Ok(Finished { end, pid, written, outlived, disturbed, failure, stopped, held })
+    Ok(Finished { end, pid, used, took, written, outlived, disturbed, failure, stopped, held })
 }
 
 /// Start a program that goes on by itself: in a session of its own, with nothing of the caller's but its directory.

@@ -4,7 +4,8 @@
 //! words of 64 bits, native order: 0 version · 1 hit · 2 miss · 3 bypass · 4 fallback · 5 bytes in the store, about ·
 //! 6 hits after waiting · 7 hits after fetching ·
 //! 8…71 bypass reasons · 72…135 fallback causes · 136…199 why a miss was not recorded ·
-//! 200…215 what larderd did with remotes · 216…239 fetches by how long they took: 2^n µs and more
+//! 200…215 what larderd did with remotes · 216…239 fetches by how long they took: 2^n µs and more ·
+//! 240 tools that waited for a token · 241 of them for memory · 242 how long together, ms
 //! ```
 
 use std::fs::{File, OpenOptions};
@@ -32,6 +33,9 @@ const UNRECORDED_REASONS: usize = 136;
 const REMOTE: usize = 200;
 const FETCHES: usize = 216;
 const FETCH_CLASSES: usize = 24;
+const TOKEN_WAITS: usize = 240;
+const MEMORY_WAITS: usize = 241;
+const TOKEN_WAITED_MS: usize = 242;
 
 /// The counters of a store.
 pub struct Counters {
@@ -47,6 +51,12 @@ pub struct Totals {
     pub waited: u64,
     /// Of the hits, those that were fetched from a remote for them.
     pub remote_hit: u64,
+    /// Tools that waited, since as many ran as may or memory was short.
+    pub token_waits: u64,
+    /// Of these, those that waited for memory.
+    pub memory_waits: u64,
+    /// How long they waited together, in ms.
+    pub token_waited_ms: u64,
     /// Looked up, not found, run.
     pub miss: u64,
     /// Run untouched.
@@ -170,6 +180,14 @@ impl Counters {
         self.words.words()[REMOTE_HIT].fetch_add(1, Relaxed);
     }
 
+    /// Count a tool that waited so long before it was started, in ms.
+    pub fn count_token_wait(&self, waited_ms: u64, for_memory: bool) {
+        let counts = [(TOKEN_WAITS, 1), (MEMORY_WAITS, u64::from(for_memory)), (TOKEN_WAITED_MS, waited_ms)];
+        for (index, count) in counts {
+            self.words.words()[index].fetch_add(count, Relaxed);
+        }
+    }
+
     /// Count what was done with remotes.
     pub fn count_remote(&self, what: Remote, count: u64) {
         self.words.words()[REMOTE + what as usize].fetch_add(count, Relaxed);
@@ -209,6 +227,9 @@ impl Counters {
             hit: word(HIT),
             waited: word(WAITED),
             remote_hit: word(REMOTE_HIT),
+            token_waits: word(TOKEN_WAITS),
+            memory_waits: word(MEMORY_WAITS),
+            token_waited_ms: word(TOKEN_WAITED_MS),
             remote: Remote::ALL.map(|what| word(REMOTE + what as usize)),
             fetches: std::array::from_fn(|class| word(FETCHES + class)),
             miss: word(MISS),

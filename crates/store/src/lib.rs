@@ -38,6 +38,7 @@ mod layout;
 mod manifests;
 mod materialise;
 mod near;
+mod needs;
 mod scan;
 mod stage;
 mod stamps;

@@ -1,22 +1,32 @@
-//! Platforms without an observer yet: tools are started untouched.
+//! Platforms without an observer: tools are started untouched, as the build itself.
 
 use std::io;
+use std::path::Path;
 
-fn unsupported() -> io::Error {
-    io::Error::from(io::ErrorKind::Unsupported)
+use crate::Class;
+
+/// How a program is scheduled: as its parent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manner;
+
+impl Manner {
+    /// Of a class, which changes nothing here.
+    pub fn of(_class: Class, _cgroup: Option<&Path>) -> Manner {
+        Manner
+    }
+
+    /// Whether a child has nothing to set.
+    pub fn is_inherited(&self) -> bool {
+        true
+    }
 }
 
-/// Run the program at `path` in place of this one.
-pub fn exec(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>]) -> io::Error {
+/// Run the program at `path` and end as it ends. Returns only when it cannot be started.
+pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], _manner: &Manner) -> io::Error {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let arguments = argv.iter().skip(1).map(|argument| text(argument));
     match std::process::Command::new(text(path)).args(arguments).status() {
         Ok(status) => std::process::exit(status.code().unwrap_or(1)),
         Err(error) => error,
     }
-}
-
-/// No memory files here.
-pub fn boot_id() -> io::Result<String> {
-    Err(unsupported())
 }

@@ -1,6 +1,7 @@
 //! The operating system, behind one interface. The only crate with unsafe code, besides the preloaded library.
 //!
-//! `linux/` is the real thing; `elsewhere.rs` is what other platforms have so far: enough to start a tool untouched.
+//! `linux/` is the real thing; `macos.rs`, `windows.rs` and `elsewhere.rs` are what other platforms have so far: enough to start a
+//! tool untouched, in a class.
 //! Unaware of: what larder is. Paths are bytes, errors are `std::io::Error` with the system's number.
 #![allow(unsafe_code)]
 
@@ -9,12 +10,24 @@ mod linux;
 #[cfg(target_os = "linux")]
 pub use linux::*;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+pub use macos::*;
+
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+pub use windows::*;
+
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 mod elsewhere;
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
 pub use elsewhere::*;
 
 mod arena;
+mod class;
 mod look;
 pub use arena::Arena;
+pub use class::Class;
 pub use look::{Kind, Look, Trust};

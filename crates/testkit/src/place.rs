@@ -98,7 +98,13 @@ impl Place {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]).current_dir(self.path("work")).env_clear();
         command.env("PATH", PATH).env("LC_ALL", "C");
-        for (name, directory) in [("HOME", "home"), ("TMPDIR", "tmp"), ("LARDER_DIR", "store")] {
+        for (name, directory) in [
+            ("HOME", "home"),
+            ("TMPDIR", "tmp"),
+            ("LARDER_DIR", "store"),
+            // Not the user's own: other tests, and builds of this machine, are not to be waited for.
+            ("LARDER_TOKENS_FILE", "tokens"),
+        ] {
             command.env(name, self.path(directory));
         }
         Run::new(command)

@@ -2,7 +2,7 @@
 
 use larder_lookup::{Answer, Known, Ourselves, Request, Scope, ScopeError, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
-use larder_spawn::{Command, become_tool};
+use larder_spawn::{Command, Token, become_tool};
 use larder_store::{Effort, Stamps, Store, Turn};
 
 use crate::account::{By, account};
@@ -11,7 +11,7 @@ use crate::fetch::{self, Asking, Fetched, fetch};
 use crate::miss::{self, Ended, Why};
 use crate::turn::{self, Next, Waited};
 use crate::typed::{Typed, file_name, understand};
-use crate::{handover, hit, outer, warn, words};
+use crate::{handover, hit, outer, token, warn, words};
 
 /// Exit code for options that are none.
 const USAGE: i32 = 2;
@@ -52,8 +52,8 @@ fn wrap(argv: Vec<Vec<u8>>, masquerading: bool, any_command: Option<Scope>) -> i
             Ok(store) => store,
             Err(error) => {
                 account(&context, None, Outcome::Fallback(error.fallback()), By::tool(&argv[0]), &error.to_string());
-                let environment = context.place.environment_block();
-                return start(&Command { program: tool.path, argv, environment });
+                let command = Command::new(tool.path, argv, context.place.environment_block());
+                return token::start_named(&context, &command, true);
             }
         },
     };
@@ -94,12 +94,14 @@ struct SoFar {
     fetched: Option<Fetched>,
     /// Others wait for us.
     turn: Option<Turn>,
+    /// Leave to run the tool.
+    token: Option<Box<Token>>,
 }
 
 /// A request that is ours: from the store if it can be, from a remote, or from the tool. Once again after waiting for another
 /// who ran it, and once after fetching.
 fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, so_far: SoFar) -> i32 {
-    let SoFar { waited, fetched, turn } = so_far;
+    let SoFar { waited, fetched, turn, token } = so_far;
     let (mut trouble, mut known) = (None, Known::default());
     let settings = &context.loaded.settings;
     if !settings.recache {
@@ -154,6 +156,10 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
     if fetched.is_some() {
         return run(Why { trouble, turn, ..Why::default() });
     }
+    if token.is_some() {
+        return run(Why { trouble, token, ..Why::default() });
+    }
+    let other_ran = waited.is_some();
     let turn = match turn::take(context, store, stamps, request, &known, waited) {
         Next::LookAgain(waited) => {
             context.recorded(|recording| recording.after("wait", "waited"));
@@ -164,9 +170,12 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
     match fetch(Asking { context, store, stamps, request }, &known) {
         fetch::Next::LookAgain(fetched) => {
             context.recorded(|recording| recording.after("fetch", "fetched"));
-            answer(context, store, stamps, request, SoFar { waited, fetched: Some(fetched), turn })
+            answer(context, store, stamps, request, SoFar { waited, fetched: Some(fetched), turn, token: None })
         }
-        fetch::Next::Run(race) => run(Why { trouble, turn, race, ..Why::default() }),
+        fetch::Next::Run(race) => {
+            let other_runs = other_ran && turn.is_none();
+            run(Why { trouble, turn, race, other_runs, ..Why::default() })
+        }
     }
 }
 
@@ -176,7 +185,10 @@ fn ended(end: Ended, context: &Context, store: &Store, stamps: &Stamps, request:
         Ended::Code(code) => code,
         Ended::Overtaken(fetched, turn) => {
             context.recorded(|recording| recording.after("race", "raced"));
-            answer(context, store, stamps, request, SoFar { waited: None, fetched: Some(fetched), turn })
+            answer(context, store, stamps, request, SoFar { fetched: Some(fetched), turn, ..SoFar::default() })
+        }
+        Ended::LookAgain(token) => {
+            answer(context, store, stamps, request, SoFar { token: Some(token), ..SoFar::default() })
         }
     }
 }
@@ -190,7 +202,7 @@ fn is_verified(every: u64) -> bool {
 fn run_the_tool_on_panic(tool: &Tool, argv: &[Vec<u8>]) {
     let (program, argv) = (tool.path.clone(), argv.to_vec());
     std::panic::set_hook(Box::new(move |_| {
-        let command = Command { program: program.clone(), argv: argv.clone(), environment: environment_block() };
+        let command = Command::new(program.clone(), argv.clone(), environment_block());
         larder_sys::end_process(start(&command) as u8);
     }));
 }
@@ -208,14 +220,24 @@ fn with_first_argument(mut argv: Vec<Vec<u8>>, tool: &Tool) -> Vec<Vec<u8>> {
 /// Become the tool, after counting why.
 fn untouched(context: &Context, store: Option<&Store>, tool: Tool, argv: Vec<Vec<u8>>, outcome: Outcome) -> i32 {
     account(context, store, outcome, By::tool(&argv[0]), "");
-    start(&Command { program: tool.path, argv, environment: context.place.environment_block() })
+    let command = Command::new(tool.path, argv, context.place.environment_block());
+    match outcome {
+        Outcome::Bypass(Bypass::Disabled) => start(&command),
+        // Who writes what it reads may be waiting for a token.
+        outcome => token::start_named(context, &command, outcome != Outcome::Bypass(Bypass::StandardInput)),
+    }
 }
 
 /// Become the tool. Comes back only with the exit code of a shell that cannot.
 pub(crate) fn start(command: &Command) -> i32 {
+    start_with(command, &Token::default())
+}
+
+/// The same; the token is kept as long as it runs.
+pub(crate) fn start_with(command: &Command, token: &Token) -> i32 {
     let mut command = command.clone();
     outer::becomes(&command.program, &mut command.environment);
-    let error = become_tool(&command);
+    let error = become_tool(&command, token);
     eprintln!("larder: {}: {error}", String::from_utf8_lossy(&command.program));
     if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
@@ -250,7 +272,7 @@ fn without_context(argv: Vec<Vec<u8>>) -> i32 {
     let name =
         if argv[0].contains(&b'/') && !larder_compiler::is_masquerade_name(&name) { argv[0].clone() } else { name };
     match find(&name, path.as_ref().map(|p| p.as_bytes()), &ourselves, true) {
-        Some(tool) => start(&Command { argv: with_first_argument(argv, &tool), program: tool.path, environment }),
+        Some(tool) => start(&Command::new(tool.path.clone(), with_first_argument(argv, &tool), environment)),
         None => {
             eprintln!("larder: {}: command not found", String::from_utf8_lossy(&name));
             NOT_FOUND

@@ -47,6 +47,8 @@ mod summon;
 #[cfg(target_os = "linux")]
 mod texts;
 #[cfg(target_os = "linux")]
+mod token;
+#[cfg(target_os = "linux")]
 mod turn;
 #[cfg(target_os = "linux")]
 mod typed;
@@ -64,19 +66,7 @@ mod words;
 #[cfg(target_os = "linux")]
 pub use flow::run;
 
-/// Run the tool untouched: what the wrapper does where it has no observer yet.
 #[cfg(not(target_os = "linux"))]
-pub fn run_untouched() -> ! {
-    let arguments: Vec<std::ffi::OsString> = std::env::args_os().skip(1).collect();
-    let Some(tool) = arguments.first() else {
-        eprintln!("larder: usage: larder COMPILER ARGUMENT…");
-        std::process::exit(2);
-    };
-    match std::process::Command::new(tool).args(&arguments[1..]).status() {
-        Ok(status) => std::process::exit(status.code().unwrap_or(1)),
-        Err(error) => {
-            eprintln!("larder: {}: {error}", tool.display());
-            std::process::exit(127);
-        }
-    }
-}
+mod untouched;
+#[cfg(not(target_os = "linux"))]
+pub use untouched::run_untouched;

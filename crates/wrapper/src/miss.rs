@@ -1,20 +1,20 @@
 //! A miss: the tool runs, observed; what it looked at is witnessed, what it wrote is kept, and the caller is let go.
 
 use std::os::unix::ffi::OsStrExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use larder_compiler::{
     Family, LISTS_VARIABLES, SERVED, Told, adds_execute, getenv_is_covered, habit, is_compiler_part,
     matters_on_terminal_only, replaces_output, unlinks_output,
 };
-use larder_lookup::{Request, choose_observer, secret, subject};
+use larder_lookup::{Request, choose_observer, kind, secret, subject};
 use larder_model::Observer::Kernel;
 use larder_model::{
     ALL_VARIABLES as ALL, ActionResult, Bound, Bypass, Change, Entry, Fallback, Fingerprint, HOST, Habit, Looked, Made,
     ObservationSet, Outcome, Prior, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
 use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
-use larder_spawn::{Command, Finished, Written};
+use larder_spawn::{Command, Finished, Token, Written};
 use larder_store::{Bounds, Counters, Stamps, Store, StoreError, Turn, Witness};
 use larder_sys::ChildEnd;
 
@@ -23,7 +23,6 @@ use crate::before::Before;
 use crate::context::Context;
 use crate::dates::Dates;
 use crate::fetch::{Fetched, Race, note_recorded};
-use crate::flow::start;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::reach::{Reach, Reached};
 use crate::real::RealPaths;
@@ -32,7 +31,7 @@ use crate::texts::{Texts, archive_has_none, holds_a_process};
 use crate::typed::file_name;
 use crate::undo::undo;
 use crate::watch::{Eyes, Programs, Watched};
-use crate::{outer, recording, words};
+use crate::{outer, recording, summon, token, words};
 
 /// Why the tool runs.
 #[derive(Default)]
@@ -45,6 +44,10 @@ pub(crate) struct Why<'m, 'r> {
     pub(crate) turn: Option<Turn>,
     /// A fetch that may be faster.
     pub(crate) race: Option<Race<'r>>,
+    /// Another process had the turn.
+    pub(crate) other_runs: bool,
+    /// Leave to run it, where that was waited for already.
+    pub(crate) token: Option<Box<Token>>,
 }
 
 /// How it ended.
@@ -53,7 +56,12 @@ pub(crate) enum Ended {
     Code(i32),
     /// A fetch was faster: the tool was stopped, and what it left is gone.
     Overtaken(Fetched, Option<Turn>),
+    /// While it waited for a token another process may have run it: the token is there now.
+    LookAgain(Box<Token>),
 }
+
+/// A tool that waited for less was hardly run by somebody else meanwhile.
+const WORTH_A_LOOK: Duration = Duration::from_millis(50);
 
 /// Run the tool and record its result where that can be done.
 pub(crate) fn run(
@@ -61,13 +69,13 @@ pub(crate) fn run(
     store: &Store,
     stamps: &Stamps,
     request: &Request,
-    Why { trouble, verify, turn, mut race }: Why,
+    Why { trouble, verify, turn, mut race, other_runs, token }: Why,
 ) -> Ended {
     let source = request.subject();
     let settings = &context.loaded.settings;
     let untouched = |outcome: Outcome| {
         account(context, Some(store), outcome, By::request(request), "");
-        Ended::Code(start(&request.command))
+        Ended::Code(token::start(context, &request.command, request.family, true))
     };
     if settings.read_only {
         return untouched(trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback));
@@ -76,7 +84,7 @@ pub(crate) fn run(
         Ok(sink) => sink,
         Err(closed) => {
             account(context, Some(store), closed.outcome(), By::request(request), &closed.detail());
-            return Ended::Code(start(&request.command));
+            return Ended::Code(token::start(context, &request.command, request.family, true));
         }
     };
     if larder_sys::is_odd_output(1) || larder_sys::is_odd_output(2) {
@@ -90,10 +98,24 @@ pub(crate) fn run(
     if request.family == Family::Command {
         skip_process_numbers();
     }
+    let token = match token {
+        Some(token) => Some(token),
+        None => token::take(context, store, request, race.as_mut()).map(Box::new),
+    };
+    let Some(mut token) = token else {
+        return match race {
+            Some(race) => Ended::Overtaken(race.fetched(false), turn),
+            None => Ended::Code(token::start(context, &request.command, request.family, true)),
+        };
+    };
+    if other_runs && token.waited() >= WORTH_A_LOOK {
+        return Ended::LookAgain(token);
+    }
+    let command = Command { manner: token::manner(settings, request.family, &mut token), ..request.command.clone() };
     let before = Before::note(request, stamps);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
-    let watched = match eyes.run(&request.command, &context.place.destinations, race.as_mut()) {
+    let watched = match eyes.run(&command, &context.place.destinations, race.as_mut()) {
         Ok(watched) => watched,
         Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
     };
@@ -103,6 +125,9 @@ pub(crate) fn run(
     }
     drop(race);
     context.phase("run");
+    let Finished { used, took, .. } = watched.observed.finished;
+    token.fared(used, took);
+    let _ = store.note_needed(&subject(request), &kind(request), used.peak_kb);
     end_as_the_tool_on_panic(watched.observed.finished.end);
     outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace);
     let run_time_us = began.elapsed().as_micros() as u64;
@@ -134,7 +159,8 @@ pub(crate) fn run(
         Err(why) => why.detail(),
     };
     recording::note(context, outcome, &request.action.argv[0], source, &detail);
-    log(context, outcome, source, &detail);
+    log(context, outcome, source, &token::said(&token, detail));
+    drop(token);
     let _ = stamps.settle(store);
     if let Ok(recorded) = recorded {
         if let (ChildEnd::Exited(0), Outcome::Miss(None)) = (watched.observed.finished.end, outcome) {
@@ -542,12 +568,9 @@ fn keep_within_limit(context: &Context, counters: &Counters, grown: u64) {
     }
     let own = context.own_directory.clone().unwrap_or_default().join("larder");
     let started = words::candidates(&own).into_iter().any(|path| {
-        larder_spawn::start_apart(&Command {
-            program: path.as_os_str().as_bytes().to_vec(),
-            argv: [&b"larder"[..], b"evict", b"--background"].map(<[u8]>::to_vec).to_vec(),
-            environment: context.place.environment_block(),
-        })
-        .is_ok()
+        let argv = [&b"larder"[..], b"evict", b"--background"].map(<[u8]>::to_vec).to_vec();
+        let program = path.as_os_str().as_bytes().to_vec();
+        larder_spawn::start_apart(&Command::new(program, argv, summon::environment(context))).is_ok()
     });
     if !started
         && let Some(dir) = &context.loaded.settings.dir

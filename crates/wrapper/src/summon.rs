@@ -38,17 +38,17 @@ pub(crate) fn summon(context: &Context, store: &Store) -> bool {
     false
 }
 
+/// What `larderd` is started with: nothing of a build's, so no job server's descriptors are named there.
+pub(crate) fn environment(context: &Context) -> Vec<Vec<u8>> {
+    let needed = context.place.environment.iter().filter(|(name, _)| larderd_needs(name));
+    needed.map(|(name, value)| [name, &b"="[..], value].concat()).collect()
+}
+
 fn start(context: &Context) -> bool {
     let own = context.own_directory.clone().unwrap_or_default().join("larder");
-    let needed = context.place.environment.iter().filter(|(name, _)| larderd_needs(name));
-    let environment: Vec<Vec<u8>> = needed.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
     words::candidates(&own).into_iter().any(|path| {
         // It starts the one that serves, and ends: a child of ours would outlive the tool.
-        start_by(&Command {
-            program: path.as_os_str().as_bytes().to_vec(),
-            argv: [&b"larderd"[..], b"serve", b"--apart"].map(<[u8]>::to_vec).to_vec(),
-            environment: environment.clone(),
-        })
-        .is_ok()
+        let argv = [&b"larderd"[..], b"serve", b"--apart"].map(<[u8]>::to_vec).to_vec();
+        start_by(&Command::new(path.as_os_str().as_bytes().to_vec(), argv, environment(context))).is_ok()
     })
 }

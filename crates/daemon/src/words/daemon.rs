@@ -99,11 +99,9 @@ pub(crate) fn start_apart(around: &Surroundings, idle_s: u64) -> Result<()> {
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name));
     let idle = idle_s.to_string();
-    let command = Command {
-        program: program.as_os_str().as_bytes().to_vec(),
-        argv: [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec(),
-        environment: variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect(),
-    };
+    let argv = [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec();
+    let environment = variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
+    let command = Command::new(program.as_os_str().as_bytes().to_vec(), argv, environment);
     larder_spawn::start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
     Ok(())
 }

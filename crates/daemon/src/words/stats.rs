@@ -63,6 +63,9 @@ fn object(totals: &Totals, limit_bytes: u64) -> Value {
         "waited": totals.waited,
         "remote_hit": totals.remote_hit,
         "remote": remote(totals),
+        "token_waits": totals.token_waits,
+        "memory_waits": totals.memory_waits,
+        "token_waited_ms": totals.token_waited_ms,
         "miss": totals.miss,
         "bypass": totals.bypass,
         "fallback": totals.fallback,
@@ -124,6 +127,11 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
         row(&mut table, "  remote", totals.remote_hit, "fetched from a remote when they were asked for");
     }
     row(&mut table, "miss", totals.miss, "");
+    if totals.token_waits > 0 {
+        let seconds = totals.token_waited_ms as f64 / 1e3;
+        let why = format!("for other tools to end or for memory, {seconds:.1} s together: docs/scheduling.md");
+        row(&mut table, "  queued", totals.token_waits, &why);
+    }
     for (why, count) in &totals.unrecorded_reasons {
         row(&mut table, "  not recorded", *count, why.sentence());
     }

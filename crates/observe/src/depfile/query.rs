@@ -73,11 +73,8 @@ pub(super) fn ask(
 
 /// Run a dynamically linked program's loader alone, which tells what it would load.
 pub(super) fn libraries(program: &[u8], command: &Command) -> Result<Vec<Vec<u8>>, Reason> {
-    let traced = Command {
-        program: program.to_vec(),
-        argv: vec![program.to_vec()],
-        environment: [&command.environment[..], &[b"LD_TRACE_LOADED_OBJECTS=1".to_vec()]].concat(),
-    };
+    let environment = [&command.environment[..], &[b"LD_TRACE_LOADED_OBJECTS=1".to_vec()]].concat();
+    let traced = Command::new(program.to_vec(), vec![program.to_vec()], environment);
     let (stdout, _) = ask(&DepfilePlan::default(), program, &traced, &[], false)?;
     let lines = stdout.split(|&b| b == b'\n');
     let paths = lines.filter_map(|line| {

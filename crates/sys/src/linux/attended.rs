@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use super::manner::Manner;
 use super::notify::{Attendant, FilterStep, Listener};
 use super::process::{CStrings, Child, c_string};
 
@@ -22,15 +23,17 @@ pub fn spawn_attended(
     environment: &[Vec<u8>],
     descriptors: Vec<(OwnedFd, RawFd)>,
     mask: &crate::SignalForwarding,
+    manner: &Manner,
     attendant: &mut dyn Attendant,
 ) -> io::Result<Child> {
     let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
     let filter = attendant.filter();
     let (ours, theirs) = socket_pair()?;
-    let start = Start { path, argv, environment, descriptors: &descriptors, mask: mask.original(), filter: &filter };
+    let start =
+        Start { path, argv, environment, descriptors: &descriptors, mask: mask.original(), manner, filter: &filter };
     // Not vfork: its parent could not answer the child's execve.
     // SAFETY: everything that the child needs was made before; it makes system calls only and never returns.
-    let child = match unsafe { libc::fork() } {
+    let child = match manner.around(|| unsafe { libc::fork() }) {
         -1 => return Err(io::Error::last_os_error()),
         0 => start.become_program(ours.as_raw_fd(), theirs.as_raw_fd()),
         pid => Child { pid },
@@ -130,6 +133,7 @@ struct Start<'a> {
     environment: CStrings,
     descriptors: &'a [(OwnedFd, RawFd)],
     mask: &'a libc::sigset_t,
+    manner: &'a Manner,
     filter: &'a [FilterStep],
 }
 
@@ -141,6 +145,7 @@ impl Start<'_> {
             // A listener that was sent lives in the other end: were that open here, the child would keep it, and wait
             // for ever should we die before it was received.
             libc::close(parents);
+            self.manner.take_on();
             for (ours, its) in self.descriptors {
                 if libc::dup2(ours.as_raw_fd(), *its) < 0 {
                     tell(socket, errno());

@@ -149,6 +149,8 @@ pub enum Opening {
     ReadPlain,
     /// Reading and writing; a link at the end of the path is an error.
     ChangePlain,
+    /// The same; where nothing is, it is made for its owner alone.
+    MakePlain,
     /// Writing, where nothing is yet: it is made, with this mode as far as the umask allows.
     New(u32),
 }
@@ -160,6 +162,7 @@ pub fn open(path: &[u8], opening: Opening) -> io::Result<File> {
         Opening::Read => (QUIET, 0),
         Opening::ReadPlain => (QUIET | OFlags::NOFOLLOW, 0),
         Opening::ChangePlain => (OFlags::RDWR | QUIET | OFlags::NOFOLLOW, 0),
+        Opening::MakePlain => (OFlags::RDWR | OFlags::CREATE | QUIET | OFlags::NOFOLLOW, 0o600),
         Opening::New(mode) => (OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, mode),
     };
     let open = |path: &CStr| fs::open(path, flags | OFlags::CLOEXEC, Mode::from_raw_mode(mode));

@@ -4,7 +4,11 @@ mod attended;
 mod bytelock;
 mod copy;
 mod files;
+mod futex;
 mod loopback;
+mod lowered;
+mod machine;
+mod manner;
 mod map;
 mod mount;
 mod namespace;
@@ -16,11 +20,11 @@ mod socket;
 mod stdin;
 mod stop;
 mod terminal;
-mod trace;
 mod touch;
+mod trace;
 
 pub use attended::spawn_attended;
-pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, try_lock_byte};
+pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte};
 pub use copy::copy_bytes;
 pub use files::{
     Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, has_attributes, is_write_locked, look,
@@ -28,6 +32,8 @@ pub use files::{
     sealed_memory_file, standard_look, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
 pub use loopback::loop_device;
+pub use machine::{FreeMemory, free_memory, make_room, now_ms, processors, resident_below_kb};
+pub use manner::Manner;
 pub use map::Words;
 pub use mount::{
     MountAttributes, MountRefused, MountValue, clone_mount, mount_number, new_mount, open_directory, open_place,
@@ -42,10 +48,10 @@ pub use notify::{
     process_handle, read_memory, signal_that_ended,
 };
 pub use process::{
-    Child, ChildEnd, address_space_is_limited, become_subreaper, children_left, die_by, effective_user, end_process,
-    environment_oddities, exec, file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open,
-    now_coarse_ns, parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets, spawn,
-    spawn_apart, standard_descriptors_open, umask,
+    Child, ChildEnd, Use, address_space_is_limited, become_subreaper, children_left, die_by, effective_user,
+    end_process, environment_oddities, exec, exec_with, file_size_is_limited, home_of_user, host, inherited,
+    more_descriptors_are_open, now_coarse_ns, out_of_the_way, parent_process_id, process_id, process_state,
+    processor_features, processor_is_free, sockets, spawn, spawn_apart, standard_descriptors_open, umask,
 };
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;

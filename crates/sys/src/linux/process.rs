@@ -1,16 +1,30 @@
 //! Starting programs, waiting for them, ending like them.
 
 use std::ffi::{CString, c_char};
+use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
+use super::lowered::spawn_lowered;
+use super::manner::Manner;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// A process that was started and not yet waited for.
 pub struct Child {
     /// Its process id.
     pub pid: i32,
+}
+
+/// What a process that has ended used, with all whom it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// Processor time, in µs.
+    pub cpu_us: u64,
+    /// The most memory that one process of them had, in KiB.
+    pub peak_kb: u64,
+    /// How often a processor was taken away from one of them.
+    pub preempted: u64,
 }
 
 /// How a process ended.
@@ -40,6 +54,20 @@ impl CStrings {
     }
 }
 
+/// The same file under a number that no program or script gives to a file of its own. What was locked by it is not any more.
+pub fn out_of_the_way(file: File) -> io::Result<File> {
+    const HIGH: RawFd = 100;
+    Ok(rustix::io::fcntl_dupfd_cloexec(&file, HIGH)?.into())
+}
+
+/// Become the program at `path`, which inherits this file's descriptor too, with what this process has locked by it. Returns only
+/// when that fails.
+pub fn exec_with(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], keep: &File) -> io::Error {
+    // Where it cannot be, the locks are given up, and nothing else is lost.
+    let _ = rustix::io::fcntl_setfd(keep, rustix::io::FdFlags::empty());
+    exec(path, argv, environment)
+}
+
 /// Become the program at `path`. Returns only when that fails.
 pub fn exec(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Error {
     let all = || -> io::Result<_> { Ok((c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?)) };
@@ -54,14 +82,18 @@ pub fn exec(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Error
 }
 
 /// Start the program at `path` without copying this process (posix_spawn). `descriptors` are (ours, its): its standard
-/// streams, say. The child gets the signal mask from before `mask` was prepared.
+/// streams, say. The child gets the signal mask from before `mask` was prepared, and is scheduled in this manner.
 pub fn spawn(
     path: &[u8],
     argv: &[Vec<u8>],
     environment: &[Vec<u8>],
     descriptors: &[(RawFd, RawFd)],
     mask: &crate::SignalForwarding,
+    manner: &Manner,
 ) -> io::Result<Child> {
+    if !manner.is_inherited() {
+        return spawn_lowered(path, argv, environment, descriptors, mask, manner);
+    }
     let wire = |actions: *mut FileActions| {
         let copy = |(ours, its): &(RawFd, RawFd)| {
             // SAFETY: `actions` is initialised; the call keeps nothing of ours.
@@ -157,10 +189,17 @@ const POSIX_SPAWN_SETSID: libc::c_short = 0x80;
 impl Child {
     /// Wait for it to end.
     pub fn wait(self) -> io::Result<ChildEnd> {
+        self.wait_and_measure().map(|(end, _)| end)
+    }
+
+    /// The same, and what it used.
+    pub fn wait_and_measure(self) -> io::Result<(ChildEnd, Use)> {
         let mut status = 0;
+        // SAFETY: plain numbers, for which zero is a value.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         loop {
-            // SAFETY: waits for our own child, writes to our own integer.
-            if unsafe { libc::waitpid(self.pid, &mut status, 0) } == self.pid {
+            // SAFETY: waits for our own child, writes to our own integer and structure.
+            if unsafe { libc::wait4(self.pid, &mut status, 0, &mut usage) } == self.pid {
                 break;
             }
             let error = io::Error::last_os_error();
@@ -168,7 +207,10 @@ impl Child {
                 return Err(error);
             }
         }
-        Ok(end_of(status))
+        let micros = |time: libc::timeval| time.tv_sec.unsigned_abs() * 1_000_000 + time.tv_usec.unsigned_abs();
+        let cpu_us = micros(usage.ru_utime) + micros(usage.ru_stime);
+        let (peak_kb, preempted) = (usage.ru_maxrss.unsigned_abs(), usage.ru_nivcsw.unsigned_abs());
+        Ok((end_of(status), Use { cpu_us, peak_kb, preempted }))
     }
 }
 

@@ -47,7 +47,7 @@ fn preload(around: &Surroundings) -> Check {
         }
     };
     let environment = around.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect();
-    let command = Command { program: tool.path, argv: vec![b"true".to_vec()], environment };
+    let command = Command::new(tool.path, vec![b"true".to_vec()], environment);
     match observer.run(&command, &Destinations::now(), None) {
         Err(error) => problem(WHAT, format!("an observed program cannot be started: {error}")),
         Ok(observed) if observed.finished.end != ChildEnd::Exited(0) => {

@@ -1,0 +1,158 @@
+//! How tools fare in a class, and when they are better started as the build itself. Pure.
+//!
+//! Beside one ordinary program that wants a whole processor a lowered tool hardly runs, and the build takes many times as long. That
+//! is seen by a tool that was kept from a processor for most of its time although there are no more tools than processors. Then
+//! tools are started as the build was, and now and then one is tried in its class again.
+//!
+//! ```text
+//! state, a word that all wrappers share: bits 0…39 until when no tool is lowered, in ms since the system was started ·
+//! 40…47 the pause before the next try: 2^n s, 0 while tools are lowered · 48…55 tries in a row that went well
+//! ```
+
+use std::time::Duration;
+
+use larder_sys::Use;
+
+/// Tries in a row that must go well. On two processors a hog leaves one in peace, and half of the tries go well by luck.
+const GOOD_TRIES: u64 = 3;
+/// Then the next one follows soon.
+const GOOD_PAUSE_MS: u64 = 500;
+/// 2^6 s: a hog that stays costs one slow tool a minute.
+const PAUSE_LOG_MAX: u64 = 6;
+const UNTIL_BITS: u64 = (1 << 40) - 1;
+
+/// A tool loses less than this by chance: to what starts and ends beside it.
+const LOST_MIN: Duration = Duration::from_millis(50);
+/// A program that waits for a processor is one that it was taken away from, about so often at least.
+const TURN_MAX: Duration = Duration::from_millis(100);
+
+/// How the next tool is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// As the build itself.
+    AsInherited,
+    /// In its class.
+    Lowered,
+    /// In its class, to see how it fares.
+    Try,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    until_ms: u64,
+    pause_log: u64,
+    good: u64,
+}
+
+impl State {
+    fn of(word: u64) -> State {
+        State { until_ms: word & UNTIL_BITS, pause_log: word >> 40 & 0xff, good: word >> 48 & 0xff }
+    }
+
+    fn word(self) -> u64 {
+        self.until_ms & UNTIL_BITS | self.pause_log << 40 | self.good << 48
+    }
+
+    fn pause_ms(self) -> u64 {
+        1000 << self.pause_log.min(PAUSE_LOG_MAX)
+    }
+}
+
+/// How to start a tool now, and the state from then on.
+pub(crate) fn next(word: u64, now_ms: u64) -> (Start, u64) {
+    let state = State::of(word);
+    match state {
+        State { pause_log: 0, .. } => (Start::Lowered, word),
+        // Of an earlier run of the system.
+        _ if state.until_ms > now_ms + (2000 << PAUSE_LOG_MAX) => (Start::Lowered, 0),
+        _ if now_ms < state.until_ms => (Start::AsInherited, word),
+        // Nobody else tries before this one is done, or has taken too long.
+        _ => (Start::Try, State { until_ms: now_ms + state.pause_ms(), ..state }.word()),
+    }
+}
+
+/// The state after a tool that was started so ended.
+pub(crate) fn after(word: u64, now_ms: u64, start: Start, starved: bool) -> u64 {
+    let state = State::of(word);
+    let step_down = |pause_log| {
+        let state = State { pause_log, good: 0, ..state };
+        State { until_ms: now_ms + state.pause_ms(), ..state }.word()
+    };
+    match (start, starved) {
+        (Start::Try, true) => step_down((state.pause_log + 1).min(PAUSE_LOG_MAX)),
+        (Start::Try, false) if state.good + 1 >= GOOD_TRIES => 0,
+        (Start::Try, false) => State { until_ms: now_ms + GOOD_PAUSE_MS, good: state.good + 1, ..state }.word(),
+        // Those that were started before the first of them said so say nothing new.
+        (Start::Lowered, true) if state.pause_log == 0 => step_down(1),
+        _ => word,
+    }
+}
+
+/// Whether a tool that used this was kept from a processor for most of the time that it took.
+pub(crate) fn starved(used: Use, took: Duration) -> bool {
+    let cpu = Duration::from_micros(used.cpu_us);
+    let lost = took.saturating_sub(cpu);
+    let turns = u32::try_from(used.preempted).unwrap_or(u32::MAX);
+    lost > LOST_MIN && cpu < took / 2 && TURN_MAX.saturating_mul(turns) >= lost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_processor_is_starved() {
+        let check = |cpu_ms: u64, took_ms: u64, preempted: u64, expect: bool| {
+            let used = Use { cpu_us: cpu_ms * 1000, peak_kb: 0, preempted };
+            assert_eq!(starved(used, Duration::from_millis(took_ms)), expect, "{cpu_ms} of {took_ms}, {preempted}");
+        };
+        check(300, 310, 5, false);
+        check(300, 3000, 80, true);
+        // It waited for a disk or for somebody else.
+        check(300, 3000, 3, false);
+        // Two share a processor fairly.
+        check(300, 590, 80, false);
+        check(10, 50, 9, false);
+        check(900, 300, 9, false);
+        check(1, 300, u64::MAX, true);
+    }
+
+    #[test]
+    fn steps_down_and_tries_again() {
+        let (start, word) = next(0, 5000);
+        assert_eq!((start, after(word, 5000, start, false)), (Start::Lowered, 0));
+        let word = after(word, 5000, start, true);
+        // Others that were started before say the same a moment later.
+        assert_eq!(after(word, 5300, Start::Lowered, true), word);
+        assert_eq!(next(word, 6999), (Start::AsInherited, word));
+        assert_eq!(after(word, 6999, Start::AsInherited, true), word);
+        let (start, word) = next(word, 7000);
+        assert_eq!((start, next(word, 7001).0), (Start::Try, Start::AsInherited));
+        let word = after(word, 7500, start, true);
+        assert_eq!((next(word, 11_499).0, next(word, 11_500).0), (Start::AsInherited, Start::Try));
+    }
+
+    #[test]
+    fn returns_when_tries_go_well() {
+        let mut word = after(0, 0, Start::Lowered, true);
+        let mut now = 2000;
+        for _ in 0..GOOD_TRIES {
+            let (start, next_word) = next(word, now);
+            assert_eq!(start, Start::Try);
+            word = after(next_word, now + 100, start, false);
+            now += 100 + GOOD_PAUSE_MS;
+        }
+        assert_eq!(next(word, now), (Start::Lowered, 0));
+    }
+
+    #[test]
+    fn any_word_is_a_state() {
+        for word in [u64::MAX, UNTIL_BITS, 1 << 40, 0xff << 40, 1 << 63] {
+            let (start, word) = next(word, 1000);
+            after(word, 1000, start, true);
+            after(word, u64::MAX >> 1, Start::Try, true);
+        }
+        let never = State { until_ms: 1 << 39, pause_log: 3, good: 0 }.word();
+        assert_eq!(next(never, 1000), (Start::Lowered, 0), "of a system that ran for years");
+    }
+}

@@ -1,0 +1,61 @@
+//! The file whose bytes are locked: found by the user's number alone, so that a build whose environment was emptied finds the same.
+//!
+//! Shared memory comes first: it is of one run of the system, and a sandbox with everything else read-only can write there.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use larder_sys::{Kind, Look, Opening};
+
+/// Open the file that was named, or the user's own in the first place where there can be one. With it comes its size in bytes.
+pub(super) fn open(named: Option<&Path>) -> io::Result<(File, u64)> {
+    if let Some(path) = named {
+        return open_at(path);
+    }
+    let mut error = None;
+    for path in places(larder_sys::effective_user()) {
+        match open_at(&path) {
+            Ok(found) => return Ok(found),
+            Err(this) => error = Some(this),
+        }
+    }
+    Err(error.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+fn places(user: u32) -> [PathBuf; 3] {
+    [
+        format!("/dev/shm/larder-{user}-tokens").into(),
+        format!("/run/user/{user}/larder-tokens").into(),
+        format!("/tmp/larder-{user}-tokens").into(),
+    ]
+}
+
+/// Another user's file there could be locked by him for good, and is not used.
+fn open_at(path: &Path) -> io::Result<(File, u64)> {
+    let file = larder_sys::open(path.as_os_str().as_bytes(), Opening::MakePlain)?;
+    let Look { kind, owner, mode, size_bytes, .. } = larder_sys::file_look(&file)?;
+    let is_ours = kind == Kind::File && owner == larder_sys::effective_user() && mode & 0o022 == 0;
+    if is_ours { Ok((file, size_bytes)) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_of_ones_own_is_used() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("tokens");
+        assert!(open(Some(&path)).is_ok() && open(Some(&path)).is_ok());
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("makes");
+        assert!(open(Some(&link)).is_err());
+        assert!(open(Some(dir.path())).is_err());
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("sets");
+        assert!(open(Some(&path)).is_err(), "anybody could lock it");
+        assert!(places(7).iter().all(|path| path.to_str().is_some_and(|path| path.contains("larder"))));
+    }
+}

@@ -1,0 +1,274 @@
+//! The bytes that are locked and the words that all see, in one file.
+//!
+//! ```text
+//! bytes that are locked: layer * 1,024 + token       layer 0 is the token; layer 1 is lent by its holder, layer 2 by that one …
+//! words of 64 bits, native order: 0 tickets given · 1 first ticket not yet served · 2 tokens taken and given back ·
+//! 3 how tools fare in a class · 64…127 changed when such a ticket is called ·
+//! 128…1151 what the tool of a token is expected to need, in KiB
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use larder_sys::{FreeMemory, Words};
+
+use super::memory::{self, Needs, Running};
+
+/// More tools at once than this no machine runs.
+pub const JOBS_MAX: u32 = 1024;
+/// A token is lent no further down than this: whoever is deeper runs without one.
+const LAYERS_MAX: u32 = 16;
+
+const TICKETS: usize = 0;
+const SERVED: usize = 1;
+const MOVES: usize = 2;
+const FARE: usize = 3;
+const CALLS: usize = 64;
+const CALLS_COUNT: u64 = 64;
+const EXPECTED: usize = 128;
+const WORDS: usize = EXPECTED + JOBS_MAX as usize;
+const BYTES: u64 = WORDS as u64 * 8;
+
+/// The tokens of a file.
+pub(crate) struct Pool {
+    file: File,
+    words: Words,
+    jobs: u32,
+}
+
+/// A byte that is ours until it is dropped.
+pub(super) struct Held {
+    pool: Pool,
+    token: u32,
+    layer: u32,
+}
+
+/// What the tokens are doing, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// How many there are.
+    pub jobs: u32,
+    /// Who holds one, by process number; 0 where it cannot be seen from here.
+    pub holders: Vec<u32>,
+    /// About how many wait.
+    pub waiting: u64,
+    /// What the tools of holders are expected to need, in KiB.
+    pub expected_kb: u64,
+}
+
+impl Pool {
+    /// Of a file of this size in bytes.
+    pub(super) fn new((file, mut size_bytes): (File, u64), jobs: u32) -> io::Result<Pool> {
+        let jobs = if jobs == 0 { larder_sys::processors() } else { jobs }.min(JOBS_MAX);
+        if size_bytes < BYTES {
+            // Real blocks, so that a full disk is an error now. Nobody's words are changed by it.
+            larder_sys::make_room(&file, BYTES)?;
+            size_bytes = BYTES;
+        }
+        let words = Words::map(&file, size_bytes, WORDS, true)?;
+        Ok(Pool { file, words, jobs })
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.words.words()[at]
+    }
+
+    /// How tools fare that run in a class.
+    pub(crate) fn fare(&self) -> &AtomicU64 {
+        self.word(FARE)
+    }
+
+    // ------------------------------------------------------------ the queue's words
+
+    pub(super) fn nobody_waits(&self) -> bool {
+        self.word(TICKETS).load(SeqCst) == self.word(SERVED).load(SeqCst)
+    }
+
+    pub(super) fn draw_ticket(&self) -> u64 {
+        self.word(TICKETS).fetch_add(1, SeqCst)
+    }
+
+    /// How many are before this one; 0 and less when it is its turn, also where it was passed over.
+    pub(super) fn ahead(&self, ticket: u64) -> i64 {
+        ticket.wrapping_sub(self.word(SERVED).load(SeqCst)) as i64
+    }
+
+    /// It needs no turn any more: the next one's it is.
+    pub(super) fn served(&self, ticket: u64) {
+        self.word(SERVED).fetch_max(ticket.wrapping_add(1), SeqCst);
+        self.call();
+    }
+
+    /// Wake who is first now, if anybody waits.
+    pub(super) fn call(&self) {
+        if !self.nobody_waits() {
+            self.words.wake(call_of(self.word(SERVED).load(SeqCst)));
+        }
+    }
+
+    pub(super) fn calls(&self, ticket: u64) -> u64 {
+        self.word(call_of(ticket)).load(SeqCst)
+    }
+
+    /// Wait until this ticket is called, since `seen`, or for so long.
+    pub(super) fn wait_for_call(&self, ticket: u64, seen: u64, at_most: Duration) {
+        self.words.wait(call_of(ticket), seen, at_most);
+    }
+
+    /// Changes whenever somebody takes a token or gives one back.
+    pub(super) fn moves(&self) -> u64 {
+        self.word(MOVES).load(SeqCst)
+    }
+
+    // ------------------------------------------------------------ the bytes
+
+    /// A token that nobody has.
+    pub(super) fn try_take(&self) -> Option<(u32, u32)> {
+        self.in_turn().find(|token| self.lock(*token, 0)).map(|token| (token, 0))
+    }
+
+    /// A token all of whose holders lend it, as `lends` says of a process: one further down.
+    pub(super) fn try_borrow(&self, lends: &dyn Fn(u32) -> bool) -> Option<(u32, u32)> {
+        self.in_turn().find_map(|token| {
+            let mut layer = 0;
+            while lends(self.holder(token, layer)?) {
+                layer += 1;
+                if layer == LAYERS_MAX {
+                    return None;
+                }
+                if self.lock(token, layer) {
+                    return Some((token, layer));
+                }
+            }
+            None
+        })
+    }
+
+    /// Whether a token could be borrowed now.
+    pub(super) fn has_borrowable(&self, lends: &dyn Fn(u32) -> bool) -> bool {
+        self.in_turn().any(|token| {
+            let mut layers = (0..LAYERS_MAX).map(|layer| self.holder(token, layer));
+            layers.find(|holder| !holder.is_some_and(lends)) == Some(None)
+        })
+    }
+
+    /// Whether a token is held by such a process.
+    pub(super) fn any_holder(&self, is_such: &dyn Fn(u32) -> bool) -> bool {
+        self.in_turn().any(|token| (0..LAYERS_MAX).map_while(|layer| self.holder(token, layer)).any(is_such))
+    }
+
+    /// Who begins at different tokens meets fewer others.
+    fn in_turn(&self) -> impl Iterator<Item = u32> + use<> {
+        let (jobs, first) = (self.jobs, larder_sys::process_id() % self.jobs);
+        (0..jobs).map(move |at| (first + at) % jobs)
+    }
+
+    fn lock(&self, token: u32, layer: u32) -> bool {
+        larder_sys::try_lock_byte(&self.file, byte(token, layer)).unwrap_or(false)
+    }
+
+    /// Which process has it; 0 where it is in a namespace that cannot be seen from here.
+    fn holder(&self, token: u32, layer: u32) -> Option<u32> {
+        larder_sys::byte_locked_by(&self.file, byte(token, layer)).ok().flatten()
+    }
+
+    /// Whether somebody could have one now.
+    pub(super) fn has_free(&self) -> bool {
+        self.in_turn().any(|token| self.holder(token, 0).is_none())
+    }
+
+    /// Whether locks can be had at all: some file systems have none.
+    pub(super) fn has_locks(&self) -> bool {
+        larder_sys::byte_locked_by(&self.file, 0).is_ok()
+    }
+
+    /// Whether nobody has any.
+    pub(super) fn is_idle(&self) -> bool {
+        let all = u64::from(LAYERS_MAX) * u64::from(JOBS_MAX);
+        matches!(larder_sys::bytes_locked_by(&self.file, 0, all), Ok(None))
+    }
+
+    /// It is ours from now on, for a tool that is expected to need this.
+    pub(super) fn hold(self, (token, layer): (u32, u32), needs: Needs) -> Held {
+        if layer == 0 {
+            self.word(EXPECTED + token as usize).store(needs.counted_kb(), Relaxed);
+        }
+        self.word(MOVES).fetch_add(1, SeqCst);
+        Held { pool: self, token, layer }
+    }
+
+    // ------------------------------------------------------------ memory
+
+    /// Whether there is memory for it beside all who run. One can always run.
+    pub(super) fn has_room(&self, needs: Needs) -> bool {
+        let all = self.expected(&|_| true);
+        let all = Running { expected_kb: all, has_kb: 0 };
+        let enough_kb = memory::enough_kb(needs, all);
+        let Some(free) = larder_sys::free_memory(enough_kb) else { return true };
+        memory::has_room(needs, all, free) || self.is_idle() || self.has_room_after_all(needs, free)
+    }
+
+    /// The same, looking at what those who run really have: words of a killed holder are still there, and who has run for a while has
+    /// got what it needs.
+    fn has_room_after_all(&self, needs: Needs, free: FreeMemory) -> bool {
+        let tokens = (0..JOBS_MAX).filter(|token| self.expects(*token) > 0);
+        let held: Vec<(u32, u32)> = tokens.filter_map(|token| Some((token, self.holder(token, 0)?))).collect();
+        let expected_kb = held.iter().fold(0, |sum: u64, (token, _)| sum.saturating_add(self.expects(*token)));
+        let holders: Vec<u32> = held.into_iter().map(|(_, holder)| holder).collect();
+        let has_kb = larder_sys::resident_below_kb(&holders);
+        memory::has_room(needs, Running { expected_kb, has_kb }, free)
+    }
+
+    fn expects(&self, token: u32) -> u64 {
+        self.word(EXPECTED + token as usize).load(Relaxed)
+    }
+
+    fn expected(&self, counts: &dyn Fn(u32) -> bool) -> u64 {
+        let tokens = (0..JOBS_MAX).filter(|token| self.expects(*token) > 0 && counts(*token));
+        tokens.fold(0, |sum: u64, token| sum.saturating_add(self.expects(token)))
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let held = |token: &u32| self.holder(*token, 0).is_some();
+        let waiting = self.word(TICKETS).load(SeqCst).saturating_sub(self.word(SERVED).load(SeqCst));
+        Status {
+            jobs: self.jobs,
+            holders: (0..JOBS_MAX).filter_map(|token| self.holder(token, 0)).collect(),
+            waiting,
+            expected_kb: self.expected(&|token| held(&token)),
+        }
+    }
+}
+
+fn call_of(ticket: u64) -> usize {
+    CALLS + (ticket % CALLS_COUNT) as usize
+}
+
+fn byte(token: u32, layer: u32) -> u64 {
+    u64::from(layer) * u64::from(JOBS_MAX) + u64::from(token)
+}
+
+impl Held {
+    pub(super) fn file(&self) -> &File {
+        &self.pool.file
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let pool = &self.pool;
+        if self.layer == 0 {
+            pool.word(EXPECTED + self.token as usize).store(0, Relaxed);
+        }
+        let _ = larder_sys::unlock_byte(&pool.file, byte(self.token, self.layer));
+        pool.word(MOVES).fetch_add(1, SeqCst);
+        pool.call();
+    }
+}

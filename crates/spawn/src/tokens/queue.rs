@@ -1,0 +1,193 @@
+//! Whose turn it is to have a token, and how long one waits for it.
+//!
+//! Who finds nobody waiting takes one that is free. All others draw a ticket, and the first of them looks whenever one is given back.
+//! Who died in the queue, or was stopped there, leaves a gap: whoever sees a free token twice that nobody before him took closes it.
+//!
+//! A holder that was killed gives back silently, so the first in the queue looks now and then by himself. And he lends himself the
+//! tokens of holders that are stopped: a build that somebody suspended must not hold up another.
+
+use std::time::{Duration, Instant};
+
+use super::pool::Pool;
+use super::{Asker, Taken, Token};
+
+/// Between two looks of the first in the queue, if nobody calls.
+const FIRST_LOOKS_EVERY: Duration = Duration::from_millis(10);
+/// Of the others, for each place that they are behind him.
+const OTHERS_LOOK_EVERY: Duration = Duration::from_millis(20);
+const PLACES_COUNTED: u32 = 10;
+/// Seen so often, a free token is one that nobody before us will take.
+const FREE_LOOKS: u32 = 2;
+/// Who asked for memory and was refused asks again after this: it means to look at every process.
+const MEMORY_AGAIN: Duration = Duration::from_millis(200);
+/// Between two looks at who is stopped, which costs a file for each holder.
+const STOPPED_LOOKS_EVERY: Duration = Duration::from_millis(200);
+/// Nothing was taken nor given back for so long: one more runs than there are tokens. Longer than nearly all compiles take; a
+/// whole program's link may take longer, and then has company. It is the way out of whatever nobody has thought of.
+const STUCK: Duration = Duration::from_secs(30);
+/// A process with more ancestors than this is none that a build starts.
+const ANCESTORS_MAX: usize = 128;
+
+/// Ask, and wait.
+pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -> Taken {
+    let began = Instant::now();
+    if !pool.has_locks() {
+        return Taken::Token(Token::default());
+    }
+    let mut ancestors = None;
+    let mut is_below_a_holder = false;
+    if asker.is_inside {
+        if let Some(at) = lent(&pool, &mut ancestors) {
+            return held(pool, at, asker, began, false);
+        }
+        is_below_a_holder = holds_above(&pool, &mut ancestors);
+    }
+    if pool.nobody_waits()
+        && pool.has_room(asker.needs)
+        && let Some(at) = pool.try_take()
+    {
+        return held(pool, at, asker, began, false);
+    }
+    if !asker.is_inside {
+        if let Some(at) = lent(&pool, &mut ancestors) {
+            return held(pool, at, asker, began, false);
+        }
+        is_below_a_holder = holds_above(&pool, &mut ancestors);
+    }
+    if !asker.may_wait {
+        return Taken::Token(Token::default());
+    }
+    wait(pool, asker, is_below_a_holder.then_some(ancestors).flatten(), began, wanted)
+}
+
+fn held(pool: Pool, at: (u32, u32), asker: Asker, began: Instant, for_memory: bool) -> Taken {
+    let waited = began.elapsed();
+    Taken::Token(Token { held: Some(pool.hold(at, asker.needs)), waited, for_memory, start: None })
+}
+
+/// What a waiter remembers between two looks.
+struct Waiting {
+    /// Whoever is below a holder does not stand in the queue: its first may be waiting for that holder.
+    ancestors: Option<Vec<u32>>,
+    free_looks: u32,
+    /// When memory was refused, and what had been taken and given back by then.
+    refused: Option<(Instant, u64)>,
+    for_memory: bool,
+    /// It was, at some time.
+    was_for_memory: bool,
+    looked_at_stopped: Instant,
+    moves: u64,
+    moved: Instant,
+}
+
+fn wait(
+    pool: Pool,
+    asker: Asker,
+    ancestors: Option<Vec<u32>>,
+    began: Instant,
+    wanted: &mut dyn FnMut() -> bool,
+) -> Taken {
+    let stands = ancestors.is_none();
+    let ticket = if stands { pool.draw_ticket() } else { 0 };
+    let (moves, now) = (pool.moves(), Instant::now());
+    let mut waiting = Waiting {
+        ancestors,
+        free_looks: 0,
+        refused: None,
+        for_memory: false,
+        was_for_memory: false,
+        looked_at_stopped: now,
+        moves,
+        moved: now,
+    };
+    loop {
+        let seen = pool.calls(ticket);
+        let place = if stands { pool.ahead(ticket) } else { 0 };
+        let got = waiting.look(&pool, asker, place);
+        if got.is_some() || waiting.is_stuck(&pool) || !wanted() {
+            if stands && (got.is_some() || place <= 0) {
+                pool.served(ticket);
+            }
+            return match got {
+                Some(at) => held(pool, at, asker, began, waiting.was_for_memory),
+                None if waiting.is_stuck(&pool) => Taken::Token(Token { waited: began.elapsed(), ..Token::default() }),
+                None => Taken::NotWanted,
+            };
+        }
+        let places = u32::try_from(place).unwrap_or(0).min(PLACES_COUNTED);
+        let pause = if places == 0 { FIRST_LOOKS_EVERY } else { OTHERS_LOOK_EVERY * places };
+        pool.wait_for_call(ticket, seen, pause);
+    }
+}
+
+impl Waiting {
+    /// Once; `place` is how many are before us.
+    fn look(&mut self, pool: &Pool, asker: Asker, place: i64) -> Option<(u32, u32)> {
+        if let Some(above) = &self.ancestors
+            && let Some(at) = pool.try_borrow(&|pid| above.contains(&pid))
+        {
+            return Some(at);
+        }
+        let looks_at_stopped = self.looked_at_stopped.elapsed() >= STOPPED_LOOKS_EVERY;
+        let is_free = pool.has_free() || looks_at_stopped && pool.has_borrowable(&is_stopped);
+        if !is_free {
+            self.looked_at_stopped = if looks_at_stopped { Instant::now() } else { self.looked_at_stopped };
+            self.free_looks = if looks_at_stopped { 0 } else { self.free_looks };
+            return None;
+        }
+        self.free_looks += 1;
+        if place > 0 && self.free_looks < FREE_LOOKS {
+            return None;
+        }
+        if self.refused.is_some_and(|(at, moves)| at.elapsed() < MEMORY_AGAIN && moves == pool.moves()) {
+            return None;
+        }
+        // One may always run, and who is stopped does not.
+        self.for_memory = !pool.has_room(asker.needs) && pool.any_holder(&|pid| !is_stopped(pid));
+        self.was_for_memory |= self.for_memory;
+        self.refused = self.for_memory.then(|| (Instant::now(), pool.moves()));
+        if self.for_memory {
+            return None;
+        }
+        pool.try_take().or_else(|| if looks_at_stopped { pool.try_borrow(&is_stopped) } else { None })
+    }
+
+    fn is_stuck(&mut self, pool: &Pool) -> bool {
+        let moves = pool.moves();
+        if moves != self.moves {
+            (self.moves, self.moved) = (moves, Instant::now());
+        }
+        // Memory comes when somebody ends; who is alone is not refused any.
+        self.moved.elapsed() >= STUCK && !self.for_memory
+    }
+}
+
+/// Who cannot be seen is taken to run.
+fn is_stopped(pid: u32) -> bool {
+    larder_sys::process_state(pid).is_some_and(|(stopped, _)| stopped)
+}
+
+/// A token that a holder above us lends.
+fn lent(pool: &Pool, ancestors: &mut Option<Vec<u32>>) -> Option<(u32, u32)> {
+    let above = ancestors.get_or_insert_with(ancestors_of_ours);
+    pool.try_borrow(&|pid| above.contains(&pid))
+}
+
+fn holds_above(pool: &Pool, ancestors: &mut Option<Vec<u32>>) -> bool {
+    let above = ancestors.get_or_insert_with(ancestors_of_ours);
+    pool.any_holder(&|pid| above.contains(&pid))
+}
+
+/// The processes above us, as far as they can be seen.
+fn ancestors_of_ours() -> Vec<u32> {
+    let mut above = Vec::new();
+    let mut pid = larder_sys::process_id();
+    while above.len() < ANCESTORS_MAX {
+        match larder_sys::process_state(pid) {
+            Some((_, parent)) if parent != 0 => pid = parent,
+            _ => break,
+        }
+        above.push(pid);
+    }
+    above
+}

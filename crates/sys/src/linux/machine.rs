@@ -1,0 +1,172 @@
+//! What the machine has for one more program: processors, memory. Read at the moment; nothing is kept.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::io::Errno;
+
+/// What there is of memory, in KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeMemory {
+    /// What new programs can have without swapping: as the system says, within what this process's group may use.
+    pub available_kb: u64,
+    /// The share of the last ten seconds in which some program waited for memory, in hundredths of a per cent; 0 where the system
+    /// does not say.
+    pub pressure: u32,
+}
+
+/// Longer than what is read here.
+const TEXT_BYTES_MAX: usize = 8192;
+/// A group that is not given so much builds nothing: its limit is not asked for.
+const EVERY_GROUP_HAS_KB: u64 = 768 << 10;
+
+/// How many programs can run at once: the processors that this process may use, within the quota of its group.
+pub fn processors() -> u32 {
+    let allowed = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()).max(1);
+    quota().map_or(allowed, |quota| quota.clamp(1, allowed))
+}
+
+/// As a container sees its own group; the second is how systems before that do it. Rounded up.
+fn quota() -> Option<u32> {
+    if let Some(both) = text("/sys/fs/cgroup/cpu.max") {
+        let (quota, period) = both.trim().split_once(' ')?;
+        return whole(quota, period);
+    }
+    let quota = text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").filter(|quota| !quota.starts_with('-'))?;
+    whole(&quota, &text("/sys/fs/cgroup/cpu/cpu.cfs_period_us")?)
+}
+
+/// A file of the kernel's that is not longer than a page, by as few calls as can be.
+fn text(path: impl AsRef<Path>) -> Option<String> {
+    let mut bytes = [0; TEXT_BYTES_MAX];
+    let count = fs::File::open(path).ok()?.read(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..count]).into_owned())
+}
+
+/// Without a quota it is a word, or negative.
+fn whole(quota: &str, period: &str) -> Option<u32> {
+    let (quota, period): (u64, u64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
+    u32::try_from(quota.div_ceil(period.max(1))).ok()
+}
+
+/// What is free now. `None` where that cannot be told. Cheap where plainly more than `enough_kb` is: then pressure is not asked for.
+pub fn free_memory(enough_kb: u64) -> Option<FreeMemory> {
+    let unused_kb = unused_kb();
+    let limit = if enough_kb > EVERY_GROUP_HAS_KB { limit_kb() } else { None };
+    if limit.is_none() && unused_kb > enough_kb {
+        return Some(FreeMemory { available_kb: unused_kb, pressure: 0 });
+    }
+    let available_kb = available_kb(&text("/proc/meminfo")?)?;
+    let pressure = text("/proc/pressure/memory").and_then(|text| pressure_in(&text)).unwrap_or(0);
+    Some(FreeMemory { available_kb: limit.map_or(available_kb, |limit| limit.min(available_kb)), pressure })
+}
+
+/// What is not even used as a cache.
+fn unused_kb() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.freeram.saturating_mul(info.mem_unit.into()) / 1024
+}
+
+/// What the group of a container may still take, by either hierarchy. What it has of files could be given back, but for that part
+/// that is in use.
+fn limit_kb() -> Option<u64> {
+    let groups = [
+        ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ];
+    groups.into_iter().find_map(|(directory, limit, usage)| {
+        let number = |name| text(Path::new(directory).join(name))?.trim().parse::<u64>().ok();
+        // Without a limit it is a word, or a number larger than any memory.
+        let limit = number(limit).filter(|limit| *limit < 1 << 60)?;
+        let statistics = text(Path::new(directory).join("memory.stat")).unwrap_or_default();
+        let used = number(usage)?.saturating_sub(inactive_file(&statistics));
+        Some(limit.saturating_sub(used) / 1024)
+    })
+}
+
+fn inactive_file(statistics: &str) -> u64 {
+    let named = |name: &str| statistics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    named("total_inactive_file ").or_else(|| named("inactive_file ")).unwrap_or(0)
+}
+
+fn available_kb(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().split(' ').next()?.parse().ok()
+}
+
+fn pressure_in(text: &str) -> Option<u32> {
+    let some = text.lines().find_map(|line| line.strip_prefix("some avg10="))?;
+    let share: f64 = some.split(' ').next()?.parse().ok()?;
+    Some((share * 100.0) as u32)
+}
+
+/// What the processes below these have in memory together, in KiB: pages that two of them share count twice.
+pub fn resident_below_kb(above: &[u32]) -> u64 {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let all: Vec<(u32, u32, u64)> = names.filter_map(|name| resident(name.to_str()?.parse().ok()?)).collect();
+    let (mut below, mut pages, mut at) = (above.to_vec(), 0, 0);
+    while let Some(parent) = below.get(at).copied() {
+        at += 1;
+        for (pid, _, has) in all.iter().filter(|(pid, its, _)| *its == parent && !above.contains(pid)) {
+            below.push(*pid);
+            pages += has;
+        }
+    }
+    pages * (rustix::param::page_size() as u64 / 1024)
+}
+
+/// A process, its parent, and how many pages it has.
+fn resident(pid: u32) -> Option<(u32, u32, u64)> {
+    // Of the fields after the name, counted from the state.
+    const PARENT: usize = 1;
+    const RESIDENT: usize = 21;
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let after = text.iter().rposition(|&b| b == b')')?;
+    let fields: Vec<&str> = std::str::from_utf8(&text[after + 1..]).ok()?.split_ascii_whitespace().collect();
+    Some((pid, fields.get(PARENT)?.parse().ok()?, fields.get(RESIDENT)?.parse().ok()?))
+}
+
+/// Give a file that many bytes, with room for all of them on its disk, where its file system can say so.
+pub fn make_room(file: &fs::File, bytes: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(bytes),
+        done => Ok(done?),
+    }
+}
+
+/// Milliseconds since the system was started, as long as it did not sleep.
+pub fn now_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_the_system_says() {
+        assert_eq!(available_kb("MemTotal: 9 kB\nMemAvailable:    2097152 kB\n"), Some(2_097_152));
+        assert_eq!(available_kb("MemTotal: 9 kB\n"), None);
+        assert_eq!(pressure_in("some avg10=12.34 avg60=0.00 avg300=0.00 total=5\nfull avg10=99\n"), Some(1234));
+        assert_eq!(pressure_in(""), None);
+        assert_eq!(inactive_file("cache 5\ninactive_file 7\ntotal_inactive_file 9\n"), 9);
+        assert_eq!(inactive_file("anon 5\ninactive_file 7\n"), 7);
+        assert_eq!(whole("150000", "100000\n"), Some(2));
+        assert_eq!((whole("max", "100000"), whole("-1\n", "100000\n")), (None, None));
+    }
+
+    #[test]
+    fn this_machine_has_something() {
+        assert!(processors() >= 1);
+        let free = free_memory(u64::MAX).expect("is said");
+        assert!(free.available_kb > 0 && free.pressure <= 10_000);
+        let mut child = std::process::Command::new("sleep").arg("9").spawn().expect("starts");
+        let has = resident_below_kb(&[std::process::id()]);
+        child.kill().and_then(|()| child.wait()).expect("ends");
+        assert!(has > 0, "of a program that runs");
+        let (one, other) = (now_ms(), now_ms());
+        assert!(one > 0 && other >= one);
+    }
+}

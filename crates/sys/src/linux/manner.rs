@@ -1,0 +1,140 @@
+//! How a program is scheduled: less than its parent, never more, set between the child's first instruction and its `execve`.
+//!
+//! What is inherited is read before the child is there. The child only makes system calls: it may share our memory.
+
+use std::ffi::{CString, c_int, c_long};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::Class;
+
+/// Of `utility`, and of `background` where the system has no idle policy. What nice 10 does to a ping beside sixteen compilers,
+/// and what it costs, is in `docs/scheduling.md`.
+const UTILITY_NICE: c_int = 10;
+/// Added for a tool, which can be run again, so that it is killed before what people look at. The highest is 1000.
+const OOM_MORE: i32 = 300;
+const OOM_MAX: i32 = 1000;
+/// `ioprio_set`: of one process; the class is above these bits.
+const IOPRIO_WHO_PROCESS: c_int = 1;
+const IOPRIO_CLASS_SHIFT: c_int = 13;
+const IOPRIO_CLASS_IDLE: c_int = 3;
+
+/// What a child sets of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    nice: Option<c_int>,
+    idle: bool,
+    idle_io: bool,
+    oom_score_adj: Option<Vec<u8>>,
+    cgroup: Option<CString>,
+    small_pages: bool,
+}
+
+impl Manner {
+    /// Of a class; `cgroup` is a directory of cgroups that a tool in the background is moved to.
+    pub fn of(class: Class, cgroup: Option<&Path>) -> Manner {
+        if class == Class::Inherit {
+            return Manner::default();
+        }
+        let background = class == Class::Background;
+        let procs = |directory: &Path| CString::new(directory.join("cgroup.procs").as_os_str().as_bytes()).ok();
+        Manner {
+            nice: (inherited_nice() < UTILITY_NICE).then_some(UTILITY_NICE),
+            idle: background && is_ordinary(),
+            idle_io: background && inherited_io_class() != IOPRIO_CLASS_IDLE,
+            oom_score_adj: more_expendable(),
+            cgroup: cgroup.filter(|_| background).and_then(procs),
+            small_pages: false,
+        }
+    }
+
+    /// The same, with no huge pages in the child, whatever the system does by itself.
+    pub fn with_small_pages(self) -> Manner {
+        Manner { small_pages: true, ..self }
+    }
+
+    /// Whether a child has nothing to set.
+    pub fn is_inherited(&self) -> bool {
+        *self == Manner::default()
+    }
+
+    /// Set it for this process, which is about to become the program. What cannot be set stays as it is: a tool that runs
+    /// unlowered is better than none.
+    pub fn take_on(&self) {
+        // SAFETY: numbers, null-terminated paths and bytes of ours that live during each call; nothing allocates.
+        unsafe {
+            if let Some(path) = &self.cgroup {
+                write_to(path.as_ptr(), b"0");
+            }
+            if let Some(score) = &self.oom_score_adj {
+                write_to(c"/proc/self/oom_score_adj".as_ptr(), score);
+            }
+            if let Some(nice) = self.nice {
+                libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS as c_long, 0, nice);
+            }
+            if self.idle {
+                // musl's own function says that there is none.
+                let parameters = libc::sched_param { ..std::mem::zeroed() };
+                libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const parameters);
+            }
+            if self.idle_io {
+                let idle = IOPRIO_CLASS_IDLE << IOPRIO_CLASS_SHIFT;
+                libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, idle);
+            }
+        }
+    }
+
+    /// Huge pages are a property of memory, which a child shares with us until it is a program of its own: so this is set for
+    /// us, around its start. The child inherits it.
+    pub(super) fn around<T>(&self, start: impl FnOnce() -> T) -> T {
+        // SAFETY: no pointers.
+        let set = |on: c_long| unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, 0, 0, 0) };
+        // SAFETY: as above.
+        let was = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) };
+        let changes = self.small_pages && was == 0 && set(1) == 0;
+        let done = start();
+        if changes {
+            set(0);
+        }
+        done
+    }
+}
+
+fn inherited_nice() -> c_int {
+    // SAFETY: numbers only. The system call, other than the C library's function, says 20 less the value.
+    let raw = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS as c_long, 0) };
+    if raw < 0 { c_int::MAX } else { 20 - raw as c_int }
+}
+
+/// Whether this process has the usual policy: who has another was given it by somebody.
+fn is_ordinary() -> bool {
+    // SAFETY: numbers only.
+    unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) == libc::SCHED_OTHER as c_long }
+}
+
+fn inherited_io_class() -> c_int {
+    // SAFETY: numbers only.
+    let raw = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0) };
+    (raw as c_int) >> IOPRIO_CLASS_SHIFT
+}
+
+fn more_expendable() -> Option<Vec<u8>> {
+    let text = std::fs::read_to_string("/proc/self/oom_score_adj").ok()?;
+    let inherited: i32 = text.trim().parse().ok()?;
+    (inherited < OOM_MAX).then(|| inherited.saturating_add(OOM_MORE).min(OOM_MAX).to_string().into_bytes())
+}
+
+/// Write without waiting, and without minding whether that can be done.
+///
+/// # Safety
+/// `path` is null-terminated.
+unsafe fn write_to(path: *const libc::c_char, bytes: &[u8]) {
+    // SAFETY: by the caller; the bytes are as long as said.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_WRONLY | libc::O_CLOEXEC, 0);
+        if fd >= 0 {
+            libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len());
+            libc::syscall(libc::SYS_close, fd);
+        }
+    }
+}

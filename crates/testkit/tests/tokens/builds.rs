@@ -1,0 +1,135 @@
+//! Build tools with more jobs than there are tokens: with job servers and without, alone and two at once.
+
+use std::process::Child;
+use std::time::Instant;
+
+use larder_testkit::{Place, Ran, has, larder, probe_skip};
+
+use crate::support::{at_once, sources, start, timed, times};
+
+const FILES: usize = 12;
+
+fn place() -> Place {
+    let place = Place::new();
+    timed(&place, "mycc", "0.05");
+    sources(&place, FILES);
+    let larder = larder().display();
+    let objects: Vec<String> = (0..FILES).map(|number| format!("$(D){number}.o")).collect();
+    let rules = format!("all: {}\n$(D)%.o: %.c\n\t{larder} ./mycc -c $< -o $@\n", objects.join(" "));
+    place.put("Makefile", rules);
+    // A make in a make: the inner ones share the job server.
+    place.put("outer.mk", "all: a b\na b:\n\tmkdir -p $@\n\t+$(MAKE) D=$@/\n");
+    let edges: String = (0..FILES).map(|number| format!("build {number}.o: cc {number}.c\n")).collect();
+    place.put("build.ninja", format!("rule cc\n  command = {larder} ./mycc -c $in -o $out\n{edges}"));
+    place.settle();
+    place
+}
+
+fn build(place: &Place, words: &[&str]) -> Child {
+    start(place.run(words).env("LARDER_JOBS", "2").env("LARDER_WAIT", "0"))
+}
+
+#[track_caller]
+fn well(place: &Place, children: Vec<Child>, files: usize) {
+    for child in children {
+        Ran::of(child).ends(0);
+    }
+    let (most, all) = at_once(place);
+    assert!(most <= 2 && all == files, "{most} at once of {all}: {}", times(place));
+}
+
+#[test]
+fn make_with_each_kind_of_job_server() {
+    probe_skip!(has("make"), "make is not installed");
+    for style in [None, Some("--jobserver-style=fifo"), Some("--jobserver-style=pipe")] {
+        let place = place();
+        let known = style.is_none_or(|style| place.run(&["make", style, "--version"]).run().code == Some(0));
+        if !known {
+            eprintln!("skipped: make has no {}", style.unwrap_or_default());
+            continue;
+        }
+        let words: Vec<&str> = ["make", "-j16", "-f", "outer.mk"].into_iter().chain(style).collect();
+        // One store: what one of the inner makes has made, the other may find.
+        let child = build(&place, &words);
+        Ran::of(child).ends(0);
+        assert!(at_once(&place).0 <= 2, "{}", times(&place));
+    }
+}
+
+#[test]
+fn ninja_with_many_jobs() {
+    probe_skip!(has("ninja"), "ninja is not installed");
+    let place = place();
+    let child = build(&place, &["ninja", "-j16"]);
+    well(&place, vec![child], FILES);
+}
+
+/// Neither keeps the other from its turn: both end in about the time that all of it takes.
+#[test]
+fn two_builds_at_once() {
+    probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
+    let place = place();
+    std::fs::create_dir(place.path("work/other")).expect("makes");
+    let began = Instant::now();
+    let make =
+        start(place.run(&["make", "-j16", "D=other/"]).env("LARDER_JOBS", "2").env("LARDER_DIR", place.path("own")));
+    let ninja = build(&place, &["ninja", "-j3"]);
+    well(&place, vec![make, ninja], 2 * FILES);
+    let lines: Vec<String> = times(&place).lines().filter(|line| line.starts_with('+')).map(str::to_owned).collect();
+    // The one with three jobs has got somewhere by the time that half of all has begun.
+    let of_ninja = lines[..FILES].iter().filter(|line| !line.contains("other/")).count();
+    assert!(of_ninja >= 2, "after {:?}: {lines:?}", began.elapsed());
+}
+
+/// Cargo's job server reaches a build script's compilers.
+#[test]
+fn cargo_with_its_job_server() {
+    let Some(cargo) = option_env!("CARGO") else { return };
+    let place = place();
+    place.put("Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\nedition = \"2021\"\nbuild = \"build.rs\"\n");
+    place.put("src/lib.rs", "");
+    let script = format!(
+        "fn main() {{ let all: Vec<_> = (0..{FILES}).map(|n| std::process::Command::new({:?}).args([\"./mycc\".to_string(), \
+         \"-c\".into(), format!(\"{{n}}.c\"), \"-o\".into(), format!(\"{{n}}.o\")]).spawn().unwrap()).collect(); \
+         for mut one in all {{ assert!(one.wait().unwrap().success()); }} }}",
+        larder().display().to_string()
+    );
+    place.put("build.rs", script);
+    place.settle();
+    let home = std::env::var_os("CARGO_HOME").map(std::path::PathBuf::from);
+    let home = home.or_else(|| Some(std::path::Path::new(&std::env::var_os("HOME")?).join(".cargo")));
+    let rustup = std::env::var_os("RUSTUP_HOME").map(std::path::PathBuf::from);
+    let rustup = rustup.or_else(|| Some(std::path::Path::new(&std::env::var_os("HOME")?).join(".rustup")));
+    let rustc = std::path::Path::new(cargo).with_file_name("rustc");
+    let mut run = place.run(&[cargo, "build", "--offline", "-j4"]).env("LARDER_JOBS", "2").env("RUSTC", rustc);
+    for (name, path) in [("CARGO_HOME", home), ("RUSTUP_HOME", rustup)] {
+        if let Some(path) = path.filter(|path| path.is_dir()) {
+            run = run.env(name, path);
+        }
+    }
+    well(&place, vec![start(run)], FILES);
+}
+
+/// The link of a program whose parts are compiled by a make of the compiler's own, which asks the job server.
+#[test]
+fn link_time_optimisation_with_the_job_server() {
+    probe_skip!(has("make") && has("gcc"), "make or gcc is not installed");
+    let place = Place::new();
+    let larder = larder().display();
+    for number in 0..4 {
+        place.put(&format!("{number}.c"), format!("int f{number}(int a) {{ return a * {number}; }}\n"));
+    }
+    place.put(
+        "main.c",
+        "int f0(int), f1(int), f2(int), f3(int);\nint main(void) { return f0(1) + f1(0) + f2(0) + f3(0); }\n",
+    );
+    let rules = format!(
+        "all: p q\np q: main.o 0.o 1.o 2.o 3.o\n\t+{larder} gcc -O2 -flto=jobserver $^ -o $@\n%.o: %.c\n\t{larder} gcc -O2 -flto -c $< -o $@\n"
+    );
+    place.put("Makefile", rules);
+    place.settle();
+    let began = Instant::now();
+    Ran::of(start(place.run(&["make", "-j8"]).env("LARDER_JOBS", "1"))).ends(0);
+    assert!(began.elapsed() < crate::support::PATIENCE, "{:?}", began.elapsed());
+    place.run(&["./p"]).run().ends(0);
+}

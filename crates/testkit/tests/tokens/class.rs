@@ -1,0 +1,123 @@
+//! How tools are scheduled, as they see it themselves.
+
+use larder_testkit::{Place, Ran, is_root};
+
+use crate::support::{compile, sources, start, wrapped};
+
+const SAYS: &str = "nice > 0.o; cat /proc/self/oom_score_adj >> 0.o; \
+    sed 's/.*) //' /proc/self/stat | cut -d' ' -f39 >> 0.o; ionice 2>/dev/null | cut -d: -f1 >> 0.o; exit 3";
+
+fn place() -> Place {
+    let place = Place::new();
+    place.tool("work/mycc", SAYS);
+    sources(&place, 1);
+    place
+}
+
+/// Niceness, how soon it is killed for memory, policy (5 is idle), I/O class, as a tool of this class sees them.
+fn seen(place: &Place, class: &str, variables: &[(&str, &str)], before: &[&str]) -> Vec<String> {
+    place.remove(&["0.o"]);
+    // What was learnt of how tools fare on a machine that has other work, too.
+    let _ = std::fs::remove_file(place.path("tokens"));
+    let mut run = wrapped(place, &compile("mycc", 0), "2").env("LARDER_CLASS", class).env("LARDER_RECACHE", "1");
+    run = variables.iter().fold(run, |run, (name, value)| run.env(name, value));
+    if !before.is_empty() {
+        let program = run.command.get_program().to_owned();
+        let words: Vec<_> = run.command.get_args().map(ToOwned::to_owned).collect();
+        let environment: Vec<_> =
+            run.command.get_envs().map(|(n, v)| (n.to_owned(), v.map(ToOwned::to_owned))).collect();
+        let mut command = std::process::Command::new(before[0]);
+        command.args(&before[1..]).arg(program).args(words).current_dir(place.path("work")).env_clear();
+        command.envs(environment.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        run.command = command;
+    }
+    Ran::of(start(run)).ends(3);
+    String::from_utf8(place.read("0.o")).expect("is text").lines().map(str::to_owned).collect()
+}
+
+fn inherited() -> (i32, i32) {
+    let nice =
+        Ran::of(std::process::Command::new("nice").stdout(std::process::Stdio::piped()).spawn().expect("starts"));
+    let score = std::fs::read_to_string("/proc/self/oom_score_adj").expect("reads");
+    (nice.stdout.trim().parse().expect("a number"), score.trim().parse().expect("a number"))
+}
+
+/// By each way in which a tool is started: beside us, under a filter, in our place.
+const WAYS: [&[(&str, &str)]; 3] =
+    [&[], &[("LARDER_OBSERVER", "kernel")], &[("LARDER_READ_ONLY", "1"), ("LARDER_RECACHE", "0")]];
+
+#[test]
+fn each_class_by_each_way() {
+    let place = place();
+    let (nice, score) = inherited();
+    let lowered = |at_least: i32| nice.max(at_least).to_string();
+    let more = (score + 300).min(1000).to_string();
+    for way in WAYS {
+        let plain = seen(&place, "inherit", way, &[]);
+        assert_eq!(plain[..3], [nice.to_string(), score.to_string(), "0".into()], "{way:?}");
+        let utility = seen(&place, "utility", way, &[]);
+        assert_eq!(utility[..3], [lowered(10), more.clone(), "0".into()], "{way:?}");
+        let background = seen(&place, "background", way, &[]);
+        assert_eq!(background[..3], [lowered(10), more.clone(), "5".into()], "{way:?}");
+        if let Some(class) = background.get(3) {
+            assert_eq!(class, "idle", "{way:?}");
+        }
+    }
+}
+
+/// A build that is nicer already stays so.
+#[test]
+fn never_more_than_inherited() {
+    let place = place();
+    for class in ["inherit", "utility", "background"] {
+        assert_eq!(seen(&place, class, &[], &["nice", "-n", "19"])[0], "19", "{class}");
+    }
+}
+
+/// The wrapper itself is not lowered: what it becomes is, and what it starts.
+#[test]
+fn a_whole_command_is_as_the_build() {
+    let place = place();
+    place.tool("work/all", SAYS);
+    place.settle();
+    let words: Vec<String> = ["run", "--", "./all"].map(str::to_owned).into();
+    Ran::of(start(wrapped(&place, &words, "2").env("LARDER_CLASS", "background"))).ends(3);
+    let text = String::from_utf8(place.read("0.o")).expect("is text");
+    assert_eq!(text.lines().next(), Some(inherited().0.to_string().as_str()));
+}
+
+#[test]
+fn a_tool_that_cannot_be_started_is_said_so() {
+    let place = place();
+    place.put("broken-cc", "#!/nonexistent/interpreter\n");
+    use std::os::unix::fs::PermissionsExt;
+    let path = place.path("work/broken-cc");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("sets");
+    let plain = place.run(&["sh", "-c", "./broken-cc -c 0.c -o 0.o"]).run().code;
+    for class in ["inherit", "utility"] {
+        let ran = Ran::of(start(wrapped(&place, &compile("broken-cc", 0), "2").env("LARDER_CLASS", class)));
+        assert_eq!(ran.code, plain, "{class}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_cgroup_that_was_delegated() {
+    larder_testkit::probe_skip!(is_root(), "only root can make a cgroup here");
+    let group = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].iter().find_map(|top| {
+        let path = std::path::Path::new(top).join(format!("larder-test-{}", std::process::id()));
+        std::fs::create_dir(&path).ok()?;
+        let has = path.join("cgroup.procs").exists();
+        if has { Some(path) } else { None }
+    });
+    larder_testkit::probe_skip!(group.is_some(), "no cgroup can be made");
+    let group = group.expect("was asked");
+    let place = place();
+    place.tool("work/mycc", "cat /proc/self/cgroup > 0.o; exit 3");
+    place.settle();
+    let text =
+        |class: &str| seen(&place, class, &[("LARDER_CLASS_CGROUP", group.to_str().expect("is text"))], &[]).join("\n");
+    let name = group.file_name().expect("has one").to_str().expect("is text").to_owned();
+    let (utility, background) = (text("utility"), text("background"));
+    crate::support::until(|| std::fs::remove_dir(&group).is_ok());
+    assert!(background.contains(&name) && !utility.contains(&name), "{background}");
+}

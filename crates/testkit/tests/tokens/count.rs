@@ -1,0 +1,224 @@
+//! How many run at once, and who waits for whom.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::Child;
+use std::time::Instant;
+
+use larder_testkit::{Place, Ran};
+
+use crate::support::{PATIENCE, at_once, compile, log, signal, sources, start, timed, times, until_begun, wrapped};
+
+fn started(place: &Place, numbers: std::ops::Range<usize>, jobs: &str) -> Vec<Child> {
+    numbers.map(|number| start(wrapped(place, &compile("mycc", number), jobs))).collect()
+}
+
+#[track_caller]
+fn all_end_well(children: Vec<Child>) {
+    children.into_iter().for_each(|child| drop(Ran::of(child).ends(0)));
+}
+
+fn place(seconds: &str, count: usize) -> Place {
+    let place = Place::new();
+    timed(&place, "mycc", seconds);
+    sources(&place, count);
+    place
+}
+
+#[test]
+fn no_more_than_there_are_tokens() {
+    let place = place("0.2", 8);
+    all_end_well(started(&place, 0..8, "2"));
+    assert_eq!(at_once(&place), (2, 8), "{}", times(&place));
+    assert!(log(&place).contains("after waiting"), "{}", log(&place));
+    let stats = place.run(&[larder_testkit::larder().to_str().expect("is text"), "stats"]).run().quiet();
+    assert!(stats.contains("queued"), "{stats}");
+}
+
+#[test]
+fn over_several_builds() {
+    let place = place("0.2", 6);
+    // Builds know of each other by the file alone: their stores differ.
+    let other = |number| start(wrapped(&place, &compile("mycc", number), "2").env("LARDER_DIR", place.path("other")));
+    let mut children = started(&place, 0..3, "2");
+    children.extend((3..6).map(other));
+    all_end_well(children);
+    assert_eq!(at_once(&place), (2, 6), "{}", times(&place));
+}
+
+#[test]
+fn switched_off_all_run() {
+    let place = place("0.5", 4);
+    let off = |number| start(wrapped(&place, &compile("mycc", number), "1").env("LARDER_TOKENS", "0"));
+    all_end_well((0..4).map(off).collect());
+    assert!(at_once(&place).0 > 1, "{}", times(&place));
+    assert!(!place.path("tokens").exists());
+}
+
+#[test]
+fn a_hit_takes_none() {
+    let place = place("0", 1);
+    place.tool("work/mycc", "cat 0.c > 0.o");
+    place.settle();
+    all_end_well(started(&place, 0..1, "1"));
+    timed(&place, "slow-cc", "30");
+    let mut slow = start(wrapped(&place, &compile("slow-cc", 0), "1"));
+    until_begun(&place, 1);
+    let began = Instant::now();
+    all_end_well(started(&place, 0..1, "1"));
+    assert!(began.elapsed() < PATIENCE / 2, "a hit waited");
+    assert!(log(&place).contains(" hit: 0.c"), "{}", log(&place));
+    signal(slow.id(), "TERM");
+    let _ = slow.wait();
+}
+
+/// Its tool goes on by itself, as it does without larder.
+#[test]
+fn a_killed_holder_gives_back() {
+    let place = place("3", 2);
+    let mut first = started(&place, 0..1, "1").remove(0);
+    until_begun(&place, 1);
+    let second = started(&place, 1..2, "1");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert_eq!(at_once(&place).1, 1, "the second waits");
+    first.kill().expect("is killed");
+    let _ = first.wait();
+    let began = Instant::now();
+    until_begun(&place, 2);
+    // The lock is gone at once; looking for it takes a hundredth of a second, and a busy machine its time.
+    assert!(began.elapsed().as_millis() < 1500, "{:?}", began.elapsed());
+    all_end_well(second);
+}
+
+#[test]
+fn a_stopped_build_holds_up_nobody() {
+    let place = place("2", 4);
+    let builds = started(&place, 0..2, "1");
+    until_begun(&place, 1);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    builds.iter().for_each(|build| signal(build.id(), "STOP"));
+    let began = Instant::now();
+    all_end_well(started(&place, 2..4, "1"));
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    builds.iter().for_each(|build| signal(build.id(), "CONT"));
+    all_end_well(builds);
+    assert_eq!(at_once(&place).1, 4);
+}
+
+/// Sixteen stand in the queue when a seventeenth comes, of another build: it is served in its turn.
+#[test]
+fn who_came_first_is_served_first() {
+    let place = place("0.1", 12);
+    let mut children = Vec::new();
+    for number in 0..12 {
+        children.extend(started(&place, number..number + 1, "1"));
+        std::thread::sleep(std::time::Duration::from_millis(15));
+    }
+    all_end_well(children);
+    let begun: Vec<String> = times(&place)
+        .lines()
+        .filter(|line| line.starts_with('+'))
+        .map(|line| line.split(' ').nth(2).unwrap_or("").into())
+        .collect();
+    let numbers: Vec<i32> = begun.iter().filter_map(|name| name.strip_suffix(".o")?.parse().ok()).collect();
+    assert_eq!(numbers.len(), 12, "{begun:?}");
+    // Two that start within a hundredth of a second may change places on a busy machine.
+    let late = numbers.windows(2).filter(|pair| pair[1] < pair[0] - 2).count();
+    assert_eq!(late, 0, "{numbers:?}");
+}
+
+/// What becomes the tool keeps its token, and what a tool that becomes larder's place has is counted.
+#[test]
+fn an_untouched_tool_has_a_token_too() {
+    let place = place("0.3", 3);
+    let untouched =
+        |number| start(wrapped(&place, &compile("mycc", number), "1").env("LARDER_READ_ONLY", "1").env("X", "y"));
+    all_end_well((0..3).map(untouched).collect());
+    assert_eq!(at_once(&place), (1, 3), "{}", times(&place));
+}
+
+#[test]
+fn a_whole_command_takes_none() {
+    let place = place("0", 1);
+    let larder = larder_testkit::larder().display();
+    place.tool("work/all", &format!("{larder} ./mycc -c 0.c -o 0.o </dev/null"));
+    place.settle();
+    let began = Instant::now();
+    for observer in ["auto", "kernel"] {
+        place.remove(&["0.o"]);
+        let words: Vec<String> = ["run", "--", "./all"].map(str::to_owned).into();
+        Ran::of(start(wrapped(&place, &words, "1").env("LARDER_OBSERVER", observer))).ends(0);
+        assert_eq!(place.read("0.o"), b"made\n");
+    }
+    assert!(began.elapsed() < PATIENCE);
+}
+
+/// Who reads from a pipe does not make its writer wait.
+#[test]
+fn two_in_a_pipe_do_not_wait_for_each_other() {
+    let place = place("0", 1);
+    let larder = larder_testkit::larder().display();
+    // More than a pipe holds, from a tool that has the only token.
+    place.tool(
+        "work/writer-cc",
+        "i=0; while [ $i -lt 3000 ]; do echo 'int a; /* a long line of text to fill it */'; i=$((i+1)); done",
+    );
+    place.tool("work/reader-cc", "cat > /dev/null; echo read");
+    place.settle();
+    let script = format!("{larder} ./writer-cc -E 0.c | {larder} ./reader-cc -c -x c - -o r.o");
+    let began = Instant::now();
+    let run = place.run(&["sh", "-c", &script]).env("LARDER_JOBS", "1").run();
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "read\n"), "{run:?}");
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+}
+
+/// In the file's words a holder is expected to need more than any machine has.
+#[test]
+fn a_tool_waits_for_memory() {
+    const EXPECTED_WORDS: std::ops::Range<u64> = 128..128 + 4;
+    let place = place("2", 2);
+    let first = started(&place, 0..1, "4");
+    until_begun(&place, 1);
+    let file = File::options().read(true).write(true).open(place.path("tokens")).expect("is there");
+    for word in EXPECTED_WORDS {
+        let mut bytes = [0; 8];
+        file.read_exact_at(&mut bytes, word * 8).expect("reads");
+        if u64::from_ne_bytes(bytes) > 0 {
+            file.write_all_at(&(1u64 << 40).to_ne_bytes(), word * 8).expect("writes");
+        }
+    }
+    let second = started(&place, 1..2, "4");
+    all_end_well(first);
+    all_end_well(second);
+    assert_eq!(at_once(&place), (1, 2), "{}", times(&place));
+    assert!(log(&place).contains("for memory"), "{}", log(&place));
+}
+
+/// Whatever stands in it, tools run, and no more at once than may.
+#[test]
+fn a_damaged_file_costs_order_only() {
+    for byte in [0xff, 0x80, 0x01] {
+        let place = place("0.1", 4);
+        std::fs::write(place.path("tokens"), vec![byte; 9216]).expect("writes");
+        set_mode(&place, 0o600);
+        all_end_well(started(&place, 0..4, "2"));
+        assert_eq!(at_once(&place).1, 4);
+        assert!(at_once(&place).0 <= 2, "{}", times(&place));
+    }
+}
+
+fn set_mode(place: &Place, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(place.path("tokens"), std::fs::Permissions::from_mode(mode)).expect("sets");
+}
+
+#[test]
+fn what_cannot_be_a_file_of_tokens_is_none() {
+    let place = place("0", 2);
+    std::fs::create_dir(place.path("tokens")).expect("makes");
+    all_end_well(started(&place, 0..1, "1"));
+    std::fs::remove_dir(place.path("tokens")).expect("removes");
+    std::fs::write(place.path("tokens"), "").expect("writes");
+    set_mode(&place, 0o666);
+    all_end_well(started(&place, 1..2, "1"));
+}

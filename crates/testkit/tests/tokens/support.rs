@@ -1,0 +1,86 @@
+//! Tools that say when they begin and end, and larders beside each other.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use larder_testkit::{Place, Run, larder};
+
+/// Longer than anything here takes, shorter than what gives up waiting.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A compiler that is at work for so long, and writes down when: `OUT` is its object.
+pub(crate) fn timed(place: &Place, name: &str, seconds: &str) {
+    let log = place.text("times");
+    let script = format!(
+        "for out; do :; done; echo \"+ $$ $out\" >> {log}; sleep {seconds}; echo \"- $$ $out\" >> {log}; echo made > \"$out\""
+    );
+    place.tool(&format!("work/{name}"), &script);
+}
+
+/// Sources `0.c` … of different texts.
+pub(crate) fn sources(place: &Place, count: usize) {
+    (0..count).for_each(|number| drop(place.put(&format!("{number}.c"), format!("int a{number};\n"))));
+    place.settle();
+}
+
+/// The command line that compiles one of them.
+pub(crate) fn compile(name: &str, number: usize) -> Vec<String> {
+    let words = [format!("./{name}"), "-c".into(), format!("{number}.c"), "-o".into(), format!("{number}.o")];
+    words.into()
+}
+
+/// Larder with these words, with so many tokens.
+pub(crate) fn wrapped(place: &Place, words: &[String], jobs: &str) -> Run {
+    let whole: Vec<&str> =
+        [larder().to_str().expect("is text")].into_iter().chain(words.iter().map(String::as_str)).collect();
+    place.run(&whole).env("LARDER_JOBS", jobs).env("LARDER_LOG", place.path("log"))
+}
+
+pub(crate) fn start(run: Run) -> Child {
+    let mut command = run.command;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("starts")
+}
+
+/// What the tools wrote down.
+pub(crate) fn times(place: &Place) -> String {
+    fs::read_to_string(place.path("times")).unwrap_or_default()
+}
+
+/// The most tools that were at work at once, and how many there were.
+pub(crate) fn at_once(place: &Place) -> (usize, usize) {
+    let (mut now, mut most, mut all) = (0, 0, 0);
+    for line in times(place).lines() {
+        if line.starts_with('+') {
+            (now, all) = (now + 1, all + 1);
+            most = most.max(now);
+        } else {
+            now -= 1;
+        }
+    }
+    (most, all)
+}
+
+/// Wait until so many tools have begun.
+#[track_caller]
+pub(crate) fn until_begun(place: &Place, count: usize) {
+    until(|| times(place).lines().filter(|line| line.starts_with('+')).count() >= count);
+}
+
+#[track_caller]
+pub(crate) fn until(holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "waited too long");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn signal(pid: u32, name: &str) {
+    let _ = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+pub(crate) fn log(place: &Place) -> String {
+    fs::read_to_string(place.path("log")).unwrap_or_default()
+}

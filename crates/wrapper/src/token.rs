@@ -1,0 +1,98 @@
+//! Leave to run a tool: a token for it, and the class that it runs in.
+//!
+//! Compilers and the programs around them take one. A whole command takes none, since what it runs does; a program that larder does not
+//! know might be one. A hit takes none.
+//!
+//! Unaware of: what a token is, how a tool is observed.
+
+use std::time::Duration;
+
+use larder_compiler::{Family, family_of};
+use larder_config::{Class, Settings};
+use larder_lookup::{Request, kind, subject};
+use larder_spawn::{Asker, Command, Manner, Needs, Taken, Token, Tokens};
+use larder_store::{Counters, Store};
+use larder_sys::Rival;
+
+use crate::context::Context;
+use crate::fetch::Race;
+use crate::typed::file_name;
+use crate::{flow, outer};
+
+/// Who waited for less is not counted.
+const COUNTED: Duration = Duration::from_millis(1);
+
+/// For the tool of a request, after waiting for it. `None` where a fetch is there first.
+pub(crate) fn take(context: &Context, store: &Store, request: &Request, mut race: Option<&mut Race>) -> Option<Token> {
+    let settings = &context.loaded.settings;
+    if !settings.tokens || request.family == Family::Command {
+        return Some(Token::default());
+    }
+    let memory_kb = store.needed_kb(&subject(request), &kind(request)).unwrap_or(0);
+    let mut wanted = || race.as_mut().is_none_or(|race| !race.hear());
+    match tokens(settings).take(asker(memory_kb, true), &mut wanted) {
+        Taken::NotWanted => None,
+        Taken::Token(token) => {
+            if token.waited() >= COUNTED
+                && let Ok(counters) = Counters::open(store)
+            {
+                counters.count_token_wait(token.waited().as_millis() as u64, token.waited_for_memory());
+            }
+            Some(token)
+        }
+    }
+}
+
+/// Become the tool of a family, in its turn where it may wait.
+pub(crate) fn start(context: &Context, command: &Command, family: Family, may_wait: bool) -> i32 {
+    let settings = &context.loaded.settings;
+    if family == Family::Command {
+        return flow::start(command);
+    }
+    let taken = if settings.tokens {
+        tokens(settings).take(Asker { is_handed_on: true, ..asker(0, may_wait) }, &mut || true)
+    } else {
+        Taken::NotWanted
+    };
+    let mut token = if let Taken::Token(token) = taken { token } else { Token::default() };
+    let command = Command { manner: manner(settings, family, &mut token), ..command.clone() };
+    flow::start_with(&command, &token)
+}
+
+/// The same for a tool of which only its name is known.
+pub(crate) fn start_named(context: &Context, command: &Command, may_wait: bool) -> i32 {
+    let family = family_of(file_name(&command.program)).unwrap_or(Family::Command);
+    start(context, command, family, may_wait)
+}
+
+/// How a tool of a family is scheduled: a whole command as the build, since wrappers are in it.
+pub(crate) fn manner(settings: &Settings, family: Family, token: &mut Token) -> Manner {
+    if family == Family::Command {
+        return Manner::default();
+    }
+    let class = match settings.class {
+        Class::Inherit => larder_spawn::Class::Inherit,
+        Class::Utility => larder_spawn::Class::Utility,
+        Class::Background => larder_spawn::Class::Background,
+    };
+    token.manner(class, settings.class_cgroup.as_deref())
+}
+
+/// What the log says, with how long the tool waited.
+pub(crate) fn said(token: &Token, word: String) -> String {
+    if token.waited() < COUNTED {
+        return word;
+    }
+    let what = if token.waited_for_memory() { "memory" } else { "a token" };
+    let waited = format!("after waiting {:.3} s for {what}", token.waited().as_secs_f64());
+    if word.is_empty() { waited } else { format!("{word}; {waited}") }
+}
+
+fn tokens(settings: &Settings) -> Tokens {
+    let jobs = u32::try_from(settings.jobs).unwrap_or(u32::MAX);
+    Tokens { file: settings.tokens_file.clone(), jobs }
+}
+
+fn asker(memory_kb: u64, may_wait: bool) -> Asker {
+    Asker { needs: Needs { memory_kb }, is_inside: outer::is_there(), may_wait, is_handed_on: false }
+}
