@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command as Process;
 use std::time::{Instant, SystemTime};
 
-use larder_sys::{ChildEnd, SignalForwarding, spawn, spawn_traced, usage_of_children, usage_of_ourselves};
+use larder_sys::{ChildEnd, Manner, SignalForwarding, spawn, spawn_traced, usage_of_children, usage_of_ourselves};
 
 use crate::directory::RunFiles;
 use crate::error::RecordError;
@@ -169,7 +169,9 @@ fn start(
             }
         }
     }
-    let child = spawn(program, argv, &environment, descriptors, &forwarding).inspect_err(|_| forwarding.unblock())?;
+    let plain = Manner::default();
+    let child =
+        spawn(program, argv, &environment, descriptors, &forwarding, &plain).inspect_err(|_| forwarding.unblock())?;
     forwarding.begin(child.pid);
     let ended = larder_sys::wait_with_usage(child);
     SignalForwarding::end();
