@@ -1,7 +1,8 @@
 //! The critical path: what the build waited for at each moment, from its end back to its beginning.
 //!
-//! A process waits for the child that ended last; before that child began, for the one that had ended last by then; and so on down
-//! the tree. Between children it is the process itself. What is on the path, made faster, makes the build faster.
+//! A process waits for the child that ended last; before that child began, for the one that had ended last by then; and
+//! so on down the tree. Between children it is the process itself. What is on the path, made faster, makes the build
+//! faster.
 
 use crate::processes::Process;
 
@@ -29,7 +30,8 @@ pub fn critical_path(all: &[Process]) -> Vec<Stretch> {
     }
     let Some(root) = (0..all.len()).find(|&at| all[at].parent.is_none()) else { return Vec::new() };
     let mut path = Vec::new();
-    // What is left to do: a process until a moment, or the rest of its parent before it. Not by calls: a tree can be deep.
+    // What is left to do: a process until a moment, or the rest of its parent before it. Not by calls: a tree can be
+    // deep.
     let mut left = vec![(root, all[root].end_ns)];
     while let Some((process, until)) = left.pop() {
         let those = &children[process];

@@ -206,7 +206,8 @@ impl Record {
         Ok(Record { path: path.to_owned(), header, context, runs })
     }
 
-    /// The runs that have ended and whose time can be compared: those that were not followed, or where there is but one, that one.
+    /// The runs that have ended and whose time can be compared: those that were not followed, or where there is but
+    /// one, that one.
     pub fn timed(&self) -> Vec<&RecordedRun> {
         let ended = || self.runs.iter().filter(|run| run.run.end.is_some());
         let plain: Vec<_> = ended().filter(|run| !run.run.traced).collect();

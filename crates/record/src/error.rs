@@ -15,7 +15,8 @@ pub enum RecordError {
         error: io::Error,
     },
     /// It has no header.
-    #[error("{path}: no record: there is no record.json in it (`larder record list` names those there are)", path = .path.display())]
+    #[error("{path}: no record: there is no record.json in it (`larder record list` names those there are)",
+        path = .path.display())]
     NoRecord {
         /// Where it was looked for.
         path: PathBuf,
@@ -31,7 +32,8 @@ pub enum RecordError {
         error: serde_json::Error,
     },
     /// A larder of another version made it.
-    #[error("{path}: its format is {found}, and this larder reads up to {known}: use a newer larder", path = .path.display(), known = crate::form::FORMAT)]
+    #[error("{path}: its format is {found}, and this larder reads up to {known}: use a newer larder",
+        path = .path.display(), known = crate::form::FORMAT)]
     Newer {
         /// The record.
         path: PathBuf,

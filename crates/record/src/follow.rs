@@ -18,7 +18,8 @@ const ARGV_BYTES_MAX: usize = 1 << 16;
 /// What was seen is in the file at the latest after this.
 const FLUSH_AFTER: Duration = Duration::from_millis(250);
 
-/// Follow the program to its end, and return how it ended and the most memory that one of its processes held, in bytes. `count` is told how many processes there were so far.
+/// Follow the program to its end, and return how it ended and the most memory that one of its processes held, in bytes.
+/// `count` is told how many processes there were so far.
 pub(crate) fn follow(
     tracer: &mut Tracer,
     lines: File,

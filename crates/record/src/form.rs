@@ -1,7 +1,8 @@
-//! What the files of a record hold. All of it is JSON: one object a file, or where lines are appended while a build runs, one a line.
+//! What the files of a record hold. All of it is JSON: one object a file, or where lines are appended while a build
+//! runs, one a line.
 //!
-//! A field that a reader does not know is passed over, and one that is not there has its default, so that records of other
-//! versions can be read; `FORMAT` changes where that would mislead.
+//! A field that a reader does not know is passed over, and one that is not there has its default, so that records of
+//! other versions can be read; `FORMAT` changes where that would mislead.
 
 use std::collections::BTreeMap;
 

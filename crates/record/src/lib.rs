@@ -1,5 +1,5 @@
-//! Recording a build: what it is, what it needs to be believed with, what every process did, what became of every action; comparing
-//! two records; a page that shows one. `docs/record.md` is for people.
+//! Recording a build: what it is, what it needs to be believed with, what every process did, what became of every
+//! action; comparing two records; a page that shows one. `docs/record.md` is for people.
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,8 +1,8 @@
-//! What else the machine does: load at a moment, a line a second while a run goes on, and who used the processors that was none
-//! of ours.
+//! What else the machine does: load at a moment, a line a second while a run goes on, and who used the processors that
+//! was none of ours.
 //!
-//! What told good measurements from bad ones is the share of processors that others used: what `/proc/stat` calls busy, less what
-//! our processes used. Unaware of: what runs.
+//! What told good measurements from bad ones is the share of processors that others used: what `/proc/stat` calls busy,
+//! less what our processes used. Unaware of: what runs.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -24,7 +24,7 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
         text += &format!("if [ \"$(git rev-parse HEAD)\" != {} ]; then\n", quoted(&git.head));
         text += &format!("    echo 'reproduce: check out {} first' >&2\n    exit 1\nfi\n", git.head);
         if !git.diff_digest.is_empty() {
-            text += "echo 'reproduce: there were changes that were not committed: see project.diff beside this script' >&2\n";
+            text += "echo 'reproduce: not all was committed: see project.diff beside this script' >&2\n";
         }
     }
     text += "\n";

@@ -51,7 +51,8 @@ pub(crate) struct How<'a> {
     pub(crate) sample_hz: Option<u32>,
 }
 
-/// Run it, and write down what came of it into `files` and `run`. `count` is told of processes, where they are followed.
+/// Run it, and write down what came of it into `files` and `run`. `count` is told of processes, where they are
+/// followed.
 pub(crate) fn run(
     command: &Command,
     how: How,

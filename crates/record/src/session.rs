@@ -1,6 +1,7 @@
 //! A session: which runs there are, in which order, and the records that come of them.
 //!
-//! Two sides run in turn, in pairs, and which of a pair runs first is shuffled: what changes with time then changes both alike.
+//! Two sides run in turn, in pairs, and which of a pair runs first is shuffled: what changes with time then changes
+//! both alike.
 
 use crate::context::Surroundings;
 use crate::directory::Writing;

@@ -1,12 +1,13 @@
 //! Whether one is faster than the other, from few and disturbed samples.
 //!
-//! What is estimated is the logarithm of the ratio B ÷ A: of each pair where they ran side by side, else of the middles of both. The
-//! estimate is the mean of the middle half of all differences, which disturbed runs do not move and which wastes less than their
-//! median. Its interval is drawn again from the samples (the bootstrap). An interval of few samples is too narrow, so a difference is
-//! believed only when chance does not make it either: which side of a pair is which is turned about at random (or samples are dealt
-//! out anew), and such a difference must come of it at most once in a hundred times. That holds whatever disturbs, because runs are
-//! paired and their order is shuffled. What is added up for that are ranks, up to half of the highest: a run that was disturbed much
-//! counts no more than one that was disturbed a little.
+//! What is estimated is the logarithm of the ratio B ÷ A: of each pair where they ran side by side, else of the middles
+//! of both. The estimate is the mean of the middle half of all differences, which disturbed runs do not move and which
+//! wastes less than their median. Its interval is drawn again from the samples (the bootstrap). An interval of few
+//! samples is too narrow, so a difference is believed only when chance does not make it either: which side of a pair is
+//! which is turned about at random (or samples are dealt out anew), and such a difference must come of it at most once
+//! in a hundred times. That holds whatever disturbs, because runs are paired and their order is shuffled. What is added
+//! up for that are ranks, up to half of the highest: a run that was disturbed much counts no more than one that was
+//! disturbed a little.
 
 /// The part of all draws that an interval leaves out, at both ends together; and what chance may make at most.
 const CHANCE_MAX: f64 = 0.01;
@@ -114,8 +115,8 @@ impl Estimate {
         }
     }
 
-    /// How many more runs would settle it: an interval shrinks with the root of their number, until it leaves out 1 or fits in
-    /// the margin, whichever comes first.
+    /// How many more runs would settle it: an interval shrinks with the root of their number, until it leaves out 1 or
+    /// fits in the margin, whichever comes first.
     fn more(&self, edge: f64) -> Option<usize> {
         if self.samples < PAIRS_MIN {
             return Some(PAIRS_MIN - self.samples);

@@ -1,5 +1,5 @@
-//! What became of an action, said into the record of the build that it is part of, where there is one: `larder record` names a
-//! file in a variable, and each wrapper appends one line to it. `docs/record.md` has the line's form.
+//! What became of an action, said into the record of the build that it is part of, where there is one: `larder record`
+//! names a file in a variable, and each wrapper appends one line to it. `docs/record.md` has the line's form.
 //!
 //! Unaware of: who reads it.
 
@@ -90,8 +90,8 @@ impl Recording {
         self.bytes.set(bytes);
     }
 
-    /// Why no record answers: the first thing that differs from the newest one, or how the command does from the one that was
-    /// recorded for the same source and output.
+    /// Why no record answers: the first thing that differs from the newest one, or how the command does from the one
+    /// that was recorded for the same source and output.
     pub(crate) fn missed(&self, request: &Request, store: &Store, rejected: &[Rejected]) {
         let cause = match rejected.first() {
             Some(Rejected { why, .. }) => format!("{} {}", String::from_utf8_lossy(&why.subject), why.what),
@@ -112,7 +112,8 @@ impl Recording {
         let phases = self.phases.borrow();
         let took: u64 = phases.iter().map(|(_, ns)| ns).sum();
         let mut line = format!(
-            "{{\"v\":1,\"pid\":{},\"began_ns\":{},\"took_ns\":{took},\"outcome\":\"{what}\",\"reason\":\"{reason}\",\"bytes\":{}",
+            "{{\"v\":1,\"pid\":{},\"began_ns\":{},\"took_ns\":{took},\"outcome\":\"{what}\",\
+             \"reason\":\"{reason}\",\"bytes\":{}",
             larder_sys::process_id(),
             began.as_nanos(),
             self.bytes.get(),

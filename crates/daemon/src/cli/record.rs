@@ -32,7 +32,8 @@ pub(crate) enum RecordWord {
 #[derive(Args)]
 pub(crate) struct RecordOptions {
     /// Take the time of so many runs; with more than one, one more is followed
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) runs: u32,
     /// Call the record so; without it, after the command
     #[arg(long, value_name = "NAME")]

@@ -48,8 +48,8 @@ impl Part {
         Self::ALL.into_iter().find(|part| part.name() == name)
     }
 
-    /// Whether a difference in it makes a verdict meaningless, unless it is what was to be compared: the others are what people
-    /// compare.
+    /// Whether a difference in it makes a verdict meaningless, unless it is what was to be compared: the others are
+    /// what people compare.
     pub fn blocks(self) -> bool {
         matches!(self, Part::Machine | Part::Tools | Part::Project)
     }

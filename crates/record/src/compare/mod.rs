@@ -1,7 +1,7 @@
 //! Two records side by side: what differs around them, whether one is faster, and where the difference went.
 //!
-//! `contexts` says what is not the same on both sides, `pairs` compares actions and processes that both have. Unaware of: how any of
-//! it is shown.
+//! `contexts` says what is not the same on both sides, `pairs` compares actions and processes that both have. Unaware
+//! of: how any of it is shown.
 
 mod contexts;
 mod pairs;

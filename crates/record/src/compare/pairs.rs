@@ -14,7 +14,8 @@ use crate::statistics;
 const ROWS_MAX: usize = 12;
 /// A process that used less tells nothing, in microseconds: the kernel counts in steps of as much.
 const CPU_MIN_US: u64 = 1000;
-/// One build's pairs are disturbed together, so that a difference below this between two builds says nothing of what was built.
+/// One build's pairs are disturbed together, so that a difference below this between two builds says nothing of what
+/// was built.
 const MARGIN: f64 = 0.02;
 
 /// Pairs, and what they say together.
@@ -68,7 +69,8 @@ pub(super) fn actions(a: &[Action], b: &[Action]) -> Option<Pairs> {
     pairs(a.iter().map(keyed).collect(), b.iter().map(keyed).collect())
 }
 
-/// Processes with the same command line in the same place of their builds, by processor time. `None` where a side has none.
+/// Processes with the same command line in the same place of their builds, by processor time. `None` where a side has
+/// none.
 pub(super) fn processes([a, b]: [(&Record, &Processes); 2]) -> Option<Pairs> {
     let halves = |(record, processes): (&Record, &Processes)| -> Vec<Half> {
         let top = &record.header.cwd;

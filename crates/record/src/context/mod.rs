@@ -1,7 +1,7 @@
 //! What a measurement has to be believed with: the project and larder, machine and system, environment and tools.
 //!
-//! `git` asks a checkout, `machine` the system, `tools` looks at programs, `variables` decides which variables are kept. Nothing
-//! here fails: what cannot be found out is named in [`Context::missing`].
+//! `git` asks a checkout, `machine` the system, `tools` looks at programs, `variables` decides which variables are
+//! kept. Nothing here fails: what cannot be found out is named in [`Context::missing`].
 
 mod git;
 mod machine;

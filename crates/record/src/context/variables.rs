@@ -1,5 +1,5 @@
-//! Which variables of the environment are kept: those that are known to matter to builds. Of all others a short digest, by which
-//! two records can be compared.
+//! Which variables of the environment are kept: those that are known to matter to builds. Of all others a short digest,
+//! by which two records can be compared.
 
 use std::collections::BTreeMap;
 

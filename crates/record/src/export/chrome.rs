@@ -1,5 +1,5 @@
-//! Chrome's trace events (JSON), which Chrome, Perfetto and Speedscope read: a process is a complete event on a line of its own
-//! process, microseconds.
+//! Chrome's trace events (JSON), which Chrome, Perfetto and Speedscope read: a process is a complete event on a line of
+//! its own process, microseconds.
 
 use serde_json::{Map, Value, json};
 

@@ -17,7 +17,8 @@ pub fn markdown(record: &Record) -> String {
     let _ = writeln!(text, "`{}`\n", header.command.join(" ").replace('`', "'"));
     let ended: Vec<_> = record.runs.iter().filter_map(|run| Some((run, run.run.end.as_ref()?))).collect();
     if !ended.is_empty() {
-        text += "| run | wall s | CPU s | in the kernel s | peak MiB | others' CPU | exit |\n|---|---:|---:|---:|---:|---:|---:|\n";
+        text += "| run | wall s | CPU s | in the kernel s | peak MiB | others' CPU | exit |\n";
+        text += "|---|---:|---:|---:|---:|---:|---:|\n";
         for (run, end) in &ended {
             let _ = writeln!(
                 text,

@@ -1,5 +1,6 @@
-//! Perfetto's own form: protocol buffers, of which only what is written here is described. A process is a track, named, below its
-//! parent's; what it was is one slice on it. The numbers are those of Perfetto's `trace_packet.proto` and `track_event/`.
+//! Perfetto's own form: protocol buffers, of which only what is written here is described. A process is a track, named,
+//! below its parent's; what it was is one slice on it. The numbers are those of Perfetto's `trace_packet.proto` and
+//! `track_event/`.
 
 use prost::Message;
 

@@ -19,13 +19,16 @@ pub(super) fn runs(record: &Record) -> Markup {
         section #runs aria-labelledby="runs-h" {
             h2 #runs-h { "Runs" }
             table.sortable {
-                caption { "Others’ CPU is what processes that were none of this build’s used of all processors meanwhile" }
-                thead { tr { th.n scope="col" { "Run" } th scope="col" { "Kind" } th.n scope="col" { "Wall, s" } th.n scope="col" { "CPU, s" }
+                caption { "Others’ CPU: what processes that were none of this build’s used of all processors meanwhile" }
+                thead { tr { th.n scope="col" { "Run" } th scope="col" { "Kind" } th.n scope="col" { "Wall, s" }
+                    th.n scope="col" { "CPU, s" }
                     th.n scope="col" { "Kernel, s" } th.n scope="col" { "Faults" } th.n scope="col" { "Peak, MiB" }
-                    th.n scope="col" { "Others’ CPU, %" } th.n scope="col" { "Recorder, s" } th.n scope="col" { "Exit" } } }
+                    th.n scope="col" { "Others’ CPU, %" } th.n scope="col" { "Recorder, s" } th.n scope="col" {
+                    "Exit" } } }
                 tbody { @for (run, end) in &ends { tr {
                     td.n { (run.number) }
-                    td { @if run.traced { "followed" } @else { "timed" } @if let Some(pair) = run.pair { ", pair " (pair) } }
+                    td { @if run.traced { "followed" } @else { "timed" } @if let Some(pair) = run.pair { ", pair "
+                    (pair) } }
                     @match end {
                         Some(end) => (run_row(end)),
                         None => td colspan="8" { "cut off" },
@@ -34,7 +37,8 @@ pub(super) fn runs(record: &Record) -> Markup {
             }
             @if let Some(busiest) = busiest.filter(|busiest| !busiest.is_empty()) {
                 p.note { "Busiest others: "
-                    @for (at, one) in busiest.iter().enumerate() { @if at > 0 { ", " } code { (one.name) } " " (one.cpu_ms) " ms" }
+                    @for (at, one) in busiest.iter().enumerate() { @if at > 0 { ", " } code { (one.name) } " "
+                        (one.cpu_ms) " ms" }
                     "." }
             }
         }
@@ -113,7 +117,8 @@ fn folded(title: &str, rows: &BTreeMap<String, String>, open: bool) -> Markup {
         @if !rows.is_empty() {
             details open[open] {
                 summary { (title) " (" (rows.len()) ")" }
-                table { tbody { @for (name, value) in rows { tr { th scope="row" { (name) } td { code { (value) } } } } } }
+                table { tbody { @for (name, value) in rows { tr { th scope="row" { (name) } td { code {
+                    (value) } } } } } }
             }
         }
     }
@@ -123,15 +128,18 @@ fn checkout(title: &str, git: &Git) -> Markup {
     let tagged = |id: &str| git.tagged.iter().any(|(other, _)| other == id);
     html! {
         details open {
-            summary { (title) ": " code { (git.head.get(..12).unwrap_or(&git.head)) } @if !git.branch.is_empty() { " on " (git.branch) } }
+            summary { (title) ": " code { (git.head.get(..12).unwrap_or(&git.head)) } @if !git.branch.is_empty() {
+                " on " (git.branch) } }
             p { code { (git.top) } }
             @if git.diff_digest.is_empty() { p { "Nothing that is tracked was changed." } }
-            @else { p { strong { "There were changes that were not committed" } ": " code { "project.diff" } ", digest " code { (git.diff_digest) } "." } }
+            @else { p { strong { "There were changes that were not committed" } ": " code { "project.diff" }
+                ", digest " code { (git.diff_digest) } "." } }
             @if !git.status.is_empty() { pre { (git.status.join("\n")) } }
             @if !git.base.is_empty() { p { (git.commits.len()) " commits since " (git.base) "." } }
             @if !git.commits.is_empty() {
                 ul { @for (id, subject) in git.commits.iter().take(COMMITS_MAX) { li {
-                    code { (id.get(..12).unwrap_or(id)) } " " @if tagged(id) { strong { (subject) } } @else { (subject) }
+                    code { (id.get(..12).unwrap_or(id)) } " " @if tagged(id) { strong { (subject) } } @else {
+                    (subject) }
                 } } }
             }
         }
@@ -150,20 +158,24 @@ pub(super) fn comparison(comparison: &Comparison) -> Markup {
             @if !comparison.unlike.is_empty() {
                 details open {
                     summary { "What is not the same (" (comparison.unlike.len()) ")" }
-                    table { thead { tr { th scope="col" { "Part" } th scope="col" { "What" } th scope="col" { "A" } th scope="col" { "B" } } }
+                    table { thead { tr { th scope="col" { "Part" } th scope="col" { "What" } th scope="col" { "A" }
+                        th scope="col" { "B" } } }
                         tbody { @for one in &comparison.unlike { tr {
-                            td { (one.part.name()) } td { (one.what) } td { code { (one.values[0]) } } td { code { (one.values[1]) } }
+                            td { (one.part.name()) } td { (one.what) } td { code { (one.values[0]) } } td { code {
+                            (one.values[1]) } }
                         } } } }
                 }
             }
             table {
                 caption { "Timed runs: the middle one of each side" }
-                thead { tr { th scope="col" { "Measure" } th.n scope="col" { "A" } th.n scope="col" { "B" } th.n scope="col" { "Runs" }
+                thead { tr { th scope="col" { "Measure" } th.n scope="col" { "A" } th.n scope="col" { "B" }
+                    th.n scope="col" { "Runs" }
                     th.n scope="col" { "B ÷ A" } th.n scope="col" { "Interval" } th scope="col" { "Verdict" } } }
                 tbody { @for measure in &comparison.measures { (measure_row(measure, comparison.refused.is_empty())) } }
             }
             @if let Some(pairs) = &comparison.actions { (pairs_table("Actions that both have", pairs)) }
-            @if let Some(pairs) = &comparison.processes { (pairs_table("Processes that both have, by CPU time", pairs)) }
+            @if let Some(pairs) = &comparison.processes {
+                (pairs_table("Processes that both have, by CPU time", pairs)) }
             (went("Where the difference went: CPU time by program", &comparison.by_kind, true))
             (went("Steps of the wrappers", &comparison.by_phase, false))
         }
@@ -182,7 +194,8 @@ fn measure_row(measure: &Measure, is_told: bool) -> Markup {
         td.n { (measure.samples[0]) " / " (measure.samples[1]) }
         @match measure.ratio {
             Some([ratio, low, high]) => { td.n { (format!("{ratio:.3}")) } td.n {
-                @if measure.samples.iter().all(|samples| *samples > 1) { (format!("{low:.3} – {high:.3}")) } @else { "–" }
+                @if measure.samples.iter().all(|samples| *samples > 1) { (format!("{low:.3} – {high:.3}")) } @else {
+                    "–" }
             } },
             None => { td.n { "–" } td.n { "–" } },
         }
@@ -194,14 +207,18 @@ fn pairs_table(title: &str, pairs: &Pairs) -> Markup {
     html! {
         table.sortable {
             caption { (title) ": " (pairs.count) " pairs"
-                @if let Some([ratio, low, high]) = pairs.ratio { (format!(", B ÷ A {ratio:.3} ({low:.3} – {high:.3}), {}", pairs.verdict)) }
+                @if let Some([ratio, low, high]) = pairs.ratio {
+                    (format!(", B ÷ A {ratio:.3} ({low:.3} – {high:.3}), {}", pairs.verdict)) }
                 "; " (pairs.alone[0]) " only in A, " (pairs.alone[1]) " only in B. Those that differ most:" }
-            thead { tr { th scope="col" { "What" } th.n scope="col" { "A, ms" } th.n scope="col" { "B, ms" } th.n scope="col" { "B ÷ A" }
+            thead { tr { th scope="col" { "What" } th.n scope="col" { "A, ms" } th.n scope="col" { "B, ms" }
+                th.n scope="col" { "B ÷ A" }
                 th scope="col" { "Outcomes" } } }
             tbody { @for row in &pairs.rows { tr {
                 td { code { (row.name) } }
-                td.n { (format!("{:.2}", row.ms[0])) } td.n { (format!("{:.2}", row.ms[1])) } td.n { (format!("{:.2}", row.ratio)) }
-                td { @if row.outcomes[0] == row.outcomes[1] { (row.outcomes[0]) } @else { (row.outcomes[0]) " → " (row.outcomes[1]) } }
+                td.n { (format!("{:.2}", row.ms[0])) } td.n { (format!("{:.2}", row.ms[1])) } td.n {
+                (format!("{:.2}", row.ratio)) }
+                td { @if row.outcomes[0] == row.outcomes[1] { (row.outcomes[0]) } @else { (row.outcomes[0]) " → "
+                (row.outcomes[1]) } }
             } } }
         }
     }
@@ -212,7 +229,8 @@ fn went(title: &str, rows: &[Went], with_kernel: bool) -> Markup {
         @if !rows.is_empty() {
             table.sortable {
                 caption { (title) }
-                thead { tr { th scope="col" { "Of" } th.n scope="col" { "A, ms" } th.n scope="col" { "B, ms" } th.n scope="col" { "Difference, ms" }
+                thead { tr { th scope="col" { "Of" } th.n scope="col" { "A, ms" } th.n scope="col" { "B, ms" }
+                    th.n scope="col" { "Difference, ms" }
                     @if with_kernel { th.n scope="col" { "in the kernel, ms" } } th.n scope="col" { "Count" } } }
                 tbody { @for row in rows { tr {
                     td { code { (row.name) } }

@@ -1,5 +1,5 @@
-//! What the page's script draws: columns of numbers with one table of texts, as JSON, compressed, in base64. A hundred thousand
-//! processes are some megabytes so, and a browser has them in a blink.
+//! What the page's script draws: columns of numbers with one table of texts, as JSON, compressed, in base64. A hundred
+//! thousand processes are some megabytes so, and a browser has them in a blink.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -123,8 +123,8 @@ pub(super) fn shortened(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// A line for each process, the highest that is free when it begins, and how many lines there are. Processes come in the order in
-/// which they began, so that parents are above their children.
+/// A line for each process, the highest that is free when it begins, and how many lines there are. Processes come in
+/// the order in which they began, so that parents are above their children.
 fn lanes(all: &[Process]) -> (Vec<usize>, usize) {
     let (mut free, mut taken, mut lanes) = (BinaryHeap::new(), BinaryHeap::new(), 0);
     let mut of = Vec::with_capacity(all.len());

@@ -1,8 +1,8 @@
-//! A record as one page: it works without a network, in light and in dark, by keyboard, and what matters is text before any script
-//! has run.
+//! A record as one page: it works without a network, in light and in dark, by keyboard, and what matters is text before
+//! any script has run.
 //!
-//! `sections` is that text, `data` what the script draws, `page.css`, `timeline.js`, `flame.js` and `page.js` are ours alone. Unaware of:
-//! where the page is written.
+//! `sections` is that text, `data` what the script draws, `page.css`, `timeline.js`, `flame.js` and `page.js` are ours
+//! alone. Unaware of: where the page is written.
 
 mod around;
 mod data;
@@ -70,7 +70,8 @@ fn body(record: &Record, comparison: Option<&Comparison>) -> (Markup, String) {
             (around::runs(record))
             (around::context(record))
         }
-        footer { p { "Made by larder " (record.header.larder) ". The page holds everything that it shows, and loads nothing." } }
+        footer { p { "Made by larder " (record.header.larder)
+            ". The page holds everything that it shows, and loads nothing." } }
     };
     (body, data)
 }

@@ -28,7 +28,8 @@
     const text = find('#data').textContent.trim();
     if (!text) return null;
     try {
-      const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
+      const packed = atob(text), bytes = new Uint8Array(packed.length);
+      for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
       const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
       return JSON.parse(await new Response(plain).text());
     } catch (error) {

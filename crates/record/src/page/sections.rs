@@ -26,19 +26,22 @@ pub(super) fn header(record: &Record, run: Option<&RecordedRun>, counts: &Counts
             p.command { code { (shortened(&header.command.join(" "), COMMAND_CHARS)) } }
             @if let Some(run) = run {
                 @if end.is_none() {
-                    p.alarm role="status" { strong { "Cut off. " } "The run has no end: what was recorded until then is shown." }
+                    p.alarm role="status" { strong { "Cut off. " }
+                        "The run has no end: what was recorded until then is shown." }
                 }
                 @if let Some(why) = end.and_then(|end| end.not_traced.as_ref()) {
                     p.alarm role="status" { strong { "No processes. " } (why) }
                 }
-                @if run.damaged_lines > 0 { p.note { (run.damaged_lines) " lines could not be read, and are left out." } }
+                @if run.damaged_lines > 0 { p.note { (run.damaged_lines)
+                    " lines could not be read, and are left out." } }
             }
             dl.figures {
                 @if let Some(end) = end {
                     (figure("wall time", &seconds(end.wall_ns as f64 / 1e9), "s"))
                     (figure("CPU time", &seconds(end.usage.cpu_us() as f64 / 1e6), "s"))
                     (figure("in the kernel", &seconds(end.usage.system_us as f64 / 1e6), "s"))
-                    (figure("peak of a process", &format!("{:.0}", end.usage.peak_bytes as f64 / f64::from(1 << 20)), "MiB"))
+                    @let peak = end.usage.peak_bytes as f64 / f64::from(1 << 20);
+                    (figure("peak of a process", &format!("{peak:.0}"), "MiB"))
                     div.bad[end.foreign_share > FOREIGN_MAX] {
                         dt { "others’ CPU" } dd { (format!("{:.1}", end.foreign_share * 100.0)) span.unit { " %" } }
                     }
@@ -48,7 +51,8 @@ pub(super) fn header(record: &Record, run: Option<&RecordedRun>, counts: &Counts
             }
             @if counts.all() > 0 { (verdicts(counts)) }
             nav aria-label="Sections" {
-                @for (id, name) in [("causes", "Why"), ("timeline", "Timeline"), ("flame", "Flame graph"), ("slowest", "Slowest"),
+                @for (id, name) in [("causes", "Why"), ("timeline", "Timeline"), ("flame", "Flame graph"),
+                    ("slowest", "Slowest"),
                     ("kinds", "Most started"), ("runs", "Runs"), ("context", "Context")] {
                     @if id != "causes" || counts.all() > 0 { a href={ "#" (id) } { (name) } }
                 }
@@ -88,7 +92,8 @@ fn verdicts(counts: &Counts) -> Markup {
             }
         }
         p.note {
-            (format!("{:.1}", counts.hit as f64 * 100.0 / (counts.hit + counts.miss).max(1) as f64)) " % of what was looked up were hits"
+            (format!("{:.1}", counts.hit as f64 * 100.0 / (counts.hit + counts.miss).max(1) as f64))
+                " % of what was looked up were hits"
             @for (count, how) in more { @if count > 0 { ", " (count) " " (how) } }
             "."
         }
@@ -104,17 +109,21 @@ pub(super) fn causes(groups: &[Group], counts: &Counts) -> Markup {
             @else {
                 table.sortable {
                     caption { "Commands that were no hits, by the first thing that stood in the way" }
-                    thead { tr { th scope="col" { "Outcome" } th.n scope="col" { "Count" } th.n scope="col" { "Time, s" }
+                    thead { tr { th scope="col" { "Outcome" } th.n scope="col" { "Count" } th.n scope="col" {
+                        "Time, s" }
                         th scope="col" { "First cause" } th scope="col" { "Such as" } } }
                     tbody { @for group in groups.iter().take(ROWS_MAX * 2) { tr {
                         td { span class={ "dot v-" (group.outcome) } {} (group.outcome) }
                         td.n { (group.count) }
                         td.n { (format!("{:.2}", group.took_ns as f64 / 1e9)) }
-                        td { (group.cause) @if !group.unrecorded.is_empty() { br; span.note { "not recorded: " (group.unrecorded) } } }
-                        td { @for (at, example) in group.examples.iter().enumerate() { @if at > 0 { ", " } code { (example) } } }
+                        td { (group.cause) @if !group.unrecorded.is_empty() { br; span.note { "not recorded: "
+                        (group.unrecorded) } } }
+                        td { @for (at, example) in group.examples.iter().enumerate() { @if at > 0 { ", " } code {
+                        (example) } } }
                     } } }
                 }
-                @if groups.len() > ROWS_MAX * 2 { p.note { (groups.len() - ROWS_MAX * 2) " causes more are in the record." } }
+                @if groups.len() > ROWS_MAX * 2 { p.note { (groups.len() - ROWS_MAX * 2)
+                    " causes more are in the record." } }
             }
         }
     }
@@ -141,7 +150,8 @@ pub(super) fn timeline(found: &Processes, run: &RecordedRun) -> Markup {
                 fieldset.legend {
                     legend { "Colours: what became of the action" }
                     @for outcome in Outcome::ALL {
-                        label { input type="checkbox" checked data-outcome=(outcome as u8); span class={ "dot v-" (outcome.name()) } {}
+                        label { input type="checkbox" checked data-outcome=(outcome as u8); span class={ "dot v-"
+                            (outcome.name()) } {}
                             @if outcome == Outcome::None { "no action" } @else { (outcome.name()) } }
                     }
                     span.key { span.line {} "critical path" }
@@ -149,12 +159,14 @@ pub(super) fn timeline(found: &Processes, run: &RecordedRun) -> Markup {
                 }
                 div.canvas {
                     canvas #lanes tabindex="0" role="application" aria-describedby="keys"
-                        aria-label={ "Timeline of " (found.all.len()) " processes over " (format!("{:.2}", found.wall_ns as f64 / 1e9)) " seconds" } {
+                        aria-label={ "Timeline of " (found.all.len()) " processes over "
+                            (format!("{:.2}", found.wall_ns as f64 / 1e9)) " seconds" } {
                         "The slowest processes are listed in a table below."
                     }
                 }
                 p.note #keys {
-                    "Left and right: move. + and −: zoom. 0: all. Down and up: next and previous process. Enter: zoom to it. "
+                    "Left and right: move. + and −: zoom. 0: all. Down and up: next and previous process. "
+                    "Enter: zoom to it. "
                     "n and p: next and previous match. With a mouse: drag, Ctrl and wheel, double click."
                 }
                 div #detail.detail aria-live="polite" { "Choose a process to see what it was." }
@@ -176,7 +188,8 @@ pub(super) fn flame(has_stacks: bool) -> Markup {
                     label { input type="radio" name="flames" value="stacks"; " sampled stacks" }
                 }
             }
-            div.canvas { canvas #flames tabindex="0" role="application" aria-label="Flame graph: arrows move, Enter zooms, Escape goes back" {
+            div.canvas { canvas #flames tabindex="0" role="application"
+                aria-label="Flame graph: arrows move, Enter zooms, Escape goes back" {
                 "The same in numbers is in the table of the most started programs." } }
             div #flame-detail.detail aria-live="polite" { "Choose a program." }
         }
@@ -190,7 +203,8 @@ pub(super) fn slowest(found: &Processes, places: &[usize]) -> Markup {
             h2 #slowest-h { "Slowest processes" }
             table.sortable {
                 caption { "By CPU time of their own, without that of what they started" }
-                thead { tr { th.n scope="col" { "CPU, s" } th.n scope="col" { "Kernel, s" } th.n scope="col" { "Wall, s" }
+                thead { tr { th.n scope="col" { "CPU, s" } th.n scope="col" { "Kernel, s" } th.n scope="col" {
+                    "Wall, s" }
                     th.n scope="col" { "Peak, MiB" } th scope="col" { "Outcome" } th scope="col" { "Command" } } }
                 tbody { @for &at in places {
                     @let process = &found.all[at];
@@ -215,7 +229,8 @@ pub(super) fn kinds(kinds: &[Kind]) -> Markup {
         section #kinds aria-labelledby="kinds-h" {
             h2 #kinds-h { "Most started programs" }
             table.sortable {
-                caption { "Processes by name" @if kinds.len() > ROWS_MAX { ": the first " (ROWS_MAX) " of " (kinds.len()) } }
+                caption { "Processes by name" @if kinds.len() > ROWS_MAX { ": the first " (ROWS_MAX) " of "
+                    (kinds.len()) } }
                 thead { tr { th scope="col" { "Program" } th.n scope="col" { "Count" } th.n scope="col" { "CPU, s" }
                     th.n scope="col" { "Kernel, s" } th.n scope="col" { "Wall, s" } th.n scope="col" { "Faults" }
                     th.n scope="col" { "Peak, MiB" } } }
@@ -240,7 +255,8 @@ pub(super) fn phases(phases: &[(String, u64)], count: u64) -> Markup {
             h2 #phases-h { "Steps of the wrappers" }
             table.sortable {
                 caption { "All " (count) " commands together" }
-                thead { tr { th scope="col" { "Step" } th.n scope="col" { "Time, s" } th.n scope="col" { "For each command, ms" } } }
+                thead { tr { th scope="col" { "Step" } th.n scope="col" { "Time, s" } th.n scope="col" {
+                    "For each command, ms" } } }
                 tbody { @for (name, ns) in phases { tr {
                     td { (name) }
                     td.n { (format!("{:.3}", *ns as f64 / 1e9)) }

@@ -1,8 +1,10 @@
 'use strict';
 // The timeline: a strip of busy processors, then a line for each process that is there at once. What is drawn in a frame is what is
-// in view; bars narrower than a dot are drawn as one.
+// in view.
 const NAMES = ['none', 'hit', 'miss', 'bypass', 'fallback'];
 const STRIP = 64, AXIS = 22, GAP = 8;
+// Narrower bars have no edge and no name; what is not looked for is as pale as this.
+const NARROW = 3, PALE = 0.16;
 
 // Colours as the style sheet has them now.
 function colours() {
@@ -46,7 +48,16 @@ class Timeline {
     this.recolour();
   }
 
-  recolour() { this.colour = colours(); this.draw(); }
+  recolour() {
+    this.colour = colours();
+    // As words of a picture: red is the lowest byte. First as they are, then pale.
+    const word = (colour, alpha) => {
+      const [red, green, blue] = [1, 3, 5].map(at => parseInt(colour.slice(at, at + 2), 16));
+      return (Math.round(alpha * 255) << 24 | blue << 16 | green << 8 | red) >>> 0;
+    };
+    this.words = [1, PALE].flatMap(alpha => this.colour.outcomes.map(colour => word(colour, alpha)));
+    this.draw();
+  }
 
   // Once before the next frame, however often it is asked for.
   draw() {
@@ -67,7 +78,7 @@ class Timeline {
     this.paintAxis(pen);
     pen.font = Math.min(12, this.row - 3) + 'px system-ui, sans-serif';
     pen.textBaseline = 'middle';
-    for (let lane = 0; lane < this.byLane.length; lane++) this.paintLane(pen, lane);
+    this.paintLanes(pen);
     if (this.critical) this.paintCritical(pen);
     if (this.chosen >= 0) this.paintChosen(pen);
     this.frames.push(performance.now() - began);
@@ -124,52 +135,66 @@ class Timeline {
     return low;
   }
 
-  paintLane(pen, lane) {
-    const { start, took, outcome, label, texts } = this.data;
-    const line = this.byLane[lane], y = this.top(lane), tall = this.row - 2;
-    let pending = null, pendingTo = 0, colour = -1;
-    const flush = () => {
-      if (pending === null) return;
-      pen.globalAlpha = colour < 8 ? 1 : 0.16;
-      pen.fillStyle = this.colour.outcomes[colour & 7];
-      pen.fillRect(pending, y, Math.max(pendingTo - pending, 0.8), tall);
-      pending = null;
-    };
+  // Bars that are narrower than this become dots of one picture, a row a line, which is then stretched: however many there are.
+  paintLanes(pen) {
+    const scale = window.devicePixelRatio || 1, dots = Math.max(1, Math.round(this.width * scale));
+    if (!this.small || this.small.width !== dots) {
+      this.small = document.createElement('canvas');
+      this.small.width = dots;
+      this.small.height = Math.max(1, this.data.lanes);
+    }
+    const small = this.small.getContext('2d'), picture = small.createImageData(dots, this.small.height);
+    const words = new Uint32Array(picture.data.buffer), wide = [];
+    for (let lane = 0; lane < this.byLane.length; lane++) this.dots(lane, words, dots, scale, wide);
+    small.putImageData(picture, 0, 0);
+    pen.imageSmoothingEnabled = false;
+    for (let lane = 0; lane < this.byLane.length; lane++) {
+      pen.drawImage(this.small, 0, lane, dots, 1, 0, this.top(lane), this.width, this.row - 2);
+    }
+    for (const at of wide) this.paintBar(pen, at);
+    pen.globalAlpha = 1;
+  }
+
+  // Of a line in view: narrow bars as dots, the others into `wide`.
+  dots(lane, words, dots, scale, wide) {
+    const { start, took, outcome } = this.data, line = this.byLane[lane], row = lane * dots;
+    const perUs = this.width / (this.to - this.from);
     for (let k = this.firstAfter(line, this.from); k < line.length; k++) {
       const at = line[k];
       if (start[at] > this.to) break;
-      const x0 = Math.max(this.x(start[at]), -2), x1 = Math.min(this.x(start[at] + took[at]), this.width + 2);
-      const its = outcome[at] + (this.isShown(at) ? 0 : 8);
-      if (x1 - x0 < 3) {
-        if (pending !== null && colour === its && x0 - pendingTo < 0.7) { pendingTo = Math.max(pendingTo, x1); continue; }
-        flush();
-        pending = x0; pendingTo = x1; colour = its;
-        continue;
-      }
-      flush();
-      pen.globalAlpha = its < 8 ? 1 : 0.16;
-      pen.fillStyle = this.colour.outcomes[its & 7];
-      pen.fillRect(x0, y, Math.max(x1 - x0 - 0.6, 1), tall);
-      if (this.row >= 10 && x1 - x0 > 34) {
-        pen.fillStyle = its < 8 ? this.colour.on : this.colour.soft;
-        const room = x1 - Math.max(x0, 0) - 6;
-        const text = texts[label[at]], fits = Math.floor(room / 6.2);
-        if (fits > 2) pen.fillText(text.length > fits ? text.slice(0, fits - 1) + '…' : text, Math.max(x0, 0) + 4, y + tall / 2 + 0.5);
-      }
+      if (took[at] * perUs >= NARROW) { wide.push(at); continue; }
+      const word = this.words[outcome[at] + (this.isShown(at) ? 0 : 5)];
+      const first = Math.max(0, Math.floor((start[at] - this.from) * perUs * scale));
+      const last = Math.min(dots - 1, Math.floor((start[at] + took[at] - this.from) * perUs * scale));
+      for (let x = first; x <= last; x++) words[row + x] = word;
     }
-    flush();
-    pen.globalAlpha = 1;
+  }
+
+  paintBar(pen, at) {
+    const { start, took, outcome, label, texts, lane } = this.data, y = this.top(lane[at]), tall = this.row - 2;
+    const x0 = Math.max(this.x(start[at]), -2), x1 = Math.min(this.x(start[at] + took[at]), this.width + 2);
+    const shown = this.isShown(at);
+    pen.globalAlpha = shown ? 1 : PALE;
+    pen.fillStyle = this.colour.outcomes[outcome[at]];
+    pen.fillRect(x0, y, Math.max(x1 - x0 - 0.6, 1), tall);
+    if (this.row < 10 || x1 - x0 <= 34) return;
+    pen.fillStyle = shown ? this.colour.on : this.colour.soft;
+    const left = Math.max(x0, 0), text = texts[label[at]], fits = Math.floor((x1 - left - 6) / 6.2);
+    if (fits > 2) pen.fillText(text.length > fits ? text.slice(0, fits - 1) + '…' : text, left + 4, y + tall / 2 + 0.5);
   }
 
   top(lane) { return STRIP + AXIS + GAP + lane * this.row; }
 
   paintCritical(pen) {
     pen.fillStyle = this.colour.ink;
-    const tall = this.row - 2;
+    const tall = this.row - 2, drawn = new Float64Array(this.data.lanes).fill(-1);
     for (const [at, from, to] of this.data.critical) {
       if (to < this.from || from > this.to) continue;
-      const x = this.x(from);
-      pen.fillRect(x, this.top(this.data.lane[at]) + tall - 2, Math.max(this.x(to) - x, 0.8), 2.5);
+      const lane = this.data.lane[at], x = this.x(from), end = Math.max(this.x(to), x + 0.8);
+      // What is there already is not drawn again: there can be as many as there are processes.
+      if (end <= drawn[lane] + 0.4) continue;
+      pen.fillRect(x, this.top(lane) + tall - 2, end - x, 2.5);
+      drawn[lane] = end;
     }
   }
 

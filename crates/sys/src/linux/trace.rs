@@ -1,5 +1,5 @@
-//! Following a program and everything that it starts: who forks, executes and ends, and what that took. By `ptrace` with events for
-//! these alone: nothing else that a process does stops it.
+//! Following a program and everything that it starts: who forks, executes and ends, and what that took. By `ptrace`
+//! with events for these alone: nothing else that a process does stops it.
 //!
 //! Each step leaves its process stopped until the next one is asked for, so that it can be looked at in `/proc`.
 //! Unaware of: what is made of that.
@@ -86,8 +86,8 @@ const FOLLOWED: i32 =
 /// What goes on when the program has ended is let go within this.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 
-/// Start a program, followed. `descriptors` are (ours, its). The child gets the signal mask from before `mask` was prepared. An
-/// error also where following is not allowed: then the program was not started.
+/// Start a program, followed. `descriptors` are (ours, its). The child gets the signal mask from before `mask` was
+/// prepared. An error also where following is not allowed: then the program was not started.
 pub fn spawn_traced(
     path: &[u8],
     argv: &[Vec<u8>],

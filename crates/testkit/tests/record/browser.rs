@@ -33,7 +33,13 @@ impl Browser {
         // It goes on writing, and must not wait for who reads.
         std::thread::spawn(move || ports.count());
         // No sandbox: tests run as any user, in containers too, and the page is ours.
-        let mut arguments = vec!["--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000", "--disable-dev-shm-usage"];
+        let mut arguments = vec![
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--window-size=1400,1000",
+            "--disable-dev-shm-usage",
+        ];
         if dark {
             arguments.push("--force-dark-mode");
             arguments.push("--blink-settings=preferredColorScheme=0");
@@ -79,7 +85,10 @@ impl Browser {
     /// Type into what has the focus.
     pub(crate) fn keys(&self, keys: &str) {
         let each = keys.chars().flat_map(|key| {
-            [json!({ "type": "keyDown", "value": key.to_string() }), json!({ "type": "keyUp", "value": key.to_string() })]
+            [
+                json!({ "type": "keyDown", "value": key.to_string() }),
+                json!({ "type": "keyUp", "value": key.to_string() }),
+            ]
         });
         let actions = json!({ "actions": [{ "type": "key", "id": "k", "actions": each.collect::<Vec<_>>() }] });
         let answer = post(&format!("{}/actions", self.session), &actions);

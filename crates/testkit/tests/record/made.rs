@@ -11,7 +11,9 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     let top = directory.join(format!("made-{processes}"));
     let run = top.join("runs/1");
     std::fs::create_dir_all(&run).expect("can be made");
-    let mut events = String::from("{\"e\":\"exec\",\"t\":0,\"pid\":1,\"exe\":\"/usr/bin/make\",\"argv\":[\"make\",\"-j8\"],\"cwd\":\"/src\"}\n");
+    let mut events = String::from(
+        "{\"e\":\"exec\",\"t\":0,\"pid\":1,\"exe\":\"/usr/bin/make\",\"argv\":[\"make\",\"-j8\"],\"cwd\":\"/src\"}\n",
+    );
     let mut actions = String::new();
     let (mut lines, mut free) = (Vec::new(), [MS; JOBS]);
     let chains = processes / 4;
@@ -25,7 +27,8 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
         let _ = writeln!(
             actions,
             "{{\"pid\":{},\"began_ns\":{},\"took_ns\":{took},\"outcome\":\"{outcome}\",\"reason\":\"\",\"tool\":\"gcc\",\
-             \"source\":\"file{at}.c\",\"cause\":\"/src/header{}.h has other content\",\"key\":\"{at:032x}\",\"phases\":{{\"lookup\":{MS}}}}}",
+             \"source\":\"file{at}.c\",\"cause\":\"/src/header{}.h has other content\",\"key\":\"{at:032x}\",\
+             \"phases\":{{\"lookup\":{MS}}}}}",
             pid + 1,
             1_000_000_000 + begin + MS,
             at % 5
@@ -36,7 +39,10 @@ pub(crate) fn record(directory: &Path, processes: usize) -> PathBuf {
     lines.iter().for_each(|(_, line)| events.push_str(line));
     let end = free.iter().max().expect("there are jobs") + 2 * MS;
     let _ = writeln!(events, "{{\"e\":\"exit\",\"t\":{end},\"pid\":1,\"code\":0,\"usage\":{{\"user_us\":1000}}}}");
-    let header = format!("{{\"format\":1,\"name\":\"made-{processes}\",\"larder\":\"0.1.0\",\"command\":[\"make\",\"-j8\"],\"cwd\":\"/src\",\"runs\":1}}");
+    let header = format!(
+        "{{\"format\":1,\"name\":\"made-{processes}\",\"larder\":\"0.1.0\",\"command\":[\"make\",\"-j8\"],\
+         \"cwd\":\"/src\",\"runs\":1}}"
+    );
     let state = format!(
         "{{\"number\":1,\"traced\":true,\"began_ns\":1000000000,\"end\":{{\"wall_ns\":{end},\"exit_code\":0,\
          \"usage\":{{\"user_us\":9000000,\"peak_bytes\":104857600}}}}}}"
@@ -64,9 +70,13 @@ fn chain(lines: &mut Vec<(u64, String)>, pid: i32, begin: u64, took: u64, at: us
         lines.push((from, format!("{{\"e\":\"fork\",\"t\":{from},\"parent\":{parent},\"pid\":{its}}}\n")));
         let name = exe.rsplit('/').next().expect("has one");
         let argv = format!("[\"{name}\",\"-O2\",\"-I/src/include\",\"-c\",\"file{at}.c\",\"-o\",\"file{at}.o\"]");
-        lines.push((from + 1, format!("{{\"e\":\"exec\",\"t\":{},\"pid\":{its},\"exe\":\"{exe}\",\"argv\":{argv}}}\n", from + 1)));
+        lines.push((
+            from + 1,
+            format!("{{\"e\":\"exec\",\"t\":{},\"pid\":{its},\"exe\":\"{exe}\",\"argv\":{argv}}}\n", from + 1),
+        ));
         let cpu_us = if depth == 3 { took / 1200 } else { 200 };
-        let usage = format!("{{\"user_us\":{cpu_us},\"system_us\":100,\"peak_bytes\":{},\"minor_faults\":900}}", 8 << 20);
+        let usage =
+            format!("{{\"user_us\":{cpu_us},\"system_us\":100,\"peak_bytes\":{},\"minor_faults\":900}}", 8 << 20);
         lines.push((to, format!("{{\"e\":\"exit\",\"t\":{to},\"pid\":{its},\"code\":0,\"usage\":{usage}}}\n")));
     }
 }

@@ -1,4 +1,5 @@
-//! Recording real builds: every process against `strace`, what larder made of each command, and the page in a real browser.
+//! Recording real builds: every process against `strace`, what larder made of each command, and the page in a real
+//! browser.
 #![cfg(target_os = "linux")]
 
 mod browser;

@@ -1,8 +1,9 @@
-//! The page in a real browser: it opens, shows what is in the record, is used by keyboard, in light and dark, small and large.
+//! The page in a real browser: it opens, shows what is in the record, is used by keyboard, in light and dark, small and
+//! large.
 
 use std::path::PathBuf;
 
-use larder_testkit::{Place, larder};
+use larder_testkit::{Place, is_full, larder};
 
 use crate::browser::Browser;
 use crate::made;
@@ -23,10 +24,11 @@ fn it_shows_what_is_there_and_is_used_by_keyboard() {
     browser.open(&page);
     browser.wait("return document.documentElement.dataset.ready !== undefined");
     assert_eq!(browser.ask("return larder.timeline.count"), 1001);
-    assert_eq!(browser.ask("return document.querySelector('.verdicts').textContent.includes('125 hit')"), true);
+    assert_eq!(browser.ask("return document.querySelector('.verdicts').textContent.includes('126 hit')"), true);
     // Something is drawn: dots of several colours.
-    let colours = "const c = document.querySelector('#lanes'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; \
-                   const s = new Set(); for (let k = 0; k < d.length; k += 4) s.add(d[k] << 16 | d[k + 1] << 8 | d[k + 2]); return s.size";
+    let colours = "const c = document.querySelector('#lanes'), s = new Set(); \
+                   const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; \
+                   for (let k = 0; k < d.length; k += 4) s.add(d[k] << 16 | d[k + 1] << 8 | d[k + 2]); return s.size";
     assert!(browser.ask(colours).as_u64() > Some(6));
     let flames = colours.replace("#lanes", "#flames");
     assert!(browser.ask(&flames).as_u64() > Some(3));
@@ -46,7 +48,10 @@ fn it_shows_what_is_there_and_is_used_by_keyboard() {
     browser.ask("document.querySelector('#theme').click()");
     assert_eq!(browser.ask("return document.documentElement.dataset.theme"), "dark");
     browser.ask("document.querySelector('#kinds th:nth-child(2) button').click()");
-    assert_eq!(browser.ask("return document.querySelector('#kinds th:nth-child(2)').getAttribute('aria-sort')"), "descending");
+    assert_eq!(
+        browser.ask("return document.querySelector('#kinds th:nth-child(2)').getAttribute('aria-sort')"),
+        "descending"
+    );
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
@@ -68,18 +73,19 @@ fn dark_is_dark() {
 }
 
 #[test]
-fn a_hundred_thousand_processes() {
+fn very_many_processes() {
     let place = Place::new();
-    let page = page(&place, 100_000);
+    let processes = if is_full() { 100_000 } else { 20_000 };
+    let page = page(&place, processes);
     let Some(browser) = Browser::start(&place.path("tmp"), false) else { return };
     browser.open(&page);
     browser.wait("return document.documentElement.dataset.ready !== undefined");
-    assert_eq!(browser.ask("return larder.timeline.count"), 100_001);
+    assert_eq!(browser.ask("return larder.timeline.count"), processes + 1);
     // Zooming in and out draws every frame; how long that takes is measured elsewhere.
     browser.ask("document.querySelector('#lanes').focus()");
     browser.keys("+++---");
     browser.wait("return larder.timeline.frames.length > 2");
     let frames = browser.ask("return [document.documentElement.dataset.ready, Math.max(...larder.timeline.frames)]");
-    eprintln!("100,000 processes: ready after {} ms, slowest frame {} ms", frames[0], frames[1]);
+    eprintln!("{processes} processes: ready after {} ms, slowest frame {} ms", frames[0], frames[1]);
     assert_eq!(browser.complaints(), [""; 0]);
 }

@@ -6,7 +6,7 @@ use larder_testkit::{Place, has, larder, probe_skip};
 use serde_json::Value;
 
 /// As autotools' scripts work: subshells, pipes, programs tried in turn, compiles that fail on purpose.
-const CONFIGURE: &str = r#"#!/bin/sh
+const CONFIGURE: &str = r##"#!/bin/sh
 set -e
 for header in stdio.h no-such.h stdlib.h; do
   echo "#include <$header>" > conftest.c
@@ -18,7 +18,7 @@ size=$(echo 'int main(void) { return sizeof(long); }' > t.c && gcc t.c -o t && {
 echo "#define SIZE $size" >> config.h
 nice -n 0 sh -c 'exec cat config.h' > copy.h &
 wait
-"#;
+"##;
 const MAKEFILE: &str = "all: a b c\n%: %.c\n\tgcc -include config.h -o $@ $<\n";
 
 fn project(place: &Place) {
@@ -38,23 +38,28 @@ fn by_strace() -> Option<Seen> {
     let place = Place::new();
     project(&place);
     let log = place.text("strace.log");
-    let traced = ["strace", "-f", "-qq", "-s", "4096", "-e", "trace=execve,execveat,fork,vfork,clone,clone3", "-o", &log];
+    let traced =
+        ["strace", "-f", "-qq", "-s", "4096", "-e", "trace=execve,execveat,fork,vfork,clone,clone3", "-o", &log];
     let ran = place.run(&[&traced[..], &COMMAND].concat()).run();
     if ran.code != Some(0) {
         eprintln!("skipped: strace does not work here: {}", ran.stderr);
         return None;
     }
     let (mut programs, mut processes) = (BTreeMap::new(), 1);
+    // What each process began to execute: other processes' lines come in between.
+    let mut begun: BTreeMap<String, String> = BTreeMap::new();
     for line in std::fs::read_to_string(&log).expect("was written").lines() {
-        let resumed = line.contains("resumed>");
-        if line.contains("unfinished ...>") || line.ends_with("= ?") || line.contains("= -1 ") {
-            // An execve is told twice; its path stands in the first half, so that is counted where it goes well.
-            continue;
-        }
-        if line.contains("exec") && line.ends_with("= 0") {
-            let path = line.split('"').nth(1).filter(|_| !resumed).map(|path| path.rsplit('/').next().unwrap_or(path));
-            *programs.entry(path.unwrap_or("?").to_owned()).or_default() += 1;
-        } else if !line.contains("CLONE_THREAD") && line.rsplit("= ").next().is_some_and(|pid| pid.parse::<i32>().is_ok()) {
+        let Some((pid, call)) = line.split_once(' ') else { continue };
+        if call.contains("exec") {
+            if let Some(path) = call.split('"').nth(1) {
+                begun.insert(pid.to_owned(), path.rsplit('/').next().unwrap_or(path).to_owned());
+            }
+            if call.ends_with("= 0") {
+                *programs.entry(begun.get(pid).cloned().unwrap_or_default()).or_default() += 1;
+            }
+        } else if call.rsplit("= ").next().is_some_and(|made| made.parse().is_ok_and(|made: i32| made > 0))
+            && !call.contains("CLONE_THREAD")
+        {
             processes += 1;
         }
     }
@@ -75,7 +80,8 @@ fn by_larder() -> Option<Seen> {
     let all = shown["explained"]["processes"].as_array().expect("a list");
     assert!(all.iter().all(|process| process["exit_code"].is_i64()), "each end was seen");
     // As the lines have it: a process may have executed several programs.
-    let lines = std::fs::read_to_string(place.path("home/.local/state/larder/records/x/runs/1/events.jsonl")).expect("is there");
+    let lines = std::fs::read_to_string(place.path("home/.local/state/larder/records/x/runs/1/events.jsonl"))
+        .expect("is there");
     let mut programs = BTreeMap::new();
     for line in lines.lines().filter(|line| line.contains("\"e\":\"exec\"")) {
         let event: Value = serde_json::from_str(line).expect("is JSON");

@@ -1,5 +1,5 @@
-//! Values as they may be shown: what looks secret (`larder_lookup::secret` says what does) as a short digest, so that two
-//! values can still be told apart and none can be read.
+//! Values as they may be shown: what looks secret (`larder_lookup::secret` says what does) as a short digest, so that
+//! two values can still be told apart and none can be read.
 
 use larder_lookup::secret::{self, Piece};
 use larder_model::Digest;
