@@ -5,9 +5,11 @@
 //! | `settings.rs` | configuration, switches, the wrapper itself |
 //! | `disk.rs` | the store's directory, its file system, its size; stamps |
 //! | `daemon.rs` | whether somebody records for sandboxes |
+//! | `beside.rs` | tokens; FUSE servers, VPNs and `larderd` that compilers would starve |
 //! | `observing.rs` | `/proc`, memory files, one real observed run |
 //! | `tools.rs` | masquerading links and their order, compilers, other caches |
 
+mod beside;
 mod daemon;
 mod disk;
 mod observing;
@@ -68,6 +70,7 @@ pub(crate) fn run(around: &Surroundings, options: &Doctor, out: &mut dyn Write) 
     let mut checks = settings::checks(around);
     checks.extend(disk::checks(around));
     checks.extend(daemon::checks(around));
+    checks.extend(beside::checks(around));
     checks.extend(observing::checks(around));
     checks.extend(tools::checks(around));
     let problems = checks.iter().filter(|check| check.state == State::Problem).count();
