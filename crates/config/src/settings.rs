@@ -340,8 +340,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "tokens_file",
         variable: "LARDER_TOKENS_FILE",
         project_may_set: false,
-        default: "the user's own",
-        help: "The file by which builds know of each other's tools: to share it between containers.",
+        default: "none",
+        help: "The file by which builds share tokens, where not the user's own.",
         field: Field::Path(|s| &mut s.tokens_file),
     },
     Setting {

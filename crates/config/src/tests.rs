@@ -65,10 +65,13 @@ const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 const KEY_IN_FILE: &str = "['00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']";
 
 /// For each setting: text for a file, for the environment, and how both are shown.
-const SAMPLES: [(&str, &str, &str, &str); 14] = [
+const SAMPLES: [(&str, &str, &str, &str); 19] = [
+    ("class", "'utility'", "UTILITY", "utility"),
+    ("class_cgroup", "'/c'", "/c", "/c"),
     ("debug_paths", "'exact'", "Exact", "exact"),
     ("dir", "'/f'", "/f", "/f"),
     ("disable", "true", "yes", "true"),
+    ("jobs", "7", "7", "7"),
     ("log", "'/l'", "/l", "/l"),
     ("max_size", "'500 MB'", "500MB", "500 MB"),
     ("observer", "'kernel'", "KERNEL", "kernel"),
@@ -85,6 +88,8 @@ const SAMPLES: [(&str, &str, &str, &str); 14] = [
     ("remote_sign_with", "'/k'", "/k", "/k"),
     ("remote_trust", KEY_IN_FILE, KEY, KEY),
     ("roots", "'/a:/b'", "auto:/a:/b", "auto:/a:/b"),
+    ("tokens", "false", "off", "false"),
+    ("tokens_file", "'/t'", "/t", "/t"),
 ];
 
 #[test]

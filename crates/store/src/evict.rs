@@ -89,7 +89,7 @@ impl Store {
         self.inspect()?;
         let aside = self.file("tmp");
         make_directory(&aside)?;
-        for name in ["manifests", "blobs", "near", "judged", "notes", "stamps"] {
+        for name in ["manifests", "blobs", "near", "needs", "judged", "notes", "stamps"] {
             let path = self.file(name);
             // Moved away first: builds would go on putting files into a directory that is being emptied.
             let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));

@@ -10,6 +10,7 @@ mod alloc;
 mod bazel;
 mod build;
 mod calls;
+mod class;
 mod compare;
 mod copy;
 mod count;
@@ -65,6 +66,8 @@ enum Word {
     Copy(copy::Options),
     /// One program started from a process that has grown: every way, by size, with and without huge pages
     Spawn(spawn::Options),
+    /// Builds beside a service, a download, frames and a hog: plain, nice make, tokens, classes, one build and two
+    Class(class::Options),
     /// Many at once, and much in the store: make with many jobs, two builds at once, large stores, eviction meanwhile
     Scale(scale::Options),
     /// larderd taking what a build hands over, with every allocator that there is, with and without huge pages
@@ -112,6 +115,7 @@ fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
         Word::Build(options) => vec![build::build(place, options)?],
         Word::Copy(options) => copy::copy(place, options)?,
         Word::Spawn(options) => vec![spawn::spawn(place, options)?],
+        Word::Class(options) => vec![class::class(place, options)?],
         Word::Scale(options) => vec![scale::scale(place, options)?],
         Word::Alloc(options) => vec![alloc::alloc(place, options)?],
         _ => return Ok(None),

@@ -17,6 +17,10 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Evict, and say what went.
 pub(crate) fn run(around: &Surroundings, options: &Evict, out: &mut dyn Write) -> Result<u8> {
+    if options.background {
+        // A job server's pipes among them: whoever waits for those is not to wait for us.
+        larder_sys::close_others(3, &[]);
+    }
     let limit_bytes = options.max_size.unwrap_or(around.settings().max_size_bytes);
     let store = around.store()?;
     if !store.directory().exists() || options.background && within(&store, limit_bytes, options) {

@@ -6,9 +6,11 @@
 //! | `disk.rs` | the store's directory, its file system, its size; stamps |
 //! | `daemon.rs` | whether somebody records for sandboxes |
 //! | `mounting.rs` | by which rungs images can be had |
+//! | `beside.rs` | tokens; FUSE servers, VPNs and `larderd` that compilers would starve |
 //! | `observing.rs` | `/proc`, memory files, one real observed run |
 //! | `tools.rs` | masquerading links and their order, compilers, other caches |
 
+mod beside;
 mod daemon;
 mod disk;
 mod mounting;
@@ -70,6 +72,7 @@ pub(crate) fn run(around: &Surroundings, options: &Doctor, out: &mut dyn Write) 
     let mut checks = settings::checks(around);
     checks.extend(disk::checks(around));
     checks.extend(daemon::checks(around));
+    checks.extend(beside::checks(around));
     checks.extend(observing::checks(around));
     checks.extend(tools::checks(around));
     checks.extend(mounting::checks(around));

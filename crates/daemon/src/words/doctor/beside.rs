@@ -1,0 +1,210 @@
+//! What runs beside compilers here: other tools, and programs without which a build or its people get nowhere.
+
+use std::fs;
+
+use larder_config::Class;
+use larder_spawn::Tokens;
+
+use super::{Check, note, ok};
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Names of programs by which a build reaches its files and the network, as `/proc` shows them: cut off after 15 bytes.
+const SERVERS: &[(&str, &str)] = &[
+    ("bindfs", "FUSE server"),
+    ("blobfuse2", "FUSE server"),
+    ("charon", "VPN"),
+    ("cryfs", "FUSE server"),
+    ("edenfs", "FUSE server"),
+    ("encfs", "FUSE server"),
+    ("fuse-overlayfs", "FUSE server"),
+    ("gcsfuse", "FUSE server"),
+    ("gocryptfs", "FUSE server"),
+    ("goofys", "FUSE server"),
+    ("gvfsd-fuse", "FUSE server"),
+    ("juicefs", "FUSE server"),
+    ("larderd", "larderd"),
+    ("mergerfs", "FUSE server"),
+    ("mount.ntfs-3g", "FUSE server"),
+    ("nebula", "VPN"),
+    ("openconnect", "VPN"),
+    ("openvpn", "VPN"),
+    ("rclone", "FUSE server"),
+    ("s3fs", "FUSE server"),
+    ("squashfuse", "FUSE server"),
+    ("sshfs", "FUSE server"),
+    ("tailscaled", "VPN"),
+    ("virtiofsd", "FUSE server"),
+    ("vpnagentd", "VPN"),
+    ("warp-svc", "VPN"),
+    ("wireguard-go", "VPN"),
+    ("zerotier-one", "VPN"),
+];
+/// Of the fields of `/proc/PID/stat` after the name, counted from the state.
+const NICE_FIELD: usize = 16;
+const POLICY_FIELD: usize = 38;
+/// `SCHED_IDLE`.
+const IDLE: u32 = 5;
+/// More are not named.
+const NAMED_MAX: usize = 3;
+
+/// A program that a build may be waiting for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Server {
+    pid: u32,
+    name: String,
+    what: &'static str,
+    sched: Scheduling,
+}
+
+/// How a process is scheduled.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Scheduling {
+    nice: i32,
+    policy: u32,
+    /// The cgroup that shares out processors.
+    group: String,
+}
+
+pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
+    let mut checks = vec![tokens(around)];
+    let compilers = of_process("self").unwrap_or_default();
+    checks.push(servers(around.settings().class, &compilers, &found()));
+    checks
+}
+
+fn tokens(around: &Surroundings) -> Check {
+    let settings = around.settings();
+    if !settings.tokens {
+        return note("tokens", "switched off (LARDER_TOKENS): each build runs as many tools as it likes");
+    }
+    let jobs = u32::try_from(settings.jobs).unwrap_or(u32::MAX);
+    let tokens = Tokens { file: settings.tokens_file.clone(), jobs };
+    match tokens.status() {
+        Ok(status) => {
+            let needed = say::bytes(status.expected_kb * 1024);
+            let (jobs, held) = (say::count(u64::from(status.jobs), "tool", "tools"), status.holders.len());
+            let found = format!(
+                "{jobs} at once over all builds; now {held}, for which {needed} are reckoned, and {} wait",
+                status.waiting
+            );
+            ok("tokens", found)
+        }
+        Err(error) => note(
+            "tokens",
+            format!(
+                "no file for them ({error}): each build runs as many tools as it likes; LARDER_TOKENS_FILE names one"
+            ),
+        ),
+    }
+}
+
+fn servers(class: Class, compilers: &Scheduling, servers: &[Server]) -> Check {
+    let starved: Vec<&Server> = servers.iter().filter(|server| server.sched.yields_to(compilers)).collect();
+    if servers.is_empty() {
+        return ok("beside", "no FUSE server, VPN or larderd runs: nothing that a build needs is beside its compilers");
+    }
+    if class != Class::Inherit {
+        let found = format!("{}; compilers are below in class {} (LARDER_CLASS)", named(servers.iter()), class.name());
+        return ok("beside", found);
+    }
+    if starved.is_empty() {
+        return ok("beside", format!("{}, above compilers or in a group of its own", named(servers.iter())));
+    }
+    note(
+        "beside",
+        format!(
+            "{} no better off than compilers: LARDER_CLASS=utility keeps compilers below",
+            named(starved.into_iter())
+        ),
+    )
+}
+
+fn named<'a>(servers: impl Iterator<Item = &'a Server>) -> String {
+    let all: Vec<String> =
+        servers.map(|server| format!("{} {} (process {})", server.what, server.name, server.pid)).collect();
+    let more = all.len().saturating_sub(NAMED_MAX);
+    let first = all[..all.len().min(NAMED_MAX)].join(", ");
+    if more > 0 { format!("{first} and {more} more run") } else { format!("{first} runs") }
+}
+
+impl Scheduling {
+    /// Whether compilers that are scheduled so get as much as this, or more. Groups share by weights of their own.
+    fn yields_to(&self, compilers: &Scheduling) -> bool {
+        self.group == compilers.group && (self.policy == IDLE || self.nice >= compilers.nice)
+    }
+}
+
+fn found() -> Vec<Server> {
+    let names =
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut found: Vec<Server> = names.filter_map(|name| server(name.parse().ok()?)).collect();
+    found.sort_by_key(|server| (server.what, server.pid));
+    found
+}
+
+fn server(pid: u32) -> Option<Server> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned();
+    let (_, what) = SERVERS.iter().find(|(known, _)| *known == name)?;
+    Some(Server { pid, name: say::one_line(&name), what, sched: of_process(&pid.to_string())? })
+}
+
+fn of_process(pid: &str) -> Option<Scheduling> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let (nice, policy) = scheduled(&stat)?;
+    Some(Scheduling { nice, policy, group: group_in(&cgroup) })
+}
+
+fn scheduled(stat: &str) -> Option<(i32, u32)> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    Some((fields.get(NICE_FIELD)?.parse().ok()?, fields.get(POLICY_FIELD)?.parse().ok()?))
+}
+
+/// The group of the controller of processors, in its own hierarchy or in the one of all.
+fn group_in(text: &str) -> String {
+    let lines = || text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
+    let own = lines().find(|(controllers, _)| controllers.split(',').any(|name| name == "cpu"));
+    own.or_else(|| lines().find(|(controllers, _)| controllers.is_empty()))
+        .map_or(String::new(), |(_, path)| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_how_a_process_is_scheduled() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 30 10 1 0 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 17 1 0 5 0";
+        assert_eq!(scheduled(stat), Some((10, 5)));
+        assert_eq!(scheduled("7 (a"), None);
+        assert_eq!(group_in("9:name=systemd:/\n2:cpu,cpuacct:/build\n0::/all\n"), "/build");
+        assert_eq!(group_in("0::/user.slice\n"), "/user.slice");
+        assert!(of_process("self").is_some());
+    }
+
+    #[test]
+    fn a_server_beside_compilers_suggests_a_class() {
+        let compilers = Scheduling { nice: 0, policy: 0, group: "/a".to_owned() };
+        let server = |nice, policy, group: &str| Server {
+            pid: 7,
+            name: "sshfs".to_owned(),
+            what: "FUSE server",
+            sched: Scheduling { nice, policy, group: group.to_owned() },
+        };
+        let check = |class, with: &[Server]| servers(class, &compilers, with);
+        let beside = check(Class::Inherit, &[server(0, 0, "/a")]);
+        assert!(beside.found.contains("LARDER_CLASS=utility") && beside.found.contains("sshfs (process 7)"));
+        assert!(check(Class::Inherit, &[server(-5, IDLE, "/a")]).found.contains("LARDER_CLASS=utility"));
+        for fine in [
+            check(Class::Inherit, &[server(-5, 0, "/a")]),
+            check(Class::Inherit, &[server(0, 0, "/b")]),
+            check(Class::Utility, &[server(0, 0, "/a")]),
+            check(Class::Inherit, &[]),
+        ] {
+            assert_eq!(fine.state, super::super::State::Ok, "{}", fine.found);
+        }
+        let many = vec![server(0, 0, "/a"); 5];
+        assert!(check(Class::Inherit, &many).found.contains("and 2 more run"));
+    }
+}
