@@ -37,7 +37,7 @@ impl Found {
 
 /// Look in the store. What leads to bytes that are gone is passed over.
 pub fn find_here(store: &Store, key: &ImageKey, fallbacks: &[String]) -> Result<Found, StoreError> {
-    let is_whole = |record: &ImageRecord| record.blobs().all(|blob| store.has_blob(&blob));
+    let is_whole = |record: &ImageRecord| record.needed().all(|blob| store.has_blob(&blob));
     if let Some(record) = store.image(key)?.filter(is_whole) {
         return Ok(Found::Exact(record));
     }

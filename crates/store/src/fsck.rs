@@ -115,12 +115,12 @@ impl Store {
         if record.key.digest() != *digest {
             return Err("is the record of another key".to_owned());
         }
-        if !record.blobs().all(|blob| sound.contains(&blob.digest) || self.blob_is_sound(&blob.digest)) {
+        if !record.needed().all(|blob| sound.contains(&blob.digest) || self.blob_is_sound(&blob.digest)) {
             return Err("needs a blob that is missing or damaged".to_owned());
         }
         let packs = self.packs_of(&record).map_err(|error| error.to_string())?;
-        match packs.iter().any(|pack| unsound.contains(&pack.digest)) {
-            true => Err("needs a pack that is damaged".to_owned()),
+        match record.blobs().chain(packs).any(|blob| unsound.contains(&blob.digest)) {
+            true => Err("needs a blob that is damaged".to_owned()),
             false => Ok(()),
         }
     }

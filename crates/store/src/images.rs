@@ -84,13 +84,13 @@ impl Store {
         Ok(found)
     }
 
-    /// Keep the record of an image in place of what its key had. All that it needs must be in the store, or is said to come
-    /// later: `complete` is false for one whose packs are fetched when they are touched.
+    /// Keep the record of an image in place of what its key had. All that it needs must be in the store; `complete` is false for
+    /// one of which a remote has the packs, and the list of what is in them.
     pub fn keep_image(&self, record: &ImageRecord, complete: bool) -> Result<(), StoreError> {
-        for blob in record.blobs() {
-            if !self.has_blob(&blob) {
-                return Err(StoreError::BlobMissing(blob.digest));
-            }
+        let mut named: Box<dyn Iterator<Item = Blob> + '_> =
+            if complete { Box::new(record.blobs()) } else { Box::new(record.needed()) };
+        if let Some(blob) = named.find(|blob| !self.has_blob(blob)) {
+            return Err(StoreError::BlobMissing(blob.digest));
         }
         if complete && let Some(blob) = self.packs_of(record)?.iter().find(|blob| !self.has_blob(blob)) {
             return Err(StoreError::BlobMissing(blob.digest));

@@ -39,6 +39,8 @@ pub struct Request<'a> {
     pub paths: &'a [(Vec<u8>, PathBuf)],
     /// The time: milliseconds since 1970.
     pub now_ms: u64,
+    /// Which of these a remote has, on which the image will be: their packs need not be here to be used again.
+    pub elsewhere: &'a dyn Fn(&[Blob]) -> Vec<bool>,
 }
 
 /// What was saved.
@@ -77,7 +79,7 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
     for snapshot in &mut snapshots {
         contents::read(store, snapshot, progress)?;
     }
-    let (known, leases) = bases(store, &request.key)?;
+    let (known, leases) = bases(store, request)?;
     let pieces = pieces(&snapshots);
     let plan = Plan::new(&pieces.iter().map(|piece| piece.1).collect::<Vec<_>>(), known);
     for (pack, _) in &plan.kept {
@@ -89,16 +91,18 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
     let new_bytes = new.iter().map(|pack| pack.blob.size_bytes).sum();
     let record = keep(store, request, &mut snapshots, plan, new)?;
     let lease = store.lease_image(&record.image())?;
-    store.keep_image(&record, true)?;
-    drop(leases);
     let packs = store.packs_of(&record)?;
+    let gone: Vec<Blob> = packs.iter().filter(|pack| !store.has_blob(pack)).copied().collect();
+    let is_elsewhere = !gone.is_empty() && (request.elsewhere)(&gone).iter().all(|there| *there);
+    store.keep_image(&record, !is_elsewhere)?;
+    drop(leases);
     let all_bytes = packs.iter().map(|pack| pack.size_bytes).sum();
     Ok(Saved { record, packs, new_bytes, all_bytes, left, attributes_left, lease })
 }
 
 /// The packs of earlier images: of the same key, then of those whose keys have the longest beginning in common with it.
-fn bases(store: &Store, key: &ImageKey) -> Result<(Known, Vec<Lease>), ImageError> {
-    let mut images = store.images()?;
+fn bases(store: &Store, request: &Request<'_>) -> Result<(Known, Vec<Lease>), ImageError> {
+    let (key, mut images) = (&request.key, store.images()?);
     let common = |other: &ImageKey| key.text().bytes().zip(other.text().bytes()).take_while(|(a, b)| a == b).count();
     images.sort_by_key(|image| std::cmp::Reverse(common(&image.record.key)));
     let (mut known, mut leases) = (Known::default(), Vec::new());
@@ -106,13 +110,24 @@ fn bases(store: &Store, key: &ImageKey) -> Result<(Known, Vec<Lease>), ImageErro
         let lease = store.lease_image(&image.record.image())?;
         // One that cannot be read is no base.
         let Ok((packs, pieces)) = Image::contents(store, &image.record) else { continue };
-        let there: Vec<bool> = packs.packs.iter().map(|pack| store.has_blob(&pack.blob)).collect();
+        let there = there(store, &packs.packs, request.elsewhere);
         let (packs, pieces): (Vec<Pack>, Vec<_>) =
             packs.packs.into_iter().zip(pieces.packs).zip(there).filter(|(_, there)| *there).map(|(both, _)| both).unzip();
         known.add(&packs, pieces);
         leases.push(lease);
     }
     Ok((known, leases))
+}
+
+/// Which of these packs are here or elsewhere.
+fn there(store: &Store, packs: &[Pack], elsewhere: &dyn Fn(&[Blob]) -> Vec<bool>) -> Vec<bool> {
+    let mut there: Vec<bool> = packs.iter().map(|pack| store.has_blob(&pack.blob)).collect();
+    let gone: Vec<usize> = (0..packs.len()).filter(|&at| !there[at]).collect();
+    if !gone.is_empty() {
+        let blobs: Vec<Blob> = gone.iter().map(|&at| packs[at].blob).collect();
+        gone.iter().zip(elsewhere(&blobs)).for_each(|(&at, is_there)| there[at] = is_there);
+    }
+    there
 }
 
 /// Where a piece is: its snapshot, file and number there.

@@ -32,7 +32,8 @@ impl Place {
     pub(crate) fn try_save(&self, key: &str, names: &[&str]) -> Result<Saved, larder_image::ImageError> {
         let paths: Vec<(Vec<u8>, PathBuf)> =
             names.iter().map(|name| (name.as_bytes().to_vec(), self.path(name))).collect();
-        let request = Request { key: key.parse().expect("a key"), paths: &paths, now_ms: 1 };
+        let elsewhere = |blobs: &[larder_model::Blob]| vec![false; blobs.len()];
+        let request = Request { key: key.parse().expect("a key"), paths: &paths, now_ms: 1, elsewhere: &elsewhere };
         save(&self.store, &request, &Progress::default())
     }
 

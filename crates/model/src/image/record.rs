@@ -66,6 +66,11 @@ impl ImageRecord {
         trees.chain([self.packs, self.pieces]).chain(self.trace)
     }
 
+    /// Those of them without which nothing can be restored or mounted.
+    pub fn needed(&self) -> impl Iterator<Item = Blob> + '_ {
+        self.saved.iter().map(|saved| saved.tree).chain([self.packs])
+    }
+
     /// The file's bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
