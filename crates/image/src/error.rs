@@ -60,7 +60,11 @@ impl fmt::Display for ImageError {
                 write!(f, "{}: changed while it was saved: save when nothing writes there", path.display())
             }
             ImageError::Unsuitable { path, what } => {
-                write!(f, "{}: is {what}, which an image cannot hold: remove it, or save what lies beside it", path.display())
+                write!(
+                    f,
+                    "{}: is {what}, which an image cannot hold: remove it, or save what lies beside it",
+                    path.display()
+                )
             }
             ImageError::InTheWay(path) => {
                 write!(f, "{}: there is something already: remove it, or say --replace", path.display())

@@ -62,10 +62,19 @@ mod tests {
     use larder_model::Blob;
 
     fn kept(store: &Store, key: &str, created_ms: u64) -> ImageRecord {
-        let blob: Blob = store.put_blob(&mut larder_model::PackList::new(vec![]).expect("few").encode().as_slice()).expect("w");
+        let blob: Blob =
+            store.put_blob(&mut larder_model::PackList::new(vec![]).expect("few").encode().as_slice()).expect("w");
         let key = key.parse().expect("a key");
-        let record =
-            ImageRecord { key, created_ms, saved: vec![], packs: blob, pieces: blob, files: 0, size_bytes: 0, trace: None };
+        let record = ImageRecord {
+            key,
+            created_ms,
+            saved: vec![],
+            packs: blob,
+            pieces: blob,
+            files: 0,
+            size_bytes: 0,
+            trace: None,
+        };
         store.keep_image(&record, true).expect("keeps");
         record
     }

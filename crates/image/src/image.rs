@@ -3,9 +3,9 @@
 use larder_model::{Blob, ImageRecord, PackList, PieceList};
 use larder_store::{Lease, Store};
 
+use crate::ImageError;
 use crate::squeeze::{Unpacker, unpacked_size};
 use crate::tree::{Kind, Tree};
-use crate::ImageError;
 
 /// A tree, a list, bytes compressed.
 const PART_BYTES_MAX: u64 = 1 << 30;
@@ -86,4 +86,3 @@ fn tree(store: &Store, blob: &Blob) -> Result<Tree, ImageError> {
     Unpacker::new()?.unpack(&packed, size, &mut bytes).ok_or_else(damaged)?;
     Tree::decode(&bytes).map_err(ImageError::damaged("tree"))
 }
-

@@ -56,7 +56,10 @@ impl fmt::Display for KeyError {
         match self {
             KeyError::Open(rest) => write!(f, "`{rest}`: there is no }}}} behind it"),
             KeyError::Word(word) => {
-                write!(f, "{{{{{word}}}}} means nothing: there are {{{{os}}}}, {{{{arch}}}}, {{{{env NAME}}}} and {{{{hash FILE...}}}}")
+                write!(
+                    f,
+                    "{{{{{word}}}}} means nothing: there are {{{{os}}}}, {{{{arch}}}}, {{{{env NAME}}}} and {{{{hash FILE...}}}}"
+                )
             }
             KeyError::Unset(name) => write!(f, "{{{{env {name}}}}}: the variable is not set"),
             KeyError::NoFile(pattern) => write!(f, "{{{{hash {pattern}}}}}: no such file here"),
@@ -131,7 +134,11 @@ pub fn files_in(dir: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         let dir = dir.to_str().ok_or("the working directory's name is no text")?;
         format!("{}/{pattern}", glob::Pattern::escape(dir))
     };
-    let options = glob::MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
+    let options = glob::MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: false,
+    };
     let mut found = Vec::new();
     for path in glob::glob_with(&whole, options).map_err(|error| error.to_string())? {
         let path = path.map_err(|error| error.to_string())?;

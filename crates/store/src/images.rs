@@ -246,7 +246,9 @@ mod tests {
         let record = image(&store, "a-1", b"one");
         let pack = store.packs_of(&record).expect("reads")[0];
         fs::remove_file(store.path_of(Contents::Blobs, &pack.digest)).expect("removes");
-        assert!(matches!(store.keep_image(&record, true), Err(StoreError::BlobMissing(digest)) if digest == pack.digest));
+        assert!(
+            matches!(store.keep_image(&record, true), Err(StoreError::BlobMissing(digest)) if digest == pack.digest)
+        );
         store.keep_image(&record, false).expect("its packs may come later");
         fs::remove_file(store.path_of(Contents::Blobs, &record.packs.digest)).expect("removes");
         assert!(store.keep_image(&record, false).is_err());

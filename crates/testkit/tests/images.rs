@@ -54,7 +54,8 @@ fn exact_fallback_and_miss() {
 fn what_is_missing_is_made_and_saved() {
     let place = project();
     fs::remove_dir_all(place.path("work/deps")).expect("removes");
-    let words = ["restore", "--key", KEY, "--if-missing", "mkdir deps && echo made > deps/x && echo run >> log", "deps"];
+    let words =
+        ["restore", "--key", KEY, "--if-missing", "mkdir deps && echo made > deps/x && echo run >> log", "deps"];
     for _ in 0..3 {
         image(&place, &words).run().ends(0);
         assert_eq!(fs::read(place.path("work/deps/x")).expect("is there"), b"made\n");
@@ -97,9 +98,13 @@ fn images_are_listed_shown_and_dropped() {
     image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
     image(&place, &["save", "--key", "b-1", "deps", "lock"]).run().quiet();
     let listed = json(&image(&place, &["list", "--json"]).run().ends(0));
-    let keys: Vec<&str> = listed["images"].as_array().expect("a list").iter().filter_map(|i| i["key"].as_str()).collect();
+    let keys: Vec<&str> =
+        listed["images"].as_array().expect("a list").iter().filter_map(|i| i["key"].as_str()).collect();
     assert_eq!(keys, ["b-1", "a-1"]);
-    assert_eq!(json(&image(&place, &["list", "a-", "--json"]).run().ends(0))["images"].as_array().map(Vec::len), Some(1));
+    assert_eq!(
+        json(&image(&place, &["list", "a-", "--json"]).run().ends(0))["images"].as_array().map(Vec::len),
+        Some(1)
+    );
     let shown = image(&place, &["show", "b-1"]).run().quiet();
     assert!(shown.contains("all of it in the store") && shown.contains("lock"), "{shown}");
     assert!(image(&place, &["drop", "a-1"]).run().quiet().contains("dropped a-1"));
@@ -114,7 +119,9 @@ fn images_are_listed_shown_and_dropped() {
 
 /// As on another machine: only the remote is the same.
 fn elsewhere(place: &Place, words: &[&str]) -> Run {
-    image(place, words).env("LARDER_DIR", place.path("second")).env("LARDER_REMOTE", format!("file://{}", place.text("far")))
+    image(place, words)
+        .env("LARDER_DIR", place.path("second"))
+        .env("LARDER_REMOTE", format!("file://{}", place.text("far")))
 }
 
 fn here(place: &Place, words: &[&str]) -> Run {
@@ -156,7 +163,8 @@ fn a_remote_that_lies_restores_nothing() {
     let place = project();
     here(&place, &["save", "--key", "d-1", "deps"]).run().ends(0);
     fs::remove_dir_all(place.path("work/deps")).expect("removes");
-    let blobs = Command::new("find").arg(place.path("far")).args(["-path", "*/b/*", "-type", "f"]).output().expect("starts");
+    let blobs =
+        Command::new("find").arg(place.path("far")).args(["-path", "*/b/*", "-type", "f"]).output().expect("starts");
     for blob in String::from_utf8(blobs.stdout).expect("is text").lines() {
         let mut bytes = fs::read(blob).expect("reads");
         let last = bytes.len() - 1;

@@ -51,8 +51,13 @@ impl Layout {
         if sets.iter().any(|&bytes| bytes > ATTRIBUTES_BYTES_MAX) {
             return Err(ImageError::TooLarge("256 KiB of extended attributes of a file where it is mounted"));
         }
-        let mut layout =
-            Layout { places: Vec::with_capacity(tree.nodes.len()), blocks: Vec::new(), sets, links: links(tree), size: 0 };
+        let mut layout = Layout {
+            places: Vec::with_capacity(tree.nodes.len()),
+            blocks: Vec::new(),
+            sets,
+            links: links(tree),
+            size: 0,
+        };
         let mut at = DEVICE + DEVICE_BYTES;
         let mut blocks = Vec::new();
         for (number, node) in tree.nodes.iter().enumerate() {
@@ -128,8 +133,13 @@ fn set_bytes(set: &[Attribute]) -> usize {
 }
 
 /// The beginnings of names of attributes that have numbers.
-const PREFIXES: &[(&[u8], u8)] =
-    &[(b"user.", 1), (b"system.posix_acl_access", 2), (b"system.posix_acl_default", 3), (b"trusted.", 4), (b"security.", 6)];
+const PREFIXES: &[(&[u8], u8)] = &[
+    (b"user.", 1),
+    (b"system.posix_acl_access", 2),
+    (b"system.posix_acl_default", 3),
+    (b"trusted.", 4),
+    (b"security.", 6),
+];
 
 /// The number of a name's beginning, and the rest of it.
 pub(super) fn suffix(name: &[u8]) -> (u8, &[u8]) {

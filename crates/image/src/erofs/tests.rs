@@ -8,7 +8,11 @@ use std::process::Command;
 fn the_bytes_are_these() {
     let bytes = metadata(&sample(), 300, (0, 0)).expect("makes");
     assert_eq!(bytes.len() % BLOCK, 0);
-    golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/erofs.hex"), "An EROFS with each kind of node", &bytes);
+    golden(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/erofs.hex"),
+        "An EROFS with each kind of node",
+        &bytes,
+    );
 }
 
 #[test]

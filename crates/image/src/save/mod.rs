@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use larder_model::{
-    BLOCK_BYTES, Blob, Digest, ImageKey, ImageRecord, PACK_BLOCKS_MAX, Pack, PackList, PieceList, SAVED_PATHS_MAX, SavedPath,
+    BLOCK_BYTES, Blob, Digest, ImageKey, ImageRecord, PACK_BLOCKS_MAX, Pack, PackList, PieceList, SAVED_PATHS_MAX,
+    SavedPath,
 };
 use larder_store::{Lease, Store};
 
@@ -111,8 +112,14 @@ fn bases(store: &Store, request: &Request<'_>) -> Result<(Known, Vec<Lease>), Im
         // One that cannot be read is no base.
         let Ok((packs, pieces)) = Image::contents(store, &image.record) else { continue };
         let there = there(store, &packs.packs, request.elsewhere);
-        let (packs, pieces): (Vec<Pack>, Vec<_>) =
-            packs.packs.into_iter().zip(pieces.packs).zip(there).filter(|(_, there)| *there).map(|(both, _)| both).unzip();
+        let (packs, pieces): (Vec<Pack>, Vec<_>) = packs
+            .packs
+            .into_iter()
+            .zip(pieces.packs)
+            .zip(there)
+            .filter(|(_, there)| *there)
+            .map(|(both, _)| both)
+            .unzip();
         known.add(&packs, pieces);
         leases.push(lease);
     }

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use larder_model::{BLOCK_BYTES, Digest, Pack, PIECE_BYTES};
+use larder_model::{BLOCK_BYTES, Digest, PIECE_BYTES, Pack};
 
 /// A pack of an earlier image is kept while at least this share of its blocks is needed; below it what is needed is packed anew, so
 /// that images that are saved again and again do not fall into ever smaller parts.

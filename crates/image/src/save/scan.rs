@@ -169,7 +169,8 @@ fn attributes(path: &Path, left: &mut u64) -> Result<Vec<Attribute>, ImageError>
         Ok(count) => names[..count].to_vec(),
         Err(rustix::io::Errno::RANGE) => {
             let mut names = vec![0; 1 << 16];
-            let count = rustix::fs::llistxattr(path, &mut names).map_err(ImageError::io("list its attributes", path))?;
+            let count =
+                rustix::fs::llistxattr(path, &mut names).map_err(ImageError::io("list its attributes", path))?;
             names.truncate(count);
             names
         }

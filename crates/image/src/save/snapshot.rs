@@ -32,8 +32,12 @@ impl Snapshot {
     /// Of what was found at `root`.
     pub(super) fn new(root: &Path, scanned: Scanned) -> Result<Snapshot, ImageError> {
         let saver = (larder_sys::effective_user(), larder_sys::effective_group());
-        let mut growing =
-            Growing { grower: Grower::new(saver), looks: Vec::new(), seen: HashMap::new(), directories: scanned.directories };
+        let mut growing = Growing {
+            grower: Grower::new(saver),
+            looks: Vec::new(),
+            seen: HashMap::new(),
+            directories: scanned.directories,
+        };
         let top = growing.add(0, scanned.top)?;
         let mut open: Vec<(u32, usize)> = top.into_iter().collect();
         while let Some((node, number)) = open.pop() {
@@ -87,9 +91,11 @@ impl Snapshot {
 
 /// Whether a name stands for what it did. Another name of it elsewhere is no change of it.
 fn is_same(now: &Look, then: &Look) -> bool {
-    let content = |look: &Look| (look.kind, look.inode, look.device, look.modified_ns, look.mode, look.owner, look.group);
+    let content =
+        |look: &Look| (look.kind, look.inode, look.device, look.modified_ns, look.mode, look.owner, look.group);
     let is_directory = matches!(now.kind, larder_sys::Kind::Directory);
-    content(now) == content(then) && (is_directory || (now.size_bytes, now.changed_ns) == (then.size_bytes, then.changed_ns))
+    content(now) == content(then)
+        && (is_directory || (now.size_bytes, now.changed_ns) == (then.size_bytes, then.changed_ns))
 }
 
 struct Growing {

@@ -48,7 +48,11 @@ fn there_and_back() {
     assert_eq!(back.nodes[1].modified, (-5, 999_999_999));
     assert_eq!(back.extents, tree.extents);
     assert_eq!(back.blocks, tree.blocks);
-    golden(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tree.hex"), "A tree with each kind of node", &bytes);
+    golden(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tree.hex"),
+        "A tree with each kind of node",
+        &bytes,
+    );
 }
 
 #[test]

@@ -94,7 +94,8 @@ fn what_cannot_be_held_is_said() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can make a device");
     let device = rustix::fs::makedev(1, 3);
     let mode = rustix::fs::Mode::from_raw_mode(0o666);
-    let made = rustix::fs::mknodat(rustix::fs::CWD, place.path("a/null"), rustix::fs::FileType::CharacterDevice, mode, device);
+    let made =
+        rustix::fs::mknodat(rustix::fs::CWD, place.path("a/null"), rustix::fs::FileType::CharacterDevice, mode, device);
     larder_testkit::probe_skip!(made.is_ok(), "no device can be made here");
     assert!(matches!(place.try_save("k-3", &["a"]), Err(ImageError::Unsuitable { what: "a device", .. })));
 }

@@ -92,7 +92,8 @@ pub(crate) fn rich(top: &Path) {
     rustix::fs::mknodat(CWD, top.join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o640), 0).expect("makes");
     let many = top.join("many");
     fs::create_dir(&many).expect("makes");
-    (0..700).for_each(|number| fs::write(many.join(format!("file-{number:04}.txt")), number.to_string()).expect("writes"));
+    (0..700)
+        .for_each(|number| fs::write(many.join(format!("file-{number:04}.txt")), number.to_string()).expect("writes"));
     attribute(&top.join("mebibyte"), "user.origin", b"here");
     attribute(&top.join("a"), "user.of-directory", &[0, 255, 1]);
     if larder_sys::effective_user() == 0 {
@@ -129,7 +130,8 @@ fn age(top: &Path) {
     let mut all: Vec<PathBuf> = statuses(top).into_keys().map(|path| top.join(path)).collect();
     all.reverse();
     for (at, path) in all.iter().enumerate() {
-        let modified = Timespec { tv_sec: at as i64 * 1_000_003 - 5_000_000, tv_nsec: (at as i64 * 7_777_777) % 1_000_000_000 };
+        let modified =
+            Timespec { tv_sec: at as i64 * 1_000_003 - 5_000_000, tv_nsec: (at as i64 * 7_777_777) % 1_000_000_000 };
         let times = Timestamps { last_access: modified, last_modification: modified };
         rustix::fs::utimensat(CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).expect("sets");
     }

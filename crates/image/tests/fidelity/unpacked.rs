@@ -21,9 +21,11 @@ fn a_tree_is_restored_as_it_was() {
         assert!(after <= before, "{name}: {before} blocks, {after} restored");
     }
     assert!(blocks(&place.path("b/sparse")) < 1000);
-    assert!(!fs::read_dir(place.dir.path()).expect("lists").any(|entry| {
-        entry.expect("reads").file_name().to_string_lossy().starts_with(".larder-")
-    }));
+    assert!(
+        !fs::read_dir(place.dir.path())
+            .expect("lists")
+            .any(|entry| { entry.expect("reads").file_name().to_string_lossy().starts_with(".larder-") })
+    );
 }
 
 #[test]

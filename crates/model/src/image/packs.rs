@@ -184,7 +184,8 @@ mod tests {
     #[test]
     fn which_packs_hold_a_range() {
         let list = list(&[2, 1, 3]);
-        let check = |offset, length, expect: Range<usize>| assert_eq!(list.of_range(offset, length), expect, "{offset}");
+        let check =
+            |offset, length, expect: Range<usize>| assert_eq!(list.of_range(offset, length), expect, "{offset}");
         check(0, 1, 0..1);
         check(8191, 1, 0..1);
         check(8191, 2, 0..2);

@@ -111,9 +111,7 @@ impl ImageRecord {
         if count > SAVED_PATHS_MAX {
             return Err(DecodeError::Limit { limit: SAVED_PATHS_MAX as u64, at });
         }
-        let saved = |r: &mut Reader<'_>| {
-            Ok(SavedPath { path: r.bytes(PATH_BYTES_MAX)?.to_vec(), tree: read_blob(r)? })
-        };
+        let saved = |r: &mut Reader<'_>| Ok(SavedPath { path: r.bytes(PATH_BYTES_MAX)?.to_vec(), tree: read_blob(r)? });
         let saved = (0..count).map(|_| saved(&mut r)).collect::<Result<_, DecodeError>>()?;
         let (packs, pieces) = (read_blob(&mut r)?, read_blob(&mut r)?);
         let (files, size_bytes) = (r.number()?, r.number()?);

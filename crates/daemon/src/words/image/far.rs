@@ -73,8 +73,7 @@ impl FarImages {
 
     /// These packs of an image, fetched in this order, as they come.
     pub(super) fn packs(&self, image: &Image, order: &[usize]) -> FarPacks {
-        let wanted: Vec<(usize, Blob)> =
-            order.iter().map(|&number| (number, image.packs.packs[number].blob)).collect();
+        let wanted: Vec<(usize, Blob)> = order.iter().map(|&number| (number, image.packs.packs[number].blob)).collect();
         let (sender, receiver) = mpsc::channel(PACKS_WAITING);
         let (far, dir) = (self.far.clone(), self.dir.clone());
         self.runtime.spawn(async move {

@@ -48,12 +48,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRestore, out: &mut dyn W
 }
 
 /// Find and restore; none where there is nothing.
-fn image(
-    around: &Surroundings,
-    key: &ImageKey,
-    fallbacks: &[String],
-    options: &ImageRestore,
-) -> Result<Option<Done>> {
+fn image(around: &Surroundings, key: &ImageKey, fallbacks: &[String], options: &ImageRestore) -> Result<Option<Done>> {
     let store = around.store()?;
     let far = FarImages::open(around, &store)?;
     let (found, is_far) = find(&store, far.as_ref(), key, fallbacks)?;
@@ -168,7 +163,13 @@ fn say_done(key: &ImageKey, done: Option<&Done>, ms: u64, as_json: bool, out: &m
             0 => "from the store".to_owned(),
             bytes => format!("{} fetched", say::bytes(bytes)),
         };
-        writeln!(out, "{}: {}: {files}, {size}, {fetched}, {}", done.found.word(), record.key, say::duration_us(ms * 1000))?;
+        writeln!(
+            out,
+            "{}: {}: {files}, {size}, {fetched}, {}",
+            done.found.word(),
+            record.key,
+            say::duration_us(ms * 1000)
+        )?;
     }
     // A command that follows may print as well.
     Ok(out.flush()?)
