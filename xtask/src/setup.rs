@@ -39,6 +39,7 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::Program("aclocal"), "automake"),
     (Sign::Program("unshare"), "util-linux"),
     (Sign::Program("redis-server"), "redis-server"),
+    (Sign::Program("fsck.erofs"), "erofs-utils"),
     (Sign::Program("bazel"), "bazel-bootstrap"),
     (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
     (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),

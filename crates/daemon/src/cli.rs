@@ -10,9 +10,11 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::help;
 
 mod daemon;
+mod image;
 mod record;
 mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
+pub(crate) use image::{ImageDrop, ImageList, ImageRestore, ImageSave, ImageShow, Images, ImagesWord, Policy};
 pub(crate) use record::{
     CompareTwo, Form, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,
 };
@@ -65,6 +67,9 @@ pub(crate) enum Word {
     /// Make a page of a record
     #[command(after_help = help::REPORT)]
     Report(Report),
+    /// Save directories under a key, and have them again, here or elsewhere
+    #[command(after_help = help::IMAGE)]
+    Image(Images),
     /// What `daemon start`, systemd and launchd start
     #[command(hide = true, after_help = help::SERVE)]
     Serve(Serve),

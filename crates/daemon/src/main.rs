@@ -69,6 +69,7 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
         Word::Record(options) => words::record::run(&around, options, &mut out),
         Word::Compare(options) => words::compare::run(&around, &options, &mut out),
         Word::Report(options) => words::report::run(&around, &options, &mut out),
+        Word::Image(options) => words::image::run(&around, &options, &mut out),
         Word::Serve(options) => serve::run(&around, &options),
         Word::Gate => words::gate::run(),
         Word::Run(_) => words::run::run(&around),

@@ -15,6 +15,7 @@ pub(crate) const WORDS: &[&str] = &[
     "explain",
     "fsck",
     "help",
+    "image",
     "man",
     "record",
     "remote",

@@ -11,6 +11,7 @@ pub(crate) mod evict;
 pub(crate) mod explain;
 pub(crate) mod fsck;
 pub(crate) mod gate;
+pub(crate) mod image;
 mod last_build;
 pub(crate) mod man;
 pub(crate) mod record;
