@@ -16,10 +16,13 @@ use larder_store::Store;
 /// Names the wrapper's real file. The wrapper sets it for us; no tool ever sees it.
 const WRAPPER_VARIABLE: &str = "LARDER_WRAPPER";
 
+/// Names and values.
+pub(crate) type Variables = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// What a word runs in.
 pub(crate) struct Surroundings {
     /// The environment as the wrapper had it.
-    pub(crate) environment: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) environment: Variables,
     /// The working directory, links resolved.
     pub(crate) cwd: Option<PathBuf>,
     /// Settings, where they come from, and what is wrong with them.
@@ -51,7 +54,7 @@ impl Surroundings {
     }
 
     /// Settings as they would be with this configuration file and no other, and the environment that says so.
-    pub(crate) fn with_configuration(&self, file: &Path) -> (Loaded, Vec<(Vec<u8>, Vec<u8>)>) {
+    pub(crate) fn with_configuration(&self, file: &Path) -> (Loaded, Variables) {
         const CONFIGURATION: &[u8] = b"LARDER_CONFIG";
         let mut environment = self.environment.clone();
         environment.retain(|(name, _)| name != CONFIGURATION);
