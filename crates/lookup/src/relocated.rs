@@ -18,6 +18,8 @@ pub fn rule(rewrite: Rewrite) -> Option<Rule> {
         Rewrite::GccDepfile => Some(Rule::Depfile(Writer::Gcc)),
         Rewrite::ClangDepfile => Some(Rule::Depfile(Writer::Clang)),
         Rewrite::Object => Some(Rule::Object),
+        Rewrite::Pickle => Some(Rule::Pickle),
+        Rewrite::Log => Some(Rule::Log),
     }
 }
 

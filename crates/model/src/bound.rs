@@ -99,11 +99,22 @@ pub enum Rewrite {
     ClangDepfile,
     /// An object file with debug information.
     Object,
+    /// In the strings of a pickle of Python's.
+    Pickle,
+    /// A log, which people read.
+    Log,
 }
 
 impl Rewrite {
-    const ALL: [Rewrite; 5] =
-        [Rewrite::None, Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object];
+    const ALL: [Rewrite; 7] = [
+        Rewrite::None,
+        Rewrite::Text,
+        Rewrite::GccDepfile,
+        Rewrite::ClangDepfile,
+        Rewrite::Object,
+        Rewrite::Pickle,
+        Rewrite::Log,
+    ];
 
     /// As a record holds it.
     pub fn code(self) -> u8 {

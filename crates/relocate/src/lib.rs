@@ -11,12 +11,14 @@ mod depfile;
 mod forms;
 mod names;
 mod object;
+mod pickle;
 mod roots;
 mod text;
 
 pub use depfile::Writer;
 pub use forms::{hides_its_text, holds_a_root};
 use names::Names;
+pub use pickle::pickled_words;
 use roots::Map;
 
 /// Where it was made, and where it is wanted: both lists are of the same length and in the same order.
@@ -38,6 +40,8 @@ pub struct Places<'a> {
 pub enum Rule {
     /// As they are, between characters that are no part of a name: messages, preprocessed text.
     Text,
+    /// In a log, which people read and no program: as in a text, and also where a text would be refused.
+    Log,
     /// Quoted for make, in lines broken at a column, as this compiler does.
     Depfile(Writer),
     /// In the debug information of an object file.
@@ -45,6 +49,8 @@ pub enum Rule {
     /// The same, and where gcc's hash table has strings in an order that cannot be known, they are left in the one that they
     /// have: all that a debugger shows is as it would be, the bytes are not.
     ObjectInAnyOrder,
+    /// In the strings of a pickle of Python's. That nothing else in it was worked out from a path is for the caller to know.
+    Pickle,
 }
 
 /// The bytes for the other place. `None` where that cannot be done exactly.
@@ -86,15 +92,19 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
     let map = &Map::new(&roots.0, &roots.1)?;
     let there = match rule {
         Rule::Text => text::relocate(bytes, map),
+        Rule::Log => text::relocate_log(bytes, map),
         Rule::Depfile(writer) => depfile::relocate(writer, bytes, map),
         Rule::Object => object::relocate(bytes, map, object::Order::Same),
         Rule::ObjectInAnyOrder => object::relocate(bytes, map, object::Order::Any),
+        Rule::Pickle => pickle::relocate(bytes, map),
     }?;
     match rule {
         _ if !names.stand_outside(bytes, &roots.0) => Some(there),
         Rule::Text => text::relocate_names(&there, &names),
+        Rule::Log => names.replace(&there),
         Rule::Depfile(_) if names.are_as_long() => names.replace(&there),
         Rule::Depfile(_) => None,
         Rule::Object | Rule::ObjectInAnyOrder => object::relocate_names(&there, &names),
+        Rule::Pickle => pickle::relocate_names(&there, &names),
     }
 }

@@ -24,6 +24,25 @@ pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     (replaced.count == 0 || !is_laid_out(text)).then_some(replaced.bytes)
 }
 
+/// A log with its roots replaced, also where a column or the end of a sentence stands behind one, or more of a path before it: people
+/// read it, and no program.
+pub(crate) fn relocate_log(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+    if !text.iter().all(|&c| is_text(c)) {
+        return None;
+    }
+    let (mut bytes, mut kept) = (Vec::with_capacity(text.len()), 0);
+    for at in places_of(text, map) {
+        let rest = text.get(at..)?;
+        let ends = |pair: &&Pair| rest.strip_prefix(pair.from).is_some_and(|after| side_after(after) != Side::Name);
+        let Some(pair) = map.pairs().iter().find(ends).filter(|_| at >= kept) else { continue };
+        bytes.extend_from_slice(text.get(kept..at)?);
+        bytes.extend_from_slice(pair.to);
+        kept = at + pair.from.len();
+    }
+    bytes.extend_from_slice(text.get(kept..)?);
+    Some(bytes)
+}
+
 /// The text with names by chance replaced.
 pub(crate) fn relocate_names(text: &[u8], names: &Names<'_>) -> Option<Vec<u8>> {
     let is_plain = !hides_its_text(text) && text.iter().all(|&c| is_text(c));
@@ -190,6 +209,15 @@ mod tests {
         let map = Map::new(&[b"/w/a", b"/w/a/in"], &[b"/other/place", b"/n"]).expect("sound roots");
         let found = relocate(text.as_bytes(), &map).map(|text| String::from_utf8_lossy(&text).into_owned());
         assert_eq!(found.as_deref(), expect, "{text}");
+    }
+
+    #[test]
+    fn logs_are_read_by_people() {
+        let map = Map::new(&[b"/w/a", b"/w/a/in"], &[b"/other/place", b"/n"]).expect("sound roots");
+        let text = "ran in /w/a.\n/w/a/in   3\nx//w/a/y /w/ab\n--- !\n/w/a";
+        let expect = "ran in /other/place.\n/n   3\nx//other/place/y /w/ab\n--- !\n/other/place";
+        assert_eq!(relocate_log(text.as_bytes(), &map).as_deref(), Some(expect.as_bytes()));
+        assert!(relocate_log(b"\x80\x04\x8c\x04/w/a.", &map).is_none(), "no text");
     }
 
     #[test]

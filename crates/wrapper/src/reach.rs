@@ -15,7 +15,7 @@ use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{
     ActionResult, Bound, Content, Looked, Made, Manifest, ObservationSet, Output, PLACEHOLDER, Rewrite, Streams,
 };
-use larder_relocate::{Rule, can_be_relocated, hides_its_text, holds_a_root};
+use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, pickled_words};
 use larder_store::{Carried, Stamps};
 use memchr::memmem;
 
@@ -407,12 +407,11 @@ impl Reach<'_> {
                 (
                     File { placement, mode, content, .. },
                     File { placement: placement2, mode: mode2, content: content2, .. },
-                ) if placement == placement2 && mode == mode2 => {
-                    match is_log(output.path) || is_in_no_order(output.path) {
-                        true => self.rewrite_of_log(before, content2)?,
-                        false => self.rewrite_between(before, content, content2)?,
-                    }
-                }
+                ) if placement == placement2 && mode == mode2 => match output.path {
+                    path if is_log(path) => self.rewrite_of_log(before, content2)?,
+                    path if is_in_no_order(path) => self.rewrite_in_any_order(before, content, content2)?,
+                    _ => self.rewrite_between(before, content, content2)?,
+                },
                 _ if before_it.kind == output.kind => Rewrite::None,
                 _ => return None,
             };
@@ -435,7 +434,7 @@ impl Reach<'_> {
             let is_text = |rewrite: &Rewrite| {
                 self.in_another_place(*rewrite, before, old).is_some_and(|again| lines(&again) == here)
             };
-            let rewrite = self.rewrite_of_log(before, new)?;
+            let rewrite = self.rewrite_if_it_holds(before, new, Rewrite::Text)?;
             [Rewrite::Text, Rewrite::None].iter().any(is_text).then_some(rewrite)
         })
     }
@@ -454,6 +453,11 @@ impl Reach<'_> {
 
     /// Logs hold times, numbers of processes and names of temporary files, which are others in each run.
     fn rewrite_of_log(&self, before: &ActionResult, content: &Content) -> Option<Rewrite> {
+        self.rewrite_if_it_holds(before, content, Rewrite::Log)
+    }
+
+    /// By this rule, where the place's path is in it.
+    fn rewrite_if_it_holds(&self, before: &ActionResult, content: &Content, by: Rewrite) -> Option<Rewrite> {
         if before.origin == self.roots() {
             return Some(Rewrite::None);
         }
@@ -461,8 +465,17 @@ impl Reach<'_> {
         let roots = self.roots();
         match holds_a_root(&bytes, &roots) {
             false => Some(Rewrite::None),
-            true => can_be_relocated(Rule::Text, &bytes, &roots).then_some(Rewrite::Text),
+            true => can_be_relocated(rule(by)?, &bytes, &roots).then_some(by),
         }
+    }
+
+    /// What keeps its parts in the order of hash tables: where that is a pickle, the parts must be the same ones.
+    fn rewrite_in_any_order(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        self.rewrite_of_log(before, new).or_else(|| {
+            let there = self.in_another_place(Rewrite::Pickle, before, old)?;
+            let here = self.sink.content_bytes(new, self.stamps).ok()?;
+            (pickled_words(&there)? == pickled_words(&here)?).then_some(Rewrite::Pickle)
+        })
     }
 
     fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
