@@ -90,8 +90,8 @@ Examples:
 
 pub(crate) const RECORD: &str = "\
 A record holds what was run and around what: commits, machine, load, settings, compilers; every process with its times,
-memory and faults; what larder made of each command and why. A single run is followed (at most 6 % slower); of several
-the times are taken without that, and one more is followed. The exit code is that of the command. More is in
+memory and faults; what larder made of each command and why. A single run is followed, which slows it a little; of
+several the times are taken without that, and one more is followed. The exit code is that of the command. More is in
 docs/record.md.
 
 Examples:

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::Command as Process;
 use std::time::{Instant, SystemTime};
 
-use larder_sys::{ChildEnd, Manner, SignalForwarding, spawn, spawn_traced, usage_of_children, usage_of_ourselves};
+use larder_sys::{
+    ChildEnd, SignalForwarding, Start, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves,
+};
 
 use crate::directory::RunFiles;
 use crate::error::RecordError;
@@ -144,13 +146,13 @@ fn start(
     count: &mut dyn FnMut(u64),
 ) -> io::Result<Ran> {
     let environment = block(command, &files.actions());
-    let Command { program, argv, .. } = command;
+    let start = Start { path: &command.program, argv: &command.argv, environment: &environment, descriptors };
     // So that what its orphans used is counted once they have ended.
     larder_sys::become_subreaper()?;
     let forwarding = SignalForwarding::prepare()?;
     let mut not_traced = None;
     if let Some(events) = events {
-        match spawn_traced(program, argv, &environment, descriptors, &forwarding) {
+        match spawn_traced(start, &forwarding) {
             Ok(mut tracer) => {
                 forwarding.begin(tracer.pid);
                 let followed = follow(&mut tracer, events, began, redact, count);
@@ -159,9 +161,7 @@ fn start(
                 let (end, peak_bytes) = followed?;
                 return Ok(Ran { end, peak_bytes, stops: tracer.stops, left, not_traced });
             }
-            Err(error)
-                if is_refused(&error) && fs::metadata(Path::new(std::ffi::OsStr::from_bytes(program))).is_ok() =>
-            {
+            Err(error) if is_refused(&error) => {
                 not_traced = Some(format!("processes cannot be followed here (ptrace: {error})"));
             }
             Err(error) => {
@@ -170,9 +170,7 @@ fn start(
             }
         }
     }
-    let plain = Manner::default();
-    let child =
-        spawn(program, argv, &environment, descriptors, &forwarding, &plain).inspect_err(|_| forwarding.unblock())?;
+    let child = spawn_untraced(start, &forwarding).inspect_err(|_| forwarding.unblock())?;
     forwarding.begin(child.pid);
     let ended = larder_sys::wait_with_usage(child);
     SignalForwarding::end();

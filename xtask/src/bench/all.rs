@@ -19,6 +19,7 @@ const LINES: &[(&str, &str, bool)] = &[
     ("alloc", "alloc --rounds 2", true),
     ("copy --runs 15", "copy --runs 3", false),
     ("hit --runs 40", "hit --runs 6", true),
+    ("record --runs 20", "record --runs 4", true),
     ("miss --runs 12", "miss --runs 3 --quick", true),
     ("scale --runs 40", "scale --sources 12 --runs 6 --records 1000,10000", true),
     ("build --only bzip2 --only zeromq", "build --rounds 1 --only bzip2", true),

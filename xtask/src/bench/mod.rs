@@ -20,6 +20,7 @@ mod inputs;
 mod machine;
 mod measure;
 mod miss;
+mod record;
 mod remote;
 mod replay;
 mod report;
@@ -72,6 +73,8 @@ enum Word {
     Scale(scale::Options),
     /// larderd taking what a build hands over, with every allocator that there is, with and without huge pages
     Alloc(alloc::Options),
+    /// What recording adds to a build, with and without following its processes
+    Record(record::Options),
     /// A build from a remote, at several latencies, beside the same from the local store; larderd's memory
     Remote(remote::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
@@ -118,6 +121,7 @@ fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
         Word::Class(options) => vec![class::class(place, options)?],
         Word::Scale(options) => vec![scale::scale(place, options)?],
         Word::Alloc(options) => vec![alloc::alloc(place, options)?],
+        Word::Record(options) => vec![record::record(place, options)?],
         _ => return Ok(None),
     }))
 }

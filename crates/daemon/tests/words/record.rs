@@ -111,6 +111,24 @@ fn several_runs_are_timed_and_one_more_followed() {
     assert!(prepare.err.contains("ended with 5"), "{prepare:?}");
 }
 
+/// Ignored signals, limits and descriptors are part of what a build can ask for.
+#[test]
+fn the_command_inherits_what_it_would_without_us() {
+    let here = Here::new();
+    let script = "grep -E 'Sig(Ign|Blk)' /proc/self/status; ls /proc/self/fd | wc -l; ulimit -n";
+    let mut plain = std::process::Command::new("/bin/sh");
+    let plain = plain.args(["-c", script]).env("PATH", PATH.1).stdin(Stdio::null()).output().expect("a shell");
+    let plain = String::from_utf8_lossy(&plain.stdout).into_owned();
+    for options in [&["--trace", "never"][..], &["--trace", "once"]] {
+        assert_eq!(record(&here, options, script).ends(0).out, plain, "{options:?}");
+    }
+    record(&here, &["-n", "2", "--name", "several"], script).ends(0);
+    for run in ["1", "2", "3"] {
+        let kept = std::fs::read_to_string(records(&here).join("several/runs").join(run).join("output.txt"));
+        assert_eq!(kept.expect("is there"), plain, "run {run}");
+    }
+}
+
 #[test]
 fn two_sides_run_in_turn_and_are_compared() {
     let here = Here::new();

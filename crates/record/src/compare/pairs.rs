@@ -78,7 +78,7 @@ pub(super) fn processes([a, b]: [(&Record, &Processes); 2]) -> Option<Pairs> {
         let measured = processes.all.iter().filter(|process| process.own.cpu_us() >= CPU_MIN_US);
         let half = |process: &crate::processes::Process| Half {
             key: format!("{} {}", place(&process.cwd), place(&process.command())),
-            name: process.label.clone(),
+            name: place(&process.command()),
             ms: process.own.cpu_us() as f64 / 1e3,
             outcome: String::new(),
         };

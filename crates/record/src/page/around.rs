@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use maud::{Markup, html};
 
+use super::data::shortened;
 use crate::compare::{Comparison, Measure, Pairs, Went};
 use crate::directory::Record;
 use crate::form::{Git, RunEnd};
 
+/// Characters of a command line in a table of pairs.
+const NAME_CHARS: usize = 120;
 /// Commits that are listed.
 const COMMITS_MAX: usize = 50;
 
@@ -204,21 +207,30 @@ fn measure_row(measure: &Measure, is_told: bool) -> Markup {
 }
 
 fn pairs_table(title: &str, pairs: &Pairs) -> Markup {
+    // Processes have none.
+    let with_outcomes = pairs.rows.iter().any(|row| !row.outcomes[0].is_empty());
     html! {
         table.sortable {
             caption { (title) ": " (pairs.count) " pairs"
                 @if let Some([ratio, low, high]) = pairs.ratio {
                     (format!(", B ÷ A {ratio:.3} ({low:.3} – {high:.3}), {}", pairs.verdict)) }
                 "; " (pairs.alone[0]) " only in A, " (pairs.alone[1]) " only in B. Those that differ most:" }
-            thead { tr { th scope="col" { "What" } th.n scope="col" { "A, ms" } th.n scope="col" { "B, ms" }
+            thead { tr {
+                th scope="col" { "What" }
+                th.n scope="col" { "A, ms" }
+                th.n scope="col" { "B, ms" }
                 th.n scope="col" { "B ÷ A" }
-                th scope="col" { "Outcomes" } } }
+                @if with_outcomes { th scope="col" { "Outcomes" } }
+            } }
             tbody { @for row in &pairs.rows { tr {
-                td { code { (row.name) } }
-                td.n { (format!("{:.2}", row.ms[0])) } td.n { (format!("{:.2}", row.ms[1])) } td.n {
-                (format!("{:.2}", row.ratio)) }
-                td { @if row.outcomes[0] == row.outcomes[1] { (row.outcomes[0]) } @else { (row.outcomes[0]) " → "
-                (row.outcomes[1]) } }
+                td { code { (shortened(&row.name, NAME_CHARS)) } }
+                td.n { (format!("{:.2}", row.ms[0])) }
+                td.n { (format!("{:.2}", row.ms[1])) }
+                td.n { (format!("{:.2}", row.ratio)) }
+                @if with_outcomes { td {
+                    @let [before, after] = &row.outcomes;
+                    @if before == after { (before) } @else { (before) " → " (after) }
+                } }
             } } }
         }
     }

@@ -64,4 +64,6 @@ pub use stdin::{
 pub use stop::end_descendants;
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_outputs};
 pub use touch::{Answer, Touch, Touches};
-pub use trace::{Step, Tracer, Usage, spawn_traced, usage_of_children, usage_of_ourselves, wait_with_usage};
+pub use trace::{
+    Start, Step, Tracer, Usage, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves, wait_with_usage,
+};

@@ -86,40 +86,23 @@ const FOLLOWED: i32 =
 /// What goes on when the program has ended is let go within this.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 
-/// Start a program, followed. `descriptors` are (ours, its). The child gets the signal mask from before `mask` was
-/// prepared. An error also where following is not allowed: then the program was not started.
-pub fn spawn_traced(
-    path: &[u8],
-    argv: &[Vec<u8>],
-    environment: &[Vec<u8>],
-    descriptors: &[(RawFd, RawFd)],
-    mask: &crate::SignalForwarding,
-) -> io::Result<Tracer> {
-    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    let (go, wait) = gate()?;
-    let (failure, told) = gate()?;
-    // SAFETY: everything that the child needs was made before; it makes system calls only and never returns.
-    let pid = match unsafe { libc::fork() } {
-        -1 => return Err(io::Error::last_os_error()),
-        // SAFETY: as above.
-        0 => unsafe {
-            let mut byte = 0u8;
-            libc::close(go.as_raw_fd());
-            if libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
-                super::end_process(127);
-            }
-            for (ours, its) in descriptors {
-                libc::dup2(*ours, *its);
-            }
-            libc::sigprocmask(libc::SIG_SETMASK, mask.original(), std::ptr::null_mut());
-            libc::execve(path.as_ptr(), argv.pointers.as_ptr(), environment.pointers.as_ptr());
-            let number = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO).to_ne_bytes();
-            libc::write(failure.as_raw_fd(), number.as_ptr().cast(), number.len());
-            super::end_process(127)
-        },
-        pid => pid,
-    };
-    drop((wait, failure));
+/// What a program is started with.
+#[derive(Clone, Copy)]
+pub struct Start<'a> {
+    /// The program's path.
+    pub path: &'a [u8],
+    /// All arguments.
+    pub argv: &'a [Vec<u8>],
+    /// `NAME=value`.
+    pub environment: &'a [Vec<u8>],
+    /// (ours, its).
+    pub descriptors: &'a [(RawFd, RawFd)],
+}
+
+/// Start a program, followed. It gets the signal mask from before `mask` was prepared. An error also where following is
+/// not allowed: then the program was not started.
+pub fn spawn_traced(start: Start, mask: &crate::SignalForwarding) -> io::Result<Tracer> {
+    let Gated { child: Child { pid }, go, told } = gated(start, mask)?;
     if let Err(error) = control(libc::PTRACE_SEIZE as _, pid, 0, FOLLOWED as usize) {
         // Its gate closes: it ends without having begun.
         drop(go);
@@ -136,6 +119,65 @@ pub fn spawn_traced(
         held: None,
     };
     tracer.begun(told)
+}
+
+/// Start a program in the same way, not followed: what it inherits is the same.
+pub fn spawn_untraced(start: Start, mask: &crate::SignalForwarding) -> io::Result<Child> {
+    let Gated { child, go, told } = gated(start, mask)?;
+    rustix::io::write(&go, b"g")?;
+    match failure(&told) {
+        None => Ok(child),
+        Some(error) => {
+            let _ = child.wait();
+            Err(error)
+        }
+    }
+}
+
+/// A child that waits to be let through its gate before it executes.
+struct Gated {
+    child: Child,
+    go: OwnedFd,
+    /// The number of the error for which it could not; closed when it could.
+    told: OwnedFd,
+}
+
+fn gated(start: Start, mask: &crate::SignalForwarding) -> io::Result<Gated> {
+    let Start { path, argv, environment, descriptors } = start;
+    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
+    let (go, wait) = gate()?;
+    let (failure, told) = gate()?;
+    // SAFETY: everything that the child needs was made before; it makes system calls only and never returns.
+    let pid = match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        // SAFETY: as above.
+        0 => unsafe {
+            let mut byte = 0u8;
+            libc::close(go.as_raw_fd());
+            if libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
+                super::end_process(127);
+            }
+            for (ours, its) in descriptors {
+                libc::dup2(*ours, *its);
+            }
+            // Rust's start had us ignore it, which the program would inherit.
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::sigprocmask(libc::SIG_SETMASK, mask.original(), std::ptr::null_mut());
+            libc::execve(path.as_ptr(), argv.pointers.as_ptr(), environment.pointers.as_ptr());
+            let number = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO).to_ne_bytes();
+            libc::write(failure.as_raw_fd(), number.as_ptr().cast(), number.len());
+            super::end_process(127)
+        },
+        pid => pid,
+    };
+    Ok(Gated { child: Child { pid }, go, told })
+}
+
+/// Why the program did not begin. Waits until that is known.
+fn failure(told: &OwnedFd) -> Option<io::Error> {
+    let mut number = [0; 4];
+    let count = rustix::io::retry_on_intr(|| rustix::io::read(told, &mut number)).unwrap_or(0);
+    (count == 4).then(|| io::Error::from_raw_os_error(i32::from_ne_bytes(number)))
 }
 
 /// A pipe that no program keeps: (what is written to, what is read from).
@@ -156,12 +198,7 @@ impl Tracer {
     fn begun(mut self, told: OwnedFd) -> io::Result<Tracer> {
         // Its first step is that it executes, or that it ends because it cannot.
         match self.step()? {
-            Some(Step::Ended { .. }) => {
-                let mut number = [0; 4];
-                let count = rustix::io::read(&told, &mut number).unwrap_or(0);
-                let error = if count == 4 { i32::from_ne_bytes(number) } else { libc::EIO };
-                Err(io::Error::from_raw_os_error(error))
-            }
+            Some(Step::Ended { .. }) => Err(failure(&told).unwrap_or(io::Error::from_raw_os_error(libc::EIO))),
             _ => Ok(self),
         }
     }
@@ -405,7 +442,8 @@ mod tests {
         let argv = [b"sh".to_vec(), b"-c".to_vec(), script.as_bytes().to_vec()];
         let mask = crate::SignalForwarding::prepare().expect("masks");
         let environment = [b"PATH=/usr/bin:/bin".to_vec()];
-        let tracer = spawn_traced(b"/bin/sh", &argv, &environment, &[], &mask);
+        let start = Start { path: b"/bin/sh", argv: &argv, environment: &environment, descriptors: &[] };
+        let tracer = spawn_traced(start, &mask);
         mask.unblock();
         let mut tracer = match tracer {
             Ok(tracer) => tracer,
@@ -441,8 +479,10 @@ mod tests {
         check("kill -TERM $$", (0, 1, ChildEnd::Signalled(libc::SIGTERM)));
         check("trap 'exit 7' USR1; kill -USR1 $$", (0, 1, ChildEnd::Exited(7)));
         let mask = crate::SignalForwarding::prepare().expect("masks");
-        let refused = spawn_traced(b"/nonexistent", &[b"x".to_vec()], &[], &[], &mask).err();
+        let nothing = Start { path: b"/nonexistent", argv: &[b"x".to_vec()], environment: &[], descriptors: &[] };
+        let (traced, untraced) = (spawn_traced(nothing, &mask).err(), spawn_untraced(nothing, &mask).err());
         mask.unblock();
-        assert!(refused.is_some_and(|error| error.kind() != io::ErrorKind::InvalidInput));
+        assert!(untraced.is_some_and(|error| error.kind() == io::ErrorKind::NotFound));
+        assert!(traced.is_some_and(|error| error.kind() != io::ErrorKind::InvalidInput));
     }
 }

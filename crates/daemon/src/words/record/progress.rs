@@ -57,16 +57,15 @@ impl Listener for Progress {
         }
     }
 
-    fn ended(&mut self, planned: &Planned, run: &Run) {
+    fn ended(&mut self, _planned: &Planned, run: &Run) {
         let Some(end) = run.end.as_ref().filter(|_| self.tells) else { return };
-        let followed = if planned.traced { " (followed)" } else { "" };
         let foreign = if end.foreign_share > 0.05 {
             format!(", others used {:.0} %", end.foreign_share * 100.0)
         } else {
             String::new()
         };
         let failed = if end.exit_code == 0 { String::new() } else { format!(", exit code {}", end.exit_code) };
-        let line = format!("{}{followed}: {}{foreign}{failed}", self.at, say::duration_us(end.wall_ns / 1000));
+        let line = format!("{}: {}{foreign}{failed}", self.at, say::duration_us(end.wall_ns / 1000));
         match &self.bar {
             Some(bar) => bar.suspend(|| say::tell(&line)),
             None => say::tell(&line),
