@@ -1,6 +1,7 @@
 //! The ways to start a program. Each returns when it can: `fork` before the child runs the program, the others after.
 #![allow(unsafe_code, reason = "system calls that return twice, and C's arrays of arguments")]
 
+use larder_sys::{Class, Manner, SignalForwarding};
 use std::ffi::CStr;
 use std::io;
 use std::ptr::{null, null_mut};
@@ -26,6 +27,9 @@ pub(crate) const WAYS: &[(&str, Start)] = &[
     ("vfork, exec", vfork),
     ("clone3(CLONE_VM | CLONE_VFORK), exec", clone3),
     ("fork, exec", fork),
+    ("larder, inherit", |child| larder(child, Class::Inherit)),
+    ("larder, utility", |child| larder(child, Class::Utility)),
+    ("larder, background", |child| larder(child, Class::Background)),
 ];
 
 /// What a child exits with that could not become the program.
@@ -53,6 +57,16 @@ fn posix_spawn(child: &Child<'_>) -> io::Result<libc::pid_t> {
         libc::posix_spawn(&mut pid, child.path.as_ptr(), null(), null_mut::<libc::posix_spawnattr_t>(), argv, envp)
     };
     if error == 0 { Ok(pid) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+/// As the wrapper starts a tool, with what it asks about itself before: but for pipes and what is kept of messages.
+fn larder(child: &Child<'_>, class: Class) -> io::Result<libc::pid_t> {
+    let manner = Manner::of(class, None);
+    let path = child.path.to_bytes();
+    let forwarding = SignalForwarding::prepare()?;
+    let started = larder_sys::spawn(path, &[path.to_vec()], &[], &[], &forwarding, &manner);
+    forwarding.unblock();
+    started.map(|child| child.pid)
 }
 
 fn fork(child: &Child<'_>) -> io::Result<libc::pid_t> {

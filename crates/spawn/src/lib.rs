@@ -17,7 +17,8 @@ mod fare;
 mod tokens;
 
 use std::cell::Cell;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -205,6 +206,26 @@ fn finish(
     }
     let held = if held_open { plumbing.streams } else { Vec::new() };
     Ok(Finished { end, pid, used, took, written, outlived, disturbed, failure, stopped, held })
+}
+
+/// Run a tool that reads nothing and whose complaints nobody reads: its standard output, unless that is longer than `bytes_max`, and
+/// how it ended.
+pub fn output_of(command: &Command, bytes_max: u64) -> io::Result<(Option<Vec<u8>>, ChildEnd)> {
+    let Command { program, argv, environment, manner } = command;
+    let (ours, tools) = larder_sys::pipe()?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let descriptors = [(null.as_raw_fd(), 0), (tools.as_raw_fd(), 1), (null.as_raw_fd(), 2)];
+    let forwarding = SignalForwarding::prepare()?;
+    let started = larder_sys::spawn(program, argv, environment, &descriptors, &forwarding, manner);
+    forwarding.unblock();
+    let child = started?;
+    drop(tools);
+    let mut text = Vec::new();
+    let read = File::from(ours).take(bytes_max.saturating_add(1)).read_to_end(&mut text);
+    // What nobody reads any more ends it.
+    let end = child.wait()?;
+    read?;
+    Ok(((text.len() as u64 <= bytes_max).then_some(text), end))
 }
 
 /// Start a program that goes on by itself: in a session of its own, with nothing of the caller's but its directory.

@@ -131,8 +131,17 @@ pub(crate) fn run(
     end_as_the_tool_on_panic(watched.observed.finished.end);
     outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace);
     let run_time_us = began.elapsed().as_micros() as u64;
-    let run =
-        Run { context, sink: &sink, stamps, request, before, started_ns, run_time_us, observer: watched.observer };
+    let run = Run {
+        context,
+        sink: &sink,
+        stamps,
+        request,
+        command: &command,
+        before,
+        started_ns,
+        run_time_us,
+        observer: watched.observer,
+    };
     if let Some(odd) = run.programs().learn(&watched) {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), source, &odd);
     }
@@ -248,6 +257,7 @@ struct Run<'a> {
     sink: &'a Sink<'a>,
     stamps: &'a Stamps,
     request: &'a Request,
+    command: &'a Command,
     before: Before,
     started_ns: i64,
     run_time_us: u64,
@@ -320,6 +330,7 @@ impl Run<'_> {
             sink: self.sink,
             stamps: self.stamps,
             request: self.request,
+            command: self.command,
             relocates_debug: self.context.loaded.settings.relocate_debug,
             carried: witnessed.carried(),
             environment: &folded.seen.environment,

@@ -2,15 +2,10 @@
 //!
 //! Unaware of: when that has to be known.
 
-use std::ffi::{OsStr, OsString};
-use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
-use std::process::Stdio;
-
 use larder_model::Roots;
 use larder_relocate::holds_a_root;
-use larder_spawn::Command;
+use larder_spawn::{Command, output_of};
+use larder_sys::ChildEnd;
 use memchr::memmem;
 
 /// More text than this is taken to hold everything.
@@ -32,30 +27,14 @@ pub(crate) enum Preprocessed {
 
 /// Preprocess with these arguments. `may_fail`: the compile failed as well, and what comes before the error is enough.
 pub(crate) fn preprocess(command: &Command, arguments: &[Vec<u8>], roots: &Roots, may_fail: bool) -> Preprocessed {
-    let mut run = std::process::Command::new(OsStr::from_bytes(&command.program));
-    if let Some(name) = command.argv.first() {
-        run.arg0(OsStr::from_bytes(name));
-    }
-    run.args(arguments.iter().map(|word| OsStr::from_bytes(word))).arg("-E");
-    run.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    for variable in &command.environment {
-        if let Some(equals) = variable.iter().position(|&b| b == b'=') {
-            let (name, value) = (variable[..equals].to_vec(), variable[equals + 1..].to_vec());
-            run.env(OsString::from_vec(name), OsString::from_vec(value));
-        }
-    }
-    for name in WRITES {
-        run.env_remove(name);
-    }
-    let Ok(mut child) = run.spawn() else { return Preprocessed::Fails };
-    let mut text = Vec::new();
-    let read = child.stdout.take().map(|out| out.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text));
-    let whole = matches!(read, Some(Ok(_))) && text.len() as u64 <= TEXT_BYTES_MAX;
-    if !whole {
-        let _ = child.kill();
-    }
-    match child.wait() {
-        Ok(status) if whole && (status.success() || may_fail) => said(&text, roots),
+    let writes = |variable: &&Vec<u8>| WRITES.iter().any(|name| variable.starts_with(format!("{name}=").as_bytes()));
+    let command = Command {
+        argv: command.argv.iter().take(1).chain(arguments).cloned().chain([b"-E".to_vec()]).collect(),
+        environment: command.environment.iter().filter(|variable| !writes(variable)).cloned().collect(),
+        ..command.clone()
+    };
+    match output_of(&command, TEXT_BYTES_MAX) {
+        Ok((Some(text), end)) if end == ChildEnd::Exited(0) || may_fail => said(&text, roots),
         _ => Preprocessed::Fails,
     }
 }

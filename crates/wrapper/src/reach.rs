@@ -16,6 +16,7 @@ use larder_model::{
     ActionResult, Bound, Content, Looked, Made, Manifest, ObservationSet, Output, PLACEHOLDER, Rewrite, Streams,
 };
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, pickled_words};
+use larder_spawn::Command;
 use larder_store::{Carried, Stamps};
 use memchr::memmem;
 
@@ -46,6 +47,8 @@ pub(crate) struct Reach<'a> {
     pub(crate) sink: &'a Sink<'a>,
     pub(crate) stamps: &'a Stamps,
     pub(crate) request: &'a Request,
+    /// As its tool was started.
+    pub(crate) command: &'a Command,
     /// Debug information is written again where that is exact.
     pub(crate) relocates_debug: bool,
     /// What the inputs hold.
@@ -205,7 +208,7 @@ impl Reach<'_> {
         if naming.assembles {
             return if generated.is_some() { Err((Bound::Input, suspect.clone())) } else { Ok(()) };
         }
-        match preprocess(&self.request.command, &naming.preprocess, &self.request.roots, self.failed) {
+        match preprocess(self.command, &naming.preprocess, &self.request.roots, self.failed) {
             Preprocessed::Free => Ok(()),
             Preprocessed::Names | Preprocessed::Fails => Err((Bound::Text, suspect.clone())),
         }

@@ -83,7 +83,11 @@ pub(crate) fn said(token: &Token, word: String) -> String {
     if token.waited() < COUNTED {
         return word;
     }
-    let what = if token.waited_for_memory() { "memory" } else { "a token" };
+    let what = match token {
+        token if token.gave_up() => "a token in vain",
+        token if token.waited_for_memory() => "memory",
+        _ => "a token",
+    };
     let waited = format!("after waiting {:.3} s for {what}", token.waited().as_secs_f64());
     if word.is_empty() { waited } else { format!("{word}; {waited}") }
 }

@@ -63,6 +63,7 @@ pub struct Token {
     held: Option<Held>,
     waited: Duration,
     for_memory: bool,
+    gave_up: bool,
     start: Option<Start>,
 }
 
@@ -83,6 +84,11 @@ impl Token {
     /// Whether that was for memory, at least for a while.
     pub fn waited_for_memory(&self) -> bool {
         self.for_memory
+    }
+
+    /// Whether the tool runs without one, since nothing had moved for long.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
     }
 
     /// The file by whose descriptor it is held, where it is: a program that inherits that holds the token.

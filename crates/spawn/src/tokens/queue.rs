@@ -62,7 +62,7 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
 
 fn held(pool: Pool, at: (u32, u32), asker: Asker, began: Instant, for_memory: bool) -> Taken {
     let waited = began.elapsed();
-    Taken::Token(Token { held: Some(pool.hold(at, asker.needs)), waited, for_memory, start: None })
+    Taken::Token(Token { held: Some(pool.hold(at, asker.needs)), waited, for_memory, ..Token::default() })
 }
 
 /// What a waiter remembers between two looks.
@@ -110,7 +110,9 @@ fn wait(
             }
             return match got {
                 Some(at) => held(pool, at, asker, began, waiting.was_for_memory),
-                None if waiting.is_stuck(&pool) => Taken::Token(Token { waited: began.elapsed(), ..Token::default() }),
+                None if waiting.is_stuck(&pool) => {
+                    Taken::Token(Token { waited: began.elapsed(), gave_up: true, ..Token::default() })
+                }
                 None => Taken::NotWanted,
             };
         }

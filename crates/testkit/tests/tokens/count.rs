@@ -61,12 +61,11 @@ fn a_hit_takes_none() {
     place.tool("work/mycc", "cat 0.c > 0.o");
     place.settle();
     all_end_well(started(&place, 0..1, "1"));
-    timed(&place, "slow-cc", "30");
+    timed(&place, "slow-cc", "100");
     let mut slow = start(wrapped(&place, &compile("slow-cc", 0), "1"));
     until_begun(&place, 1);
-    let began = Instant::now();
     all_end_well(started(&place, 0..1, "1"));
-    assert!(began.elapsed() < PATIENCE / 2, "a hit waited");
+    assert!(times(&place).lines().count() == 1, "the slow one still runs");
     assert!(log(&place).contains(" hit: 0.c"), "{}", log(&place));
     signal(slow.id(), "TERM");
     let _ = slow.wait();
@@ -86,7 +85,8 @@ fn a_killed_holder_gives_back() {
     let began = Instant::now();
     until_begun(&place, 2);
     // The lock is gone at once; looking for it takes a hundredth of a second, and a busy machine its time.
-    assert!(began.elapsed().as_millis() < 1500, "{:?}", began.elapsed());
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    crate::support::nobody_gave_up(&place);
     all_end_well(second);
 }
 
@@ -97,22 +97,24 @@ fn a_stopped_build_holds_up_nobody() {
     until_begun(&place, 1);
     std::thread::sleep(std::time::Duration::from_millis(100));
     builds.iter().for_each(|build| signal(build.id(), "STOP"));
-    let began = Instant::now();
     all_end_well(started(&place, 2..4, "1"));
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     builds.iter().for_each(|build| signal(build.id(), "CONT"));
     all_end_well(builds);
     assert_eq!(at_once(&place).1, 4);
+    crate::support::nobody_gave_up(&place);
 }
 
-/// Sixteen stand in the queue when a seventeenth comes, of another build: it is served in its turn.
+/// Whatever became of the ones before, each is served in its turn.
 #[test]
 fn who_came_first_is_served_first() {
-    let place = place("0.1", 12);
+    let place = place("0.5", 6);
     let mut children = Vec::new();
-    for number in 0..12 {
+    for number in 0..6 {
         children.extend(started(&place, number..number + 1, "1"));
-        std::thread::sleep(std::time::Duration::from_millis(15));
+        // The first has the token, each after it a ticket.
+        crate::support::until(
+            || if number == 0 { times(&place).contains('+') } else { tickets(&place) >= number as u64 },
+        );
     }
     all_end_well(children);
     let begun: Vec<String> = times(&place)
@@ -121,10 +123,14 @@ fn who_came_first_is_served_first() {
         .map(|line| line.split(' ').nth(2).unwrap_or("").into())
         .collect();
     let numbers: Vec<i32> = begun.iter().filter_map(|name| name.strip_suffix(".o")?.parse().ok()).collect();
-    assert_eq!(numbers.len(), 12, "{begun:?}");
-    // Two that start within a hundredth of a second may change places on a busy machine.
-    let late = numbers.windows(2).filter(|pair| pair[1] < pair[0] - 2).count();
-    assert_eq!(late, 0, "{numbers:?}");
+    assert_eq!(numbers.len(), 6, "{begun:?}");
+    assert!(numbers.is_sorted(), "{numbers:?}");
+}
+
+/// The first word of the file.
+fn tickets(place: &Place) -> u64 {
+    let bytes = std::fs::read(place.path("tokens")).unwrap_or_default();
+    bytes.first_chunk().copied().map_or(0, u64::from_ne_bytes)
 }
 
 /// What becomes the tool keeps its token, and what a tool that becomes larder's place has is counted.
@@ -143,14 +149,13 @@ fn a_whole_command_takes_none() {
     let larder = larder_testkit::larder().display();
     place.tool("work/all", &format!("{larder} ./mycc -c 0.c -o 0.o </dev/null"));
     place.settle();
-    let began = Instant::now();
     for observer in ["auto", "kernel"] {
         place.remove(&["0.o"]);
         let words: Vec<String> = ["run", "--", "./all"].map(str::to_owned).into();
         Ran::of(start(wrapped(&place, &words, "1").env("LARDER_OBSERVER", observer))).ends(0);
         assert_eq!(place.read("0.o"), b"made\n");
     }
-    assert!(began.elapsed() < PATIENCE);
+    crate::support::nobody_gave_up(&place);
 }
 
 /// Who reads from a pipe does not make its writer wait.
@@ -166,10 +171,9 @@ fn two_in_a_pipe_do_not_wait_for_each_other() {
     place.tool("work/reader-cc", "cat > /dev/null; echo read");
     place.settle();
     let script = format!("{larder} ./writer-cc -E 0.c | {larder} ./reader-cc -c -x c - -o r.o");
-    let began = Instant::now();
-    let run = place.run(&["sh", "-c", &script]).env("LARDER_JOBS", "1").run();
+    let run = place.run(&["sh", "-c", &script]).env("LARDER_JOBS", "1").env("LARDER_LOG", place.path("log")).run();
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "read\n"), "{run:?}");
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    crate::support::nobody_gave_up(&place);
 }
 
 /// In the file's words a holder is expected to need more than any machine has.
