@@ -53,6 +53,14 @@ const PACKAGES_FOR_REMOTES: &[(Sign, &str)] = &[
     (Sign::Program("openssl"), "openssl"),
 ];
 
+/// What makes the images that the tests of mounts mount, and mounts them where nobody else may.
+const PACKAGES_FOR_MOUNTS: &[(Sign, &str)] = &[
+    (Sign::Program("mkfs.erofs"), "erofs-utils"),
+    (Sign::Program("mksquashfs"), "squashfs-tools"),
+    (Sign::Program("squashfuse"), "squashfuse"),
+    (Sign::Program("setpriv"), "util-linux"),
+];
+
 /// What only the torture suite needs; it skips, and says so, what it does not find.
 const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
     (Sign::Program("bison"), "bison"),
@@ -132,6 +140,7 @@ pub(crate) fn for_tests(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_TESTS)?;
     packages(PACKAGES_FOR_REMOTES)?;
+    packages(PACKAGES_FOR_MOUNTS)?;
     tools::for_remotes(place);
     components(place)?;
     targets(place, CHECKED_TARGETS)

@@ -60,6 +60,9 @@ pub(crate) enum Word {
     /// What `daemon start`, systemd and launchd start
     #[command(hide = true, after_help = help::SERVE)]
     Serve(Serve),
+    /// What holds reads of a lazily mounted image back; larderd starts it
+    #[command(hide = true, after_help = "Started with a socket as its standard input; not for people")]
+    Gate,
     /// Run any command through larder, also one whose name is a word
     #[command(after_help = help::RUN)]
     Run(Run),

@@ -4,7 +4,10 @@ mod attended;
 mod bytelock;
 mod copy;
 mod files;
+mod loopback;
 mod map;
+mod mount;
+mod namespace;
 mod notify;
 mod process;
 mod relay;
@@ -13,6 +16,7 @@ mod socket;
 mod stdin;
 mod stop;
 mod terminal;
+mod touch;
 
 pub use attended::spawn_attended;
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, try_lock_byte};
@@ -22,7 +26,16 @@ pub use files::{
     may_make_in, may_write, memory_file, open, random_u64, read_sized, real_path_of, seal, sealed_memory_file,
     standard_look, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
+pub use loopback::loop_device;
 pub use map::Words;
+pub use mount::{
+    MountAttributes, MountRefused, MountValue, clone_mount, mount_number, new_mount, open_directory, open_place,
+    own_mounts, place_mount, set_mount_owners, unmount,
+};
+pub use namespace::{
+    OwnerRange, in_mount_namespace, lead_session, mounts_of, open_process, own_namespaces, owners_namespace,
+    peer_process, process_ended, process_number,
+};
 pub use notify::{
     Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target, may_access,
     process_handle, read_memory, signal_that_ended,
@@ -43,3 +56,4 @@ pub use stdin::{
 };
 pub use stop::end_descendants;
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_outputs};
+pub use touch::{Answer, Touch, Touches};

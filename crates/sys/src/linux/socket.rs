@@ -31,6 +31,8 @@ pub struct Peer {
     pub pid: i32,
     /// Its effective user, in our numbers.
     pub user: u32,
+    /// And its group.
+    pub group: u32,
 }
 
 /// A socket that others can connect to.
@@ -69,6 +71,17 @@ impl Channel {
         Ok(channel)
     }
 
+    /// A connected socket that somebody passed.
+    pub fn given(socket: OwnedFd) -> Channel {
+        Channel(socket)
+    }
+
+    /// Both ends of a connection: one for us, one to be passed.
+    pub fn pair() -> io::Result<(Channel, OwnedFd)> {
+        let (ours, theirs) = net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+        Ok((Channel(ours), theirs))
+    }
+
     /// Wait at most this long for what is sent or received.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         // None would be for ever.
@@ -100,7 +113,7 @@ impl Channel {
         if length as usize != size_of::<libc::ucred>() {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
-        Ok(Peer { pid: found.pid, user: found.uid })
+        Ok(Peer { pid: found.pid, user: found.uid, group: found.gid })
     }
 
     /// Send all of `bytes`, and with them `descriptors`, at most `MESSAGE_DESCRIPTORS_MAX`.
@@ -165,6 +178,11 @@ impl Door {
         let door = Door(socket);
         door.do_not_wait()?;
         Ok(door)
+    }
+
+    /// To be waited on, and passed.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// What `wait` says is there may be gone again.

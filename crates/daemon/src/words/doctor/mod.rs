@@ -5,11 +5,13 @@
 //! | `settings.rs` | configuration, switches, the wrapper itself |
 //! | `disk.rs` | the store's directory, its file system, its size; stamps |
 //! | `daemon.rs` | whether somebody records for sandboxes |
+//! | `mounting.rs` | by which rungs images can be had |
 //! | `observing.rs` | `/proc`, memory files, one real observed run |
 //! | `tools.rs` | masquerading links and their order, compilers, other caches |
 
 mod daemon;
 mod disk;
+mod mounting;
 mod observing;
 mod settings;
 mod tools;
@@ -70,6 +72,7 @@ pub(crate) fn run(around: &Surroundings, options: &Doctor, out: &mut dyn Write) 
     checks.extend(daemon::checks(around));
     checks.extend(observing::checks(around));
     checks.extend(tools::checks(around));
+    checks.extend(mounting::checks(around));
     let problems = checks.iter().filter(|check| check.state == State::Problem).count();
     if options.json {
         let object = |check: &Check| json!({ "state": check.state.name(), "what": check.what, "found": check.found });

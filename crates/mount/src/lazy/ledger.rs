@@ -1,0 +1,240 @@
+//! What is to be filled next: what somebody waits for first, then what earlier jobs touched in their order, then the rest.
+//! Pure: neither files nor threads nor a clock.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::units::Units;
+
+/// How many readers that go forward are remembered, to read ahead of them.
+const STREAMS_MAX: usize = 32;
+/// So many failures after each other, and nothing is fetched that nobody waits for, until a fetch succeeds again.
+const FAILURES_MAX: u32 = 8;
+
+/// Ahead of a reader who goes on is fetched so much at first, units, and twice as much each time, up to so much: 1 and 16 MiB.
+const AHEAD_UNITS: Range<u64> = 256..4096;
+
+/// A reader that goes forward: where all is there up to, and how many units are fetched ahead of it.
+struct Stream {
+    next: u64,
+    ahead: u64,
+}
+
+/// Which piece holds a byte.
+type Pieces = Box<dyn Fn(u64) -> Range<u64> + Send>;
+
+/// What is to be filled, by whom, and what was.
+pub(super) struct Ledger {
+    filled: Units,
+    /// To be filled, or being filled.
+    taken: Units,
+    pieces: Pieces,
+    wanted: VecDeque<Range<u64>>,
+    streams: VecDeque<Stream>,
+    order: VecDeque<Range<u64>>,
+    background: usize,
+    background_max: usize,
+    failures: u32,
+}
+
+/// A piece for one who fills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Work {
+    /// Its units.
+    pub(super) units: Range<u64>,
+    /// Whether nobody waits for them, as far as is known.
+    pub(super) is_background: bool,
+}
+
+impl Ledger {
+    /// Of what is filled already, with the order in which the rest is wanted, in bytes.
+    pub(super) fn new(filled: Units, pieces: Pieces, order: &[Range<u64>], background_max: usize) -> Ledger {
+        let taken = filled.like();
+        let mut order: VecDeque<Range<u64>> = order.iter().map(|bytes| filled.touched(bytes)).collect();
+        order.push_back(0..filled.count());
+        let (wanted, streams) = (VecDeque::new(), VecDeque::new());
+        Ledger { filled, taken, pieces, wanted, streams, order, background: 0, background_max, failures: 0 }
+    }
+
+    pub(super) fn filled(&self) -> &Units {
+        &self.filled
+    }
+
+    /// Somebody waits for these bytes.
+    pub(super) fn want(&mut self, bytes: &Range<u64>) {
+        let units = self.filled.touched(bytes);
+        if units.is_empty() {
+            return;
+        }
+        // First what is waited for, then what will be.
+        let known = self.stream_at(&units);
+        let mut next = self.queue(units);
+        if known > 0 {
+            next = self.queue(next..(next + known).min(self.filled.count())).max(next);
+        }
+        self.streams.push_back(Stream { next, ahead: known });
+        if self.streams.len() > STREAMS_MAX {
+            self.streams.pop_front();
+        }
+    }
+
+    /// How far ahead is fetched of whoever wants these: nothing, unless they go on where all is there up to.
+    fn stream_at(&mut self, units: &Range<u64>) -> u64 {
+        let goes_on = |stream: &Stream| units.start <= stream.next && stream.next < units.end;
+        let found = self.streams.iter().position(goes_on).and_then(|at| self.streams.remove(at));
+        found.map_or(0, |stream| (stream.ahead * 2).clamp(AHEAD_UNITS.start, AHEAD_UNITS.end))
+    }
+
+    /// Have what is missing of these units filled soon. Returns where their last piece ends.
+    fn queue(&mut self, units: Range<u64>) -> u64 {
+        let mut from = units.start;
+        while from < units.end {
+            let piece = self.piece_of(from);
+            from = piece.end;
+            if self.is_missing(&piece) {
+                self.mark(&piece);
+                self.wanted.push_back(piece);
+            }
+        }
+        from
+    }
+
+    /// The units of the piece that one is in. Whatever is said of pieces, it has that unit, and the file bounds it.
+    fn piece_of(&self, unit: u64) -> Range<u64> {
+        let bytes = self.filled.bytes(&(unit..unit + 1));
+        let piece = (self.pieces)(bytes.start);
+        self.filled.touched(&(piece.start.min(bytes.start)..piece.end.max(bytes.end)))
+    }
+
+    /// Whether something of a piece is not there, and nobody fills it.
+    fn is_missing(&self, piece: &Range<u64>) -> bool {
+        piece.clone().any(|unit| !self.filled.has(unit)) && !piece.clone().any(|unit| self.taken.has(unit))
+    }
+
+    fn mark(&mut self, units: &Range<u64>) {
+        for unit in units.clone() {
+            self.taken.put(unit);
+        }
+    }
+
+    /// What to fill now, if there is something.
+    pub(super) fn next(&mut self) -> Option<Work> {
+        if let Some(units) = self.wanted.pop_front() {
+            return Some(Work { units, is_background: false });
+        }
+        if self.background >= self.background_max || self.failures >= FAILURES_MAX {
+            return None;
+        }
+        while let Some(range) = self.order.pop_front() {
+            let mut from = range.start;
+            while from < range.end {
+                let piece = self.piece_of(from);
+                from = piece.end;
+                if self.is_missing(&piece) {
+                    self.order.push_front(from..range.end.max(from));
+                    self.mark(&piece);
+                    self.background += 1;
+                    return Some(Work { units: piece, is_background: true });
+                }
+            }
+        }
+        None
+    }
+
+    /// It was filled, or it failed: then it is missing as before.
+    pub(super) fn done(&mut self, work: &Work, succeeded: bool) {
+        for unit in work.units.clone() {
+            self.taken.take(unit);
+            if succeeded {
+                self.filled.put(unit);
+            }
+        }
+        self.background -= usize::from(work.is_background);
+        self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
+        if !succeeded {
+            // To be tried again, last.
+            self.order.push_back(work.units.clone());
+        }
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.filled.left() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a hundred units in pieces of four.
+    fn ledger(order: &[Range<u64>]) -> Ledger {
+        let pieces = |offset: u64| offset / 4 * 4..offset / 4 * 4 + 4;
+        Ledger::new(Units::none(98, 1), Box::new(pieces), order, 2)
+    }
+
+    fn next(ledger: &mut Ledger) -> Option<(Range<u64>, bool)> {
+        ledger.next().map(|work| (work.units, work.is_background))
+    }
+
+    #[test]
+    fn who_waits_comes_first() {
+        let mut ledger = ledger(&[50..53, 40..41]);
+        assert_eq!(next(&mut ledger), Some((48..52, true)));
+        ledger.want(&(51..57));
+        // 51 is being filled already.
+        assert_eq!(next(&mut ledger), Some((52..56, false)));
+        assert_eq!(next(&mut ledger), Some((56..60, false)));
+        assert_eq!(next(&mut ledger), Some((40..44, true)));
+        assert_eq!(next(&mut ledger), None, "two in the background are enough");
+        ledger.done(&Work { units: 40..44, is_background: true }, true);
+        assert_eq!(next(&mut ledger), Some((0..4, true)));
+        ledger.want(&(200..300));
+        assert_eq!(ledger.wanted.len(), 0, "beyond the file there is nothing to wait for");
+        ledger.want(&(97..300));
+        assert_eq!(next(&mut ledger), Some((96..98, false)), "the last piece ends with the file");
+    }
+
+    #[test]
+    fn ahead_of_who_goes_on() {
+        let mut ledger = ledger(&[]);
+        ledger.background_max = 0;
+        ledger.want(&(10..11));
+        let all =
+            |ledger: &mut Ledger| -> Vec<_> { std::iter::from_fn(|| next(ledger)).map(|(units, _)| units).collect() };
+        assert_eq!(all(&mut ledger), vec![8..12; 1]);
+        ledger.want(&(70..71));
+        assert_eq!(all(&mut ledger), vec![68..72; 1], "somewhere else");
+        ledger.want(&(12..14));
+        let pieces = all(&mut ledger);
+        assert_eq!((&pieces[0], pieces.last()), (&(12..16), Some(&(96..98))));
+        assert_eq!(pieces.len(), 21, "all that follows but what was taken");
+    }
+
+    #[test]
+    fn what_failed_is_tried_again() {
+        let mut ledger = ledger(&[]);
+        for _ in 0..FAILURES_MAX {
+            let work = ledger.next().expect("there is more");
+            ledger.done(&work, false);
+        }
+        assert_eq!(ledger.next(), None, "not when all fails");
+        ledger.want(&(0..1));
+        let work = ledger.next().expect("somebody waits");
+        ledger.done(&work, true);
+        while let Some(work) = ledger.next() {
+            ledger.done(&work, true);
+        }
+        assert!(ledger.is_complete());
+    }
+
+    #[test]
+    fn odd_pieces_do_no_harm() {
+        for pieces in [|_| 0..0, |offset| offset + 7..offset + 9, |_| 5..u64::MAX] as [fn(u64) -> Range<u64>; 3] {
+            let mut ledger = Ledger::new(Units::none(98, 1), Box::new(pieces), &[], 1);
+            while let Some(work) = ledger.next() {
+                ledger.done(&work, true);
+            }
+            assert!(ledger.is_complete());
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What gate and filler say to each other: three numbers a message, and descriptors with some.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use larder_sys::Channel;
+
+const MESSAGE_BYTES: usize = 24;
+/// Descriptors that nobody took yet; more than any message has.
+const DESCRIPTORS_MAX: usize = 64;
+
+/// A message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// To a new gate: the file's size and a unit's, with the group, the quiet file, the door, what was filled, what was touched.
+    Begin(u64, u64),
+    /// To a new filler: the same sizes, with the group, the quiet file, what was filled, what was touched.
+    Hello(u64, u64),
+    /// To the filler: somebody waits for so many bytes from there on.
+    Want(u64, u64),
+    /// To the gate: these bytes are there.
+    Filled(u64, u64),
+    /// To the gate: these bytes do not come.
+    Failed(u64, u64),
+    /// To the gate: with what says when a file system that reads the file is gone.
+    Mounted,
+    /// To the gate: all bytes are there, and nobody needs to be asked any more.
+    Complete,
+}
+
+impl Message {
+    fn encode(self) -> [u8; MESSAGE_BYTES] {
+        let (kind, first, second) = match self {
+            Message::Begin(size, unit) => (1, size, unit),
+            Message::Hello(size, unit) => (2, size, unit),
+            Message::Want(offset, length) => (3, offset, length),
+            Message::Filled(offset, length) => (4, offset, length),
+            Message::Failed(offset, length) => (5, offset, length),
+            Message::Mounted => (6, 0, 0),
+            Message::Complete => (7, 0, 0),
+        };
+        let mut bytes = [0; MESSAGE_BYTES];
+        for (at, number) in [kind, first, second].into_iter().enumerate() {
+            bytes[at * 8..][..8].copy_from_slice(&u64::to_le_bytes(number));
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Message> {
+        let number = |at: usize| bytes.get(at * 8..at * 8 + 8)?.try_into().ok().map(u64::from_le_bytes);
+        let (first, second) = (number(1)?, number(2)?);
+        Some(match number(0)? {
+            1 => Message::Begin(first, second),
+            2 => Message::Hello(first, second),
+            3 => Message::Want(first, second),
+            4 => Message::Filled(first, second),
+            5 => Message::Failed(first, second),
+            6 => Message::Mounted,
+            7 => Message::Complete,
+            _ => return None,
+        })
+    }
+}
+
+/// One end of their connection.
+pub(super) struct Line {
+    channel: Channel,
+    came: Vec<u8>,
+    passed: Vec<OwnedFd>,
+}
+
+impl Line {
+    pub(super) fn new(channel: Channel) -> Line {
+        Line { channel, came: Vec::new(), passed: Vec::new() }
+    }
+
+    /// One for who hears and one for who speaks.
+    pub(super) fn split(self) -> io::Result<(Line, Line)> {
+        let other = self.channel.descriptor().try_clone_to_owned()?;
+        Ok((self, Line::new(Channel::given(other))))
+    }
+
+    /// The other side learns that nobody is here any more.
+    pub(super) fn hang_up(&self) {
+        let _ = rustix::net::shutdown(self.channel.descriptor(), rustix::net::Shutdown::Both);
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.channel.descriptor()
+    }
+
+    pub(super) fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.channel.set_patience(patience)
+    }
+
+    pub(super) fn send(&self, message: Message, descriptors: &[BorrowedFd]) -> io::Result<()> {
+        self.channel.send(&message.encode(), descriptors)
+    }
+
+    /// Receive once; all messages that are whole then. An error at the end of the connection, too.
+    pub(super) fn receive(&mut self) -> io::Result<Vec<Message>> {
+        let mut buffer = [0; 128 * MESSAGE_BYTES];
+        let count = self.channel.receive(&mut buffer, &mut self.passed)?;
+        if count == 0 || self.passed.len() > DESCRIPTORS_MAX {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+        }
+        self.came.extend_from_slice(&buffer[..count]);
+        let whole = self.came.len() / MESSAGE_BYTES * MESSAGE_BYTES;
+        let messages = self.came[..whole].chunks(MESSAGE_BYTES).map(Message::decode).collect::<Option<Vec<_>>>();
+        self.came.drain(..whole);
+        messages.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// The first `N` descriptors that came.
+    pub(super) fn take<const N: usize>(&mut self) -> io::Result<[OwnedFd; N]> {
+        if self.passed.len() < N {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
+        }
+        let taken: Vec<OwnedFd> = self.passed.drain(..N).collect();
+        taken.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_are_written() {
+        use Message::*;
+        let all = [Begin(1, 2), Hello(3, 4), Want(5, 6), Filled(7, 8), Failed(9, u64::MAX), Mounted, Complete];
+        for message in all {
+            assert_eq!(Message::decode(&message.encode()), Some(message));
+        }
+        assert_eq!(Message::decode(&[0; MESSAGE_BYTES]), None);
+        assert_eq!(Message::decode(&[1; 7]), None);
+    }
+}

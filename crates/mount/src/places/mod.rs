@@ -1,0 +1,447 @@
+//! What is mounted by us, in a state directory: a directory for each mount, with its record and what is written to it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | mounting, unmounting, listing, sweeping |
+//! | `record.rs` | what is known of a mount, as text |
+//! | `lease.rs` | how long it stays, and whether whoever it is for still lives |
+//!
+//! ```text
+//! DIR/ID/record   which image, where, by which rung, for whom
+//! DIR/ID/upper    what was written; DIR/ID/work belongs to the kernel
+//! DIR/ID/lower    where a FUSE program mounted the image
+//! ```
+//!
+//! A record is there before its mount, so whoever is killed in between leaves nothing that `sweep` does not find.
+
+mod lease;
+mod record;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use self::lease::Lease;
+use self::record::Record;
+use crate::overlay::remove_scratch;
+use crate::{Image, Mount, MountError, Owners, Placed, Rung, Scratch, fuse, layer, overlay};
+
+const RECORD: &str = "record";
+/// A record is a few paths.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
+/// Writing one takes no time.
+const UNBEGUN_MAX: Duration = Duration::from_secs(60);
+
+/// What is to be mounted, where, and for whom.
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    /// What the image is called, to find it again.
+    pub name: &'a str,
+    /// Whose the mount is.
+    pub user: u32,
+    /// Which files.
+    pub image: &'a Image,
+    /// An empty directory.
+    pub target: &'a Path,
+    /// The image where it is mounted already, for all jobs of a machine or to be filled while it is read (`Lazy::mount`); its
+    /// files are then only noted.
+    pub layer: Option<&'a Mount>,
+    /// By which rung: never `Unpack`, and `Lazy` only with a layer.
+    pub via: Rung,
+    /// Whether it can be written to: what is written is gone with the mount.
+    pub writable: bool,
+    /// Owners to be seen, where they are to be others than the image's.
+    pub owners: Option<&'a Owners>,
+    /// How long it stays.
+    pub lease: Lease,
+    /// Mount also on a directory that is not empty.
+    pub over: bool,
+    /// Among whose mounts, where they are not ours.
+    pub inside: Option<Inside<'a>>,
+}
+
+/// A place among the mounts of others: `target` is then only its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Inside<'a> {
+    /// Their mount namespace.
+    pub namespace: BorrowedFd<'a>,
+    /// Its name, as the kernel gives it.
+    pub name: &'a str,
+    /// The directory, opened by them.
+    pub place: BorrowedFd<'a>,
+}
+
+/// A mount as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name of its directory.
+    pub id: String,
+    /// What its image is called.
+    pub name: String,
+    /// Whose it is.
+    pub user: u32,
+    /// The kernel's number for it.
+    pub number: Option<u64>,
+    /// Where.
+    pub target: PathBuf,
+    /// Its image's first file.
+    pub image: PathBuf,
+    /// By which rung.
+    pub via: Rung,
+    /// How long it stays.
+    pub lease: Lease,
+    /// Whether it is still there, as far as can be seen from here.
+    pub mounted: bool,
+}
+
+/// A state directory, of one user and one machine.
+#[derive(Clone, Debug)]
+pub struct Places {
+    directory: PathBuf,
+}
+
+/// A mount that goes when this is dropped, or stays by its lease after `leave`.
+#[derive(Debug)]
+pub struct Stay {
+    // Taken away in this order.
+    placed: Option<Placed>,
+    directory: PathBuf,
+    lock: File,
+}
+
+impl Places {
+    /// Of this directory, which is made.
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be made.
+    pub fn open(directory: &Path) -> Result<Places, MountError> {
+        use std::os::unix::fs::DirBuilderExt;
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(MountError::path(directory, "mounts cannot be noted there"))?;
+        let directory = fs::canonicalize(directory).map_err(MountError::path(directory, "cannot be found"))?;
+        Ok(Places { directory })
+    }
+
+    /// Mount an image by one rung. Whatever fails leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// Where the target is taken or not empty, or the rung is not possible here.
+    pub fn mount(&self, ask: &Ask) -> Result<Stay, MountError> {
+        let target = match ask.inside {
+            Some(_) => ask.target.to_owned(),
+            None => fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?,
+        };
+        if self.find(&target, ask.inside.map(|inside| inside.name))?.is_some() {
+            return Err(MountError::Taken(target));
+        }
+        let place = match ask.inside {
+            Some(inside) => inside.place.try_clone_to_owned(),
+            None => larder_sys::open_place(&target),
+        };
+        let place = place.map_err(MountError::path(&target, "is no directory to mount on"))?;
+        if !ask.over && !is_empty(place.as_fd()).map_err(MountError::path(&target, "cannot be listed"))? {
+            return Err(MountError::NotEmpty(target));
+        }
+        let (mount, mut stay) = self.detached(&Ask { target: &target, ..ask.clone() })?;
+        stay.placed = Some(match ask.inside {
+            None => mount.place_on(place.as_fd(), &target)?,
+            Some(inside) => {
+                let namespace = inside.namespace.try_clone_to_owned();
+                let namespace = namespace.map_err(MountError::path(&target, "cannot be mounted on"))?;
+                mount.place_inside(namespace, place.as_fd(), &target)?
+            }
+        });
+        Ok(stay)
+    }
+
+    /// Make the mount without a place, for whoever places it themselves; `target` is only noted. What is written there goes with
+    /// what is returned beside.
+    ///
+    /// # Errors
+    ///
+    /// Where the rung is not possible here.
+    pub fn detached(&self, ask: &Ask) -> Result<(Mount, Stay), MountError> {
+        let (directory, lock) = self.begin(ask, ask.target)?;
+        // From here on whatever fails leaves nothing behind.
+        let stay = Stay { placed: None, directory, lock };
+        self.make(ask, &stay.directory, &stay.lock).map(|mount| (mount, stay))
+    }
+
+    /// Note what is about to be mounted.
+    fn begin(&self, ask: &Ask, target: &Path) -> Result<(PathBuf, File), MountError> {
+        let directory = self.directory.join(format!("{:016x}", larder_sys::random_u64()));
+        let noted = || {
+            // Somebody who sweeps removes what is empty.
+            let file = loop {
+                fs::create_dir(&directory)?;
+                match File::options().create_new(true).read(true).write(true).open(directory.join(RECORD)) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    done => break done?,
+                }
+            };
+            file.lock()?;
+            let record = Record::new(ask, target)?;
+            (&file).write_all(record.encode().as_bytes())?;
+            Ok(file)
+        };
+        let noted = noted().map_err(MountError::path(&directory, "a mount cannot be noted there"));
+        noted.inspect_err(|_| drop(remove(&directory))).map(|file| (directory.clone(), file))
+    }
+
+    /// The mount, nowhere yet; its number is in its record.
+    fn make(&self, ask: &Ask, directory: &Path, record: &File) -> Result<Mount, MountError> {
+        let mut layer = self.layer(ask, directory)?;
+        if let Some(owners) = ask.owners.filter(|owners| !owners.is_plain()) {
+            layer = layer::owned_by(&layer, owners)?;
+        }
+        if ask.writable {
+            let scratch = Scratch::make(directory)?;
+            layer = overlay(layer.descriptor(), &scratch)?;
+            scratch.keep();
+        }
+        let numbered = larder_sys::mount_number(layer.descriptor()).and_then(|number| {
+            let mut to = record;
+            to.write_all(Record::numbered(number).as_bytes())
+        });
+        numbered.map_err(MountError::path(directory, "a mount cannot be noted there"))?;
+        Ok(layer)
+    }
+
+    fn layer(&self, ask: &Ask, directory: &Path) -> Result<Mount, MountError> {
+        if let Some(layer) = ask.layer {
+            return layer.another();
+        }
+        match (ask.via, ask.image) {
+            (Rung::Lazy, _) => {
+                Err(MountError::Unable { rung: Rung::Lazy, why: "nobody fills the image's data".to_owned() })
+            }
+            (Rung::Mount, Image::Erofs { metadata, data }) => {
+                let by_file = layer::erofs(metadata, data.as_deref());
+                by_file.or_else(|first| {
+                    // What was refused first says more, where there are no devices either.
+                    layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first)
+                })
+            }
+            (Rung::Squashfs, Image::Squashfs(file)) => layer::squashfs(file),
+            (Rung::Fuse, image) => {
+                let place = directory.join("lower");
+                fs::create_dir(&place).map_err(MountError::path(&place, "cannot be made"))?;
+                fuse::mount(image, &place)?;
+                let root = larder_sys::open_place(&place).map_err(MountError::path(&place, "is not mounted"))?;
+                Mount::passed(root).another()
+            }
+            (rung, image) => {
+                let kind = if matches!(image, Image::Squashfs(_)) { "a squashfs image" } else { "an EROFS image" };
+                Err(MountError::Unable { rung, why: format!("it is not for {kind}") })
+            }
+        }
+    }
+
+    /// Take away what we mounted at `target`, and all that was written there.
+    ///
+    /// # Errors
+    ///
+    /// Where nothing of ours is there, or the kernel refuses.
+    pub fn unmount(&self, target: &Path) -> Result<(), MountError> {
+        let real = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let found = self.find(&real, None)?.ok_or_else(|| MountError::NotMounted(target.to_owned()))?;
+        end(&found.0, &found.1)
+    }
+
+    /// Leave a mount of ours whose handle is gone, whatever its lease.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none of that name, or the kernel refuses.
+    pub fn end(&self, id: &str) -> Result<(), MountError> {
+        let found = self.records()?.into_iter().find(|(directory, _)| directory.ends_with(id));
+        let (directory, record) = found.ok_or_else(|| MountError::NotMounted(PathBuf::from(id)))?;
+        end(&directory, &record)
+    }
+
+    /// All mounts that are noted here.
+    ///
+    /// # Errors
+    ///
+    /// Where the state directory cannot be read.
+    pub fn list(&self) -> Result<Vec<Listed>, MountError> {
+        let all = self.records()?.into_iter().map(|(directory, record)| Listed {
+            id: directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            mounted: is_mounted(&record),
+            name: record.name,
+            user: record.user,
+            number: record.number,
+            target: record.target,
+            image: record.image,
+            via: record.via,
+            lease: record.lease,
+        });
+        Ok(all.collect())
+    }
+
+    /// Take away what is mounted for those who are gone, and what is left of mounts that are. Returns the targets.
+    ///
+    /// # Errors
+    ///
+    /// Where the state directory cannot be read, or the kernel refuses to unmount.
+    pub fn sweep(&self) -> Result<Vec<PathBuf>, MountError> {
+        let mut swept = Vec::new();
+        for (directory, record) in self.records()? {
+            if !is_stale(&directory, &record) {
+                continue;
+            }
+            end(&directory, &record)?;
+            swept.push(record.target);
+        }
+        Ok(swept)
+    }
+
+    /// The mount at a place among our mounts, or those of that name.
+    fn find(&self, target: &Path, namespace: Option<&str>) -> Result<Option<(PathBuf, Record)>, MountError> {
+        let mut records = self.records()?.into_iter();
+        let is_there = |record: &Record| namespace.map_or_else(|| record.is_of_our_mounts(), |name| record.namespace == name);
+        Ok(records.find(|(_, record)| record.target == target && is_there(record) && is_mounted(record)))
+    }
+
+    fn records(&self) -> Result<Vec<(PathBuf, Record)>, MountError> {
+        let entries = fs::read_dir(&self.directory).map_err(MountError::path(&self.directory, "cannot be listed"))?;
+        let mut records = Vec::new();
+        for entry in entries {
+            let directory = entry.map_err(MountError::path(&self.directory, "cannot be listed"))?.path();
+            let text = match read(&directory.join(RECORD)) {
+                // It ended meanwhile, or is just beginning, or whoever began it was killed: nothing else is empty.
+                Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                    let _ = fs::remove_dir(&directory);
+                    continue;
+                }
+                read => read.map_err(MountError::path(&directory, "its record cannot be read"))?,
+            };
+            match Record::decode(&text) {
+                Some(record) => records.push((directory, record)),
+                None => remove_unbegun(&directory, &text),
+            }
+        }
+        Ok(records)
+    }
+}
+
+impl Stay {
+    /// The name by which it is listed.
+    pub fn id(&self) -> String {
+        self.directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+
+    /// Leave it mounted, as its lease says.
+    pub fn leave(mut self) {
+        self.placed.take().into_iter().for_each(Placed::keep);
+        self.directory = PathBuf::new();
+    }
+
+    /// Take it away now, and all that was written there.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel refuses.
+    pub fn end(mut self) -> Result<(), MountError> {
+        self.placed.take().map_or(Ok(()), Placed::take_away)?;
+        let directory = std::mem::take(&mut self.directory);
+        remove(&directory).map_err(MountError::path(&directory, "what is left of a mount cannot be removed"))
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        drop(self.placed.take());
+        if !self.directory.as_os_str().is_empty() {
+            // What is left is swept.
+            let _ = remove(&self.directory);
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    use std::io::Read;
+    let mut text = String::new();
+    File::open(path)?.take(RECORD_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn is_empty(place: BorrowedFd) -> io::Result<bool> {
+    let directory = larder_sys::open_directory(place)?;
+    let mut names = rustix::fs::Dir::read_from(&directory)?.map_while(Result::ok);
+    Ok(!names.any(|name| !matches!(name.file_name().to_bytes(), b"." | b"..")))
+}
+
+/// Whether the mount of this record is what is at its target.
+fn is_mounted(record: &Record) -> bool {
+    at_root(record, |_| Ok(())).is_ok_and(|found| found.is_some())
+}
+
+/// Do something with the mount of a record, where it is; `None` where it is gone.
+fn at_root<T: Send>(record: &Record, act: impl FnOnce(OwnedFd) -> io::Result<T> + Send) -> io::Result<Option<T>> {
+    let act = || {
+        let Ok(root) = larder_sys::open_place(&record.target) else { return Ok(None) };
+        let is_it = record.number.is_some() && larder_sys::mount_number(&root).ok() == record.number;
+        if is_it { act(root).map(Some) } else { Ok(None) }
+    };
+    match record.is_of_our_mounts() {
+        true => act(),
+        false => match record.open_namespace() {
+            Some(namespace) => larder_sys::in_mount_namespace(namespace.as_fd(), act),
+            None => Ok(None),
+        },
+    }
+}
+
+/// Whether nobody needs it any more.
+fn is_stale(directory: &Path, record: &Record) -> bool {
+    if !record.is_of_this_boot() {
+        return true;
+    }
+    // Whoever is mounting it, or holds it, has its record locked.
+    let Ok(file) = File::open(directory.join(RECORD)) else { return false };
+    file.try_lock().is_ok() && (record.lease.is_over() || !is_mounted(record))
+}
+
+/// Take a mount away by its record, and what belongs to it.
+fn end(directory: &Path, record: &Record) -> Result<(), MountError> {
+    if record.is_of_this_boot() {
+        let done = at_root(record, larder_sys::unmount);
+        done.map_err(MountError::path(&record.target, "cannot be unmounted"))?;
+    }
+    remove(directory).map_err(MountError::path(directory, "what is left of a mount cannot be removed"))
+}
+
+/// A record that was never whole: nothing was mounted by it, and after a while nobody is writing it any more.
+fn remove_unbegun(directory: &Path, text: &str) {
+    let path = directory.join(RECORD);
+    let age = fs::metadata(&path).and_then(|look| look.modified()).ok().and_then(|time| time.elapsed().ok());
+    if Record::is_begun(text) && age.is_some_and(|age| age > UNBEGUN_MAX) {
+        let _ = remove(directory);
+    }
+}
+
+/// Remove all that belongs to a mount which is away, its record last: whoever is killed meanwhile leaves what is swept.
+fn remove(directory: &Path) -> io::Result<()> {
+    let lower = directory.join("lower");
+    if let Ok(root) = larder_sys::open_place(&lower) {
+        let above = larder_sys::open_place(directory).and_then(larder_sys::mount_number)?;
+        if larder_sys::mount_number(&root)? != above {
+            larder_sys::unmount(&root)?;
+        }
+        fs::remove_dir(&lower)?;
+    }
+    remove_scratch(directory)?;
+    match fs::remove_file(directory.join(RECORD)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    match fs::remove_dir(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,170 @@
+//! What is known of a mount, as text: a line each, a word and its value; paths with their bytes escaped.
+//!
+//! ```text
+//! larder-mount 1
+//! boot 4f6c…              the system's boot: all others are over
+//! namespace mnt:[4026]    whose mounts it is among
+//! via mount               the rung
+//! lease kept              or held, or process PID START
+//! name deps-1             what the image is called
+//! user 1000
+//! image /path
+//! target /path
+//! number 8123             the mount's own, once it has one
+//! ```
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use super::{Ask, Lease};
+use crate::{Image, Rung};
+
+const FIRST: &str = "larder-mount 1";
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    boot: String,
+    pub(super) namespace: String,
+    pub(super) via: Rung,
+    pub(super) lease: Lease,
+    pub(super) name: String,
+    pub(super) user: u32,
+    pub(super) image: PathBuf,
+    pub(super) target: PathBuf,
+    pub(super) number: Option<u64>,
+}
+
+impl Record {
+    /// Of what is about to be mounted by us, now.
+    pub(super) fn new(ask: &Ask, target: &Path) -> io::Result<Record> {
+        let image = match ask.image {
+            Image::Erofs { metadata, .. } => metadata,
+            Image::Squashfs(file) => file,
+        };
+        Ok(Record {
+            boot: larder_sys::boot_id()?,
+            namespace: ask.inside.map_or_else(|| namespace_of("self"), |inside| Ok(inside.name.to_owned()))?,
+            via: ask.via,
+            lease: ask.lease,
+            name: ask.name.to_owned(),
+            user: ask.user,
+            image: std::path::absolute(image)?,
+            target: target.to_owned(),
+            number: None,
+        })
+    }
+
+    pub(super) fn encode(&self) -> String {
+        let Record { boot, namespace, via, lease, name, user, image, target, number } = self;
+        let (name, image, target) = (escaped(Path::new(name)), escaped(image), escaped(target));
+        let lease = lease.text();
+        let number = number.map(Record::numbered).unwrap_or_default();
+        format!(
+            "{FIRST}\nboot {boot}\nnamespace {namespace}\nvia {via}\nlease {lease}\nname {name}\nuser {user}\nimage {image}\ntarget {target}\n{number}"
+        )
+    }
+
+    /// The line that follows once the mount is made.
+    pub(super) fn numbered(number: u64) -> String {
+        format!("number {number}\n")
+    }
+
+    pub(super) fn decode(text: &str) -> Option<Record> {
+        let mut lines = text.lines();
+        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
+        (value("larder-mount")? == "1").then_some(())?;
+        Some(Record {
+            boot: value("boot")?,
+            namespace: value("namespace")?,
+            via: value("via")?.parse().ok()?,
+            lease: Lease::read(&value("lease")?)?,
+            name: unescaped(&value("name")?)?.into_os_string().into_string().ok()?,
+            user: value("user")?.parse().ok()?,
+            image: unescaped(&value("image")?)?,
+            target: unescaped(&value("target")?)?,
+            // The last line may be missing, or cut.
+            number: value("number").and_then(|number| number.parse().ok()),
+        })
+    }
+
+    /// Whether a text that is no record is the beginning of one.
+    pub(super) fn is_begun(text: &str) -> bool {
+        FIRST.starts_with(text) || text.starts_with(FIRST)
+    }
+
+    pub(super) fn is_of_this_boot(&self) -> bool {
+        larder_sys::boot_id().is_ok_and(|boot| boot == self.boot)
+    }
+
+    /// Whether it is among the mounts that we see.
+    pub(super) fn is_of_our_mounts(&self) -> bool {
+        namespace_of("self").is_ok_and(|namespace| namespace == self.namespace)
+    }
+
+    /// The mounts that it is among, as long as somebody that we see sees them.
+    pub(super) fn open_namespace(&self) -> Option<OwnedFd> {
+        let name = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
+        let pids = fs::read_dir("/proc").ok()?.filter_map(name);
+        let opened = |pid: String| {
+            let process = larder_sys::open_process(pid.parse().ok()?).ok()?;
+            let (namespace, name) = larder_sys::mounts_of(process).ok()?;
+            (name == self.namespace).then_some(namespace)
+        };
+        pids.filter(|pid| namespace_of(pid).is_ok_and(|namespace| namespace == self.namespace)).find_map(opened)
+    }
+}
+
+fn namespace_of(process: &str) -> io::Result<String> {
+    Ok(fs::read_link(format!("/proc/{process}/ns/mnt"))?.to_string_lossy().into_owned())
+}
+
+fn escaped(path: &Path) -> String {
+    let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
+    let one = |byte: &u8| if plain(*byte) { char::from(*byte).to_string() } else { format!("%{byte:02x}") };
+    path.as_os_str().as_bytes().iter().map(one).collect()
+}
+
+fn unescaped(text: &str) -> Option<PathBuf> {
+    let mut bytes = Vec::new();
+    let mut left = text.bytes();
+    while let Some(byte) = left.next() {
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        bytes.push(match byte {
+            b'%' => (digit(left.next()?)? << 4 | digit(left.next()?)?) as u8,
+            byte => byte,
+        });
+    }
+    Some(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let image = Image::Squashfs(PathBuf::from("/i/50%.squashfs"));
+        let target = PathBuf::from(OsString::from_vec(b"/a b\n\xff%".to_vec()));
+        let (lease, via) = (Lease::Process(7, 9), Rung::Squashfs);
+        let (layer, owners, inside) = (None, None, None);
+        let (name, user, image, target) = ("deps 1%", 7, &image, target.as_path());
+        let ask =
+            Ask { name, user, image, target, layer, via, writable: true, owners, lease, over: false, inside };
+        let mut record = Record::new(&ask, target).expect("is known");
+        assert!(record.is_of_this_boot() && record.is_of_our_mounts() && record.open_namespace().is_some());
+        let text = record.encode();
+        assert_eq!(Record::decode(&text).as_ref(), Some(&record));
+        record.number = Some(12);
+        assert_eq!(Record::decode(&(text.clone() + &Record::numbered(12))), Some(record));
+        for cut in 0..text.len() - 1 {
+            // Whatever is left is a record without its last bytes, or none.
+            let _ = Record::decode(&text[..cut]);
+        }
+        assert_eq!(Record::decode(&text.replace("mount 1", "mount 2")), None);
+        assert_eq!(unescaped("%4"), None);
+    }
+}

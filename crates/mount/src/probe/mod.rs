@@ -1,0 +1,197 @@
+//! Which rungs there are here: each tried on a tiny image, by whoever asks, where their images lie.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `mod.rs` | the ladder as it is here, and the choice of a rung |
+//! | `tiny.rs` | images of an empty directory, as small as can be |
+
+mod tiny;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use larder_sys::{Answer, Touches};
+
+use crate::{Image, Mount, MountError, Rung, Scratch, Step, fuse, layer, overlay};
+
+/// A read that is asked about is asked about at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What is tried with, in a directory that is removed afterwards.
+struct Trial {
+    directory: PathBuf,
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Try every rung, best first. `directory` is where images lie: its file system matters.
+pub fn ladder(directory: &Path) -> Vec<Step> {
+    let trial = match Trial::begin(directory) {
+        Ok(trial) => trial,
+        Err(error) => {
+            let why = format!("nothing can be tried in {}: {error}", directory.display());
+            return Rung::ALL.map(|rung| Step { rung, found: Err(why.clone()) }).to_vec();
+        }
+    };
+    let rungs = Rung::ALL.into_iter();
+    rungs.map(|rung| Step { rung, found: trial.try_rung(rung).map_err(|why| because(rung, &why)) }).collect()
+}
+
+/// The best rung for an image of this kind of those that were found possible, or whether the one that is wanted is.
+///
+/// # Errors
+///
+/// Where the wanted rung is not possible, with the reason.
+pub fn choose(ladder: &[Step], image: &Image, wanted: Option<Rung>) -> Result<Rung, MountError> {
+    let suits = |rung: Rung| match rung {
+        Rung::Lazy => matches!(image, Image::Erofs { data: Some(_), .. }),
+        Rung::Mount => matches!(image, Image::Erofs { .. }),
+        Rung::Squashfs => matches!(image, Image::Squashfs(_)),
+        Rung::Fuse => fuse::program_for(image).is_ok(),
+        Rung::Unpack => true,
+    };
+    let possible = |rung: Rung| match ladder.iter().find(|step| step.rung == rung) {
+        Some(Step { found: Ok(_), .. }) if suits(rung) => Ok(rung),
+        Some(Step { found: Ok(_), .. }) => Err("it is not for images of this kind".to_owned()),
+        Some(Step { found: Err(why), .. }) => Err(why.clone()),
+        None => Err("it was not tried".to_owned()),
+    };
+    match wanted {
+        Some(rung) => possible(rung).map_err(|why| MountError::Unable { rung, why }),
+        None => Ok(Rung::ALL.into_iter().find(|rung| possible(*rung).is_ok()).unwrap_or(Rung::Unpack)),
+    }
+}
+
+fn because(rung: Rung, why: &str) -> String {
+    format!("{why} (needs {})", rung.needs())
+}
+
+impl Trial {
+    fn begin(directory: &Path) -> io::Result<Trial> {
+        let directory = directory.join(format!(".larder-trial-{:016x}", larder_sys::random_u64()));
+        fs::create_dir_all(&directory)?;
+        let trial = Trial { directory };
+        File::create(trial.erofs())?.write_all(&tiny::erofs())?;
+        File::create(trial.squashfs())?.write_all(&tiny::squashfs())?;
+        Ok(trial)
+    }
+
+    fn erofs(&self) -> PathBuf {
+        self.directory.join("erofs")
+    }
+
+    fn squashfs(&self) -> PathBuf {
+        self.directory.join("squashfs")
+    }
+
+    /// How the rung works here, or why not.
+    fn try_rung(&self, rung: Rung) -> Result<String, String> {
+        let text = |error: MountError| error.to_string();
+        match rung {
+            Rung::Lazy => {
+                let layer = layer::erofs(&self.erofs(), None).map_err(text)?;
+                self.asked_before_reading().map_err(|error| format!("reads cannot be waited with: {error}"))?;
+                self.write_on(&layer).map(|()| "EROFS from files, filled when they are read".to_owned())
+            }
+            Rung::Mount => {
+                let by_file = layer::erofs(&self.erofs(), None).map(|layer| (layer, "EROFS from files"));
+                let by_device = || layer::erofs_by_loop_device(&self.erofs(), None);
+                let (layer, how) = by_file
+                    .or_else(|first| by_device().map(|layer| (layer, "EROFS by a loop device")).map_err(|_| first))
+                    .map_err(text)?;
+                self.write_on(&layer).map(|()| how.to_owned())
+            }
+            Rung::Squashfs => {
+                let layer = layer::squashfs(&self.squashfs()).map_err(text)?;
+                self.write_on(&layer).map(|()| "squashfs by a loop device".to_owned())
+            }
+            Rung::Fuse => self.try_fuse(),
+            Rung::Unpack => Ok("files made from the image".to_owned()),
+        }
+    }
+
+    fn try_fuse(&self) -> Result<String, String> {
+        let image = Image::Squashfs(self.squashfs());
+        let program = fuse::program_for(&image)?;
+        let place = self.directory.join("fuse");
+        fs::create_dir(&place).map_err(|error| error.to_string())?;
+        fuse::mount(&image, &place).map_err(|error| error.to_string())?;
+        let root = larder_sys::open_place(&place).map_err(|error| error.to_string())?;
+        let written = Mount::passed(root.try_clone().map_err(|error| error.to_string())?);
+        let written = self.write_on(&written);
+        larder_sys::unmount(&root).map_err(|error| format!("it cannot be unmounted: {error}"))?;
+        written.map(|()| program.display().to_string())
+    }
+
+    /// Whether an overlay is possible on it, here.
+    fn write_on(&self, layer: &Mount) -> Result<(), String> {
+        let scratch = Scratch::make(&self.directory.join("scratch")).map_err(|error| error.to_string())?;
+        overlay(layer.descriptor(), &scratch).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Whether a read of a file here waits until we say so, and fails when we say that.
+    fn asked_before_reading(&self) -> io::Result<()> {
+        let path = self.directory.join("watched");
+        File::create(&path)?.set_len(4096)?;
+        let touches = Touches::new()?;
+        touches.watch(File::open(&path)?)?;
+        // Whoever had it open before is not asked about.
+        let file = File::open(&path)?;
+        std::thread::scope(|scope| {
+            let read = scope.spawn(|| file.read_at(&mut [0; 8], 0));
+            let until = Instant::now() + PATIENCE;
+            let mut asked = false;
+            while !read.is_finished() && Instant::now() < until {
+                for touch in touches.take()? {
+                    use std::os::fd::AsRawFd;
+                    asked |= touch.length.is_some();
+                    touches.answer(touch.file.as_fd().as_raw_fd(), Answer::Fail)?;
+                }
+                std::thread::sleep(PAUSE);
+            }
+            // Nothing is held back any more, whatever came of it.
+            touches.watch_nothing()?;
+            drop(touches);
+            match read.join() {
+                Ok(Err(_)) if asked => Ok(()),
+                _ => Err(io::Error::other("a read went on unasked")),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_that_is_possible() {
+        let step = |rung, able: bool| Step { rung, found: if able { Ok(String::new()) } else { Err("no".to_owned()) } };
+        let erofs = Image::Erofs { metadata: "m".into(), data: Some("d".into()) };
+        let plain = Image::Erofs { metadata: "m".into(), data: None };
+        let squashfs = Image::Squashfs("s".into());
+        let all: Vec<Step> = Rung::ALL.map(|rung| step(rung, rung != Rung::Fuse)).to_vec();
+        let check = |image: &Image, wanted, expect: Result<Rung, &str>| {
+            let chosen = choose(&all, image, wanted).map_err(|error| error.to_string());
+            assert_eq!(chosen.as_ref().map_err(String::as_str), expect.as_ref().map_err(|text| &**text));
+        };
+        check(&erofs, None, Ok(Rung::Lazy));
+        check(&plain, None, Ok(Rung::Mount));
+        check(&squashfs, None, Ok(Rung::Squashfs));
+        check(&erofs, Some(Rung::Unpack), Ok(Rung::Unpack));
+        check(&erofs, Some(Rung::Fuse), Err("`fuse` is not possible here: no; `larder doctor` shows what is"));
+        let why = "`lazy` is not possible here: it is not for images of this kind; `larder doctor` shows what is";
+        check(&squashfs, Some(Rung::Lazy), Err(why));
+        let none: Vec<Step> = Rung::ALL.map(|rung| step(rung, rung == Rung::Unpack)).to_vec();
+        assert_eq!(choose(&none, &erofs, None).expect("is always possible"), Rung::Unpack);
+    }
+}

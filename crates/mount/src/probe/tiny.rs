@@ -1,0 +1,71 @@
+//! Images of an empty directory, as small as can be: bytes by the formats' own descriptions (Linux,
+//! `Documentation/filesystems/erofs.rst` and `squashfs.rst`), made here so that trying needs no program.
+
+/// What an image is padded to: block devices have no less.
+const BLOCK_BYTES: usize = 4096;
+const DIRECTORY: u16 = 0o040_755;
+
+/// Bytes at a place.
+fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
+    image[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// EROFS: the superblock at 1024, then the root's inode with its two names inside.
+pub(super) fn erofs() -> Vec<u8> {
+    const SUPERBLOCK: usize = 1024;
+    /// Inodes are counted in slots of 32 bytes; this is the first after the superblock's 128.
+    const ROOT: u64 = 36;
+    const ROOT_AT: usize = ROOT as usize * 32;
+    const INLINE: u16 = 2 << 1;
+    const NAMES: &[u8] = b"...";
+    let mut image = vec![0; BLOCK_BYTES];
+    put(&mut image, SUPERBLOCK, &0xe0f5_e1e2u32.to_le_bytes());
+    image[SUPERBLOCK + 12] = 12;
+    put(&mut image, SUPERBLOCK + 14, &(ROOT as u16).to_le_bytes());
+    put(&mut image, SUPERBLOCK + 16, &1u64.to_le_bytes());
+    put(&mut image, SUPERBLOCK + 36, &1u32.to_le_bytes());
+    put(&mut image, ROOT_AT, &INLINE.to_le_bytes());
+    put(&mut image, ROOT_AT + 4, &DIRECTORY.to_le_bytes());
+    put(&mut image, ROOT_AT + 6, &2u16.to_le_bytes());
+    put(&mut image, ROOT_AT + 8, &(24 + NAMES.len() as u32).to_le_bytes());
+    put(&mut image, ROOT_AT + 20, &1u32.to_le_bytes());
+    // Two entries of twelve bytes: which inode, where its name begins, a directory.
+    for (entry, name) in [24u16, 25].into_iter().enumerate() {
+        let at = ROOT_AT + 32 + entry * 12;
+        put(&mut image, at, &ROOT.to_le_bytes());
+        put(&mut image, at + 8, &name.to_le_bytes());
+        image[at + 10] = 2;
+    }
+    put(&mut image, ROOT_AT + 32 + 24, NAMES);
+    image
+}
+
+/// squashfs 4.0: the superblock, one inode, no directory entries, one owner.
+pub(super) fn squashfs() -> Vec<u8> {
+    const NONE: u64 = u64::MAX;
+    /// In front of a block of metadata: its length, and that it is not compressed.
+    const PLAIN: u16 = 0x8000;
+    const INODES: u64 = 96;
+    const DIRECTORIES: u64 = INODES + 2 + 32;
+    const OWNERS: u64 = DIRECTORIES + 2 + 4;
+    const END: u64 = OWNERS + 8;
+    let mut image = vec![0; BLOCK_BYTES];
+    let words: [u32; 5] = [0x7371_7368, 1, 0, 128 << 10, 0];
+    words.iter().enumerate().for_each(|(at, word)| put(&mut image, at * 4, &word.to_le_bytes()));
+    // gzip, blocks of 2^17, everything uncompressed and no fragments, one owner, version 4.0.
+    let halves: [u16; 6] = [1, 17, 0x081b, 1, 4, 0];
+    halves.iter().enumerate().for_each(|(at, half)| put(&mut image, 20 + at * 2, &half.to_le_bytes()));
+    let places = [0, END, OWNERS, NONE, INODES, DIRECTORIES, NONE, NONE];
+    places.iter().enumerate().for_each(|(at, place)| put(&mut image, 32 + at * 8, &place.to_le_bytes()));
+    let inode = INODES as usize;
+    let halves: [u16; 5] = [PLAIN | 32, 1, DIRECTORY & 0o7777, 0, 0];
+    halves.iter().enumerate().for_each(|(at, half)| put(&mut image, inode + at * 2, &half.to_le_bytes()));
+    // Its number, two links, a size that means no entries, itself as its parent.
+    put(&mut image, inode + 2 + 12, &1u32.to_le_bytes());
+    put(&mut image, inode + 2 + 20, &2u32.to_le_bytes());
+    put(&mut image, inode + 2 + 24, &3u16.to_le_bytes());
+    put(&mut image, inode + 2 + 28, &2u32.to_le_bytes());
+    put(&mut image, DIRECTORIES as usize, &(PLAIN | 4).to_le_bytes());
+    put(&mut image, OWNERS as usize, &DIRECTORIES.to_le_bytes());
+    image
+}

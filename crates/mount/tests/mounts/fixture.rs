@@ -1,0 +1,140 @@
+//! A tree with everything in it that a tree can have, images of it, and whether another tree is the same.
+
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use larder_mount::Image;
+
+/// A test and its name.
+pub(crate) type Test = (&'static str, fn());
+
+/// Of the largest file.
+pub(crate) const LARGE_BYTES: usize = 3 << 20;
+
+/// A fresh directory, with a tree in it and its images.
+pub(crate) struct Fixture {
+    directory: tempfile::TempDir,
+}
+
+/// Bytes that are never zero, so that what was not filled is seen.
+pub(crate) fn bytes(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8 | 1
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
+impl Fixture {
+    /// With a tree.
+    pub(crate) fn new() -> Fixture {
+        let fixture = Fixture { directory: tempfile::tempdir().expect("makes a directory") };
+        let tree = fixture.tree();
+        fs::create_dir_all(tree.join("deep/er/est")).expect("makes");
+        fs::create_dir(tree.join("empty")).expect("makes");
+        fs::write(tree.join("nothing"), b"").expect("writes");
+        for number in 0..40 {
+            let path = tree.join(format!("deep/er/file{number}"));
+            fs::write(path, bytes(number, 100 + number as usize * 311)).expect("writes");
+        }
+        fs::write(tree.join("large"), bytes(99, LARGE_BYTES)).expect("writes");
+        fs::write(tree.join(std::ffi::OsStr::from_bytes(b"odd \n\xff name")), b"odd").expect("writes");
+        let sparse = File::create(tree.join("sparse")).expect("makes");
+        sparse.set_len(1 << 20).expect("grows");
+        sparse.write_all_at(b"middle", 500_000).expect("writes");
+        fs::hard_link(tree.join("deep/er/file7"), tree.join("linked")).expect("links");
+        symlink("deep/er/file7", tree.join("pointer")).expect("links");
+        symlink("/nowhere/at all", tree.join("dangling")).expect("links");
+        for (name, mode) in [("deep/er/file1", 0o755), ("deep/er/file2", 0o400), ("empty", 0o1777), ("deep", 0o750)] {
+            fs::set_permissions(tree.join(name), Permissions::from_mode(mode)).expect("changes");
+        }
+        assert!(run("touch", &["-d", "2020-02-02 02:02:02.123456789 UTC"], &tree.join("deep/er/file3")));
+        fs::set_permissions(&tree, Permissions::from_mode(0o755)).expect("changes");
+        fixture
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn tree(&self) -> PathBuf {
+        self.path("tree")
+    }
+
+    /// An empty directory.
+    pub(crate) fn make(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(&path).expect("makes");
+        path
+    }
+
+    /// An EROFS image with the data in a file of its own, by the tool that everybody has; `None` where it is not installed.
+    pub(crate) fn erofs(&self) -> Option<Image> {
+        let (metadata, data) = (self.path("metadata.erofs"), self.path("data"));
+        if !metadata.exists() {
+            let words = ["--quiet", "--chunksize=4096", &format!("--blobdev={}", data.display())];
+            let done = Command::new("mkfs.erofs").args(words).arg(&metadata).arg(self.tree()).output();
+            let done = done.map_err(|error| eprintln!("skipped: mkfs.erofs: {error}")).ok()?;
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
+        Some(Image::Erofs { metadata, data: Some(data) })
+    }
+
+    /// A squashfs image; `None` where its tool is not installed.
+    pub(crate) fn squashfs(&self) -> Option<Image> {
+        let file = self.path("image.squashfs");
+        if !file.exists() {
+            let words = ["-quiet", "-no-progress", "-comp", "gzip"];
+            let done = Command::new("mksquashfs").arg(self.tree()).arg(&file).args(words).output();
+            let done = done.map_err(|error| eprintln!("skipped: mksquashfs: {error}")).ok()?;
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        }
+        Some(Image::Squashfs(file))
+    }
+
+    /// Whether a directory has the same tree: bytes, and all that can be seen from outside, to the second.
+    pub(crate) fn assert_same(&self, other: &Path) {
+        let done = Command::new("diff").args(["-r", "--no-dereference"]).arg(self.tree()).arg(other).output();
+        let done = done.expect("diff runs");
+        assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
+        assert_eq!(looks(&self.tree()), looks(other));
+    }
+}
+
+fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// A line for each name: kind, rights, owners, time, links, size (not of directories), target.
+fn looks(tree: &Path) -> String {
+    let format = "%P %y %m %U %G %Ts %n %l";
+    let line = |kind: &str, format: &str| {
+        let mut find = Command::new("find");
+        find.arg(tree).args(["-mindepth", "1", kind, "-type", "d", "-printf"]);
+        let done = find.arg(format!("{format}\\n")).output().expect("find runs");
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        let mut lines: Vec<String> = text(&done.stdout).lines().map(str::to_owned).collect();
+        lines.sort();
+        lines.join("\n")
+    };
+    // What a directory's links and size are differs between file systems.
+    line("!", &format!("{format} %s")) + &line("-true", "%P %y %m %U %G %Ts")
+}
+
+/// Run a program on a path.
+pub(crate) fn run(program: &str, words: &[&str], path: &Path) -> bool {
+    Command::new(program).args(words).arg(path).status().is_ok_and(|status| status.success())
+}
+
+/// Write a file through a mount.
+pub(crate) fn append(path: &Path, what: &[u8]) {
+    let file = File::options().append(true).create(true).open(path);
+    file.and_then(|mut file| file.write_all(what)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}

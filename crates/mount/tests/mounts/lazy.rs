@@ -1,0 +1,409 @@
+//! Reading before the bytes have arrived: never zeros, whoever is killed and whatever fails.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use larder_mount::lazy::{Lazy, Options, Trace};
+use larder_mount::{Ask, Fill, Image, Lease, MountError, Places, Rung, ladder};
+
+use crate::fixture::{Fixture, LARGE_BYTES, Test, bytes};
+use crate::rungs::{ask, mounts};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("what_is_touched_arrives", what_is_touched_arrives),
+    ("a_fill_that_fails_is_an_error_and_never_zeros", a_fill_that_fails_is_an_error_and_never_zeros),
+    ("many_readers_at_once", many_readers_at_once),
+    ("a_filler_that_is_killed_shows_no_zeros", a_filler_that_is_killed_shows_no_zeros),
+    ("a_gate_that_is_killed_shows_no_zeros", a_gate_that_is_killed_shows_no_zeros),
+    ("what_was_touched_comes_first_the_next_time", what_was_touched_comes_first_the_next_time),
+    ("a_gate_ends_with_the_last_reader", a_gate_ends_with_the_last_reader),
+];
+
+/// Waiting for another process.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Small, so that there are many of them.
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// Fills from a file that has it all.
+struct FromFile {
+    source: File,
+    delay: Duration,
+    fails: AtomicBool,
+    asked: Mutex<Vec<Range<u64>>>,
+    at_once: AtomicUsize,
+    at_once_max: AtomicUsize,
+}
+
+impl FromFile {
+    fn new(source: &Path, delay: Duration) -> Arc<FromFile> {
+        Arc::new(FromFile {
+            source: File::open(source).expect("opens"),
+            delay,
+            fails: AtomicBool::new(false),
+            asked: Mutex::new(Vec::new()),
+            at_once: AtomicUsize::new(0),
+            at_once_max: AtomicUsize::new(0),
+        })
+    }
+}
+
+impl Fill for FromFile {
+    fn fill(&self, offset: u64, length: u64, into: BorrowedFd<'_>) -> io::Result<()> {
+        self.at_once_max.fetch_max(self.at_once.fetch_add(1, SeqCst) + 1, SeqCst);
+        self.asked.lock().expect("is sound").push(offset..offset + length);
+        std::thread::sleep(self.delay);
+        self.at_once.fetch_sub(1, SeqCst);
+        if self.fails.load(SeqCst) {
+            return Err(io::Error::other("told to fail"));
+        }
+        let mut buffer = vec![0; length as usize];
+        self.source.read_exact_at(&mut buffer, offset)?;
+        File::from(into.try_clone_to_owned()?).write_all_at(&buffer, offset)
+    }
+
+    fn piece(&self, offset: u64) -> Range<u64> {
+        let start = offset / PIECE_BYTES * PIECE_BYTES;
+        start..start + PIECE_BYTES
+    }
+}
+
+fn gate_command() -> Vec<OsString> {
+    vec![std::env::current_exe().expect("is known").into(), "role-gate".into()]
+}
+
+fn options() -> Options {
+    Options { background: 0, ..Options::new(gate_command()) }
+}
+
+/// An image of which no data is there, and the file that has it.
+struct Far {
+    fixture: Fixture,
+    metadata: PathBuf,
+    source: PathBuf,
+    data: PathBuf,
+    size_bytes: u64,
+}
+
+/// `None`, with a printed reason, where that cannot be tried.
+fn far() -> Option<Far> {
+    let fixture = Fixture::new();
+    let Some(Image::Erofs { metadata, data: Some(source) }) = fixture.erofs() else { return None };
+    if let Err(why) = &ladder(&fixture.make("images"))[0].found {
+        println!("    skipped: {why}");
+        return None;
+    }
+    let size_bytes = fs::metadata(&source).expect("is there").len();
+    let data = fixture.path("images/data");
+    Some(Far { fixture, metadata, source, data, size_bytes })
+}
+
+impl Far {
+    fn image(&self) -> Image {
+        Image::Erofs { metadata: self.metadata.clone(), data: Some(self.data.clone()) }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.fixture.path("images/state")
+    }
+
+    fn begin(&self, fill: &Arc<FromFile>, options: &Options) -> Lazy {
+        let fill: Arc<dyn Fill> = Arc::clone(fill) as Arc<dyn Fill>;
+        Lazy::begin(&self.state(), &self.data, self.size_bytes, fill, options).expect("begins")
+    }
+
+    fn places(&self) -> Places {
+        Places::open(&self.fixture.path("places")).expect("opens")
+    }
+
+    fn allocated_bytes(&self) -> u64 {
+        use std::os::unix::fs::MetadataExt;
+        fs::metadata(&self.data).expect("is there").blocks() * 512
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Wait until no process is a gate of that image.
+fn until_gate_ends(far: &Far) {
+    until("the gate ends", || std::os::unix::net::UnixStream::connect(far.state().join("gate.sock")).is_err());
+}
+
+fn what_is_touched_arrives() {
+    let Some(far) = far() else { return };
+    let (before, target) = (mounts(), far.fixture.make("target"));
+    let fill = FromFile::new(&far.source, Duration::ZERO);
+    let lazy = far.begin(&fill, &options());
+    let layer = lazy.mount(&far.metadata).expect("mounts");
+    let stay =
+        far.places().mount(&Ask { layer: Some(&layer), ..ask(&far.image(), &target, Rung::Lazy) }).expect("mounts");
+    // Names and attributes need no data.
+    assert_eq!(fs::read_dir(target.join("deep/er")).expect("is there").count(), 41);
+    assert!(fill.asked.lock().expect("is sound").is_empty());
+    assert!(fs::read(target.join("deep/er/file7")).expect("reads") == bytes(7, 100 + 7 * 311));
+    assert!(!lazy.is_complete() && lazy.filled_bytes() > 0 && far.allocated_bytes() < LARGE_BYTES as u64);
+    let touched = lazy.trace().expect("reads");
+    assert_eq!(touched.ranges.len(), 1, "{touched:?}");
+    far.fixture.assert_same(&target);
+    // A file that was executed or mapped arrives like one that was read.
+    drop((stay, layer));
+    assert_eq!(mounts(), before);
+}
+
+fn a_fill_that_fails_is_an_error_and_never_zeros() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    let fill = FromFile::new(&far.source, Duration::ZERO);
+    fill.fails.store(true, SeqCst);
+    let lazy = far.begin(&fill, &Options { background: 2, ..options() });
+    let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
+    for _ in 0..3 {
+        let error = fs::read(target.join("large")).expect_err("nothing is there");
+        assert_eq!(error.raw_os_error(), Some(5), "{error}");
+    }
+    assert_eq!(lazy.filled_bytes(), 0);
+    // As soon as it does not fail any more, all of it can be read.
+    fill.fails.store(false, SeqCst);
+    far.fixture.assert_same(&target);
+    until("all of it is fetched", || lazy.is_complete());
+    until_gate_ends(&far);
+    placed.take_away().expect("unmounts");
+    drop(lazy);
+    // The next time nobody is asked.
+    let asked = fill.asked.lock().expect("is sound").len();
+    let lazy = far.begin(&fill, &options());
+    assert!(lazy.is_complete());
+    let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
+    far.fixture.assert_same(&target);
+    assert_eq!(fill.asked.lock().expect("is sound").len(), asked);
+    drop(placed);
+}
+
+fn many_readers_at_once() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    let fill = FromFile::new(&far.source, Duration::from_millis(3));
+    let lazy = far.begin(&fill, &options());
+    let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
+    let large = bytes(99, LARGE_BYTES);
+    std::thread::scope(|scope| {
+        for reader in 0..32 {
+            let (target, large) = (&target, &large);
+            scope.spawn(move || {
+                let file = File::open(target.join("large")).expect("opens");
+                for step in 0..40 {
+                    let offset = (reader * 7919 + step * 104_729) * 13 % (LARGE_BYTES - 5000);
+                    let mut got = vec![0; 5000];
+                    file.read_exact_at(&mut got, offset as u64).expect("reads");
+                    assert!(got == large[offset..offset + 5000], "at {offset}");
+                }
+            });
+        }
+    });
+    far.fixture.assert_same(&target);
+    let mut asked = fill.asked.lock().expect("is sound").clone();
+    asked.sort_by_key(|range| range.start);
+    let overlaps = asked.windows(2).filter(|two| two[0].end > two[1].start).count();
+    assert_eq!(overlaps, 0, "what is being fetched is not fetched again");
+    assert!(fill.at_once_max.load(SeqCst) > 4, "several at once");
+    drop(placed);
+    drop(lazy);
+}
+
+/// Fill from a file until killed; with a target, mount first.
+pub(crate) fn fill_and_wait(arguments: &[String]) {
+    let [state, data, source, delay_ms, more @ ..] = arguments else { panic!("{arguments:?}") };
+    let size_bytes = fs::metadata(source).expect("is there").len();
+    let fill = FromFile::new(Path::new(source), Duration::from_millis(delay_ms.parse().expect("is a number")));
+    let options = Options { workers: 2, ..options() };
+    let lazy = Lazy::begin(Path::new(state), Path::new(data), size_bytes, fill, &options).expect("begins");
+    if let [metadata, target, places] = more {
+        let layer = lazy.mount(Path::new(metadata)).expect("mounts");
+        let image = Image::Erofs { metadata: metadata.into(), data: Some(data.into()) };
+        let asked = Ask { layer: Some(&layer), lease: Lease::Kept, ..ask(&image, Path::new(target), Rung::Lazy) };
+        Places::open(Path::new(places)).expect("opens").mount(&asked).expect("mounts").leave();
+    }
+    println!("fills");
+    std::thread::sleep(Duration::from_secs(120));
+}
+
+/// Be a gate, as larderd is one.
+pub(crate) fn be_gate() {
+    use std::os::fd::AsFd;
+    let socket = io::stdin().as_fd().try_clone_to_owned().expect("is open");
+    larder_mount::lazy::gate(socket).expect("is a gate");
+}
+
+fn somebody(far: &Far, delay_ms: u32, target: Option<&Path>) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("is known"));
+    command.arg("role-fill").args([&far.state(), &far.data, &far.source]).arg(delay_ms.to_string());
+    if let Some(target) = target {
+        command.arg(&far.metadata).arg(target).arg(far.fixture.path("places"));
+    }
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().expect("is piped")).read_line(&mut line).expect("reads");
+    assert_eq!(line, "fills\n");
+    child
+}
+
+/// Read the whole tree from many threads. Returns how many files could not be read; none of them was other than it is.
+fn read_all(far: &Far, target: &Path) -> usize {
+    let failed = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for reader in 0..8 {
+            let failed = &failed;
+            scope.spawn(move || {
+                let names = (0..40).map(|number| format!("deep/er/file{}", (number + reader * 5) % 40));
+                for name in names.chain(["large".to_owned(), "sparse".to_owned()]) {
+                    match fs::read(target.join(&name)) {
+                        Ok(got) => assert!(got == fs::read(far.fixture.tree().join(&name)).expect("reads"), "{name}"),
+                        Err(error) if error.raw_os_error() == Some(5) => drop(failed.fetch_add(1, SeqCst)),
+                        Err(error) => panic!("{name}: {error}"),
+                    }
+                }
+            });
+        }
+    });
+    failed.load(SeqCst)
+}
+
+fn a_filler_that_is_killed_shows_no_zeros() {
+    let Some(far) = far() else { return };
+    let (before, target) = (mounts(), far.fixture.make("target"));
+    let mut filler = somebody(&far, 30, Some(&target));
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read_all(&far, &target));
+        for round in 0..6 {
+            std::thread::sleep(Duration::from_millis(20 + round * 10));
+            assert!(far.allocated_bytes() < LARGE_BYTES as u64, "in the middle of it");
+            filler.kill().expect("dies");
+            filler.wait().expect("died");
+            // Meanwhile reads wait.
+            std::thread::sleep(Duration::from_millis(20));
+            filler = somebody(&far, 30, None);
+        }
+        assert_eq!(reading.join().expect("no byte was other than it is"), 0, "whoever waited got their bytes");
+    });
+    far.fixture.assert_same(&target);
+    filler.kill().expect("dies");
+    filler.wait().expect("died");
+    far.places().unmount(&target).expect("unmounts");
+    assert_eq!(mounts(), before);
+    until_gate_ends(&far);
+}
+
+fn gate_of(far: &Far) -> Option<u32> {
+    let program = std::env::current_exe().expect("is known");
+    let socket = far.state().join("gate.sock");
+    let sockets = fs::read_to_string("/proc/net/unix").expect("is there");
+    let line = sockets.lines().find(|line| line.ends_with(&*socket.to_string_lossy()))?;
+    let inode = line.split_whitespace().nth(6)?;
+    let pids =
+        fs::read_dir("/proc").expect("is there").filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)).find(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let holds = |entry: io::Result<fs::DirEntry>| {
+            let link = entry.ok().and_then(|entry| fs::read_link(entry.path()).ok());
+            link.is_some_and(|link| link.to_string_lossy() == format!("socket:[{inode}]"))
+        };
+        words.ends_with(b"role-gate\0") && fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|mut fds| fds.any(holds))
+    })
+}
+
+fn a_gate_that_is_killed_shows_no_zeros() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    let fill = FromFile::new(&far.source, Duration::from_millis(30));
+    let lazy = far.begin(&fill, &Options { workers: 2, ..options() });
+    let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read_all(&far, &target));
+        let mut killed = None;
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(40));
+            until("there is a gate", || gate_of(&far).is_some_and(|gate| Some(gate) != killed));
+            killed = gate_of(&far);
+            let gate = killed.expect("there is one").to_string();
+            assert!(!lazy.is_complete(), "in the middle of it");
+            assert!(Command::new("kill").args(["-KILL", &gate]).status().expect("runs").success());
+        }
+        println!("    {} reads failed, none was wrong", reading.join().expect("no byte was other than it is"));
+    });
+    far.fixture.assert_same(&target);
+    drop((placed, lazy));
+    until_gate_ends(&far);
+}
+
+fn what_was_touched_comes_first_the_next_time() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    let fill = FromFile::new(&far.source, Duration::ZERO);
+    let lazy = far.begin(&fill, &Options { trace: true, ..options() });
+    let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
+    for name in ["deep/er/file30", "deep/er/file3"] {
+        fs::read(target.join(name)).expect("reads");
+    }
+    let mut last = [0; 10];
+    File::open(target.join("large")).expect("opens").read_exact_at(&mut last, LARGE_BYTES as u64 - 10).expect("reads");
+    let trace = lazy.trace().expect("reads");
+    assert!(!trace.ranges.is_empty() && trace.ranges.iter().all(|range| range.end <= far.size_bytes));
+    placed.take_away().expect("unmounts");
+    drop(lazy);
+    until_gate_ends(&far);
+    // On another host.
+    fs::remove_file(&far.data).expect("removes");
+    fs::remove_dir_all(far.state()).expect("removes");
+    let order = Trace::decode(&trace.encode()).expect("is one").ranges;
+    let fill = FromFile::new(&far.source, Duration::ZERO);
+    let lazy = far.begin(&fill, &Options { order: order.clone(), background: 1, workers: 1, ..options() });
+    until("all of it is fetched", || lazy.is_complete());
+    let asked = fill.asked.lock().expect("is sound").clone();
+    assert_eq!(asked[0].start, order[0].start / PIECE_BYTES * PIECE_BYTES);
+    let first: u64 = order.iter().map(|range| range.end - range.start).sum();
+    let mut seen = 0;
+    for range in &asked {
+        let is_wanted = |wanted: &Range<u64>| wanted.start < range.end && range.start < wanted.end;
+        assert!(seen >= first || order.iter().any(is_wanted), "{range:?} of {order:?}");
+        seen += range.end - range.start;
+    }
+    assert_eq!(seen, far.size_bytes, "all of it, and each byte once");
+}
+
+fn a_gate_ends_with_the_last_reader() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    let fill = FromFile::new(&far.source, Duration::ZERO);
+    let lazy = far.begin(&fill, &options());
+    let again = Lazy::begin(&far.state(), &far.data, far.size_bytes, Arc::clone(&fill) as Arc<dyn Fill>, &options());
+    assert!(matches!(again, Err(MountError::Path { .. })), "one fills at a time");
+    let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
+    let file = File::open(target.join("large")).expect("opens");
+    placed.take_away().expect("unmounts");
+    // It is nowhere any more, but somebody has a file of it open.
+    let mut some = [0; 100];
+    file.read_exact_at(&mut some, 1_000_000).expect("reads");
+    assert!(some == bytes(99, LARGE_BYTES)[1_000_000..1_000_100]);
+    assert!(gate_of(&far).is_some());
+    drop(lazy);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(gate_of(&far).is_some(), "whoever has it open could still read");
+    drop(file);
+    until_gate_ends(&far);
+}

@@ -1,0 +1,55 @@
+//! Real mounts, in mount namespaces of this process's own: nothing of them is seen outside. Its own harness, since some tests
+//! start this program again as what they are about: a gate, a filler, a job.
+//!
+//! `cargo test -p larder-mount --test mounts [NAME]`. Without rights all of it is skipped, with a reason.
+
+#[cfg(target_os = "linux")]
+mod fixture;
+#[cfg(target_os = "linux")]
+mod lazy;
+#[cfg(target_os = "linux")]
+mod rungs;
+#[cfg(target_os = "linux")]
+mod state;
+
+#[cfg(target_os = "linux")]
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let first = arguments.next();
+    if let Some(role) = first.as_deref().and_then(|name| name.strip_prefix("role-")) {
+        return roles(role, arguments.collect());
+    }
+    if let Err(error) = larder_sys::own_mounts() {
+        eprintln!("skipped: this process cannot have mounts of its own: {error}");
+        return;
+    }
+    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS].concat();
+    let wanted = first.filter(|name| !name.starts_with('-'));
+    let mut failed = Vec::new();
+    for (name, test) in tests {
+        if wanted.as_ref().is_some_and(|wanted| !name.contains(wanted.as_str())) {
+            continue;
+        }
+        let began = std::time::Instant::now();
+        let done = std::panic::catch_unwind(test);
+        println!("{} {name} {} ms", if done.is_ok() { "ok    " } else { "FAILED" }, began.elapsed().as_millis());
+        failed.extend(done.is_err().then_some(name));
+    }
+    assert!(failed.is_empty(), "failed: {failed:?}");
+}
+
+/// What this program is when a test starts it.
+#[cfg(target_os = "linux")]
+fn roles(role: &str, arguments: Vec<String>) {
+    match role {
+        "gate" => lazy::be_gate(),
+        "fill" => lazy::fill_and_wait(&arguments),
+        "mount" => state::mount_and_wait(&arguments),
+        _ => panic!("no such role: {role}"),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    println!("skipped: mounting is not on this system");
+}

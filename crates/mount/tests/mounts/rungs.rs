@@ -1,0 +1,201 @@
+//! Each rung shows the same tree, can be written to, and leaves nothing behind.
+
+use std::fs;
+use std::path::Path;
+
+use larder_mount::{
+    Ask, Image, Lease, MountError, Owners, Places, Rung, Scratch, choose, erofs, erofs_by_loop_device, ladder, overlay,
+    owned_by,
+};
+
+use crate::fixture::{Fixture, Test, append};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("ladder_of_this_machine", ladder_of_this_machine),
+    ("every_rung_shows_the_same_tree", every_rung_shows_the_same_tree),
+    ("handles_take_their_mounts_with_them", handles_take_their_mounts_with_them),
+    ("two_jobs_write_to_one_image", two_jobs_write_to_one_image),
+    ("owners_are_seen_as_others", owners_are_seen_as_others),
+    ("what_is_refused_says_why", what_is_refused_says_why),
+];
+
+/// How many mounts this process sees.
+pub(crate) fn mounts() -> Vec<String> {
+    let text = fs::read_to_string("/proc/self/mountinfo").expect("is there");
+    text.lines().map(str::to_owned).collect()
+}
+
+pub(crate) fn ask<'a>(image: &'a Image, target: &'a Path, via: Rung) -> Ask<'a> {
+    Ask { name: "deps", user: 0, image, target, layer: None, via, writable: true, owners: None, lease: Lease::Held, over: false, inside: None }
+}
+
+fn ladder_of_this_machine() {
+    let fixture = Fixture::new();
+    let before = mounts();
+    let found = ladder(&fixture.make("images"));
+    for step in &found {
+        println!("    {}: {}", step.rung, step.found.clone().unwrap_or_else(|why| format!("not possible: {why}")));
+        assert!(step.found.as_ref().err().is_none_or(|why| !why.is_empty()));
+    }
+    assert_eq!(found.iter().map(|step| step.rung).collect::<Vec<_>>(), Rung::ALL);
+    assert!(found[4].found.is_ok(), "files can be made everywhere");
+    assert_eq!(mounts(), before);
+    assert!(fs::read_dir(fixture.path("images")).expect("is there").next().is_none(), "nothing is left of trying");
+    // Where nothing can be tried, only that is said.
+    assert!(ladder(Path::new("/proc/no")).iter().all(|step| step.found.is_err()));
+}
+
+fn images(fixture: &Fixture) -> Vec<(Rung, Image)> {
+    let erofs = fixture.erofs().into_iter().flat_map(|image| [(Rung::Mount, image.clone()), (Rung::Fuse, image)]);
+    let squashfs = fixture.squashfs().into_iter();
+    let squashfs = squashfs.flat_map(|image| [(Rung::Squashfs, image.clone()), (Rung::Fuse, image)]);
+    erofs.chain(squashfs).collect()
+}
+
+fn every_rung_shows_the_same_tree() {
+    let fixture = Fixture::new();
+    let found = ladder(&fixture.make("images"));
+    let places = Places::open(&fixture.path("state")).expect("opens");
+    let target = fixture.make("target");
+    for (rung, image) in images(&fixture) {
+        if let Err(error) = choose(&found, &image, Some(rung)) {
+            println!("    skipped: {error}");
+            continue;
+        }
+        let before = mounts();
+        let stay = places.mount(&ask(&image, &target, rung)).unwrap_or_else(|error| panic!("{rung}: {error}"));
+        fixture.assert_same(&target);
+        append(&target.join("deep/er/file1"), b"more");
+        append(&target.join("new"), b"new");
+        fs::remove_file(target.join("large")).expect("removes");
+        fs::remove_dir(target.join("empty")).expect("removes");
+        assert!(!target.join("large").exists());
+        assert_eq!(places.list().expect("lists").len(), 1);
+        assert!(matches!(places.mount(&ask(&image, &target, rung)), Err(MountError::Taken(_))));
+        stay.end().unwrap_or_else(|error| panic!("{rung}: {error}"));
+        assert_eq!(mounts(), before, "{rung}");
+        assert!(fs::read_dir(fixture.path("state")).expect("is there").next().is_none(), "{rung}: nothing is left");
+        assert!(fs::read_dir(&target).expect("is there").next().is_none(), "{rung}");
+        // What was written is gone, and the image is as it was. Then only for reading.
+        let stay = places.mount(&Ask { writable: false, ..ask(&image, &target, rung) }).expect("mounts again");
+        fixture.assert_same(&target);
+        assert!(fs::write(target.join("new"), b"").is_err(), "{rung}: cannot be written to");
+        drop(stay);
+        assert_eq!(mounts(), before, "{rung}");
+    }
+}
+
+fn handles_take_their_mounts_with_them() {
+    let fixture = Fixture::new();
+    let Some(Image::Erofs { metadata, data }) = fixture.erofs() else { return };
+    let (before, target) = (mounts(), fixture.make("target"));
+    let layer = erofs(&metadata, data.as_deref()).expect("mounts");
+    assert_eq!(mounts(), before, "it is nowhere yet");
+    let placed = layer.another().expect("clones").place(&target).expect("is placed");
+    fixture.assert_same(&target);
+    assert!(placed.number().expect("has one") > 0);
+    drop(placed);
+    assert_eq!(mounts(), before);
+    // What is open stays readable while it is taken away.
+    let placed = layer.another().expect("clones").place(&target).expect("is placed");
+    let file = fs::File::open(target.join("large")).expect("opens");
+    placed.take_away().expect("unmounts");
+    assert_eq!(
+        std::io::read_to_string(file).map(|_| ()).map_err(|error| error.kind()).err(),
+        Some(std::io::ErrorKind::InvalidData)
+    );
+    match erofs_by_loop_device(&metadata, data.as_deref()) {
+        Ok(by_device) => {
+            let placed = by_device.place(&target).expect("is placed");
+            fixture.assert_same(&target);
+            placed.take_away().expect("unmounts");
+        }
+        Err(error) => println!("    skipped: {error}"),
+    }
+    let scratch = Scratch::make(&fixture.path("scratch")).expect("makes");
+    let above = overlay(layer.descriptor(), &scratch).expect("is possible").place(&target).expect("is placed");
+    fixture.assert_same(&target);
+    drop(above);
+    drop(scratch);
+    assert_eq!(mounts(), before);
+    assert!(!fixture.path("scratch/upper").exists());
+}
+
+fn two_jobs_write_to_one_image() {
+    let fixture = Fixture::new();
+    let Some(image) = fixture.erofs() else { return };
+    let places = Places::open(&fixture.path("state")).expect("opens");
+    let targets = [fixture.make("one"), fixture.make("two")];
+    let stays: Vec<_> =
+        targets.iter().map(|target| places.mount(&ask(&image, target, Rung::Mount)).expect("mounts")).collect();
+    std::thread::scope(|scope| {
+        for (job, target) in targets.iter().enumerate() {
+            scope.spawn(move || {
+                for number in 0..40 {
+                    append(&target.join(format!("deep/er/file{number}")), format!("job {job}").as_bytes());
+                    append(&target.join(format!("new{number}")), format!("job {job}").as_bytes());
+                }
+            });
+        }
+    });
+    for (job, target) in targets.iter().enumerate() {
+        for number in 0..40 {
+            let path = format!("deep/er/file{number}");
+            let mut expect = fs::read(fixture.tree().join(&path)).expect("reads");
+            expect.extend(format!("job {job}").bytes());
+            assert!(fs::read(target.join(&path)).expect("reads") == expect, "{path}");
+            assert_eq!(fs::read_to_string(target.join(format!("new{number}"))).expect("reads"), format!("job {job}"));
+        }
+    }
+    drop(stays);
+    fixture.assert_same(&fixture.tree());
+}
+
+fn owners_are_seen_as_others() {
+    use std::os::unix::fs::MetadataExt;
+    let fixture = Fixture::new();
+    let Some(image) = fixture.erofs() else { return };
+    let owners = Owners::one((0, 0), (1234, 1235));
+    let Image::Erofs { metadata, data } = &image else { unreachable!("was made so") };
+    let layer = erofs(metadata, data.as_deref()).expect("mounts");
+    if let Err(error) = owned_by(&layer, &owners) {
+        println!("    skipped: {error}");
+        return;
+    }
+    let places = Places::open(&fixture.path("state")).expect("opens");
+    let target = fixture.make("target");
+    let stay = places.mount(&Ask { owners: Some(&owners), ..ask(&image, &target, Rung::Mount) }).expect("mounts");
+    for name in ["", "large", "deep", "pointer"] {
+        let look = fs::symlink_metadata(target.join(name)).expect("is there");
+        assert_eq!((look.uid(), look.gid()), (1234, 1235), "{name}");
+    }
+    // That user may change what the image says is root's.
+    let line = format!("echo more >>{0}/deep/er/file1 && echo new >{0}/deep/new && rm {0}/large", target.display());
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--reuid=1234", "--regid=1235", "--clear-groups", "sh", "-c", &line]);
+    fs::set_permissions(fixture.path(""), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("changes");
+    assert!(command.status().expect("setpriv runs").success());
+    let look = fs::metadata(target.join("deep/er/file1")).expect("is there");
+    assert_eq!((look.uid(), look.gid()), (1234, 1235));
+    stay.end().expect("unmounts");
+}
+
+fn what_is_refused_says_why() {
+    let fixture = Fixture::new();
+    let places = Places::open(&fixture.path("state")).expect("opens");
+    let target = fixture.make("target");
+    fs::write(fixture.path("nonsense"), b"no image").expect("writes");
+    let image = Image::Squashfs(fixture.path("nonsense"));
+    let check = |asked: Ask, expect: &str| {
+        let error = places.mount(&asked).expect_err("is refused").to_string();
+        assert!(error.contains(expect), "{error}");
+        assert!(fs::read_dir(fixture.path("state")).expect("is there").next().is_none(), "nothing is left");
+    };
+    check(ask(&image, &target, Rung::Squashfs), "nonsense cannot be mounted: create");
+    check(ask(&image, &target, Rung::Mount), "`mount` is not possible here: it is not for a squashfs image");
+    check(ask(&image, &fixture.path("nowhere"), Rung::Squashfs), "nowhere: is no directory to mount on");
+    let missing = Image::Erofs { metadata: fixture.path("missing"), data: None };
+    check(ask(&missing, &target, Rung::Mount), "missing: cannot be found");
+    check(ask(&image, &fixture.tree(), Rung::Squashfs), "tree: is not empty");
+    assert!(matches!(places.unmount(&target), Err(MountError::NotMounted(_))));
+}

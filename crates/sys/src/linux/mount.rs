@@ -1,0 +1,180 @@
+//! Mounts as descriptors: made without a place, given one, taken away.
+//!
+//! Unaware of: which file systems there are, and what is in them.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    fsconfig_create, fsconfig_set_fd, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change,
+    move_mount, open_tree,
+};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// The value of an option of a file system.
+#[derive(Clone, Copy, Debug)]
+pub enum MountValue<'a> {
+    /// It is there.
+    Flag,
+    /// Bytes without a zero.
+    Text(&'a [u8]),
+    /// A directory or file that is open.
+    Descriptor(BorrowedFd<'a>),
+}
+
+/// What holds for everything below a mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountAttributes {
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// Neither set-user-id nor file capabilities have an effect.
+    pub no_suid: bool,
+    /// Device files are only names.
+    pub no_devices: bool,
+}
+
+/// A mount that was not made: at which option or step, the system's error, and what the file system said of it.
+#[derive(Debug)]
+pub struct MountRefused {
+    /// `fsopen`, the name of an option, `create` or `fsmount`.
+    pub step: String,
+    /// The system's error.
+    pub error: io::Error,
+    /// The file system's own lines, if it wrote any.
+    pub said: String,
+}
+
+/// Kernel messages of one refused mount are shorter than this, each.
+const MESSAGE_BYTES_MAX: usize = 1024;
+/// Nobody reads more of them.
+const MESSAGES_MAX: usize = 8;
+
+impl MountAttributes {
+    fn bits(self) -> MountAttrFlags {
+        let mut bits = MountAttrFlags::empty();
+        bits.set(MountAttrFlags::MOUNT_ATTR_RDONLY, self.read_only);
+        bits.set(MountAttrFlags::MOUNT_ATTR_NOSUID, self.no_suid);
+        bits.set(MountAttrFlags::MOUNT_ATTR_NODEV, self.no_devices);
+        bits
+    }
+}
+
+/// Make a mount of a new file system of this kind, which is nowhere yet: with the last descriptor it is gone.
+pub fn new_mount(
+    kind: &str,
+    options: &[(&str, MountValue)],
+    attributes: MountAttributes,
+) -> Result<OwnedFd, MountRefused> {
+    let at =
+        |step: &str, error: rustix::io::Errno, said| MountRefused { step: step.to_owned(), error: error.into(), said };
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| at("fsopen", error, String::new()))?;
+    for (name, value) in options {
+        let set = match value {
+            MountValue::Flag => fsconfig_set_flag(&context, *name),
+            MountValue::Text(text) => fsconfig_set_string(&context, *name, *text),
+            MountValue::Descriptor(fd) => fsconfig_set_fd(&context, *name, fd),
+        };
+        set.map_err(|error| at(name, error, said(&context)))?;
+    }
+    fsconfig_create(&context).map_err(|error| at("create", error, said(&context)))?;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes.bits())
+        .map_err(|error| at("fsmount", error, said(&context)))
+}
+
+/// What the file system says of its trouble: lines that begin with a level.
+fn said(context: &OwnedFd) -> String {
+    let mut lines = Vec::new();
+    let mut buffer = [0; MESSAGE_BYTES_MAX];
+    while let Ok(count) = rustix::io::read(context, &mut buffer) {
+        let line = String::from_utf8_lossy(&buffer[..count]).trim().to_owned();
+        lines.push(line.get(2..).unwrap_or_default().to_owned());
+        if count == 0 || lines.len() == MESSAGES_MAX {
+            break;
+        }
+    }
+    lines.join("; ")
+}
+
+/// Give a mount its place: on the directory `target`, whose mount must be in this thread's mount namespace.
+pub fn place_mount(mount: impl AsFd, target: impl AsFd) -> io::Result<()> {
+    let both = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(mount, c"", target, c"", both)?)
+}
+
+/// Another mount of what is mounted there, which is nowhere yet.
+pub fn clone_mount(of: impl AsFd) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    Ok(open_tree(of, c"", flags)?)
+}
+
+/// Have the owners of files seen through a mount that is nowhere yet as the user namespace maps them: see
+/// `owners_namespace`.
+pub fn set_mount_owners(mount: impl AsFd, namespace: impl AsFd) -> io::Result<()> {
+    /// `struct mount_attr`.
+    #[repr(C)]
+    struct Attributes {
+        set: u64,
+        clear: u64,
+        propagation: u64,
+        namespace: u64,
+    }
+    let set = u64::from(MountAttrFlags::MOUNT_ATTR_IDMAP.bits());
+    let namespace = namespace.as_fd().as_raw_fd() as u64;
+    let attributes = Attributes { set, clear: 0, propagation: 0, namespace };
+    let mount = mount.as_fd().as_raw_fd();
+    // SAFETY: an empty path and a structure of ours, whose size is passed.
+    let done = unsafe {
+        let (path, size) = (c"".as_ptr(), size_of::<Attributes>());
+        libc::syscall(libc::SYS_mount_setattr, mount, path, libc::AT_EMPTY_PATH, &raw const attributes, size)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A directory as a place for a mount: not followed where the last component is a link.
+pub fn open_place(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// The directory at the root of a mount, or another one by descriptor, so that it can be listed and used as a layer.
+pub fn open_directory(of: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(of, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// The number of the mount that a descriptor is in, which no other mount gets while the system runs.
+pub fn mount_number(of: impl AsFd) -> io::Result<u64> {
+    const UNIQUE: u32 = 0x4000;
+    let flags = rustix::fs::AtFlags::EMPTY_PATH;
+    let found = rustix::fs::statx(of, c"", flags, rustix::fs::StatxFlags::from_bits_retain(UNIQUE))?;
+    match found.stx_mask & UNIQUE {
+        0 => Err(io::Error::from(io::ErrorKind::Unsupported)),
+        _ => Ok(found.stx_mnt_id),
+    }
+}
+
+/// Take the mount away whose root is open, from this thread's namespace. What is still open in it can be used until it is
+/// closed.
+pub fn unmount(root: impl AsFd) -> io::Result<()> {
+    let root = root.as_fd();
+    // Named by a working directory, which only a thread of its own may change: no path to it has to be believed.
+    let act = || {
+        // SAFETY: this thread alone gets a working directory of its own; descriptors stay shared.
+        unsafe { unshare_unsafe(UnshareFlags::FS) }?;
+        rustix::process::fchdir(root)?;
+        Ok(rustix::mount::unmount(c".", UnmountFlags::DETACH)?)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, act)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that unmounts panicked")))
+    })
+}
+
+/// Give this process mounts of its own, which others do not see. Only for a process of one thread.
+pub fn own_mounts() -> io::Result<()> {
+    // SAFETY: there is one thread, and descriptors stay what they are.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    Ok(mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
+}
