@@ -231,7 +231,9 @@ impl Broker {
                 let supplied = self.supply.image(mount.user, &mount.name).map_err(refused);
                 match supplied.and_then(|supplied| self.host.shared(&supplied)) {
                     Ok(shared) => drop(self.used().insert(mount.id.clone(), shared)),
-                    Err(error) => (self.says)(&format!("{}: cannot be filled any more: {error}", mount.target.display())),
+                    Err(error) => {
+                        (self.says)(&format!("{}: cannot be filled any more: {error}", mount.target.display()))
+                    }
                 }
             }
             let Lease::Process(pid, _) = mount.lease else { continue };
@@ -273,13 +275,7 @@ impl Broker {
 }
 
 /// What is the same however it is placed.
-fn ask<'a>(
-    name: &'a str,
-    caller: &Caller,
-    supplied: &'a Supplied,
-    shared: &'a Shared,
-    owners: &'a Owners,
-) -> Ask<'a> {
+fn ask<'a>(name: &'a str, caller: &Caller, supplied: &'a Supplied, shared: &'a Shared, owners: &'a Owners) -> Ask<'a> {
     Ask {
         name,
         user: caller.peer.user,
