@@ -1,5 +1,6 @@
 //! Mounts as handles: made, placed, taken away when dropped.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -16,6 +17,8 @@ pub struct Mount {
 pub struct Placed {
     root: Option<OwnedFd>,
     target: PathBuf,
+    /// Whose mounts it is among, where they are not ours.
+    namespace: Option<OwnedFd>,
 }
 
 impl Mount {
@@ -56,7 +59,19 @@ impl Mount {
     /// Where we may not mount there.
     pub fn place_on(self, place: BorrowedFd, target: &Path) -> Result<Placed, MountError> {
         larder_sys::place_mount(&self.root, place).map_err(MountError::path(target, "cannot be mounted on"))?;
-        Ok(Placed { root: Some(self.root), target: target.to_owned() })
+        Ok(Placed { root: Some(self.root), target: target.to_owned(), namespace: None })
+    }
+
+    /// The same among the mounts of others, of which `namespace` is a descriptor: the directory must be one of theirs.
+    ///
+    /// # Errors
+    ///
+    /// Where we may not do that, or the directory is not among those mounts.
+    pub fn place_inside(self, namespace: OwnedFd, place: BorrowedFd, target: &Path) -> Result<Placed, MountError> {
+        let root = self.root;
+        let placed = larder_sys::in_mount_namespace(namespace.as_fd(), || larder_sys::place_mount(&root, place));
+        placed.map_err(MountError::path(target, "cannot be mounted on"))?;
+        Ok(Placed { root: Some(root), target: target.to_owned(), namespace: Some(namespace) })
     }
 }
 
@@ -93,13 +108,20 @@ impl Placed {
     /// Where the kernel refuses: it may have been taken away, or moved, by others.
     pub fn take_away(mut self) -> Result<(), MountError> {
         let root = self.root.take().expect("only taken by what consumes it");
-        larder_sys::unmount(&root).map_err(MountError::path(&self.target, "cannot be unmounted"))
+        self.unmount(&root).map_err(MountError::path(&self.target, "cannot be unmounted"))
+    }
+
+    fn unmount(&self, root: &OwnedFd) -> io::Result<()> {
+        match &self.namespace {
+            Some(namespace) => larder_sys::in_mount_namespace(namespace.as_fd(), || larder_sys::unmount(root)),
+            None => larder_sys::unmount(root),
+        }
     }
 }
 
 impl Drop for Placed {
     fn drop(&mut self) {
         // What others unmounted already is away, which is all that is wanted.
-        self.root.take().iter().for_each(|root| drop(larder_sys::unmount(root)));
+        self.root.take().iter().for_each(|root| drop(self.unmount(root)));
     }
 }

@@ -23,6 +23,8 @@ mod image;
 mod rung;
 
 #[cfg(target_os = "linux")]
+pub mod broker;
+#[cfg(target_os = "linux")]
 mod fill;
 #[cfg(target_os = "linux")]
 mod fuse;
@@ -52,6 +54,6 @@ pub use layer::{erofs, erofs_by_loop_device, owned_by, squashfs};
 #[cfg(target_os = "linux")]
 pub use overlay::{Scratch, overlay};
 #[cfg(target_os = "linux")]
-pub use places::{Ask, Lease, Listed, Places, Stay};
+pub use places::{Ask, Inside, Lease, Listed, Places, Stay};
 #[cfg(target_os = "linux")]
 pub use probe::{choose, ladder};

@@ -19,7 +19,7 @@ mod record;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,6 +37,10 @@ const UNBEGUN_MAX: Duration = Duration::from_secs(60);
 /// What is to be mounted, where, and for whom.
 #[derive(Clone, Debug)]
 pub struct Ask<'a> {
+    /// What the image is called, to find it again.
+    pub name: &'a str,
+    /// Whose the mount is.
+    pub user: u32,
     /// Which files.
     pub image: &'a Image,
     /// An empty directory.
@@ -54,6 +58,19 @@ pub struct Ask<'a> {
     pub lease: Lease,
     /// Mount also on a directory that is not empty.
     pub over: bool,
+    /// Among whose mounts, where they are not ours.
+    pub inside: Option<Inside<'a>>,
+}
+
+/// A place among the mounts of others: `target` is then only its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Inside<'a> {
+    /// Their mount namespace.
+    pub namespace: BorrowedFd<'a>,
+    /// Its name, as the kernel gives it.
+    pub name: &'a str,
+    /// The directory, opened by them.
+    pub place: BorrowedFd<'a>,
 }
 
 /// A mount as it is listed.
@@ -61,6 +78,12 @@ pub struct Ask<'a> {
 pub struct Listed {
     /// The name of its directory.
     pub id: String,
+    /// What its image is called.
+    pub name: String,
+    /// Whose it is.
+    pub user: u32,
+    /// The kernel's number for it.
+    pub number: Option<u64>,
     /// Where.
     pub target: PathBuf,
     /// Its image's first file.
@@ -85,7 +108,7 @@ pub struct Stay {
     // Taken away in this order.
     placed: Option<Placed>,
     directory: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Places {
@@ -108,27 +131,46 @@ impl Places {
     ///
     /// Where the target is taken or not empty, or the rung is not possible here.
     pub fn mount(&self, ask: &Ask) -> Result<Stay, MountError> {
-        let target =
-            fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?;
-        if self.find(&target)?.is_some() {
+        let target = match ask.inside {
+            Some(_) => ask.target.to_owned(),
+            None => {
+                fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?
+            }
+        };
+        if self.find(&target, ask.inside.map(|inside| inside.name))?.is_some() {
             return Err(MountError::Taken(target));
         }
-        if !ask.over && !is_empty(&target)? {
+        let place = match ask.inside {
+            Some(inside) => inside.place.try_clone_to_owned(),
+            None => larder_sys::open_place(&target),
+        };
+        let place = place.map_err(MountError::path(&target, "is no directory to mount on"))?;
+        if !ask.over && !is_empty(place.as_fd()).map_err(MountError::path(&target, "cannot be listed"))? {
             return Err(MountError::NotEmpty(target));
         }
-        let (directory, lock) = self.begin(ask, &target)?;
-        let placed = self.make(ask, &directory, &lock).and_then(|(mount, record)| {
-            let placed = mount.place(&target)?;
-            debug_assert_eq!(placed.number().ok(), Some(record));
-            Ok(placed)
-        });
-        match placed {
-            Ok(placed) => Ok(Stay { placed: Some(placed), directory, _lock: lock }),
-            Err(error) => {
-                let _ = remove(&directory);
-                Err(error)
+        let (mount, mut stay) = self.detached(&Ask { target: &target, ..ask.clone() })?;
+        stay.placed = Some(match ask.inside {
+            None => mount.place_on(place.as_fd(), &target)?,
+            Some(inside) => {
+                let namespace = inside.namespace.try_clone_to_owned();
+                let namespace = namespace.map_err(MountError::path(&target, "cannot be mounted on"))?;
+                mount.place_inside(namespace, place.as_fd(), &target)?
             }
-        }
+        });
+        Ok(stay)
+    }
+
+    /// Make the mount without a place, for whoever places it themselves; `target` is only noted. What is written there goes with
+    /// what is returned beside.
+    ///
+    /// # Errors
+    ///
+    /// Where the rung is not possible here.
+    pub fn detached(&self, ask: &Ask) -> Result<(Mount, Stay), MountError> {
+        let (directory, lock) = self.begin(ask, ask.target)?;
+        // From here on whatever fails leaves nothing behind.
+        let stay = Stay { placed: None, directory, lock };
+        self.make(ask, &stay.directory, &stay.lock).map(|mount| (mount, stay))
     }
 
     /// Note what is about to be mounted.
@@ -152,8 +194,8 @@ impl Places {
         noted.inspect_err(|_| drop(remove(&directory))).map(|file| (directory.clone(), file))
     }
 
-    /// The mount, nowhere yet, and its number, which is in its record.
-    fn make(&self, ask: &Ask, directory: &Path, record: &File) -> Result<(Mount, u64), MountError> {
+    /// The mount, nowhere yet; its number is in its record.
+    fn make(&self, ask: &Ask, directory: &Path, record: &File) -> Result<Mount, MountError> {
         let mut layer = self.layer(ask, directory)?;
         if let Some(owners) = ask.owners.filter(|owners| !owners.is_plain()) {
             layer = layer::owned_by(&layer, owners)?;
@@ -163,12 +205,12 @@ impl Places {
             layer = overlay(layer.descriptor(), &scratch)?;
             scratch.keep();
         }
-        let number = larder_sys::mount_number(layer.descriptor()).and_then(|number| {
+        let numbered = larder_sys::mount_number(layer.descriptor()).and_then(|number| {
             let mut to = record;
-            to.write_all(Record::numbered(number).as_bytes())?;
-            Ok(number)
+            to.write_all(Record::numbered(number).as_bytes())
         });
-        Ok((layer, number.map_err(MountError::path(directory, "a mount cannot be noted there"))?))
+        numbered.map_err(MountError::path(directory, "a mount cannot be noted there"))?;
+        Ok(layer)
     }
 
     fn layer(&self, ask: &Ask, directory: &Path) -> Result<Mount, MountError> {
@@ -208,7 +250,18 @@ impl Places {
     /// Where nothing of ours is there, or the kernel refuses.
     pub fn unmount(&self, target: &Path) -> Result<(), MountError> {
         let real = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
-        let (directory, record) = self.find(&real)?.ok_or_else(|| MountError::NotMounted(target.to_owned()))?;
+        let found = self.find(&real, None)?.ok_or_else(|| MountError::NotMounted(target.to_owned()))?;
+        end(&found.0, &found.1)
+    }
+
+    /// Leave a mount of ours whose handle is gone, whatever its lease.
+    ///
+    /// # Errors
+    ///
+    /// Where there is none of that name, or the kernel refuses.
+    pub fn end(&self, id: &str) -> Result<(), MountError> {
+        let found = self.records()?.into_iter().find(|(directory, _)| directory.ends_with(id));
+        let (directory, record) = found.ok_or_else(|| MountError::NotMounted(PathBuf::from(id)))?;
         end(&directory, &record)
     }
 
@@ -221,6 +274,9 @@ impl Places {
         let all = self.records()?.into_iter().map(|(directory, record)| Listed {
             id: directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             mounted: is_mounted(&record),
+            name: record.name,
+            user: record.user,
+            number: record.number,
             target: record.target,
             image: record.image,
             via: record.via,
@@ -246,9 +302,12 @@ impl Places {
         Ok(swept)
     }
 
-    fn find(&self, target: &Path) -> Result<Option<(PathBuf, Record)>, MountError> {
+    /// The mount at a place among our mounts, or those of that name.
+    fn find(&self, target: &Path, namespace: Option<&str>) -> Result<Option<(PathBuf, Record)>, MountError> {
         let mut records = self.records()?.into_iter();
-        Ok(records.find(|(_, record)| record.target == target && record.is_of_our_mounts() && is_mounted(record)))
+        let is_there =
+            |record: &Record| namespace.map_or_else(|| record.is_of_our_mounts(), |name| record.namespace == name);
+        Ok(records.find(|(_, record)| record.target == target && is_there(record) && is_mounted(record)))
     }
 
     fn records(&self) -> Result<Vec<(PathBuf, Record)>, MountError> {
@@ -274,9 +333,9 @@ impl Places {
 }
 
 impl Stay {
-    /// Its root directory.
-    pub fn root(&self) -> impl AsFd + '_ {
-        self.placed.as_ref().expect("only taken by what consumes it").descriptor()
+    /// The name by which it is listed.
+    pub fn id(&self) -> String {
+        self.directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// Leave it mounted, as its lease says.
@@ -291,8 +350,7 @@ impl Stay {
     ///
     /// Where the kernel refuses.
     pub fn end(mut self) -> Result<(), MountError> {
-        let placed = self.placed.take().expect("only taken by what consumes it");
-        placed.take_away()?;
+        self.placed.take().map_or(Ok(()), Placed::take_away)?;
         let directory = std::mem::take(&mut self.directory);
         remove(&directory).map_err(MountError::path(&directory, "what is left of a mount cannot be removed"))
     }
@@ -315,20 +373,31 @@ fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn is_empty(directory: &Path) -> Result<bool, MountError> {
-    let mut entries = fs::read_dir(directory).map_err(MountError::path(directory, "cannot be listed"))?;
-    Ok(entries.next().is_none())
+fn is_empty(place: BorrowedFd) -> io::Result<bool> {
+    let directory = larder_sys::open_directory(place)?;
+    let mut names = rustix::fs::Dir::read_from(&directory)?.map_while(Result::ok);
+    Ok(!names.any(|name| !matches!(name.file_name().to_bytes(), b"." | b"..")))
 }
 
 /// Whether the mount of this record is what is at its target.
 fn is_mounted(record: &Record) -> bool {
-    root_of(record).is_some()
+    at_root(record, |_| Ok(())).is_ok_and(|found| found.is_some())
 }
 
-fn root_of(record: &Record) -> Option<impl AsFd> {
-    let root = larder_sys::open_place(&record.target).ok()?;
-    let number = larder_sys::mount_number(&root).ok()?;
-    (record.is_of_our_mounts() && record.number == Some(number)).then_some(root)
+/// Do something with the mount of a record, where it is; `None` where it is gone.
+fn at_root<T: Send>(record: &Record, act: impl FnOnce(OwnedFd) -> io::Result<T> + Send) -> io::Result<Option<T>> {
+    let act = || {
+        let Ok(root) = larder_sys::open_place(&record.target) else { return Ok(None) };
+        let is_it = record.number.is_some() && larder_sys::mount_number(&root).ok() == record.number;
+        if is_it { act(root).map(Some) } else { Ok(None) }
+    };
+    match record.is_of_our_mounts() {
+        true => act(),
+        false => match record.open_namespace() {
+            Some(namespace) => larder_sys::in_mount_namespace(namespace.as_fd(), act),
+            None => Ok(None),
+        },
+    }
 }
 
 /// Whether nobody needs it any more.
@@ -338,19 +407,14 @@ fn is_stale(directory: &Path, record: &Record) -> bool {
     }
     // Whoever is mounting it, or holds it, has its record locked.
     let Ok(file) = File::open(directory.join(RECORD)) else { return false };
-    if file.try_lock().is_err() {
-        return false;
-    }
-    match record.is_of_our_mounts() {
-        true => record.lease.is_over() || !is_mounted(record),
-        false => record.lease.is_over() || !record.mounts_are_left(),
-    }
+    file.try_lock().is_ok() && (record.lease.is_over() || !is_mounted(record))
 }
 
 /// Take a mount away by its record, and what belongs to it.
 fn end(directory: &Path, record: &Record) -> Result<(), MountError> {
-    if let Some(root) = root_of(record) {
-        larder_sys::unmount(root).map_err(MountError::path(&record.target, "cannot be unmounted"))?;
+    if record.is_of_this_boot() {
+        let done = at_root(record, larder_sys::unmount);
+        done.map_err(MountError::path(&record.target, "cannot be unmounted"))?;
     }
     remove(directory).map_err(MountError::path(directory, "what is left of a mount cannot be removed"))
 }

@@ -6,6 +6,8 @@
 //! namespace mnt:[4026]    whose mounts it is among
 //! via mount               the rung
 //! lease kept              or held, or process PID START
+//! name deps-1             what the image is called
+//! user 1000
 //! image /path
 //! target /path
 //! number 8123             the mount's own, once it has one
@@ -14,6 +16,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -25,9 +28,11 @@ const FIRST: &str = "larder-mount 1";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     boot: String,
-    namespace: String,
+    pub(super) namespace: String,
     pub(super) via: Rung,
     pub(super) lease: Lease,
+    pub(super) name: String,
+    pub(super) user: u32,
     pub(super) image: PathBuf,
     pub(super) target: PathBuf,
     pub(super) number: Option<u64>,
@@ -42,9 +47,11 @@ impl Record {
         };
         Ok(Record {
             boot: larder_sys::boot_id()?,
-            namespace: namespace_of("self")?,
+            namespace: ask.inside.map_or_else(|| namespace_of("self"), |inside| Ok(inside.name.to_owned()))?,
             via: ask.via,
             lease: ask.lease,
+            name: ask.name.to_owned(),
+            user: ask.user,
             image: std::path::absolute(image)?,
             target: target.to_owned(),
             number: None,
@@ -52,11 +59,12 @@ impl Record {
     }
 
     pub(super) fn encode(&self) -> String {
-        let Record { boot, namespace, via, lease, image, target, number } = self;
-        let (image, target, lease) = (escaped(image), escaped(target), lease.text());
+        let Record { boot, namespace, via, lease, name, user, image, target, number } = self;
+        let (name, image, target) = (escaped(Path::new(name)), escaped(image), escaped(target));
+        let lease = lease.text();
         let number = number.map(Record::numbered).unwrap_or_default();
         format!(
-            "{FIRST}\nboot {boot}\nnamespace {namespace}\nvia {via}\nlease {lease}\nimage {image}\ntarget {target}\n{number}"
+            "{FIRST}\nboot {boot}\nnamespace {namespace}\nvia {via}\nlease {lease}\nname {name}\nuser {user}\nimage {image}\ntarget {target}\n{number}"
         )
     }
 
@@ -74,6 +82,8 @@ impl Record {
             namespace: value("namespace")?,
             via: value("via")?.parse().ok()?,
             lease: Lease::read(&value("lease")?)?,
+            name: unescaped(&value("name")?)?.into_os_string().into_string().ok()?,
+            user: value("user")?.parse().ok()?,
             image: unescaped(&value("image")?)?,
             target: unescaped(&value("target")?)?,
             // The last line may be missing, or cut.
@@ -95,12 +105,16 @@ impl Record {
         namespace_of("self").is_ok_and(|namespace| namespace == self.namespace)
     }
 
-    /// Whether anybody that we see still sees the mounts that it is among.
-    pub(super) fn mounts_are_left(&self) -> bool {
-        let Ok(processes) = fs::read_dir("/proc") else { return true };
+    /// The mounts that it is among, as long as somebody that we see sees them.
+    pub(super) fn open_namespace(&self) -> Option<OwnedFd> {
         let name = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
-        let mut pids = processes.filter_map(name).filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
-        pids.any(|pid| namespace_of(&pid).is_ok_and(|namespace| namespace == self.namespace))
+        let pids = fs::read_dir("/proc").ok()?.filter_map(name);
+        let opened = |pid: String| {
+            let process = larder_sys::open_process(pid.parse().ok()?).ok()?;
+            let (namespace, name) = larder_sys::mounts_of(process).ok()?;
+            (name == self.namespace).then_some(namespace)
+        };
+        pids.filter(|pid| namespace_of(pid).is_ok_and(|namespace| namespace == self.namespace)).find_map(opened)
     }
 }
 
@@ -136,10 +150,11 @@ mod tests {
         let image = Image::Squashfs(PathBuf::from("/i/50%.squashfs"));
         let target = PathBuf::from(OsString::from_vec(b"/a b\n\xff%".to_vec()));
         let (lease, via) = (Lease::Process(7, 9), Rung::Squashfs);
-        let ask =
-            Ask { image: &image, target: &target, layer: None, via, writable: true, owners: None, lease, over: false };
-        let mut record = Record::new(&ask, &target).expect("is known");
-        assert!(record.is_of_this_boot() && record.is_of_our_mounts() && record.mounts_are_left());
+        let (layer, owners, inside) = (None, None, None);
+        let (name, user, image, target) = ("deps 1%", 7, &image, target.as_path());
+        let ask = Ask { name, user, image, target, layer, via, writable: true, owners, lease, over: false, inside };
+        let mut record = Record::new(&ask, target).expect("is known");
+        assert!(record.is_of_this_boot() && record.is_of_our_mounts() && record.open_namespace().is_some());
         let text = record.encode();
         assert_eq!(Record::decode(&text).as_ref(), Some(&record));
         record.number = Some(12);

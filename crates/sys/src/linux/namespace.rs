@@ -21,15 +21,12 @@ pub struct OwnerRange {
     pub count: u32,
 }
 
-/// Do something on a thread in the mount namespace of a process. All rights are this process's own.
-pub fn in_mount_namespace_of<T: Send>(
-    process: BorrowedFd,
-    act: impl FnOnce() -> io::Result<T> + Send,
-) -> io::Result<T> {
+/// Do something on a thread in a mount namespace, or in that of a process. All rights are this process's own.
+pub fn in_mount_namespace<T: Send>(namespace: BorrowedFd, act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let act = || {
         // SAFETY: this thread alone gets a working directory of its own; descriptors stay shared.
         unsafe { unshare_unsafe(UnshareFlags::FS) }?;
-        move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT)?;
+        move_into_thread_name_spaces(namespace, ThreadNameSpaceType::MOUNT)?;
         act()
     };
     std::thread::scope(|scope| {
@@ -73,10 +70,25 @@ pub fn lead_session() {
     let _ = rustix::process::setsid();
 }
 
-/// Whether a process sees the mounts that we see.
-pub fn same_mount_namespace(pid: u32) -> io::Result<bool> {
-    let ours = std::fs::read_link("/proc/self/ns/mnt")?;
-    Ok(std::fs::read_link(format!("/proc/{pid}/ns/mnt"))? == ours)
+/// The number of an opened process here, as long as it lives.
+pub fn process_number(process: impl AsFd) -> io::Result<u32> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_fd().as_raw_fd()))?;
+    let pid = text.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse::<i32>().ok());
+    // It is 0 for a process of another namespace, and -1 for one that has ended.
+    let number = pid.and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0);
+    number.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+}
+
+/// What an opened process sees as mounts: a descriptor, and the name by which the kernel tells it from others.
+pub fn mounts_of(process: impl AsFd) -> io::Result<(OwnedFd, String)> {
+    let path = format!("/proc/{}/ns/mnt", process_number(&process)?);
+    let namespace = OwnedFd::from(File::open(path)?);
+    let name = std::fs::read_link(format!("/proc/self/fd/{}", namespace.as_raw_fd()))?;
+    // Its number may have been given away before the path was opened.
+    match process_ended(&process)? {
+        true => Err(io::Error::from(io::ErrorKind::NotFound)),
+        false => Ok((namespace, name.to_string_lossy().into_owned())),
+    }
 }
 
 /// Give this process a user and a mount namespace of its own, in which it keeps its numbers. Only for a process of one

@@ -31,6 +31,8 @@ pub struct Peer {
     pub pid: i32,
     /// Its effective user, in our numbers.
     pub user: u32,
+    /// And its group.
+    pub group: u32,
 }
 
 /// A socket that others can connect to.
@@ -111,7 +113,7 @@ impl Channel {
         if length as usize != size_of::<libc::ucred>() {
             return Err(io::Error::from(io::ErrorKind::InvalidData));
         }
-        Ok(Peer { pid: found.pid, user: found.uid })
+        Ok(Peer { pid: found.pid, user: found.uid, group: found.gid })
     }
 
     /// Send all of `bytes`, and with them `descriptors`, at most `MESSAGE_DESCRIPTORS_MAX`.

@@ -1,0 +1,25 @@
+//! Mounting for those who may not: a process with rights mounts images for jobs without, among the mounts that those jobs see.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `supply.rs` | where images come from: the broker's own, never the client's |
+//! | `policy.rs` | who may have what mounted where |
+//! | `host.rs` | one mount an image for all jobs of the machine |
+//! | `serve.rs` | one request from one connection; nothing believed |
+//! | `message.rs` | requests and replies, and their bytes |
+//! | `client.rs` | the job's side |
+//!
+//! What a client says is a name and a directory that it has opened. Who it is the kernel says (`SO_PEERCRED`), which mounts it
+//! sees, too (`SO_PEERPIDFD`). No path of a client's is looked up.
+
+mod client;
+mod host;
+mod message;
+mod policy;
+mod serve;
+mod supply;
+
+pub use client::{Client, Wish};
+pub use policy::Policy;
+pub use serve::Broker;
+pub use supply::{Lazily, Supplied, Supply};

@@ -1,0 +1,338 @@
+//! The broker: one request from one connection, by a thread of its own. Nothing that comes is believed.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use larder_sys::{Channel, Door, Peer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::host::{Host, Shared};
+use super::message::{Kind, Message, encode, receive};
+use super::policy::{name_of, refused};
+use super::{Policy, Supplied, Supply};
+use crate::{Ask, Inside, Lease, MountError, Owners, Places, Rung, Stay};
+
+/// A connection says all that it has to say in this time.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often is looked for what is left of jobs that are gone.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// Connections at once; each mount that is held is one.
+const AT_ONCE_MAX: usize = 4096;
+/// Of the thread of each.
+const STACK_BYTES: usize = 256 << 10;
+
+/// What serves jobs.
+pub struct Broker {
+    places: Places,
+    host: Host,
+    supply: Box<dyn Supply>,
+    policy: Policy,
+    /// The images of mounts that stay, by the mount's name.
+    used: Mutex<HashMap<String, Arc<Shared>>>,
+    connections: AtomicUsize,
+    says: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// Who asks, and which mounts they see.
+struct Caller {
+    peer: Peer,
+    namespace: OwnedFd,
+    name: String,
+}
+
+/// What a request came to.
+enum Outcome {
+    /// Said, and over.
+    Said(String),
+    /// Said, and to be taken away with the connection.
+    Held(Stay, Arc<Shared>, Option<OwnedFd>),
+    /// Said, and to be taken away with that process.
+    ForProcess(String, OwnedFd),
+}
+
+impl Broker {
+    /// With its state in `state`: what is left there of jobs that are gone is taken away, and images of those that live are mounted and
+    /// filled again. `says` is told of what goes wrong.
+    ///
+    /// # Errors
+    ///
+    /// Where its state cannot be kept there.
+    pub fn new(
+        state: &Path,
+        supply: Box<dyn Supply>,
+        policy: Policy,
+        gate: Vec<OsString>,
+        says: Box<dyn Fn(&str) + Send + Sync>,
+    ) -> Result<Arc<Broker>, MountError> {
+        let (places, host) = (Places::open(state)?, Host::new(gate));
+        let (used, connections) = (Mutex::new(HashMap::new()), AtomicUsize::new(0));
+        let broker = Arc::new(Broker { places, host, supply, policy, used, connections, says });
+        broker.sweep();
+        broker.resume()?;
+        Ok(broker)
+    }
+
+    /// Serve who connects, until the other end of the pipe `woken` is closed. What was mounted for connections that are open then goes
+    /// with the process.
+    pub fn serve(self: &Arc<Broker>, door: &Door, woken: BorrowedFd) {
+        while !is_closed(woken) {
+            match door.accept() {
+                Ok(Some(channel)) => self.attend_apart(channel),
+                Ok(None) => {
+                    if let Err(error) = door.wait(SWEEP_EVERY, woken) {
+                        (self.says)(&error.to_string());
+                    }
+                    self.sweep();
+                }
+                Err(error) => {
+                    (self.says)(&format!("nobody can be let in: {error}"));
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+        }
+    }
+
+    fn attend_apart(self: &Arc<Broker>, channel: Channel) {
+        if self.connections.fetch_add(1, SeqCst) >= AT_ONCE_MAX {
+            self.connections.fetch_sub(1, SeqCst);
+            return (self.says)("too many connections at once: one is refused");
+        }
+        let its = Arc::clone(self);
+        let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            its.attend(&channel);
+            its.connections.fetch_sub(1, SeqCst);
+        });
+        if let Err(error) = started {
+            self.connections.fetch_sub(1, SeqCst);
+            (self.says)(&format!("no thread for a connection: {error}"));
+        }
+    }
+
+    /// Serve one connection, and hold what it asked to be held.
+    fn attend(&self, channel: &Channel) {
+        let outcome = match self.answer(channel) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                (self.says)(&format!("refused: {error}"));
+                let _ = channel.send(&encode(Kind::Refused, &error.to_string()), &[]);
+                return;
+            }
+        };
+        match outcome {
+            Outcome::Said(id) => drop(channel.send(&encode(Kind::Done, &id), &[])),
+            Outcome::Held(stay, _image, mount) => {
+                let passed: Vec<BorrowedFd> = mount.iter().map(AsFd::as_fd).collect();
+                let sent = channel.send(&encode(Kind::Done, &stay.id()), &passed);
+                drop(mount);
+                if sent.is_ok() {
+                    wait_for_end(channel.descriptor());
+                }
+                // Whoever unmounted it before it was to go left nothing to do.
+                drop(stay);
+            }
+            Outcome::ForProcess(id, process) => {
+                let _ = channel.send(&encode(Kind::Done, &id), &[]);
+                wait_for_end(process.as_fd());
+                self.end(&id);
+            }
+        }
+    }
+
+    fn answer(&self, channel: &Channel) -> Result<Outcome, MountError> {
+        let odd = |error: io::Error| refused(format!("the request cannot be read: {error}"));
+        channel.set_patience(PATIENCE).map_err(odd)?;
+        let peer = channel.peer().map_err(odd)?;
+        self.policy.admits(peer.user)?;
+        let message = receive(channel).map_err(odd)?;
+        let caller = caller(channel, peer)?;
+        match message.kind {
+            Kind::MountHeld | Kind::MountForProcess | Kind::MountKept => self.mount(&caller, message),
+            Kind::Detached => self.detached(&caller, &message.text),
+            Kind::Unmount => self.unmount(&caller, message.passed),
+            Kind::Done | Kind::Refused => Err(refused("that is no request".to_owned())),
+        }
+    }
+
+    fn mount(&self, caller: &Caller, message: Message) -> Result<Outcome, MountError> {
+        let mut passed = message.passed.into_iter();
+        let place = passed.next().ok_or_else(|| refused("no directory came with the request".to_owned()))?;
+        let target = name_of(&place)?;
+        let is_ours = is_own_namespace(&caller.name)?;
+        self.policy.allows(caller.peer.user, place.as_fd(), &target, is_ours)?;
+        let (lease, process) = match (message.kind, passed.next()) {
+            (Kind::MountHeld, _) => (Lease::Held, None),
+            (Kind::MountForProcess, Some(process)) => (lease_of(&process)?, Some(process)),
+            (Kind::MountKept, _) if is_ours => (Lease::Kept, None),
+            (Kind::MountKept, _) => {
+                let why = "is among mounts of the job's own, which nobody would take away: say for which process it is";
+                return Err(refused(format!("{}: {why}", target.display())));
+            }
+            _ => return Err(refused("no process came with the request".to_owned())),
+        };
+        let (supplied, shared) = self.supplied(caller, &message.text)?;
+        let owners = Owners::one(supplied.stored, (caller.peer.user, caller.peer.group));
+        let inside = Inside { namespace: caller.namespace.as_fd(), name: &caller.name, place: place.as_fd() };
+        let asked = ask(&message.text, caller, &supplied, &shared, &owners);
+        let stay = self.places.mount(&Ask { target: &target, lease, inside: Some(inside), ..asked })?;
+        let id = stay.id();
+        if lease == Lease::Held {
+            return Ok(Outcome::Held(stay, shared, None));
+        }
+        stay.leave();
+        self.used().insert(id.clone(), shared);
+        Ok(match process {
+            Some(process) => Outcome::ForProcess(id, process),
+            None => Outcome::Said(id),
+        })
+    }
+
+    fn detached(&self, caller: &Caller, name: &str) -> Result<Outcome, MountError> {
+        let (supplied, shared) = self.supplied(caller, name)?;
+        let owners = Owners::one(supplied.stored, (caller.peer.user, caller.peer.group));
+        let (mount, stay) = self.places.detached(&ask(name, caller, &supplied, &shared, &owners))?;
+        let passed = mount.descriptor().try_clone_to_owned();
+        let passed = passed.map_err(|error| refused(format!("no descriptor for a mount: {error}")))?;
+        Ok(Outcome::Held(stay, shared, Some(passed)))
+    }
+
+    fn unmount(&self, caller: &Caller, passed: Vec<OwnedFd>) -> Result<Outcome, MountError> {
+        let nothing = || refused("nothing that the broker mounted for this user is there".to_owned());
+        let number = passed.first().and_then(|root| larder_sys::mount_number(root).ok()).ok_or_else(nothing)?;
+        let mut mounts = self.places.list()?.into_iter();
+        let found = mounts.find(|mount| mount.number == Some(number) && mount.user == caller.peer.user);
+        let id = found.ok_or_else(nothing)?.id;
+        self.places.end(&id)?;
+        self.used().remove(&id);
+        Ok(Outcome::Said(id))
+    }
+
+    /// The image of that name, mounted for all.
+    fn supplied(&self, caller: &Caller, name: &str) -> Result<(Supplied, Arc<Shared>), MountError> {
+        let user = caller.peer.user;
+        let mounts = self.places.list()?.into_iter().filter(|mount| mount.user == user).count();
+        self.policy.has_room(user, mounts)?;
+        let supplied = self.supply.image(user, name).map_err(refused)?;
+        let shared = self.host.shared(&supplied)?;
+        Ok((supplied, shared))
+    }
+
+    /// Go on with images that were mounted by a broker before this one: lazily filled data needs somebody who fills it.
+    fn resume(self: &Arc<Broker>) -> Result<(), MountError> {
+        for mount in self.places.list()?.into_iter().filter(|mount| mount.mounted) {
+            if mount.via == Rung::Lazy {
+                let supplied = self.supply.image(mount.user, &mount.name).map_err(refused);
+                match supplied.and_then(|supplied| self.host.shared(&supplied)) {
+                    Ok(shared) => drop(self.used().insert(mount.id.clone(), shared)),
+                    Err(error) => {
+                        (self.says)(&format!("{}: cannot be filled any more: {error}", mount.target.display()))
+                    }
+                }
+            }
+            let Lease::Process(pid, _) = mount.lease else { continue };
+            let its = Arc::clone(self);
+            // The next sweep finds those who end before that.
+            if let Ok(process) = larder_sys::open_process(pid) {
+                let waiting = move || {
+                    wait_for_end(process.as_fd());
+                    its.end(&mount.id);
+                };
+                let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(waiting);
+                started.map_err(|error| refused(format!("no thread for a mount: {error}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self, id: &str) {
+        match self.places.end(id) {
+            Ok(()) | Err(MountError::NotMounted(_)) => {}
+            Err(error) => (self.says)(&error.to_string()),
+        }
+        self.used().remove(id);
+    }
+
+    fn sweep(&self) {
+        match self.places.sweep() {
+            Ok(_) => {}
+            Err(error) => (self.says)(&error.to_string()),
+        }
+        if let Ok(mounts) = self.places.list() {
+            self.used().retain(|id, _| mounts.iter().any(|mount| mount.id == *id));
+        }
+    }
+
+    fn used(&self) -> MutexGuard<'_, HashMap<String, Arc<Shared>>> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is the same however it is placed.
+fn ask<'a>(name: &'a str, caller: &Caller, supplied: &'a Supplied, shared: &'a Shared, owners: &'a Owners) -> Ask<'a> {
+    Ask {
+        name,
+        user: caller.peer.user,
+        image: &supplied.image,
+        target: Path::new("/"),
+        layer: Some(&shared.layer),
+        via: supplied.via,
+        writable: true,
+        owners: Some(owners),
+        lease: Lease::Held,
+        over: false,
+        inside: None,
+    }
+}
+
+/// Who is at the other end, and which mounts they see.
+fn caller(channel: &Channel, peer: Peer) -> Result<Caller, MountError> {
+    let gone = |error| refused(format!("whoever asks cannot be found: {error}"));
+    let process = larder_sys::peer_process(channel).or_else(|_| by_number(peer)).map_err(gone)?;
+    let (namespace, name) = larder_sys::mounts_of(process).map_err(gone)?;
+    Ok(Caller { peer, namespace, name })
+}
+
+/// Before Linux 6.5: the process that has the number now, which must be of the same user.
+fn by_number(peer: Peer) -> io::Result<OwnedFd> {
+    let number = u32::try_from(peer.pid).map_err(|_| io::ErrorKind::NotFound)?;
+    let process = larder_sys::open_process(number)?;
+    match fs::metadata(format!("/proc/{number}"))?.uid() == peer.user {
+        true => Ok(process),
+        false => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
+    }
+}
+
+fn lease_of(process: &OwnedFd) -> Result<Lease, MountError> {
+    let number = larder_sys::process_number(process);
+    let number = number.map_err(|error| refused(format!("what was passed is no process that lives: {error}")))?;
+    Lease::of_process(number).ok_or_else(|| refused(format!("process {number} has ended")))
+}
+
+fn is_own_namespace(name: &str) -> Result<bool, MountError> {
+    let own = fs::read_link("/proc/self/ns/mnt").map_err(MountError::path("/proc/self/ns/mnt", "cannot be read"))?;
+    Ok(own.to_string_lossy() == name)
+}
+
+fn is_closed(pipe: BorrowedFd) -> bool {
+    let mut asked = [PollFd::from_borrowed_fd(pipe, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut asked, Some(&at_once)).is_ok() && !asked[0].revents().is_empty()
+}
+
+/// Wait until a process has ended, or a connection; what somebody says on it after its request ends it, too.
+fn wait_for_end(of: BorrowedFd) {
+    loop {
+        let mut asked = [PollFd::from_borrowed_fd(of, PollFlags::IN)];
+        match poll(&mut asked, None) {
+            Err(rustix::io::Errno::INTR) => {}
+            _ => return,
+        }
+    }
+}
