@@ -50,9 +50,8 @@ impl Host {
             }
             (Image::Erofs { metadata, data }, Rung::Mount, _) => {
                 let by_file = layer::erofs(metadata, data.as_deref());
-                let layer = by_file.or_else(|first| {
-                    layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first)
-                });
+                let layer =
+                    by_file.or_else(|first| layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first));
                 layer.map(plain)
             }
             (Image::Squashfs(file), Rung::Squashfs, _) => layer::squashfs(file).map(plain),

@@ -40,15 +40,8 @@ pub(super) enum Kind {
     Refused,
 }
 
-const KINDS: [Kind; 7] = [
-    Kind::MountHeld,
-    Kind::MountForProcess,
-    Kind::MountKept,
-    Kind::Detached,
-    Kind::Unmount,
-    Kind::Done,
-    Kind::Refused,
-];
+const KINDS: [Kind; 7] =
+    [Kind::MountHeld, Kind::MountForProcess, Kind::MountKept, Kind::Detached, Kind::Unmount, Kind::Done, Kind::Refused];
 
 /// A request or a reply.
 #[derive(Debug)]

@@ -20,17 +20,8 @@ pub struct Policy {
 
 /// File systems whose directories mean something by their place, by the kernel's numbers: proc, sysfs, cgroup and cgroup2, devpts,
 /// debugfs, tracefs, securityfs, bpf.
-const SPECIAL: [u64; 9] = [
-    0x9fa0,
-    0x6265_6572,
-    0x0027_e0eb,
-    0x6367_7270,
-    0x1cd1,
-    0x6462_6720,
-    0x7472_6163,
-    0x7363_6673,
-    0xcafe_4a11,
-];
+const SPECIAL: [u64; 9] =
+    [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270, 0x1cd1, 0x6462_6720, 0x7472_6163, 0x7363_6673, 0xcafe_4a11];
 
 impl Policy {
     /// Whether this user is served.
@@ -59,7 +50,10 @@ impl Policy {
             return Err(refused(format!("{shown}: is no directory")));
         }
         if look.st_uid != user {
-            return Err(refused(format!("{shown}: belongs to user {}, not {user}: images are mounted on one's own", look.st_uid)));
+            return Err(refused(format!(
+                "{shown}: belongs to user {}, not {user}: images are mounted on one's own",
+                look.st_uid
+            )));
         }
         let system = rustix::fs::fstatfs(place).map_err(io::Error::from);
         let system = system.map_err(MountError::path(target, "cannot be looked at"))?;

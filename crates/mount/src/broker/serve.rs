@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_sys::{Channel, Door, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -83,14 +83,18 @@ impl Broker {
     /// Serve who connects, until the other end of the pipe `woken` is closed. What was mounted for connections that are open then goes
     /// with the process.
     pub fn serve(self: &Arc<Broker>, door: &Door, woken: BorrowedFd) {
+        let mut swept = Instant::now();
         while !is_closed(woken) {
+            if swept.elapsed() >= SWEEP_EVERY {
+                self.sweep();
+                swept = Instant::now();
+            }
             match door.accept() {
                 Ok(Some(channel)) => self.attend_apart(channel),
                 Ok(None) => {
                     if let Err(error) = door.wait(SWEEP_EVERY, woken) {
                         (self.says)(&error.to_string());
                     }
-                    self.sweep();
                 }
                 Err(error) => {
                     (self.says)(&format!("nobody can be let in: {error}"));
@@ -150,8 +154,9 @@ impl Broker {
         let odd = |error: io::Error| refused(format!("the request cannot be read: {error}"));
         channel.set_patience(PATIENCE).map_err(odd)?;
         let peer = channel.peer().map_err(odd)?;
-        self.policy.admits(peer.user)?;
+        // Whoever is not served hears why, which takes that they have said all.
         let message = receive(channel).map_err(odd)?;
+        self.policy.admits(peer.user)?;
         let caller = caller(channel, peer)?;
         match message.kind {
             Kind::MountHeld | Kind::MountForProcess | Kind::MountKept => self.mount(&caller, message),
@@ -231,7 +236,9 @@ impl Broker {
                 let supplied = self.supply.image(mount.user, &mount.name).map_err(refused);
                 match supplied.and_then(|supplied| self.host.shared(&supplied)) {
                     Ok(shared) => drop(self.used().insert(mount.id.clone(), shared)),
-                    Err(error) => (self.says)(&format!("{}: cannot be filled any more: {error}", mount.target.display())),
+                    Err(error) => {
+                        (self.says)(&format!("{}: cannot be filled any more: {error}", mount.target.display()))
+                    }
                 }
             }
             let Lease::Process(pid, _) = mount.lease else { continue };
@@ -273,13 +280,7 @@ impl Broker {
 }
 
 /// What is the same however it is placed.
-fn ask<'a>(
-    name: &'a str,
-    caller: &Caller,
-    supplied: &'a Supplied,
-    shared: &'a Shared,
-    owners: &'a Owners,
-) -> Ask<'a> {
+fn ask<'a>(name: &'a str, caller: &Caller, supplied: &'a Supplied, shared: &'a Shared, owners: &'a Owners) -> Ask<'a> {
     Ask {
         name,
         user: caller.peer.user,

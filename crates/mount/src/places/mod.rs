@@ -133,7 +133,9 @@ impl Places {
     pub fn mount(&self, ask: &Ask) -> Result<Stay, MountError> {
         let target = match ask.inside {
             Some(_) => ask.target.to_owned(),
-            None => fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?,
+            None => {
+                fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?
+            }
         };
         if self.find(&target, ask.inside.map(|inside| inside.name))?.is_some() {
             return Err(MountError::Taken(target));
@@ -303,7 +305,8 @@ impl Places {
     /// The mount at a place among our mounts, or those of that name.
     fn find(&self, target: &Path, namespace: Option<&str>) -> Result<Option<(PathBuf, Record)>, MountError> {
         let mut records = self.records()?.into_iter();
-        let is_there = |record: &Record| namespace.map_or_else(|| record.is_of_our_mounts(), |name| record.namespace == name);
+        let is_there =
+            |record: &Record| namespace.map_or_else(|| record.is_of_our_mounts(), |name| record.namespace == name);
         Ok(records.find(|(_, record)| record.target == target && is_there(record) && is_mounted(record)))
     }
 

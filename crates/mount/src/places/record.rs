@@ -152,8 +152,7 @@ mod tests {
         let (lease, via) = (Lease::Process(7, 9), Rung::Squashfs);
         let (layer, owners, inside) = (None, None, None);
         let (name, user, image, target) = ("deps 1%", 7, &image, target.as_path());
-        let ask =
-            Ask { name, user, image, target, layer, via, writable: true, owners, lease, over: false, inside };
+        let ask = Ask { name, user, image, target, layer, via, writable: true, owners, lease, over: false, inside };
         let mut record = Record::new(&ask, target).expect("is known");
         assert!(record.is_of_this_boot() && record.is_of_our_mounts() && record.open_namespace().is_some());
         let text = record.encode();

@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PIECE_BYTES: u64 = 64 << 10;
 
 /// Fills from a file that has it all.
-struct FromFile {
+pub(crate) struct FromFile {
     source: File,
     delay: Duration,
     fails: AtomicBool,
@@ -46,7 +46,7 @@ struct FromFile {
 }
 
 impl FromFile {
-    fn new(source: &Path, delay: Duration) -> Arc<FromFile> {
+    pub(crate) fn new(source: &Path, delay: Duration) -> Arc<FromFile> {
         Arc::new(FromFile {
             source: File::open(source).expect("opens"),
             delay,
@@ -78,7 +78,7 @@ impl Fill for FromFile {
     }
 }
 
-fn gate_command() -> Vec<OsString> {
+pub(crate) fn gate_command() -> Vec<OsString> {
     vec![std::env::current_exe().expect("is known").into(), "role-gate".into()]
 }
 
@@ -87,16 +87,16 @@ fn options() -> Options {
 }
 
 /// An image of which no data is there, and the file that has it.
-struct Far {
-    fixture: Fixture,
-    metadata: PathBuf,
-    source: PathBuf,
-    data: PathBuf,
-    size_bytes: u64,
+pub(crate) struct Far {
+    pub(crate) fixture: Fixture,
+    pub(crate) metadata: PathBuf,
+    pub(crate) source: PathBuf,
+    pub(crate) data: PathBuf,
+    pub(crate) size_bytes: u64,
 }
 
 /// `None`, with a printed reason, where that cannot be tried.
-fn far() -> Option<Far> {
+pub(crate) fn far() -> Option<Far> {
     let fixture = Fixture::new();
     let Some(Image::Erofs { metadata, data: Some(source) }) = fixture.erofs() else { return None };
     if let Err(why) = &ladder(&fixture.make("images"))[0].found {
@@ -132,7 +132,7 @@ impl Far {
     }
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < until, "{what}");

@@ -26,7 +26,19 @@ pub(crate) fn mounts() -> Vec<String> {
 }
 
 pub(crate) fn ask<'a>(image: &'a Image, target: &'a Path, via: Rung) -> Ask<'a> {
-    Ask { name: "deps", user: 0, image, target, layer: None, via, writable: true, owners: None, lease: Lease::Held, over: false, inside: None }
+    Ask {
+        name: "deps",
+        user: 0,
+        image,
+        target,
+        layer: None,
+        via,
+        writable: true,
+        owners: None,
+        lease: Lease::Held,
+        over: false,
+        inside: None,
+    }
 }
 
 fn ladder_of_this_machine() {

@@ -22,10 +22,7 @@ pub struct OwnerRange {
 }
 
 /// Do something on a thread in a mount namespace, or in that of a process. All rights are this process's own.
-pub fn in_mount_namespace<T: Send>(
-    namespace: BorrowedFd,
-    act: impl FnOnce() -> io::Result<T> + Send,
-) -> io::Result<T> {
+pub fn in_mount_namespace<T: Send>(namespace: BorrowedFd, act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let act = || {
         // SAFETY: this thread alone gets a working directory of its own; descriptors stay shared.
         unsafe { unshare_unsafe(UnshareFlags::FS) }?;
