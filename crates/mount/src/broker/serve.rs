@@ -170,12 +170,12 @@ impl Broker {
         let mut passed = message.passed.into_iter();
         let place = passed.next().ok_or_else(|| refused("no directory came with the request".to_owned()))?;
         let target = name_of(&place)?;
-        let is_ours = is_own_namespace(&caller.name)?;
-        self.policy.allows(caller.peer.user, place.as_fd(), &target, is_ours)?;
+        let is_shared = is_everybodys(&caller.name)?;
+        self.policy.allows(caller.peer.user, place.as_fd(), &target, is_shared)?;
         let (lease, process) = match (message.kind, passed.next()) {
             (Kind::MountHeld, _) => (Lease::Held, None),
             (Kind::MountForProcess, Some(process)) => (lease_of(&process)?, Some(process)),
-            (Kind::MountKept, _) if is_ours => (Lease::Kept, None),
+            (Kind::MountKept, _) if is_shared => (Lease::Kept, None),
             (Kind::MountKept, _) => {
                 let why = "is among mounts of the job's own, which nobody would take away: say for which process it is";
                 return Err(refused(format!("{}: {why}", target.display())));
@@ -320,9 +320,14 @@ fn lease_of(process: &OwnedFd) -> Result<Lease, MountError> {
     Lease::of_process(number).ok_or_else(|| refused(format!("process {number} has ended")))
 }
 
-fn is_own_namespace(name: &str) -> Result<bool, MountError> {
-    let own = fs::read_link("/proc/self/ns/mnt").map_err(MountError::path("/proc/self/ns/mnt", "cannot be read"))?;
-    Ok(own.to_string_lossy() == name)
+/// Whether these are the mounts that everybody sees: ours, or the machine's, from which a service manager may have given us others.
+fn is_everybodys(name: &str) -> Result<bool, MountError> {
+    let is_that = |process: &str| {
+        let path = format!("/proc/{process}/ns/mnt");
+        let link = fs::read_link(&path).map_err(MountError::path(path, "cannot be read"))?;
+        Ok(link.to_string_lossy() == name)
+    };
+    Ok(is_that("self")? || is_that("1")?)
 }
 
 fn is_closed(pipe: BorrowedFd) -> bool {
