@@ -39,6 +39,7 @@ const PACKAGES_FOR_TESTS: &[(Sign, &str)] = &[
     (Sign::Program("aclocal"), "automake"),
     (Sign::Program("unshare"), "util-linux"),
     (Sign::Program("redis-server"), "redis-server"),
+    (Sign::Program("fsck.erofs"), "erofs-utils"),
     (Sign::Program("bazel"), "bazel-bootstrap"),
     (Sign::File(&["/usr/share/bazel/tools/skylib/WORKSPACE"]), "bazel-skylib"),
     (Sign::File(&["/usr/share/bazel/rules/java/WORKSPACE"]), "bazel-rules-java"),
@@ -82,6 +83,16 @@ const PACKAGES_FOR_FILE_SYSTEMS: &[(Sign, &str)] = &[
     (Sign::Program("findmnt"), "util-linux"),
 ];
 
+/// What only the benchmark of images needs: the archives that images stand beside, and what installs its tree.
+const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
+    (Sign::Program("npm"), "npm"),
+    (Sign::Program("zstd"), "zstd"),
+    (Sign::Program("lz4"), "lz4"),
+    (Sign::Program("zip"), "zip"),
+    (Sign::Program("unzip"), "unzip"),
+    (Sign::Program("mksquashfs"), "squashfs-tools"),
+];
+
 /// What only the benchmarks that build Debian's sources need: what libX11 is built with, and what unpacks sources.
 const PACKAGES_FOR_SOURCES: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/include/X11/Xproto.h"]), "x11proto-dev"),
@@ -114,6 +125,7 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     for_torture()?;
     for_bench_copy(place)?;
     for_bench_whole(place)?;
+    for_bench_image(place)?;
     for_bench_bazel(place)
 }
 
@@ -158,6 +170,12 @@ pub(crate) fn pip() -> Result<()> {
 pub(crate) fn for_bench_copy(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_FILE_SYSTEMS)
+}
+
+/// The same as for builds, and what makes other archives.
+pub(crate) fn for_bench_image(place: &Place) -> Result<()> {
+    for_builds(place)?;
+    packages(PACKAGES_FOR_IMAGES)
 }
 
 /// The same as for benchmarks, and Bazel with what its packages are built with.

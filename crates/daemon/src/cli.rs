@@ -10,8 +10,10 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::help;
 
 mod daemon;
+mod image;
 mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
+pub(crate) use image::{ImageDrop, ImageList, ImageRestore, ImageSave, ImageShow, Images, ImagesWord, Policy};
 pub(crate) use remote::{Remotes, RemotesCheck, RemotesFlush, RemotesWord};
 
 #[derive(Parser)]
@@ -52,6 +54,9 @@ pub(crate) enum Word {
     /// Check remotes, send to them, fetch from them, wait until all is sent
     #[command(after_help = help::REMOTE)]
     Remote(Remotes),
+    /// Save directories under a key, and have them again, here or elsewhere
+    #[command(after_help = help::IMAGE)]
+    Image(Images),
     /// What `daemon start`, systemd and launchd start
     #[command(hide = true, after_help = help::SERVE)]
     Serve(Serve),

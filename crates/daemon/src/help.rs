@@ -85,6 +85,19 @@ Examples:
   larder remote push               everything that is in the store
   larder remote pull               what this commit's builds used elsewhere";
 
+pub(crate) const IMAGE: &str = "\
+A key is text with {{os}}, {{arch}}, {{env NAME}} and {{hash FILE...}} in it; a fallback is the beginning of keys. What was
+saved is in the store, and on the remotes where there are some. Exit codes of `restore`: 0 exact, 10 fallback, 11 miss. Trouble
+with the cache is said, and is a miss, or nothing saved: with --strict it is exit code 1.
+
+Examples:
+  larder image save --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' node_modules
+  larder image restore --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' --fallback 'deps-{{os}}-{{arch}}-'
+  larder image restore --key 'deps-{{hash package-lock.json}}' --if-missing 'npm ci' node_modules
+  larder image list
+  larder image show KEY            also whether it is there at all: exit code 11 when not
+  larder image drop KEY";
+
 pub(crate) const SERVE: &str = "\
 Stays in the foreground. What goes wrong is in daemon.log in the store's directory.
 

@@ -66,6 +66,7 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
         Word::Clear => words::clear::run(&around, &mut out),
         Word::Daemon(options) => words::daemon::run(&around, &options, &mut out),
         Word::Remote(options) => words::remote::run(&around, &options, &mut out),
+        Word::Image(options) => words::image::run(&around, &options, &mut out),
         Word::Serve(options) => serve::run(&around, &options),
         Word::Gate => words::gate::run(),
         Word::Run(_) => words::run::run(&around),

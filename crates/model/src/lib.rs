@@ -1,4 +1,4 @@
-//! What larder talks about: digests, actions, fingerprints, observations, manifests, results, and their bytes.
+//! What larder talks about: digests, actions, fingerprints, observations, manifests, results, images, and their bytes.
 //!
 //! No I/O, no clock, no environment: everything here is a value, a walk over a value, or its encoding.
 //! Unaware of: where anything is stored, how a tool is observed, which compiler is which.
@@ -9,6 +9,7 @@ mod bound;
 mod digest;
 mod encoding;
 mod fingerprint;
+mod image;
 mod judgement;
 mod looked;
 mod manifest;
@@ -22,6 +23,10 @@ pub use bound::{Bound, Rewrite};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
+pub use image::{
+    BLOCK_BYTES, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, ImageRecord, NotAKey, PACK_BLOCKS_MAX, PIECE_BYTES,
+    Pack, PackList, PieceList, SAVED_PATHS_MAX, SavedPath, listed_prefix,
+};
 pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times};
 pub use manifest::{Entry, MANIFEST_ENTRIES_MAX, Made, Manifest, NotBound};

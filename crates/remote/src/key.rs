@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! name = LAYOUT, "/", kind, "/", 2 hexadecimal digits, "/", 62 hexadecimal digits
-//! kind = "b" blob | "m" manifest | "u" used | "p" part
+//! kind = "b" blob | "m" manifest | "i" images | "u" used | "p" part
 //! ```
 
 use larder_model::{Digest, FORMAT_VERSION};
@@ -19,6 +19,8 @@ pub enum Kind {
     Blob,
     /// A manifest, by weak fingerprint. It grows.
     Manifest,
+    /// The list of images of a key, or of a prefix of keys. It grows.
+    Images,
     /// The list of weak fingerprints that a build used, by digest of place and commit. It grows.
     Used,
     /// A piece of an object that a service cannot hold in one, by digest of that object's name and the piece's number.
@@ -31,6 +33,7 @@ impl Kind {
         match self {
             Kind::Blob => 'b',
             Kind::Manifest => 'm',
+            Kind::Images => 'i',
             Kind::Used => 'u',
             Kind::Part => 'p',
         }
@@ -60,6 +63,11 @@ impl Key {
     /// That of the manifest of a weak fingerprint.
     pub fn manifest(weak: Digest) -> Self {
         Key { kind: Kind::Manifest, digest: weak }
+    }
+
+    /// That of the images of a key or prefix.
+    pub fn images(list: Digest) -> Self {
+        Key { kind: Kind::Images, digest: list }
     }
 
     /// That of what was used in a place at a commit.

@@ -8,6 +8,7 @@
 //! | `error.rs` | what can go wrong, and which of it is worth another try |
 //! | `options.rs` | what the caller decides: environment, seeds, limits, keys |
 //! | `remotes.rs`, `publish.rs` | all remotes together: what `larderd` uses |
+//! | `images.rs` | images: found by key and prefix, sent |
 //! | `record.rs`, `merge.rs`, `sign.rs` | records on a remote, how their list grows, who is believed |
 //! | `tally.rs`, `wait.rs` | counts; waits with jitter |
 //! | `leaf/` | the services themselves |
@@ -18,6 +19,7 @@
 
 mod body;
 mod error;
+mod images;
 mod key;
 mod leaf;
 mod merge;

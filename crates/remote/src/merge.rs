@@ -39,38 +39,36 @@ pub(crate) struct Merged {
     pub(crate) put_back: u64,
 }
 
-/// The list of a weak fingerprint, as it is now; what cannot be read counts as damaged, and as empty.
-pub(crate) async fn read(remote: &dyn Remote, weak: &Digest) -> Result<(List, u64), RemoteError> {
-    let key = Key::manifest(*weak);
+/// A list as it is now; what cannot be read counts as damaged, and as empty.
+pub(crate) async fn read(remote: &dyn Remote, key: Key) -> Result<(List, u64), RemoteError> {
     if remote.abilities().replace {
-        return Ok(opened(weak, get(remote, key).await?));
+        return Ok(opened(&key.digest, get(remote, key).await?));
     }
     let Some(newest) = newest(remote, key).await? else { return Ok((List::default(), 0)) };
-    read_generations(remote, weak, newest).await
+    read_generations(remote, key, newest).await
 }
 
 /// Add records to a list, and store those of them that do not stand in it.
 pub(crate) async fn add(
     remote: &dyn Remote,
-    weak: &Digest,
+    key: Key,
     new: &[Item],
     settle: Duration,
     wait: &Wait,
 ) -> Result<Merged, RemoteError> {
     match remote.abilities() {
-        able if !able.replace => add_generation(remote, weak, new, wait).await,
-        able if able.swap => add_by_swap(remote, weak, new, wait).await,
-        _ => add_and_look(remote, weak, new, settle, wait).await,
+        able if !able.replace => add_generation(remote, key, new, wait).await,
+        able if able.swap => add_by_swap(remote, key, new, wait).await,
+        _ => add_and_look(remote, key, new, settle, wait).await,
     }
 }
 
-async fn add_by_swap(remote: &dyn Remote, weak: &Digest, new: &[Item], wait: &Wait) -> Result<Merged, RemoteError> {
-    let key = Key::manifest(*weak);
+async fn add_by_swap(remote: &dyn Remote, key: Key, new: &[Item], wait: &Wait) -> Result<Merged, RemoteError> {
     let mut merged = Merged::default();
     for attempt in 0..TRIES_MAX {
         let (bytes, mark) = remote.get_marked(key).await?.unzip();
-        let (list, _) = opened(weak, bytes);
-        let bytes = grown(remote, weak, list, new).await?;
+        let (list, _) = opened(&key.digest, bytes);
+        let bytes = grown(remote, &key.digest, list, new).await?;
         if remote.swap(key, bytes, mark).await? {
             return Ok(merged);
         }
@@ -82,18 +80,17 @@ async fn add_by_swap(remote: &dyn Remote, weak: &Digest, new: &[Item], wait: &Wa
 
 async fn add_and_look(
     remote: &dyn Remote,
-    weak: &Digest,
+    key: Key,
     new: &[Item],
     settle: Duration,
     wait: &Wait,
 ) -> Result<Merged, RemoteError> {
-    let key = Key::manifest(*weak);
     let mut merged = Merged::default();
     let mut looks_needed = 1;
     for _ in 0..TRIES_MAX {
         let start = Instant::now();
-        let (list, _) = opened(weak, get(remote, key).await?);
-        let bytes = grown(remote, weak, list, new).await?;
+        let (list, _) = opened(&key.digest, get(remote, key).await?);
+        let bytes = grown(remote, &key.digest, list, new).await?;
         remote.put(key, bytes.len() as u64, whole(bytes.clone()), Put::Replace).await?;
         // Who read before we wrote writes within about the time that reading and writing takes; then it shows.
         let mut pause = settle.max(start.elapsed() * SETTLE_TIMES);
@@ -106,7 +103,7 @@ async fn add_and_look(
                 // Somebody else is at it, and a third may be: one look is not enough.
                 looks_needed = LOOKS_WHERE_CONTENDED;
             }
-            if !opened(weak, now).0.has_all(new) {
+            if !opened(&key.digest, now).0.has_all(new) {
                 merged.put_back += 1;
                 break;
             }
@@ -119,8 +116,7 @@ async fn add_and_look(
     Err(given_up(remote, key))
 }
 
-async fn add_generation(remote: &dyn Remote, weak: &Digest, new: &[Item], wait: &Wait) -> Result<Merged, RemoteError> {
-    let key = Key::manifest(*weak);
+async fn add_generation(remote: &dyn Remote, key: Key, new: &[Item], wait: &Wait) -> Result<Merged, RemoteError> {
     let mut merged = Merged::default();
     let mut next = newest(remote, key).await?.map_or(0, |newest| newest + 1);
     for attempt in 0..TRIES_MAX {
@@ -133,10 +129,10 @@ async fn add_generation(remote: &dyn Remote, weak: &Digest, new: &[Item], wait: 
             ));
         }
         let list = match next.checked_sub(1) {
-            Some(newest) => read_generations(remote, weak, newest).await?.0,
+            Some(newest) => read_generations(remote, key, newest).await?.0,
             None => List::default(),
         };
-        let bytes = grown(remote, weak, list, new).await?;
+        let bytes = grown(remote, &key.digest, list, new).await?;
         let size = bytes.len() as u64;
         if remote.put(generation(key, next), size, whole(bytes), Put::IfAbsent).await? == Stored::New {
             return Ok(merged);
@@ -187,11 +183,10 @@ async fn newest(remote: &dyn Remote, key: Key) -> Result<Option<u64>, RemoteErro
 }
 
 /// The newest generation and a few before it, merged, and how many of them were damaged.
-async fn read_generations(remote: &dyn Remote, weak: &Digest, newest: u64) -> Result<(List, u64), RemoteError> {
-    let key = Key::manifest(*weak);
+async fn read_generations(remote: &dyn Remote, key: Key, newest: u64) -> Result<(List, u64), RemoteError> {
     let mut all = (List::default(), 0);
     for number in (newest.saturating_sub(GENERATIONS_BEFORE)..=newest).rev() {
-        let (list, damaged) = opened(weak, get(remote, generation(key, number)).await?);
+        let (list, damaged) = opened(&key.digest, get(remote, generation(key, number)).await?);
         all.0.merge(&[], &list);
         all.1 += damaged;
     }

@@ -68,6 +68,31 @@ impl Remotes {
     ) -> Result<(), RemoteError> {
         let all: BTreeMap<Digest, u64> =
             items.iter().flat_map(|(_, needed)| needed).map(|blob| (blob.digest, blob.size_bytes)).collect();
+        let (lacking, trouble) = self.send_missing(remote, &all, blobs, UPLOADS_AT_ONCE, published).await?;
+        let is_whole = |needed: &[Blob]| needed.iter().all(|blob| !lacking.contains(&blob.digest));
+        let whole: Vec<Item> =
+            items.iter().filter(|(_, needed)| is_whole(needed)).map(|(item, _)| item.clone()).collect();
+        published.passed_over += (items.len() - whole.len()) as u64;
+        if !whole.is_empty() {
+            self.add(remote, Key::manifest(*weak), &whole).await?;
+            published.entries += whole.len() as u64;
+        }
+        // A blob that is gone or damaged here is no trouble of the remote.
+        match trouble {
+            Some(error) if error.trouble().is_some_and(|trouble| trouble != Trouble::Damaged) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Send those of `all`, digests and sizes, that a remote does not have. Returns which it still lacks, and why one of them.
+    pub(crate) async fn send_missing(
+        &self,
+        remote: &dyn Remote,
+        all: &BTreeMap<Digest, u64>,
+        blobs: &(impl Fn(&Digest) -> Option<PathBuf> + Send + Sync),
+        at_once: usize,
+        published: &mut Published,
+    ) -> Result<(Vec<Digest>, Option<RemoteError>), RemoteError> {
         let keys: Vec<Key> = all.keys().map(|&digest| Key::blob(digest)).collect();
         let there = if keys.is_empty() { Vec::new() } else { remote.has(&keys).await? };
         // Gathered at once: a future that holds such closures while it waits cannot be sent to another thread.
@@ -84,7 +109,7 @@ impl Remotes {
             .collect();
         let mut lacking = Vec::new();
         let mut trouble = None;
-        let mut uploads = stream::iter(uploads).buffer_unordered(UPLOADS_AT_ONCE);
+        let mut uploads = stream::iter(uploads).buffer_unordered(at_once);
         while let Some((digest, outcome)) = uploads.next().await {
             match outcome {
                 Ok(Stored::New) => {
@@ -98,19 +123,7 @@ impl Remotes {
                 }
             }
         }
-        let is_whole = |needed: &[Blob]| needed.iter().all(|blob| !lacking.contains(&blob.digest));
-        let whole: Vec<Item> =
-            items.iter().filter(|(_, needed)| is_whole(needed)).map(|(item, _)| item.clone()).collect();
-        published.passed_over += (items.len() - whole.len()) as u64;
-        if !whole.is_empty() {
-            self.add(remote, weak, &whole).await?;
-            published.entries += whole.len() as u64;
-        }
-        // A blob that is gone or damaged here is no trouble of the remote.
-        match trouble {
-            Some(error) if error.trouble().is_some_and(|trouble| trouble != Trouble::Damaged) => Err(error),
-            _ => Ok(()),
-        }
+        Ok((lacking, trouble))
     }
 
     async fn upload(&self, remote: &dyn Remote, blob: Blob, from: Option<PathBuf>) -> Result<Stored, RemoteError> {

@@ -6,11 +6,12 @@
 //! record = bytes manifest of one entry, u8 (0: nobody signed, 1: 32 bytes public key, 64 bytes signature)
 //! used   = u8 format version, digest place, number of weak fingerprints, digest*, digest
 //! ```
-//! A record never changes. The list grows: the newest come first, the first of them stand in it, up to a limit.
+//! An image's record is the same with the bytes of its ImageRecord, and the digest of its key for the strong fingerprint; it is in the
+//! list of its key and in those of prefixes of it. A record never changes. The list grows: the newest come first, the first of them stand in it, up to a limit.
 
 use crate::sign::{Keys, SIGNATURE_BYTES};
 use bytes::Bytes;
-use larder_model::{DecodeError, Digest, Entry, MANIFEST_ENTRIES_MAX, Manifest, Reader, Writer};
+use larder_model::{DecodeError, Digest, Entry, ImageRecord, MANIFEST_ENTRIES_MAX, Manifest, Reader, Writer};
 
 /// The version of these formats; that of the entries is in the names of objects.
 const RECORD_FORMAT: u8 = 1;
@@ -55,10 +56,18 @@ impl Item {
     /// The record of an entry.
     pub(crate) fn of(manifest: &Manifest<'_>, entry: &Entry<'_>, keys: &Keys) -> Item {
         let single = Manifest { weak: manifest.weak, fields: manifest.fields.clone(), entries: vec![entry.clone()] };
-        let encoded = single.encode();
+        Item::sealed(entry.strong, &single.encode(), keys)
+    }
+
+    /// The record of an image.
+    pub(crate) fn of_image(record: &ImageRecord, keys: &Keys) -> Item {
+        Item::sealed(record.key.digest(), &record.encode(), keys)
+    }
+
+    fn sealed(strong: Digest, encoded: &[u8], keys: &Keys) -> Item {
         let mut w = Writer::default();
-        w.bytes(&encoded);
-        match keys.sign(&encoded) {
+        w.bytes(encoded);
+        match keys.sign(encoded) {
             None => w.u8(0),
             Some(signature) => {
                 w.u8(1);
@@ -66,11 +75,11 @@ impl Item {
             }
         }
         let digest = Digest::of(&w.bytes);
-        Item { strong: entry.strong, digest, size: w.bytes.len() as u64, bytes: Some(w.bytes.into()) }
+        Item { strong, digest, size: w.bytes.len() as u64, bytes: Some(w.bytes.into()) }
     }
 
-    /// The bytes of its manifest, where it is believed; see [`Dropped`].
-    pub(crate) fn believed(&self, weak: &Digest, keys: &Keys) -> Result<Bytes, Dropped> {
+    /// Its bytes without the signature, and whether that is of somebody who is believed.
+    fn unsealed(&self, keys: &Keys) -> Result<(Bytes, bool), Dropped> {
         let bytes = self.bytes.as_ref().ok_or(Dropped::Damaged)?;
         if Digest::of(bytes) != self.digest {
             return Err(Dropped::Damaged);
@@ -86,20 +95,34 @@ impl Item {
             Ok((encoded, signature))
         };
         let (encoded, signature) = parsed().map_err(|_| Dropped::Damaged)?;
-        let manifest = Manifest::decode(encoded).map_err(|_| Dropped::Damaged)?;
+        let signed = signature.is_some_and(|signature| keys.is_believed(encoded, signature));
+        if keys.are_required() && !signed {
+            return Err(Dropped::Unsigned);
+        }
+        Ok((bytes.slice_ref(encoded), signed))
+    }
+
+    /// The image, where it is believed.
+    pub(crate) fn believed_image(&self, keys: &Keys) -> Result<ImageRecord, Dropped> {
+        let (encoded, _) = self.unsealed(keys)?;
+        let record = ImageRecord::decode(&encoded).map_err(|_| Dropped::Damaged)?;
+        if record.key.digest() == self.strong { Ok(record) } else { Err(Dropped::Foreign) }
+    }
+
+    /// The bytes of its manifest, where it is believed; see [`Dropped`].
+    pub(crate) fn believed(&self, weak: &Digest, keys: &Keys) -> Result<Bytes, Dropped> {
+        let (encoded, signed) = self.unsealed(keys)?;
+        let manifest = Manifest::decode(&encoded).map_err(|_| Dropped::Damaged)?;
         let [entry] = &manifest.entries[..] else { return Err(Dropped::Damaged) };
         if manifest.weak != *weak || entry.strong != self.strong {
             return Err(Dropped::Foreign);
         }
         let result = entry.open_bound_to(weak).map_err(|_| Dropped::Foreign)?;
-        let signed = signature.is_some_and(|signature| keys.is_believed(encoded, signature));
-        if keys.are_required() && !signed {
-            return Err(Dropped::Unsigned);
-        }
         if result.exit_code != 0 && !signed {
             return Err(Dropped::Failed);
         }
-        Ok(bytes.slice_ref(encoded))
+        drop(manifest);
+        Ok(encoded)
     }
 }
 

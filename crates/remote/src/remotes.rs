@@ -26,11 +26,11 @@ const RECORDS_AT_ONCE: usize = 8;
 
 /// All configured remotes, near first.
 pub struct Remotes {
-    all: Vec<One>,
+    pub(crate) all: Vec<One>,
     keys: Keys,
     settle: Duration,
     wait: Wait,
-    tally: Tally,
+    pub(crate) tally: Tally,
 }
 
 /// One of them.
@@ -174,7 +174,7 @@ impl Remotes {
 
     /// The entries of one remote that are believed, each as a manifest of its own, newest first.
     async fn entries(&self, remote: &dyn Remote, weak: &Digest) -> Result<Vec<(Digest, Bytes)>, RemoteError> {
-        let (list, damaged) = merge::read(remote, weak).await?;
+        let (list, damaged) = merge::read(remote, Key::manifest(*weak)).await?;
         self.tally.add(Share::Damaged, damaged);
         let fetched = stream::iter(list.items.into_iter().map(|item| filled(remote, item)));
         let items: Vec<Item> = fetched.buffered(RECORDS_AT_ONCE).collect().await;
@@ -268,8 +268,8 @@ impl Remotes {
         self.all.iter().filter(|one| !one.read_only).map(|one| &*one.remote)
     }
 
-    pub(crate) async fn add(&self, remote: &dyn Remote, weak: &Digest, new: &[Item]) -> Result<Merged, RemoteError> {
-        let merged = merge::add(remote, weak, new, self.settle, &self.wait).await?;
+    pub(crate) async fn add(&self, remote: &dyn Remote, list: Key, new: &[Item]) -> Result<Merged, RemoteError> {
+        let merged = merge::add(remote, list, new, self.settle, &self.wait).await?;
         self.tally.add(Share::Contended, merged.contended);
         self.tally.add(Share::PutBack, merged.put_back);
         Ok(merged)
@@ -296,7 +296,7 @@ async fn get_one(remote: &dyn Remote, key: Key) -> Result<Option<Bytes>, RemoteE
 }
 
 /// An item with its bytes, where they can be had.
-async fn filled(remote: &dyn Remote, mut item: Item) -> Item {
+pub(crate) async fn filled(remote: &dyn Remote, mut item: Item) -> Item {
     if item.bytes.is_none() && item.size <= RECORD_BYTES_MAX {
         let fetched = async {
             let (_, body) = remote.get(Key::blob(item.digest)).await.ok()??;

@@ -1,15 +1,17 @@
 //! Eviction: the least recently used manifests go, and with them the blobs that nothing else needs.
 //!
 //! Readers take no lock, so a blob may vanish between a manifest's reading and its own: that is a miss. Writers put
-//! blobs before the manifest that names them, so blobs younger than `GRACE` are left alone.
+//! blobs before the manifest that names them, so blobs younger than `GRACE` are left alone. Records of images are as
+//! manifests, but what is mounted or being restored is let be.
 
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use larder_model::{Digest, Manifest};
+use larder_model::{Digest, ImageRecord, Manifest};
 
+use crate::images::bytes_on_disk;
 use crate::layout::{Contents, entries, make_directory, read_plain};
 use crate::manifests::MANIFEST_BYTES_MAX;
 use crate::{Counters, Store, StoreError};
@@ -39,6 +41,8 @@ struct Record {
     used: SystemTime,
     size_bytes: u64,
     blobs: Vec<Digest>,
+    /// Which image it is the record of.
+    image: Option<Digest>,
 }
 
 impl Store {
@@ -51,6 +55,7 @@ impl Store {
         let _lock = self.lock("evict")?;
         self.sweep_temporary();
         let mut records = self.records()?;
+        records.extend(self.image_records()?);
         let blobs = self.blob_sizes()?;
         let blob_bytes: u64 = blobs.iter().map(|b| b.2).sum();
         let before_bytes = blob_bytes + records.iter().map(|r| r.size_bytes).sum::<u64>();
@@ -58,12 +63,20 @@ impl Store {
 
         records.sort_by_key(|record| record.used);
         let keep_from = keep_from(&records, &blobs, limit_bytes);
+        let kept_images: HashSet<Digest> = records[keep_from..].iter().filter_map(|record| record.image).collect();
+        let (mut kept, mut gone): (Vec<&Record>, Vec<&Record>) = (records[keep_from..].iter().collect(), Vec::new());
         for record in &records[..keep_from] {
-            done.manifests += u64::from(fs::remove_file(&record.path).is_ok());
+            // Held until the blobs are gone: who begins to use the image meanwhile waits, and then finds none.
+            match record.image.map(|image| self.claim_image(&image)) {
+                Some(None) => kept.push(record),
+                _ if fs::remove_file(&record.path).is_ok() => gone.push(record),
+                _ => {}
+            }
         }
-        let kept = &records[keep_from..];
+        done.manifests = gone.len() as u64;
+        self.remove_live(&kept_images.into_iter().chain(kept.iter().filter_map(|r| r.image)).collect());
         let needed: HashSet<Digest> = kept.iter().flat_map(|r| r.blobs.iter().copied()).collect();
-        let orphaned: HashSet<Digest> = records[..keep_from].iter().flat_map(|r| r.blobs.iter().copied()).collect();
+        let orphaned: HashSet<Digest> = gone.iter().flat_map(|r| r.blobs.iter().copied()).collect();
         let now = SystemTime::now();
         done.after_bytes = kept.iter().map(|r| r.size_bytes).sum();
         for (digest, path, size_bytes, changed) in &blobs {
@@ -89,7 +102,7 @@ impl Store {
         self.inspect()?;
         let aside = self.file("tmp");
         make_directory(&aside)?;
-        for name in ["manifests", "blobs", "near", "judged", "notes", "stamps"] {
+        for name in ["manifests", "blobs", "near", "judged", "notes", "stamps", "images"] {
             let path = self.file(name);
             // Moved away first: builds would go on putting files into a directory that is being emptied.
             let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
@@ -126,9 +139,41 @@ impl Store {
                 }
             };
             let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            records.push(Record { path, used, size_bytes: meta.len(), blobs });
+            records.push(Record { path, used, size_bytes: meta.len(), blobs, image: None });
         }
         Ok(records)
+    }
+
+    /// Records of images. One whose list of packs cannot be read leads nowhere, and goes.
+    fn image_records(&self) -> Result<Vec<Record>, StoreError> {
+        let mut records = Vec::new();
+        let mut counted = HashSet::new();
+        for (_, path) in self.list(Contents::Images)? {
+            let Ok(meta) = fs::metadata(&path) else { continue };
+            let record = read_plain(&path, MANIFEST_BYTES_MAX).ok().and_then(|bytes| ImageRecord::decode(&bytes).ok());
+            let Some((record, packs)) = record.and_then(|r| self.packs_of(&r).ok().map(|packs| (r, packs))) else {
+                let _ = fs::remove_file(&path);
+                continue;
+            };
+            let blobs = record.blobs().chain(packs).map(|blob| blob.digest).collect();
+            let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            let image = record.image();
+            // Of several keys of one image the first counts what is mounted.
+            let live = if counted.insert(image) { bytes_on_disk(&self.live_dir(&image)) } else { 0 };
+            records.push(Record { path, used, size_bytes: meta.len() + live, blobs, image: Some(image) });
+        }
+        Ok(records)
+    }
+
+    /// Remove the files for mounts of images that no record leads to, unless somebody uses them.
+    fn remove_live(&self, kept: &HashSet<Digest>) {
+        for path in entries(&self.file("images").join("live")).unwrap_or_default() {
+            let image = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<Digest>().ok());
+            let Some(image) = image.filter(|image| !kept.contains(image)) else { continue };
+            if self.claim_image(&image).is_some() {
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
     }
 
     fn blob_sizes(&self) -> Result<Vec<(Digest, PathBuf, u64, SystemTime)>, StoreError> {

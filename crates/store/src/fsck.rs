@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fs;
 
-use larder_model::{Digest, Manifest};
+use larder_model::{Digest, ImageRecord, Manifest};
 
 use crate::evict::blobs_of;
 use crate::layout::{Contents, open_plain, read_plain};
@@ -18,6 +18,8 @@ pub struct FsckReport {
     pub manifests: u64,
     /// Entries in them.
     pub entries: u64,
+    /// Records of images read.
+    pub images: u64,
     /// Blobs read.
     pub blobs: u64,
     /// Bytes in manifests and blobs.
@@ -32,10 +34,11 @@ impl Store {
         self.inspect()?;
         let mut report = FsckReport::default();
         let manifests = self.list(Contents::Manifests)?;
+        let images = self.list(Contents::Images)?;
         let blobs = self.list(Contents::Blobs)?;
-        let all = (manifests.len() + blobs.len()) as u64;
+        let all = (manifests.len() + blobs.len() + images.len()) as u64;
         let mut done = 0;
-        let mut sound: HashSet<Digest> = HashSet::new();
+        let (mut sound, mut unsound) = (HashSet::new(), HashSet::new());
         for (digest, path) in &blobs {
             report.blobs += 1;
             report.size_bytes += fs::metadata(path).map_or(0, |m| m.len());
@@ -43,7 +46,10 @@ impl Store {
                 Ok(found) if found == *digest => {
                     sound.insert(*digest);
                 }
-                Ok(_) => damaged(&mut report, repair, path, "its bytes have another digest"),
+                Ok(_) => {
+                    unsound.insert(*digest);
+                    damaged(&mut report, repair, path, "its bytes have another digest");
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => damaged(&mut report, repair, path, &error.to_string()),
             }
@@ -81,7 +87,42 @@ impl Store {
             done += 1;
             progress(done, all);
         }
+        for (digest, path) in &images {
+            if let Err(why) = self.image_is_sound(digest, path, &sound, &unsound) {
+                damaged(&mut report, repair, path, &why);
+            }
+            report.images += 1;
+            done += 1;
+            progress(done, all);
+        }
         Ok(report)
+    }
+
+    /// An image's record, and that what it needs is there. Packs may be missing: those of a remote's image come when they are
+    /// touched.
+    fn image_is_sound(
+        &self,
+        digest: &Digest,
+        path: &std::path::Path,
+        sound: &HashSet<Digest>,
+        unsound: &HashSet<Digest>,
+    ) -> Result<(), String> {
+        let bytes = match read_plain(path, MANIFEST_BYTES_MAX) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            bytes => bytes.map_err(|error| error.to_string())?,
+        };
+        let record = ImageRecord::decode(&bytes).map_err(|error| error.to_string())?;
+        if record.key.digest() != *digest {
+            return Err("is the record of another key".to_owned());
+        }
+        if !record.needed().all(|blob| sound.contains(&blob.digest) || self.blob_is_sound(&blob.digest)) {
+            return Err("needs a blob that is missing or damaged".to_owned());
+        }
+        let packs = self.packs_of(&record).map_err(|error| error.to_string())?;
+        match record.blobs().chain(packs).any(|blob| unsound.contains(&blob.digest)) {
+            true => Err("needs a blob that is damaged".to_owned()),
+            false => Ok(()),
+        }
     }
 }
 

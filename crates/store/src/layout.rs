@@ -29,6 +29,8 @@ pub enum Contents {
     Blobs,
     /// What is known of programs and their observation.
     Judgements,
+    /// Records of images, by the digest of their key.
+    Images,
 }
 
 impl Contents {
@@ -37,6 +39,7 @@ impl Contents {
             Contents::Manifests => "manifests",
             Contents::Blobs => "blobs",
             Contents::Judgements => "judged",
+            Contents::Images => "images/records",
         }
     }
 }
@@ -60,7 +63,7 @@ impl Store {
     /// Whether the directories inside are as safe as the store itself, which `open` does not look at: they can be somebody
     /// else's where others once could write to the store, or links.
     pub fn inspect(&self) -> Result<(), StoreError> {
-        for name in ["manifests", "blobs", "judged", "stamps", "locks", "notes", "tmp", "uploads"] {
+        for name in ["manifests", "blobs", "judged", "stamps", "locks", "notes", "tmp", "uploads", "images"] {
             let path = self.file(name);
             match larder_sys::look(path.as_os_str().as_bytes()) {
                 Ok(look) => refuse_unsafe(&path, &look)?,

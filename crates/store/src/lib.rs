@@ -14,6 +14,7 @@
 //!   daemon.sock        where larderd listens, while it runs; daemon.log what went wrong for it; locks/daemon is its lock
 //!   uploads/…          records that are to be sent to remotes (uploads.rs)
 //!   notes/…            faults in the settings that were warned of, by digest, so that they are not said twice
+//!   images/            records of images, and the files that are mounted (images.rs)
 //!   tmp/               what is being written; renamed into place, or left by a killed writer and swept later
 //! ```
 //!
@@ -33,6 +34,7 @@ mod error;
 mod evict;
 mod fsck;
 mod handed;
+mod images;
 mod judgements;
 mod layout;
 mod manifests;
@@ -53,6 +55,7 @@ pub use error::StoreError;
 pub use evict::{EVICT_TO_PERCENT, Eviction};
 pub use fsck::FsckReport;
 pub use handed::{NotTaken, Receiving};
+pub use images::{Lease, Live, StoredImage};
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, permitted};

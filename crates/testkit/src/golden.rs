@@ -4,7 +4,7 @@
 //! raise the version of the format first, then write the texts anew and look at what changed in them:
 //!
 //! ```text
-//! LARDER_GOLDEN=renew cargo test -p larder-model -p larder-ipc -p larder-store -p larder-observe golden
+//! LARDER_GOLDEN=renew cargo test -p larder-model -p larder-ipc -p larder-store -p larder-observe -p larder-image
 //! git diff '*.hex'
 //! ```
 

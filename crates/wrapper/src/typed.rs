@@ -14,6 +14,7 @@ pub(crate) const WORDS: &[&str] = &[
     "explain",
     "fsck",
     "help",
+    "image",
     "man",
     "remote",
     "stats",

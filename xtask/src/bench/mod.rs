@@ -15,6 +15,7 @@ mod copy;
 mod count;
 mod floor;
 mod hit;
+mod image;
 mod inputs;
 mod machine;
 mod measure;
@@ -71,6 +72,8 @@ enum Word {
     Alloc(alloc::Options),
     /// A build from a remote, at several latencies, beside the same from the local store; larderd's memory
     Remote(remote::Options),
+    /// A node_modules of 100,000 files saved and restored: larder's images beside archives
+    Image(image::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
     Bazel(bazel::Options),
     /// Configure alone, of autotools, CMake and Meson: plain, ccache, the compiler through larder, the whole command
@@ -114,6 +117,7 @@ fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
         Word::Spawn(options) => vec![spawn::spawn(place, options)?],
         Word::Scale(options) => vec![scale::scale(place, options)?],
         Word::Alloc(options) => vec![alloc::alloc(place, options)?],
+        Word::Image(options) => image::image(place, options)?,
         _ => return Ok(None),
     }))
 }

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use futures::future::{BoxFuture, join_all, ready};
 use larder_config::{Settings, masked};
-use larder_model::{Blob, Digest, Fingerprint, Manifest};
-use larder_remote::{Keys, Options, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, connect, leaf};
+use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest};
+use larder_remote::{Key, Keys, Options, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, connect, leaf};
 use larder_store::{Receiving, Store, StoreError};
 
 /// All remotes, the nearest first.
@@ -24,7 +24,7 @@ pub(crate) struct Far {
 
 /// Why something did not come, or was not sent.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     why: String,
     /// It is the remotes' trouble as a whole, not ours nor that of one object.
     pub(super) of_service: bool,
@@ -124,7 +124,7 @@ impl Far {
     }
 
     /// Fetch a blob into the store at `dir`.
-    pub(super) async fn blob(&self, blob: &Blob, dir: &Path) -> Result<(), Failure> {
+    pub(crate) async fn blob(&self, blob: &Blob, dir: &Path) -> Result<(), Failure> {
         let store = Store::open(dir)?;
         let mut sink = IntoStore { store: &store, blob, receiving: None };
         match self.remotes.blob(&blob.digest, blob.size_bytes, &mut sink).await? {
@@ -143,6 +143,29 @@ impl Far {
         match published.failed.into_iter().next() {
             Some(error) => Err(error.into()),
             None => Ok((published.entries > 0).then_some(published.bytes + manifest.encode().len() as u64)),
+        }
+    }
+
+    /// The images of a key or prefix.
+    pub(crate) async fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>, Failure> {
+        Ok(self.remotes.images(list).await?)
+    }
+
+    /// Which of these the first remote that can be written has.
+    pub(crate) async fn has(&self, blobs: &[Blob]) -> Vec<bool> {
+        let none = vec![false; blobs.len()];
+        let Some(one) = self.remotes.each().iter().find(|one| !one.read_only) else { return none };
+        let keys: Vec<Key> = blobs.iter().map(|blob| Key::blob(blob.digest)).collect();
+        one.remote.has(&keys).await.unwrap_or(none)
+    }
+
+    /// Send an image whose parts are in the store at `dir`. Returns bytes of what was not there before.
+    pub(crate) async fn publish_image(&self, record: &ImageRecord, packs: &[Blob], dir: &Path) -> Result<u64, Failure> {
+        let store = Store::open(dir)?;
+        let published = self.remotes.publish_image(record, packs, |digest| Some(store.blob_file(digest))).await;
+        match published.failed.into_iter().next() {
+            Some(error) => Err(error.into()),
+            None => Ok(published.bytes),
         }
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod evict;
 pub(crate) mod explain;
 pub(crate) mod fsck;
 pub(crate) mod gate;
+pub(crate) mod image;
 pub(crate) mod man;
 pub(crate) mod remote;
 pub(crate) mod run;

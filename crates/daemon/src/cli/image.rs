@@ -1,0 +1,119 @@
+//! What can be typed about images.
+//!
+//! Unaware of: what is done then.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// What `image` takes.
+#[derive(Args)]
+pub(crate) struct Images {
+    #[command(subcommand)]
+    pub(crate) word: ImagesWord,
+}
+
+/// What is to be done with them.
+#[derive(Subcommand)]
+pub(crate) enum ImagesWord {
+    /// Save paths under a key, in place of what was there; only what is new is sent
+    Save(ImageSave),
+    /// Put an image's paths in place, as they were
+    Restore(ImageRestore),
+    /// List the images of the store, the newest first
+    List(ImageList),
+    /// Say what an image holds, and where it is
+    Show(ImageShow),
+    /// Forget keys in the store; remotes keep what they have
+    Drop(ImageDrop),
+}
+
+/// Which way bytes may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Policy {
+    /// Only have what others saved
+    Pull,
+    /// Only save
+    Push,
+    /// Both
+    Both,
+}
+
+/// Options of `image save`.
+#[derive(Args)]
+pub(crate) struct ImageSave {
+    /// Under which key; see `larder help image`
+    #[arg(long)]
+    pub(crate) key: String,
+    /// With `pull` nothing is saved
+    #[arg(long, value_enum, default_value_t = Policy::Both)]
+    pub(crate) policy: Policy,
+    /// Let trouble with the cache be exit code 1
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Files or directories
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Options of `image restore`.
+#[derive(Args)]
+pub(crate) struct ImageRestore {
+    /// Which key; see `larder help image`
+    #[arg(long)]
+    pub(crate) key: String,
+    /// Where that is not there, the newest whose key begins so; may be given several times, the first that there is one for wins
+    #[arg(long, value_name = "BEGINNING")]
+    pub(crate) fallback: Vec<String>,
+    /// With `push` nothing is restored
+    #[arg(long, value_enum, default_value_t = Policy::Both)]
+    pub(crate) policy: Policy,
+    /// Replace what is there, once all that comes in its place is
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Where the key is not there, run this by `sh -c` (after a fallback was restored), and save the paths under the key
+    #[arg(long, value_name = "RUN", requires = "paths")]
+    pub(crate) if_missing: Option<String>,
+    /// Let trouble with the cache be exit code 1
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Which of the saved paths; without, all; an image of one path goes to any path
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Options of `image list`.
+#[derive(Args)]
+pub(crate) struct ImageList {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only keys that begin so
+    #[arg(value_name = "BEGINNING")]
+    pub(crate) prefix: Option<String>,
+}
+
+/// Options of `image show`.
+#[derive(Args)]
+pub(crate) struct ImageShow {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Which
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+}
+
+/// Options of `image drop`.
+#[derive(Args)]
+pub(crate) struct ImageDrop {
+    /// Which
+    #[arg(required = true, value_name = "KEY")]
+    pub(crate) keys: Vec<String>,
+}

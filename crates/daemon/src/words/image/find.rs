@@ -1,0 +1,35 @@
+//! Exact, fallback or miss, in the store and on the remotes: the key itself in both before any fallback, and of a fallback the
+//! newest in both.
+
+use anyhow::Result;
+use larder_image::{Found, find_here, newest_of};
+use larder_model::{ImageKey, ImageRecord, listed_prefix};
+use larder_store::Store;
+
+use super::far::FarImages;
+
+/// What was found, and whether it is known from a remote only.
+pub(super) fn find(
+    store: &Store,
+    far: Option<&FarImages>,
+    key: &ImageKey,
+    fallbacks: &[String],
+) -> Result<(Found, bool)> {
+    let here = find_here(store, key, fallbacks)?;
+    let Some(far) = far.filter(|_| !matches!(here, Found::Exact(_))) else { return Ok((here, false)) };
+    let exact = far.images(&key.digest())?.into_iter().find(|record| record.key == *key);
+    if let Some(record) = exact {
+        return Ok((Found::Exact(record), true));
+    }
+    for fallback in fallbacks {
+        let near = store.images()?.into_iter().map(|image| image.record);
+        let near: Vec<ImageRecord> = near.filter(|record| record.needed().all(|blob| store.has_blob(&blob))).collect();
+        let listed = listed_prefix(fallback).map_or(Ok(Vec::new()), |list| far.images(&list))?;
+        let (near, listed) = (newest_of(&near, fallback), newest_of(&listed, fallback));
+        let is_far = near.map_or(0, |record| record.created_ms) < listed.map_or(0, |record| record.created_ms);
+        if let Some(record) = if is_far { listed } else { near } {
+            return Ok((Found::Fallback(record.clone()), is_far));
+        }
+    }
+    Ok((Found::Miss, false))
+}

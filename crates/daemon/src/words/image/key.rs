@@ -1,0 +1,42 @@
+//! What a key's template may ask for here: the environment, and files relative to the working directory.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use larder_image::{Facts, expand, files_in};
+use larder_model::{Digest, ImageKey};
+use larder_store::Stamps;
+
+use super::cwd;
+use crate::surroundings::Surroundings;
+
+struct Here<'a> {
+    around: &'a Surroundings,
+    cwd: &'a Path,
+}
+
+impl Facts for Here<'_> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.around.variable(name.as_bytes()).map(|value| String::from_utf8_lossy(value).into_owned())
+    }
+
+    fn files(&self, pattern: &str) -> Result<Vec<PathBuf>, String> {
+        files_in(self.cwd, pattern)
+    }
+
+    fn content(&self, file: &Path) -> std::io::Result<Digest> {
+        Stamps::none().hash(&mut File::open(self.cwd.join(file))?)
+    }
+}
+
+/// The key that a template stands for.
+pub(super) fn key(around: &Surroundings, template: &str) -> Result<ImageKey> {
+    let here = Here { around, cwd: cwd(around)? };
+    expand(template, &here).with_context(|| format!("the key `{template}`"))
+}
+
+/// The beginnings that templates stand for.
+pub(super) fn fallbacks(around: &Surroundings, templates: &[String]) -> Result<Vec<String>> {
+    templates.iter().map(|template| Ok(key(around, template)?.text().to_owned())).collect()
+}

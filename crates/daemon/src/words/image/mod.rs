@@ -1,0 +1,106 @@
+//! `larder image`: directories under keys.
+//!
+//! | file | does |
+//! |---|---|
+//! | `key.rs` | what a template may ask for here |
+//! | `find.rs` | exact, fallback or miss, in the store and on the remotes |
+//! | `save.rs`, `restore.rs` | these words |
+//! | `show.rs` | `list`, `show`, `drop` |
+//! | `far.rs` | what is asked of remotes |
+//! | `bar.rs` | how far it is |
+//!
+//! Unaware of: how an image is made (`larder-image`).
+
+mod bar;
+mod far;
+mod find;
+mod key;
+mod restore;
+mod save;
+mod show;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use larder_store::{Counters, Store};
+
+use super::FINE;
+use crate::cli::{Images, ImagesWord};
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// What was restored has another key.
+const FALLBACK: u8 = 10;
+/// There was nothing.
+const MISS: u8 = 11;
+
+/// Do what was asked for.
+pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) -> Result<u8> {
+    match &options.word {
+        ImagesWord::Save(options) => save::run(around, options, out),
+        ImagesWord::Restore(options) => restore::run(around, options, out),
+        ImagesWord::List(options) => show::list(around, options, out),
+        ImagesWord::Show(options) => show::show(around, options, out),
+        ImagesWord::Drop(options) => show::forget(around, options, out),
+    }
+}
+
+/// What came of it; without `strict` trouble is said, and is `instead`.
+fn borne<T>(done: Result<T>, strict: bool, instead: T) -> Result<T> {
+    match done {
+        Err(error) if !strict => {
+            say::tell(&say::one_line(&format!("{error:#}: going on without")));
+            Ok(instead)
+        }
+        done => done,
+    }
+}
+
+/// The working directory, which paths are relative to.
+fn cwd(around: &Surroundings) -> Result<&Path> {
+    around.cwd.as_deref().context("the working directory is gone: change to one that exists")
+}
+
+/// A path as it is named in an image.
+fn name_of(around: &Surroundings, path: &Path) -> Vec<u8> {
+    larder_image::name_of(path, home(around).as_deref())
+}
+
+fn home(around: &Surroundings) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let named = around.variable(b"HOME").map(|home| PathBuf::from(std::ffi::OsStr::from_bytes(home)));
+    named.filter(|home| home.is_absolute()).or_else(larder_sys::home_of_user)
+}
+
+/// Where a path that is named in an image lies here.
+fn place_of(around: &Surroundings, name: &[u8]) -> Result<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = Path::new(std::ffi::OsStr::from_bytes(name));
+    match path.strip_prefix("~") {
+        Ok(below) => Ok(home(around).context("no home directory is known: name the path")?.join(below)),
+        Err(_) => Ok(cwd(around)?.join(path)),
+    }
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// The store grew by so much: count it, and bring the store within its limit where it has outgrown that.
+fn grown(around: &Surroundings, store: &Store, bytes: u64) -> Result<()> {
+    let Ok(counters) = Counters::open(store) else { return Ok(()) };
+    let now = counters.grew(bytes);
+    let limit_bytes = around.settings().max_size_bytes;
+    if limit_bytes > 0 && now > limit_bytes {
+        super::evict::to_limit(store, limit_bytes)?;
+    }
+    Ok(())
+}
+
+/// A path for people and for JSON.
+fn shown(name: &[u8]) -> String {
+    say::clean(name)
+}

@@ -1,0 +1,116 @@
+//! `larder image save`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use larder_image::{Request, Saved, save};
+use larder_model::{Blob, ImageKey};
+use larder_store::Store;
+use serde_json::json;
+
+use super::super::print_json;
+use super::far::FarImages;
+use super::{FINE, bar, borne, cwd, grown, key, name_of, now_ms, shown};
+use crate::cli::{ImageSave, Policy};
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// What came of it.
+pub(super) struct Done {
+    saved: Saved,
+    /// Bytes that were not on the remotes before; none where nothing was sent.
+    sent: Option<u64>,
+    ms: u64,
+}
+
+/// Save, and say what.
+pub(super) fn run(around: &Surroundings, options: &ImageSave, out: &mut dyn Write) -> Result<u8> {
+    let key = key::key(around, &options.key)?;
+    if options.policy == Policy::Pull {
+        if options.json {
+            print_json(&json!({ "key": key.text(), "saved": false }), out)?;
+        } else {
+            writeln!(out, "nothing is saved with --policy pull")?;
+        }
+        return Ok(FINE);
+    }
+    let done = borne(paths(around, &key, &options.paths).map(Some), options.strict, None)?;
+    say_done(&key, done.as_ref(), options.json, out)?;
+    Ok(FINE)
+}
+
+/// Save these paths under a key, in the store and on the remotes.
+pub(super) fn paths(around: &Surroundings, key: &ImageKey, paths: &[PathBuf]) -> Result<Done> {
+    let began = Instant::now();
+    let store = around.store()?;
+    let far = FarImages::open(around, &store)?.filter(FarImages::writes);
+    if let Some(far) = &far {
+        bases(&store, far, key);
+    }
+    let cwd = cwd(around)?;
+    let named: Vec<(Vec<u8>, PathBuf)> = paths.iter().map(|path| (name_of(around, path), cwd.join(path))).collect();
+    let elsewhere = |blobs: &[Blob]| far.as_ref().map_or_else(|| vec![false; blobs.len()], |far| far.has(blobs));
+    let request = Request { key: key.clone(), paths: &named, now_ms: now_ms(), elsewhere: &elsewhere };
+    let saved = bar::during(|progress| save(&store, &request, progress)).context("nothing was saved")?;
+    let sent = far.as_ref().map(|far| far.publish(&saved)).transpose();
+    let sent = sent.context("it is in the store, but not on every remote")?;
+    grown(around, &store, saved.new_bytes)?;
+    Ok(Done { saved, sent, ms: began.elapsed().as_millis() as u64 })
+}
+
+/// Of the images that may be used again, know what is in their packs. Without, more is sent.
+fn bases(store: &Store, far: &FarImages, key: &ImageKey) {
+    if let Ok(None) = store.image(key)
+        && let Ok(images) = far.images(&key.digest())
+    {
+        for record in images.into_iter().filter(|record| record.key == *key) {
+            let fetched = far.fetch(store, record.blobs());
+            let _ = fetched.and_then(|()| Ok(store.keep_image(&record, false)?));
+        }
+    }
+    for image in store.images().unwrap_or_default() {
+        if !store.has_blob(&image.record.pieces) {
+            let _ = far.fetch(store, [image.record.pieces].into_iter());
+        }
+    }
+}
+
+/// Say what was saved.
+pub(super) fn say_done(key: &ImageKey, done: Option<&Done>, as_json: bool, out: &mut dyn Write) -> Result<()> {
+    let Some(Done { saved, sent, ms }) = done else {
+        if as_json {
+            print_json(&json!({ "key": key.text(), "saved": false }), out)?;
+        }
+        return Ok(());
+    };
+    for path in &saved.left {
+        say::tell(&format!("{}: a socket, which means nothing without its process: left out", path.display()));
+    }
+    if saved.attributes_left > 0 {
+        let count = say::count(saved.attributes_left, "file has", "files have");
+        say::tell(&format!("{count} attributes that are of this machine, and were left out"));
+    }
+    let record = &saved.record;
+    if as_json {
+        let object = json!({
+            "key": key.text(),
+            "saved": true,
+            "paths": record.saved.iter().map(|saved| shown(&saved.path)).collect::<Vec<_>>(),
+            "files": record.files,
+            "size_bytes": record.size_bytes,
+            "packed_bytes": saved.all_bytes,
+            "new_bytes": saved.new_bytes,
+            "sent_bytes": sent,
+            "left_out": saved.left.len(),
+            "ms": ms,
+        });
+        return print_json(&object, out);
+    }
+    let (files, size) = (say::count(record.files, "file", "files"), say::bytes(record.size_bytes));
+    let (all, new) = (say::bytes(saved.all_bytes), say::bytes(saved.new_bytes));
+    let sent = sent.map(|bytes| format!(", {} sent", say::bytes(bytes))).unwrap_or_default();
+    writeln!(out, "saved {key}: {files}, {size}; {all} packed, {new} of it new{sent}")?;
+    Ok(())
+}

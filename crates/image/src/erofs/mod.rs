@@ -1,0 +1,70 @@
+//! A tree as the metadata of an EROFS file system, whose data is on a device of its own: that can be mounted before any of it is
+//! there. We write it ourselves, since what others made would be read by the kernel, and since no tool writes it from a list of
+//! names (docs/images.md, "EROFS").
+//!
+//! ```text
+//! 0      nothing
+//! 1024   superblock, 128 bytes
+//! 1152   the one device, 128 bytes
+//! 1280   inodes, the top's first, each at a multiple of 32: 64 bytes, extended attributes, then
+//!          a file: 8 bytes for each mebibyte · a link: its target · a directory: what of it fills no block
+//! …      whole blocks of directories, and of links that are too long
+//! ```
+//! Unaware of: where the device is, who mounts.
+
+mod directory;
+mod inode;
+mod layout;
+
+use larder_model::BLOCK_BYTES;
+
+use self::layout::Layout;
+use crate::ImageError;
+use crate::tree::Tree;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+const SUPERBLOCK: usize = 1024;
+const DEVICE: usize = 1152;
+const DEVICE_BYTES: usize = 128;
+const MAGIC: u32 = 0xe0f5_e1e2;
+const BLOCK_BITS: u8 = 12;
+/// Files are lists of chunks; there is a table of devices.
+const FEATURES: u32 = 0x4 | 0x8;
+
+/// The bytes of the file system: of `tree`, with data on a device of `device_blocks`. Files of the saver are `owner`'s.
+pub fn metadata(tree: &Tree, device_blocks: u32, owner: (u32, u32)) -> Result<Vec<u8>, ImageError> {
+    let layout = Layout::new(tree)?;
+    let mut bytes = vec![0; layout.size];
+    superblock(&mut bytes, tree, &layout);
+    put32(&mut bytes, DEVICE + 64, device_blocks);
+    for (number, node) in tree.nodes.iter().enumerate() {
+        inode::write(&mut bytes, tree, &layout, number, node, owner);
+    }
+    Ok(bytes)
+}
+
+fn superblock(bytes: &mut [u8], tree: &Tree, layout: &Layout) {
+    put32(bytes, SUPERBLOCK, MAGIC);
+    bytes[SUPERBLOCK + 12] = BLOCK_BITS;
+    put16(bytes, SUPERBLOCK + 14, layout.number_of(0) as u16);
+    put64(bytes, SUPERBLOCK + 16, tree.nodes.len() as u64);
+    put32(bytes, SUPERBLOCK + 36, (layout.size / BLOCK) as u32);
+    put32(bytes, SUPERBLOCK + 80, FEATURES);
+    put16(bytes, SUPERBLOCK + 86, 1);
+    put16(bytes, SUPERBLOCK + 88, (DEVICE / DEVICE_BYTES) as u16);
+}
+
+fn put16(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+}
+
+fn put64(bytes: &mut [u8], at: usize, value: u64) {
+    bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! What can go wrong with an image, and what to do about it.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use larder_model::{DecodeError, Digest};
+use larder_store::StoreError;
+
+/// Trouble with an image. Nothing is saved, and nothing is left where it was to be restored.
+#[derive(Debug)]
+pub enum ImageError {
+    /// A file operation failed.
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What was saved changed meanwhile.
+    Changed(PathBuf),
+    /// Something that an image cannot hold.
+    Unsuitable {
+        /// Where.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// There is something where the image was to go.
+    InTheWay(PathBuf),
+    /// Part of an image is not what it should be.
+    Damaged {
+        /// Which part.
+        what: &'static str,
+        /// How.
+        why: DecodeError,
+    },
+    /// The bytes of a pack are not those of its digest.
+    PackDamaged(Digest),
+    /// A pack cannot be had.
+    PackMissing(Digest),
+    /// More than an image can hold.
+    TooLarge(&'static str),
+    /// The store has trouble of its own.
+    Store(StoreError),
+    /// Where packs come from there is trouble.
+    Source(String),
+    /// Compression is not built for this machine.
+    NotHere,
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImageError::Io { doing, path, source } => write!(f, "{}: cannot {doing}: {source}", path.display()),
+            ImageError::Changed(path) => {
+                write!(f, "{}: changed while it was saved: save when nothing writes there", path.display())
+            }
+            ImageError::Unsuitable { path, what } => {
+                write!(
+                    f,
+                    "{}: is {what}, which an image cannot hold: remove it, or save what lies beside it",
+                    path.display()
+                )
+            }
+            ImageError::InTheWay(path) => {
+                write!(f, "{}: there is something already: remove it, or say --replace", path.display())
+            }
+            ImageError::Damaged { what, why } => write!(f, "the image's {what}: {why}"),
+            ImageError::PackDamaged(digest) => write!(f, "pack {digest}: its bytes have another digest"),
+            ImageError::PackMissing(digest) => write!(f, "pack {digest} is missing"),
+            ImageError::TooLarge(what) => write!(f, "an image holds at most {what}"),
+            ImageError::Store(error) => error.fmt(f),
+            ImageError::Source(why) => f.write_str(why),
+            ImageError::NotHere => f.write_str("images are not built for this machine: x86-64 with Linux is needed"),
+        }
+    }
+}
+
+impl Error for ImageError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ImageError::Io { source, .. } => Some(source),
+            ImageError::Damaged { why, .. } => Some(why),
+            ImageError::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<StoreError> for ImageError {
+    fn from(error: StoreError) -> Self {
+        ImageError::Store(error)
+    }
+}
+
+impl ImageError {
+    /// For `map_err`: what was being done to which path.
+    pub(crate) fn io<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl FnOnce(E) -> ImageError {
+        move |error| ImageError::Io { doing, path: path.to_owned(), source: error.into() }
+    }
+
+    /// For `map_err`: which part is damaged.
+    pub(crate) fn damaged(what: &'static str) -> impl FnOnce(DecodeError) -> ImageError {
+        move |why| ImageError::Damaged { what, why }
+    }
+}

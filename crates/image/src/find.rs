@@ -1,0 +1,100 @@
+//! Exact, fallback or miss: which image answers a key.
+//!
+//! Unaware of: remotes; whoever asks one hands in what it said.
+
+use larder_model::{ImageKey, ImageRecord};
+use larder_store::{Store, StoreError};
+
+/// What was found under a key and its fallbacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The image of the key itself.
+    Exact(ImageRecord),
+    /// The newest whose key begins with a fallback, the first that there is one for.
+    Fallback(ImageRecord),
+    /// Nothing.
+    Miss,
+}
+
+impl Found {
+    /// The image.
+    pub fn record(&self) -> Option<&ImageRecord> {
+        match self {
+            Found::Exact(record) | Found::Fallback(record) => Some(record),
+            Found::Miss => None,
+        }
+    }
+
+    /// In one word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Found::Exact(_) => "exact",
+            Found::Fallback(_) => "fallback",
+            Found::Miss => "miss",
+        }
+    }
+}
+
+/// Look in the store. What leads to bytes that are gone is passed over.
+pub fn find_here(store: &Store, key: &ImageKey, fallbacks: &[String]) -> Result<Found, StoreError> {
+    let is_whole = |record: &ImageRecord| record.needed().all(|blob| store.has_blob(&blob));
+    if let Some(record) = store.image(key)?.filter(is_whole) {
+        return Ok(Found::Exact(record));
+    }
+    if fallbacks.is_empty() {
+        return Ok(Found::Miss);
+    }
+    let all: Vec<ImageRecord> =
+        store.images()?.into_iter().map(|image| image.record).filter(|record| is_whole(record)).collect();
+    let first = fallbacks.iter().find_map(|fallback| newest_of(&all, fallback));
+    Ok(first.map_or(Found::Miss, |record| Found::Fallback(record.clone())))
+}
+
+/// The newest of these whose key begins with `fallback`.
+pub fn newest_of<'a>(records: &'a [ImageRecord], fallback: &str) -> Option<&'a ImageRecord> {
+    let fitting = records.iter().filter(|record| record.key.text().starts_with(fallback));
+    fitting.max_by(|a, b| (a.created_ms, &a.key).cmp(&(b.created_ms, &b.key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_model::Blob;
+
+    fn kept(store: &Store, key: &str, created_ms: u64) -> ImageRecord {
+        let blob: Blob =
+            store.put_blob(&mut larder_model::PackList::new(vec![]).expect("few").encode().as_slice()).expect("w");
+        let key = key.parse().expect("a key");
+        let record = ImageRecord {
+            key,
+            created_ms,
+            saved: vec![],
+            packs: blob,
+            pieces: blob,
+            files: 0,
+            size_bytes: 0,
+            trace: None,
+        };
+        store.keep_image(&record, true).expect("keeps");
+        record
+    }
+
+    #[test]
+    fn the_first_fallback_and_of_it_the_newest() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let (a, b, c) = (kept(&store, "deps-x-1", 5), kept(&store, "deps-x-2", 7), kept(&store, "deps-y-1", 9));
+        let check = |key: &str, fallbacks: &[&str], expect: Found| {
+            let fallbacks: Vec<String> = fallbacks.iter().map(|text| (*text).to_owned()).collect();
+            let found = find_here(&store, &key.parse().expect("a key"), &fallbacks).expect("reads");
+            assert_eq!(found, expect, "{key} {fallbacks:?}");
+        };
+        check("deps-x-1", &["deps-y-"], Found::Exact(a));
+        check("deps-x-3", &["deps-x-", "deps-"], Found::Fallback(b.clone()));
+        check("deps-x-3", &["deps-z-", "deps-"], Found::Fallback(c.clone()));
+        check("deps-x-3", &["deps-z-", "eps-"], Found::Miss);
+        check("deps-x-3", &[], Found::Miss);
+        std::fs::remove_file(store.blob_file(&c.packs.digest)).expect("removes");
+        check("deps-x-1", &["deps-"], Found::Miss);
+    }
+}

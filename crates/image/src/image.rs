@@ -1,0 +1,88 @@
+//! An image of the store, opened: its packs and its trees, checked against each other.
+
+use larder_model::{Blob, ImageRecord, PackList, PieceList};
+use larder_store::{Lease, Store};
+
+use crate::ImageError;
+use crate::squeeze::{Unpacker, unpacked_size};
+use crate::tree::{Kind, Tree};
+
+/// A tree, a list, bytes compressed.
+const PART_BYTES_MAX: u64 = 1 << 30;
+/// A tree, bytes: of 67 million names.
+const TREE_BYTES_MAX: usize = 4 << 30;
+
+/// See above.
+pub struct Image {
+    /// What the store says of it.
+    pub record: ImageRecord,
+    /// Where the bytes of its files are.
+    pub packs: PackList,
+    /// A tree for each saved path.
+    pub trees: Vec<Tree>,
+    /// As long as this lives, nobody evicts it.
+    _lease: Lease,
+}
+
+impl Image {
+    /// Open an image whose trees and lists are in the store. Its packs may be elsewhere.
+    pub fn open(store: &Store, record: ImageRecord) -> Result<Image, ImageError> {
+        let lease = store.lease_image(&record.image())?;
+        let packs = PackList::decode(&store.blob_bytes(&record.packs, PART_BYTES_MAX)?);
+        let packs = packs.map_err(ImageError::damaged("list of packs"))?;
+        let trees: Vec<Tree> =
+            record.saved.iter().map(|saved| tree(store, &saved.tree)).collect::<Result<_, ImageError>>()?;
+        if let Some(at) = trees.iter().position(|tree| !tree.fits(&packs)) {
+            return Err(ImageError::PackMissing(record.saved[at].tree.digest));
+        }
+        Ok(Image { record, packs, trees, _lease: lease })
+    }
+
+    /// The packs of an image and what is in them.
+    pub(crate) fn contents(store: &Store, record: &ImageRecord) -> Result<(PackList, PieceList), ImageError> {
+        let packs = PackList::decode(&store.blob_bytes(&record.packs, PART_BYTES_MAX)?);
+        let pieces = PieceList::decode(&store.blob_bytes(&record.pieces, PART_BYTES_MAX)?);
+        let packs = packs.map_err(ImageError::damaged("list of packs"))?;
+        let pieces = pieces.map_err(ImageError::damaged("list of pieces"))?;
+        if !pieces.fits(&packs) {
+            return Err(ImageError::Damaged { what: "list of pieces", why: larder_model::DecodeError::Damaged });
+        }
+        Ok((packs, pieces))
+    }
+
+    /// The numbers of the packs that these saved paths need, in the order of the device.
+    pub fn needed(&self, saved: &[usize]) -> Vec<usize> {
+        let mut needed = vec![false; self.packs.packs.len()];
+        for &number in saved {
+            let tree = &self.trees[number];
+            for node in &tree.nodes {
+                let Kind::File { pieces, .. } = node.kind else { continue };
+                for &block in &tree.blocks[pieces.range()] {
+                    if let Some(pack) = self.packs.of_block(block) {
+                        needed[pack] = true;
+                    }
+                }
+            }
+        }
+        (0..needed.len()).filter(|&pack| needed[pack]).collect()
+    }
+
+    /// Those of these packs that are not in the store.
+    pub fn lacking(&self, store: &Store, packs: &[usize]) -> Vec<usize> {
+        packs.iter().copied().filter(|&number| !store.has_blob(&self.packs.packs[number].blob)).collect()
+    }
+
+    /// Which saved path is meant by this name.
+    pub fn saved_as(&self, name: &[u8]) -> Option<usize> {
+        self.record.saved.iter().position(|saved| saved.path == name)
+    }
+}
+
+fn tree(store: &Store, blob: &Blob) -> Result<Tree, ImageError> {
+    let packed = store.blob_bytes(blob, PART_BYTES_MAX)?;
+    let damaged = || ImageError::Damaged { what: "tree", why: larder_model::DecodeError::Damaged };
+    let size = unpacked_size(&packed).filter(|&size| size <= TREE_BYTES_MAX).ok_or_else(damaged)?;
+    let mut bytes = Vec::new();
+    Unpacker::new()?.unpack(&packed, size, &mut bytes).ok_or_else(damaged)?;
+    Tree::decode(&bytes).map_err(ImageError::damaged("tree"))
+}

@@ -1,0 +1,181 @@
+//! A file: its bytes, and what `stat` says of it.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use larder_model::PIECE_BYTES;
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
+
+use super::Unset;
+use super::place::{Site, TOP};
+use crate::ImageError;
+use crate::tree::{Extent, Kind, Node, Span, Tree, piece_length};
+
+/// Set-user-id, set-group-id: not for what belongs to another than it did.
+const RIGHTS: u32 = 0o6000;
+
+/// Writes files of a tree; one for each thread.
+pub(super) struct Writer<'a> {
+    tree: &'a Tree,
+    site: &'a Site,
+    settle: Settle<'a>,
+    /// The directory of the last file: the next one's is mostly the same.
+    opened: Option<(u32, OwnedFd)>,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(tree: &'a Tree, site: &'a Site, unset: &'a Unset) -> Self {
+        Writer { tree, site, settle: Settle::new(tree, unset), opened: None }
+    }
+
+    /// Write a piece of a file, which `bytes` begins with. A file of one piece is made, and done with; others are there. Returns how
+    /// many bytes that were.
+    pub(super) fn write(&mut self, number: u32, piece: u64, bytes: &[u8]) -> Result<u64, ImageError> {
+        let node = &self.tree.nodes[number as usize];
+        let Kind::File { size, pieces, extents } = node.kind else { return Ok(0) };
+        let length = piece_length(size, piece);
+        let bytes = &bytes[..length as usize];
+        let is_whole = pieces.range().len() == 1;
+        let flags = if is_whole { OFlags::CREATE | OFlags::EXCL } else { OFlags::empty() };
+        let file = self.open(number, flags | OFlags::WRONLY, node.mode)?;
+        let failed = |error: std::io::Error| self.failed("write it", number, error);
+        if extents.range().is_empty() {
+            file.write_all_at(bytes, piece * PIECE_BYTES).map_err(failed)?;
+        } else {
+            if is_whole {
+                file.set_len(size).map_err(failed)?;
+            }
+            write_extents(&file, &self.tree.extents[extents.range()], piece * PIECE_BYTES, bytes).map_err(failed)?;
+        }
+        if is_whole {
+            self.settle.file(&file, node).map_err(|error| self.failed("set its mode and times", number, error))?;
+        }
+        Ok(length)
+    }
+
+    fn open(&mut self, number: u32, flags: OFlags, mode: u16) -> Result<File, ImageError> {
+        let (tree, site) = (self.tree, self.site);
+        let node = &tree.nodes[number as usize];
+        let mode = Mode::from_raw_mode(u32::from(mode) & 0o777);
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        if number == 0 {
+            let opened = rustix::fs::openat(site.inside(), TOP, flags, mode);
+            return opened.map(File::from).map_err(|error| self.failed("make it", number, error));
+        }
+        if self.opened.as_ref().is_none_or(|(parent, _)| *parent != node.parent) {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let opened = rustix::fs::openat(site.inside(), path_of(tree, node.parent).as_slice(), flags, Mode::empty());
+            let dir = opened.map_err(|error| self.failed("open its directory", number, error))?;
+            self.opened = Some((node.parent, dir));
+        }
+        let (_, dir) = self.opened.as_ref().expect("it was opened above");
+        let opened = rustix::fs::openat(dir, tree.name(node), flags, mode);
+        opened.map(File::from).map_err(|error| self.failed("make it", number, error))
+    }
+
+    fn failed(&self, doing: &'static str, number: u32, error: impl Into<std::io::Error>) -> ImageError {
+        ImageError::io(doing, &self.site.shown(&self.tree.path(number)))(error)
+    }
+}
+
+/// Write of a piece that begins at `offset` what is written of the file.
+fn write_extents(file: &File, written: &[Extent], offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+    for extent in written {
+        let from = extent.offset.max(offset);
+        let to = (extent.offset + extent.length).min(offset + bytes.len() as u64);
+        if from < to {
+            file.write_all_at(&bytes[(from - offset) as usize..(to - offset) as usize], from)?;
+        }
+    }
+    Ok(())
+}
+
+/// A node's path from where it is made.
+pub(super) fn path_of(tree: &Tree, number: u32) -> Vec<u8> {
+    let below = tree.path(number);
+    if below.is_empty() { TOP.into() } else { [TOP.as_bytes(), b"/", &below].concat() }
+}
+
+/// Gives files what `stat` says of them: owner, mode, attributes, times, in this order, since each may change what comes later.
+pub(super) struct Settle<'a> {
+    tree: &'a Tree,
+    unset: &'a Unset,
+    umask: u16,
+    is_superuser: bool,
+}
+
+impl<'a> Settle<'a> {
+    pub(super) fn new(tree: &'a Tree, unset: &'a Unset) -> Self {
+        let umask = larder_sys::umask() as u16;
+        Settle { tree, unset, umask, is_superuser: larder_sys::effective_user() == 0 }
+    }
+
+    /// A file that was made with its mode, as far as the umask let it.
+    pub(super) fn file(&self, file: &File, node: &Node) -> std::io::Result<()> {
+        self.all(file, node, node.mode & 0o777 & !self.umask)
+    }
+
+    /// Anything that was made with `mode`.
+    pub(super) fn all(&self, file: impl AsFd, node: &Node, mode: u16) -> std::io::Result<()> {
+        let is_theirs = self.owner(&file, node)?;
+        let mut wanted = u32::from(node.mode);
+        if !is_theirs {
+            wanted &= !RIGHTS;
+        }
+        // A new owner takes some rights away.
+        if wanted != u32::from(mode) || node.owner != 0 {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(wanted))?;
+        }
+        for (name, value) in &self.tree.sets[node.set as usize] {
+            if rustix::fs::fsetxattr(&file, OsStr::from_bytes(name), value, XattrFlags::empty()).is_err() {
+                self.unset.attributes.fetch_add(1, Relaxed);
+            }
+        }
+        Ok(rustix::fs::futimens(&file, &times(node))?)
+    }
+
+    /// Whether it belongs to whom it did, or to us instead of the saver.
+    fn owner(&self, file: impl AsFd, node: &Node) -> std::io::Result<bool> {
+        match (node.owner, self.is_superuser) {
+            (0, _) => Ok(true),
+            (_, false) => {
+                self.unset.owners.fetch_add(1, Relaxed);
+                Ok(false)
+            }
+            (owner, true) => {
+                let (user, group) = self.tree.owners[owner as usize];
+                std::os::unix::fs::fchown(file, Some(user), Some(group)).map(|()| true)
+            }
+        }
+    }
+
+    /// A link, by its path from `site`: it has no mode.
+    pub(super) fn link(&self, site: &Site, path: &[u8], node: &Node) -> std::io::Result<()> {
+        use rustix::fs::{AtFlags, Gid, Uid};
+        if node.owner != 0 && self.is_superuser {
+            let (user, group) = self.tree.owners[node.owner as usize];
+            let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+            rustix::fs::chownat(site.inside(), path, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+        } else if node.owner != 0 {
+            self.unset.owners.fetch_add(1, Relaxed);
+        }
+        Ok(rustix::fs::utimensat(site.inside(), path, &times(node), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+}
+
+fn times(node: &Node) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: node.modified.0, tv_nsec: node.modified.1.into() },
+    }
+}
+
+/// Whether a file is made before packs come: it has no bytes, or more than one piece.
+pub(super) fn is_made_before(tree: &Tree, pieces: Span) -> bool {
+    let blocks = &tree.blocks[pieces.range()];
+    blocks.len() != 1 || blocks[0] == crate::tree::HOLE
+}

@@ -1,0 +1,61 @@
+//! All of a tree that needs no pack: before the files directories, links, and files that are empty or come in pieces; after them
+//! further names, and what `stat` says of all these.
+
+use std::fs::File;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+
+use super::Unset;
+use super::file::{Settle, is_made_before, path_of};
+use super::place::Site;
+use crate::ImageError;
+use crate::tree::{Kind, Tree};
+
+/// Make what comes before the files.
+pub(super) fn before(tree: &Tree, site: &Site) -> Result<(), ImageError> {
+    for (number, node) in (0..).zip(&tree.nodes) {
+        let path = || path_of(tree, number);
+        let mode = Mode::from_raw_mode(u32::from(node.mode) & 0o777);
+        let made = match node.kind {
+            Kind::Directory(_) => rustix::fs::mkdirat(site.inside(), path(), Mode::RWXU),
+            Kind::Link(target) => rustix::fs::symlinkat(tree.target(target), site.inside(), path()),
+            Kind::Fifo => rustix::fs::mknodat(site.inside(), path(), FileType::Fifo, mode, 0),
+            Kind::File { size, pieces, .. } if is_made_before(tree, pieces) => {
+                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+                let file = rustix::fs::openat(site.inside(), path(), flags, Mode::RUSR | Mode::WUSR);
+                file.and_then(|file| rustix::fs::ftruncate(file, size))
+            }
+            Kind::File { .. } | Kind::Again(_) => Ok(()),
+        };
+        made.map_err(|error| ImageError::io("make it", &site.shown(&tree.path(number)))(error))?;
+    }
+    Ok(())
+}
+
+/// Make what comes after the files. From the last to the first: a directory is done with before the one that it is in, whose times
+/// it would change, and whose mode may keep us out.
+pub(super) fn after(tree: &Tree, site: &Site, unset: &Unset) -> Result<(), ImageError> {
+    let settle = Settle::new(tree, unset);
+    for (number, node) in (0..tree.nodes.len() as u32).zip(&tree.nodes).rev() {
+        let Kind::Again(file) = node.kind else { continue };
+        let (from, to) = (path_of(tree, file), path_of(tree, number));
+        let linked = rustix::fs::linkat(site.inside(), from, site.inside(), to, AtFlags::empty());
+        linked.map_err(|error| ImageError::io("link it", &site.shown(&tree.path(number)))(error))?;
+    }
+    for (number, node) in (0..tree.nodes.len() as u32).zip(&tree.nodes).rev() {
+        let path = || path_of(tree, number);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let open = || rustix::fs::openat(site.inside(), path(), flags, Mode::empty()).map(File::from);
+        let settled = match node.kind {
+            Kind::Directory(_) => open().map_err(Into::into).and_then(|dir| settle.all(dir, node, 0o700)),
+            Kind::File { pieces, .. } if is_made_before(tree, pieces) => {
+                open().map_err(Into::into).and_then(|file| settle.all(file, node, 0o600))
+            }
+            Kind::Fifo => open().map_err(Into::into).and_then(|fifo| settle.file(&fifo, node)),
+            Kind::Link(_) => settle.link(site, &path(), node),
+            Kind::File { .. } | Kind::Again(_) => Ok(()),
+        };
+        settled.map_err(|error| ImageError::io("set its mode and times", &site.shown(&tree.path(number)))(error))?;
+    }
+    Ok(())
+}

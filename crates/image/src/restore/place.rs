@@ -1,0 +1,185 @@
+//! Where a restored path is made, and how it gets to its place.
+//!
+//! It is made in a directory of a name that only larder gives, beside its place, and renamed. A place that is itself a mount cannot
+//! be renamed to: there it is made inside, and its names are moved up one by one.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{CWD, Mode, OFlags, RenameFlags};
+
+use crate::ImageError;
+
+/// Names that only larder gives begin so; 16 hexadecimal digits follow.
+const PREFIX: &str = ".larder-";
+/// What is left by one who was killed is removed once it is so old: before, it may not have been locked yet.
+const SWEEP_AGE: Duration = Duration::from_secs(60);
+/// What is restored, in the directory where it is made.
+pub(super) const TOP: &str = "top";
+
+/// What is done where there is something already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It is an error, but for an empty directory.
+    Refuse,
+    /// It goes, once all that replaces it is there.
+    Replace,
+}
+
+/// See above. Dropped before it is put in place, it leaves nothing.
+#[derive(Debug)]
+pub(super) struct Site {
+    target: PathBuf,
+    work: PathBuf,
+    /// Locked, so that nobody sweeps it.
+    _lock: File,
+    inside: OwnedFd,
+    existing: Existing,
+    is_mount: bool,
+}
+
+impl Site {
+    /// Find out whether something can go to `target`, and make where it is made.
+    pub(super) fn prepare(target: &Path, existing: Existing) -> Result<Site, ImageError> {
+        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::create_dir_all(parent).map_err(ImageError::io("make the directory", parent))?;
+        let is_mount = match fs::symlink_metadata(target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(ImageError::io("look at it", target)(error)),
+            Ok(there) => {
+                let is_empty = there.is_dir() && is_empty(target)?;
+                if existing == Existing::Refuse && !is_empty {
+                    return Err(ImageError::InTheWay(target.to_owned()));
+                }
+                let above = fs::metadata(parent).map_err(ImageError::io("look at it", parent))?;
+                there.is_dir() && is_mount(target, there.dev() != above.dev())
+            }
+        };
+        let beside = if is_mount { target } else { parent };
+        sweep(beside);
+        let work = beside.join(format!("{PREFIX}{:016x}", larder_sys::random_u64()));
+        DirBuilder::new().mode(0o700).create(&work).map_err(ImageError::io("make a directory", &work))?;
+        let opened = File::open(&work).and_then(|lock| larder_sys::try_write_lock(&lock).map(|_| lock));
+        let lock = opened.map_err(ImageError::io("lock the directory", &work))?;
+        // Where the directory above passes its group on, ours does not: what is made in it gets our own.
+        let _ = rustix::fs::fchmod(&lock, Mode::RWXU);
+        let _ = std::os::unix::fs::fchown(&lock, None, Some(larder_sys::effective_group()));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let inside = rustix::fs::openat(CWD, &work, flags, Mode::empty()).map_err(ImageError::io("open it", &work))?;
+        Ok(Site { target: target.to_owned(), work, _lock: lock, inside, existing, is_mount })
+    }
+
+    /// The directory in which it is made, as `top`.
+    pub(super) fn inside(&self) -> BorrowedFd<'_> {
+        self.inside.as_fd()
+    }
+
+    /// For messages: what a path below `top` will be called.
+    pub(super) fn shown(&self, path: &[u8]) -> PathBuf {
+        if path.is_empty() { self.target.clone() } else { self.target.join(OsStr::from_bytes(path)) }
+    }
+
+    /// It is whole: put it in its place.
+    pub(super) fn put_in_place(self) -> Result<(), ImageError> {
+        let failed = ImageError::io("put it in place", &self.target);
+        if self.is_mount { self.move_up() } else { self.exchange() }.map_err(failed)
+    }
+
+    fn exchange(&self) -> io::Result<()> {
+        let top = self.work.join(TOP);
+        if self.existing == Existing::Refuse {
+            // A directory that is still empty is replaced; anything else that came meanwhile is not.
+            return match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::NOREPLACE) {
+                Err(rustix::io::Errno::EXIST) if top.is_dir() && self.target.is_dir() => fs::rename(&top, &self.target),
+                Err(rustix::io::Errno::EXIST) => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+                // A file system that cannot say.
+                Err(rustix::io::Errno::INVAL) => fs::rename(&top, &self.target),
+                done => Ok(done?),
+            };
+        }
+        match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::NOENT) => fs::rename(&top, &self.target),
+            Err(_) => {
+                let old = self.work.join("old");
+                fs::rename(&self.target, &old)?;
+                fs::rename(&top, &self.target).inspect_err(|_| drop(fs::rename(&old, &self.target)))
+            }
+        }
+    }
+
+    fn move_up(&self) -> io::Result<()> {
+        let (top, old) = (self.work.join(TOP), self.work.join("old"));
+        fs::create_dir(&old)?;
+        for entry in fs::read_dir(&self.target)? {
+            let entry = entry?;
+            if entry.path() != self.work && entry.file_name() != "lost+found" {
+                fs::rename(entry.path(), old.join(entry.file_name()))?;
+            }
+        }
+        for entry in fs::read_dir(&top)? {
+            let entry = entry?;
+            fs::rename(entry.path(), self.target.join(entry.file_name()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        remove_tree(&self.work);
+    }
+}
+
+fn is_empty(dir: &Path) -> Result<bool, ImageError> {
+    let mut entries = fs::read_dir(dir).map_err(ImageError::io("list the directory", dir))?;
+    Ok(entries.all(|entry| entry.is_ok_and(|entry| is_ours(&entry.file_name()) || entry.file_name() == "lost+found")))
+}
+
+/// Whether something is mounted at `dir`: another device than above it, or the same one once more.
+fn is_mount(dir: &Path, is_other_device: bool) -> bool {
+    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+    let known = rustix::fs::statx(CWD, dir, flags, rustix::fs::StatxFlags::empty());
+    let root = rustix::fs::StatxAttributes::MOUNT_ROOT;
+    match known {
+        Ok(known) if known.stx_attributes_mask.contains(root) => known.stx_attributes.contains(root),
+        _ => is_other_device,
+    }
+}
+
+fn is_ours(name: &OsStr) -> bool {
+    let digits = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    digits.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Remove from `dir` what somebody left there who was killed while restoring.
+pub fn sweep(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten().filter(|entry| is_ours(&entry.file_name())) {
+        let old = |modified: SystemTime| modified.elapsed().is_ok_and(|age| age > SWEEP_AGE);
+        let is_old = entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.modified().is_ok_and(old));
+        let lock = File::open(entry.path()).ok();
+        if is_old && lock.is_some_and(|lock| larder_sys::try_write_lock(&lock).is_ok_and(|locked| locked)) {
+            remove_tree(&entry.path());
+        }
+    }
+}
+
+/// Remove a tree of which some directories may have no permission to be written.
+fn remove_tree(path: &Path) {
+    if fs::remove_dir_all(path).is_ok() || !path.exists() {
+        return;
+    }
+    let mut open = vec![path.to_owned()];
+    while let Some(dir) = open.pop() {
+        let _ = fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let below = fs::read_dir(&dir).into_iter().flatten().flatten();
+        open.extend(below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
+    }
+    let _ = fs::remove_dir_all(path);
+}

@@ -1,0 +1,269 @@
+//! Saving: paths → trees, packs, and the record that names them, in that order.
+//!
+//! | file | does |
+//! |---|---|
+//! | `scan.rs` | reads names and what `stat` says |
+//! | `snapshot.rs` | keeps both, and looks again at the end |
+//! | `contents.rs` | digests of contents |
+//! | `plan.rs` | which packs of earlier images are kept, what goes into new ones |
+//!
+//! Nothing is found under the key before all of it is in the store, and nothing that changed meanwhile is saved.
+
+mod contents;
+mod plan;
+mod scan;
+mod snapshot;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use larder_model::{
+    BLOCK_BYTES, Blob, Digest, ImageKey, ImageRecord, PACK_BLOCKS_MAX, Pack, PackList, PieceList, SAVED_PATHS_MAX,
+    SavedPath,
+};
+use larder_store::{Lease, Store};
+
+use self::plan::{Known, Plan, Wanted};
+use self::snapshot::{Opened, Snapshot};
+use crate::squeeze::Packer;
+use crate::tree::{HOLE, Kind, piece_length};
+use crate::{Image, ImageError, Progress, Step, threads};
+
+/// Earlier images whose packs are used again: more of them rarely hold what these lack.
+const BASES_MAX: usize = 4;
+
+/// What is to be saved.
+pub struct Request<'a> {
+    /// Under which key.
+    pub key: ImageKey,
+    /// Paths, each with the name that it gets in the image.
+    pub paths: &'a [(Vec<u8>, PathBuf)],
+    /// The time: milliseconds since 1970.
+    pub now_ms: u64,
+    /// Which of these a remote has, on which the image will be: their packs need not be here to be used again.
+    pub elsewhere: &'a dyn Fn(&[Blob]) -> Vec<bool>,
+}
+
+/// What was saved.
+pub struct Saved {
+    /// The record, which is in the store.
+    pub record: ImageRecord,
+    /// All packs.
+    pub packs: Vec<Blob>,
+    /// Bytes of packs that were not there before, compressed.
+    pub new_bytes: u64,
+    /// Bytes of all packs, compressed.
+    pub all_bytes: u64,
+    /// Sockets, which mean nothing without their process.
+    pub left: Vec<PathBuf>,
+    /// Names with attributes of this machine, which were not kept.
+    pub attributes_left: u64,
+    /// As long as this lives, nobody evicts it.
+    pub lease: Lease,
+}
+
+/// Save.
+pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result<Saved, ImageError> {
+    if request.paths.len() > SAVED_PATHS_MAX {
+        return Err(ImageError::TooLarge("64 paths"));
+    }
+    let (mut left, mut attributes_left) = (Vec::new(), 0);
+    let mut snapshots = Vec::new();
+    progress.begin(Step::Scan, 0);
+    for (_, path) in request.paths {
+        let scanned = scan::scan(path, progress)?;
+        left.extend(scanned.left.iter().cloned());
+        attributes_left += scanned.attributes_left;
+        snapshots.push(Snapshot::new(path, scanned)?);
+    }
+    progress.begin(Step::Compare, snapshots.iter().flat_map(Snapshot::files).map(|(_, size, _)| size).sum());
+    for snapshot in &mut snapshots {
+        contents::read(store, snapshot, progress)?;
+    }
+    let (known, leases) = bases(store, request)?;
+    let pieces = pieces(&snapshots);
+    let plan = Plan::new(&pieces.iter().map(|piece| piece.1).collect::<Vec<_>>(), known);
+    for (pack, _) in &plan.kept {
+        store.freshen_blob(&pack.blob.digest);
+    }
+    let new = pack_new(store, &snapshots, &pieces, &plan, progress)?;
+    progress.begin(Step::Look, snapshots.iter().map(|snapshot| snapshot.tree.nodes.len() as u64).sum());
+    snapshots.iter().try_for_each(|snapshot| snapshot.look_again(progress))?;
+    let new_bytes = new.iter().map(|pack| pack.blob.size_bytes).sum();
+    let record = keep(store, request, &mut snapshots, plan, new)?;
+    let lease = store.lease_image(&record.image())?;
+    let packs = store.packs_of(&record)?;
+    let gone: Vec<Blob> = packs.iter().filter(|pack| !store.has_blob(pack)).copied().collect();
+    let is_elsewhere = !gone.is_empty() && (request.elsewhere)(&gone).iter().all(|there| *there);
+    store.keep_image(&record, !is_elsewhere)?;
+    drop(leases);
+    let all_bytes = packs.iter().map(|pack| pack.size_bytes).sum();
+    Ok(Saved { record, packs, new_bytes, all_bytes, left, attributes_left, lease })
+}
+
+/// The packs of earlier images: of the same key, then of those whose keys have the longest beginning in common with it.
+fn bases(store: &Store, request: &Request<'_>) -> Result<(Known, Vec<Lease>), ImageError> {
+    let (key, mut images) = (&request.key, store.images()?);
+    let common = |other: &ImageKey| key.text().bytes().zip(other.text().bytes()).take_while(|(a, b)| a == b).count();
+    images.sort_by_key(|image| std::cmp::Reverse(common(&image.record.key)));
+    let (mut known, mut leases) = (Known::default(), Vec::new());
+    for image in images.into_iter().take(BASES_MAX) {
+        let lease = store.lease_image(&image.record.image())?;
+        // One that cannot be read is no base.
+        let Ok((packs, pieces)) = Image::contents(store, &image.record) else { continue };
+        let there = there(store, &packs.packs, request.elsewhere);
+        let (packs, pieces): (Vec<Pack>, Vec<_>) = packs
+            .packs
+            .into_iter()
+            .zip(pieces.packs)
+            .zip(there)
+            .filter(|(_, there)| *there)
+            .map(|(both, _)| both)
+            .unzip();
+        known.add(&packs, pieces);
+        leases.push(lease);
+    }
+    Ok((known, leases))
+}
+
+/// Which of these packs are here or elsewhere.
+fn there(store: &Store, packs: &[Pack], elsewhere: &dyn Fn(&[Blob]) -> Vec<bool>) -> Vec<bool> {
+    let mut there: Vec<bool> = packs.iter().map(|pack| store.has_blob(&pack.blob)).collect();
+    let gone: Vec<usize> = (0..packs.len()).filter(|&at| !there[at]).collect();
+    if !gone.is_empty() {
+        let blobs: Vec<Blob> = gone.iter().map(|&at| packs[at].blob).collect();
+        gone.iter().zip(elsewhere(&blobs)).for_each(|(&at, is_there)| there[at] = is_there);
+    }
+    there
+}
+
+/// Where a piece is: its snapshot, file and number there.
+type Place = (usize, u32, u64);
+
+/// Every piece that is written, in the order of files.
+fn pieces(snapshots: &[Snapshot]) -> Vec<(Place, Wanted)> {
+    let mut all = Vec::new();
+    for (at, snapshot) in snapshots.iter().enumerate() {
+        for (node, size, pieces) in snapshot.files() {
+            let Kind::File { extents, .. } = snapshot.tree.nodes[node as usize].kind else { continue };
+            let written = &snapshot.tree.extents[extents.range()];
+            for (number, piece) in (0..).zip(pieces.range()) {
+                if contents::is_written(written, number) {
+                    let length = piece_length(size, number);
+                    let wanted = Wanted { number: all.len(), digest: snapshot.digests[piece], length };
+                    all.push(((at, node, number), wanted));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Read, compress and keep what no earlier image has.
+fn pack_new(
+    store: &Store,
+    snapshots: &[Snapshot],
+    pieces: &[(Place, Wanted)],
+    plan: &Plan,
+    progress: &Progress,
+) -> Result<Vec<Pack>, ImageError> {
+    let length = |pack: &Vec<Wanted>| pack.iter().map(|piece| piece.length).sum::<u64>();
+    progress.begin(Step::Pack, plan.new.iter().map(length).sum());
+    let made = Mutex::new(vec![None; plan.new.len()]);
+    let begin = || (Packer::new(), Opened::default(), Vec::new(), Vec::new());
+    threads::each(plan.new.len(), begin, |(packer, opened, raw, buffer), job| {
+        raw.clear();
+        for wanted in &plan.new[job] {
+            let (at, node, number) = pieces[wanted.number].0;
+            let snapshot = &snapshots[at];
+            let file = opened.of(snapshot, node, larder_sys::Dir::open_file)?;
+            let changed = || ImageError::Changed(snapshot.path(node));
+            let size = snapshot.looks[node as usize].size_bytes;
+            let bytes = contents::piece(&file, size, number, buffer).map_err(|_| changed())?;
+            if Digest::of(bytes) != wanted.digest {
+                return Err(changed());
+            }
+            raw.extend_from_slice(bytes);
+            raw.resize(raw.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+        }
+        let packer = match packer {
+            Ok(packer) => packer,
+            Err(_) => return Err(ImageError::NotHere),
+        };
+        let blob = store.put_blob(&mut packer.pack(raw)?.as_slice())?;
+        let pack = Pack { blob, blocks: (raw.len() as u64 / BLOCK_BYTES) as u32 };
+        debug_assert!(u64::from(pack.blocks) <= PACK_BLOCKS_MAX);
+        made.lock().unwrap_or_else(|poisoned| poisoned.into_inner())[job] = Some(pack);
+        progress.add(length(&plan.new[job]));
+        Ok(())
+    })?;
+    let made = made.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    Ok(made.into_iter().map(|pack| pack.expect("every job ended without an error")).collect())
+}
+
+/// Trees and lists into the store, and the record that names them.
+fn keep(
+    store: &Store,
+    request: &Request<'_>,
+    snapshots: &mut [Snapshot],
+    plan: Plan,
+    new: Vec<Pack>,
+) -> Result<ImageRecord, ImageError> {
+    let new_pieces = plan.new.iter().map(|pack| {
+        pack.iter().map(|piece| (piece.digest, piece.length.div_ceil(BLOCK_BYTES) as u32)).collect::<Vec<_>>()
+    });
+    let (kept, kept_pieces): (Vec<Pack>, Vec<_>) = plan.kept.into_iter().unzip();
+    let packs = PackList::new(kept.into_iter().chain(new).collect());
+    let packs = packs.map_err(|_| ImageError::TooLarge("16 TiB in blocks of 4 KiB"))?;
+    let pieces = PieceList { packs: kept_pieces.into_iter().chain(new_pieces).collect() };
+    let mut packer = Packer::new()?;
+    let mut saved = Vec::new();
+    for (snapshot, (name, _)) in snapshots.iter_mut().zip(request.paths) {
+        place(snapshot, &packs, &plan.places);
+        let tree = packer.pack(&snapshot.tree.encode())?;
+        saved.push(SavedPath { path: name.clone(), tree: store.put_blob(&mut tree.as_slice())? });
+    }
+    let files = snapshots.iter().flat_map(|snapshot| &snapshot.tree.nodes);
+    let sizes = files.filter_map(|node| match node.kind {
+        Kind::File { size, .. } => Some(size),
+        _ => None,
+    });
+    let (files, size_bytes) = sizes.fold((0, 0), |(count, sum), size| (count + 1, sum + size));
+    Ok(ImageRecord {
+        key: request.key.clone(),
+        created_ms: request.now_ms,
+        saved,
+        packs: store.put_blob(&mut packs.encode().as_slice())?,
+        pieces: store.put_blob(&mut pieces.encode().as_slice())?,
+        files,
+        size_bytes,
+        trace: None,
+    })
+}
+
+/// Say in a tree where each piece is.
+fn place(snapshot: &mut Snapshot, packs: &PackList, places: &std::collections::HashMap<Digest, (usize, u32)>) {
+    let written: Vec<(usize, bool)> = snapshot
+        .files()
+        .flat_map(|(node, _, pieces)| {
+            let Kind::File { extents, .. } = snapshot.tree.nodes[node as usize].kind else { return Vec::new() };
+            let written = &snapshot.tree.extents[extents.range()];
+            (0..).zip(pieces.range()).map(|(number, piece)| (piece, contents::is_written(written, number))).collect()
+        })
+        .collect();
+    for (piece, is_written) in written {
+        let place = places.get(&snapshot.digests[piece]).filter(|_| is_written);
+        snapshot.tree.blocks[piece] = place.map_or(HOLE, |(pack, block)| packs.start(*pack) + block);
+    }
+}
+
+/// The name that a path gets in an image: below the home directory `~/…`, else as it is, without what means nothing.
+pub fn name_of(path: &Path, home: Option<&Path>) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    let plain: PathBuf = path.components().filter(|part| !matches!(part, std::path::Component::CurDir)).collect();
+    match home.and_then(|home| plain.strip_prefix(home).ok()) {
+        Some(below) if !below.as_os_str().is_empty() => Path::new("~").join(below).as_os_str().as_bytes().to_vec(),
+        _ if plain.as_os_str().is_empty() => b".".to_vec(),
+        _ => plain.as_os_str().as_bytes().to_vec(),
+    }
+}

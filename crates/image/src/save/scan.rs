@@ -1,0 +1,195 @@
+//! The names below a path, read by several threads, with what the file system says of each.
+//!
+//! Unaware of: contents.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use larder_sys::{Dir, Kind as Type, Look};
+
+use crate::tree::Attribute;
+use crate::{ImageError, Progress, threads};
+
+/// Directories that are read: more than any tree that people keep.
+const DIRECTORIES_MAX: usize = 1 << 24;
+/// Attributes that are kept by their whole names or beginnings. Others are of the machine, as its labels are.
+const KEPT: &[&str] = &["user.", "system.posix_acl_access", "system.posix_acl_default", "security.capability"];
+/// Labels that this machine gives by itself: not worth a word.
+const UNMENTIONED: &[&str] = &["security.selinux", "security.SMACK64", "security.ima", "security.evm"];
+const TYPE_FIFO: u8 = 1;
+const TYPE_SOCKET: u8 = 12;
+
+/// What was found at a path.
+pub(super) struct Scanned {
+    /// What is there itself.
+    pub(super) top: Entry,
+    /// What each directory holds, in the order of names; the first is the top.
+    pub(super) directories: Vec<Vec<Entry>>,
+    /// What an image cannot hold and nobody misses.
+    pub(super) left: Vec<PathBuf>,
+    /// Files and directories with attributes that are not kept.
+    pub(super) attributes_left: u64,
+}
+
+/// A name.
+pub(super) struct Entry {
+    pub(super) name: Vec<u8>,
+    pub(super) look: Look,
+    pub(super) attributes: Vec<Attribute>,
+    pub(super) kind: Found,
+}
+
+/// What it is.
+pub(super) enum Found {
+    File,
+    /// Its number in [`Scanned::directories`].
+    Directory(usize),
+    Link(Vec<u8>),
+    Fifo,
+}
+
+struct State {
+    scanned: Scanned,
+    /// Directories that are to be read.
+    open: Vec<(usize, PathBuf)>,
+    /// How many are being read.
+    busy: usize,
+}
+
+/// Read everything at and below `path`.
+pub(super) fn scan(path: &Path, progress: &Progress) -> Result<Scanned, ImageError> {
+    let look = larder_sys::look(path.as_os_str().as_bytes()).map_err(ImageError::io("look at it", path))?;
+    let mut left = 0;
+    let Some(top) = entry(path, Vec::new(), look, &mut left)? else {
+        return Err(ImageError::Unsuitable { path: path.to_owned(), what: "a socket" });
+    };
+    let is_directory = matches!(top.kind, Found::Directory(_));
+    let scanned = Scanned { top, directories: vec![Vec::new()], left: Vec::new(), attributes_left: left };
+    let open = if is_directory { vec![(0, path.to_owned())] } else { Vec::new() };
+    let (state, wake) = (Mutex::new(State { scanned, open, busy: 0 }), Condvar::new());
+    threads::together(|_, ended| {
+        let done = worker(&state, &wake, ended, progress);
+        ended.fetch_or(done.is_err(), Relaxed);
+        wake.notify_all();
+        done
+    })?;
+    Ok(state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).scanned)
+}
+
+fn worker(
+    state: &Mutex<State>,
+    wake: &Condvar,
+    ended: &std::sync::atomic::AtomicBool,
+    progress: &Progress,
+) -> Result<(), ImageError> {
+    let locked = || -> MutexGuard<'_, State> { state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) };
+    let mut own = locked();
+    loop {
+        if ended.load(Relaxed) {
+            return Ok(());
+        }
+        let Some((number, path)) = own.open.pop() else {
+            if own.busy == 0 {
+                return Ok(());
+            }
+            own = wake.wait(own).unwrap_or_else(|poisoned| poisoned.into_inner());
+            continue;
+        };
+        own.busy += 1;
+        drop(own);
+        let read = directory(&path);
+        own = locked();
+        own.busy -= 1;
+        let (mut entries, left, attributes_left) = read?;
+        progress.add(entries.len() as u64);
+        for entry in &mut entries {
+            if let Found::Directory(number) = &mut entry.kind {
+                *number = own.scanned.directories.len();
+                own.open.push((*number, path.join(OsStr::from_bytes(&entry.name))));
+                own.scanned.directories.push(Vec::new());
+            }
+        }
+        if own.scanned.directories.len() > DIRECTORIES_MAX {
+            return Err(ImageError::TooLarge("16 million directories"));
+        }
+        own.scanned.directories[number] = entries;
+        own.scanned.left.extend(left);
+        own.scanned.attributes_left += attributes_left;
+        wake.notify_all();
+    }
+}
+
+type Read = (Vec<Entry>, Vec<PathBuf>, u64);
+
+fn directory(path: &Path) -> Result<Read, ImageError> {
+    let dir = Dir::open(path.as_os_str().as_bytes(), false).map_err(ImageError::io("open the directory", path))?;
+    let mut names = dir.names().map_err(ImageError::io("list the directory", path))?;
+    names.sort_unstable();
+    let (mut entries, mut left, mut attributes_left) = (Vec::with_capacity(names.len()), Vec::new(), 0);
+    for (name, _) in names {
+        let whole = path.join(OsStr::from_bytes(&name));
+        let look = dir.look(&name).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => ImageError::Changed(whole.clone()),
+            _ => ImageError::io("look at it", &whole)(error),
+        })?;
+        match entry(&whole, name, look, &mut attributes_left)? {
+            Some(entry) => entries.push(entry),
+            None => left.push(whole),
+        }
+    }
+    Ok((entries, left, attributes_left))
+}
+
+/// What a name stands for; none where it means nothing without the process that made it.
+fn entry(path: &Path, name: Vec<u8>, look: Look, left: &mut u64) -> Result<Option<Entry>, ImageError> {
+    let kind = match look.kind {
+        Type::File => Found::File,
+        Type::Directory => Found::Directory(0),
+        Type::Link => {
+            let target = rustix::fs::readlink(path, Vec::new()).map_err(ImageError::io("read the link", path))?;
+            Found::Link(target.into_bytes())
+        }
+        Type::Other(TYPE_FIFO) => Found::Fifo,
+        Type::Other(TYPE_SOCKET) => return Ok(None),
+        Type::Other(_) => return Err(ImageError::Unsuitable { path: path.to_owned(), what: "a device" }),
+    };
+    let attributes = attributes(path, left)?;
+    Ok(Some(Entry { name, look, attributes, kind }))
+}
+
+/// The extended attributes that are kept.
+fn attributes(path: &Path, left: &mut u64) -> Result<Vec<Attribute>, ImageError> {
+    // Most have none: no memory is asked for them.
+    let mut names = [0u8; 1024];
+    let listed = match rustix::fs::llistxattr(path, &mut names) {
+        Ok(0) | Err(rustix::io::Errno::NOTSUP | rustix::io::Errno::PERM) => return Ok(Vec::new()),
+        Ok(count) => names[..count].to_vec(),
+        Err(rustix::io::Errno::RANGE) => {
+            let mut names = vec![0; 1 << 16];
+            let count =
+                rustix::fs::llistxattr(path, &mut names).map_err(ImageError::io("list its attributes", path))?;
+            names.truncate(count);
+            names
+        }
+        Err(error) => return Err(ImageError::io("list its attributes", path)(error)),
+    };
+    let mut found = Vec::new();
+    let mut value = vec![0; 1 << 16];
+    let mut others = false;
+    for name in listed.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+        let begins = |with: &&str| name.starts_with(with.as_bytes());
+        if !KEPT.iter().any(begins) {
+            others |= !UNMENTIONED.iter().any(begins);
+            continue;
+        }
+        let got = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value);
+        let count = got.map_err(ImageError::io("read its attributes", path))?;
+        found.push((name.to_vec(), value[..count].to_vec()));
+    }
+    *left += u64::from(others);
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,171 @@
+//! Snapshot: a tree as it was found, each name with what the file system said of it, and with the digests of its contents once those
+//! are known.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use larder_model::Digest;
+use larder_sys::{Dir, Look};
+
+use super::scan::{Entry, Found, Scanned};
+use crate::tree::{Grower, Kind, Known, NODES_MAX, Span, Tree};
+use crate::{ImageError, Progress, threads};
+
+/// Names that are looked at by one thread before it asks for more.
+const NAMES_AT_ONCE: usize = 512;
+const NO_DIGEST: Digest = Digest([0; 32]);
+
+/// See above.
+pub(super) struct Snapshot {
+    pub(super) root: PathBuf,
+    pub(super) tree: Tree,
+    /// What the file system said of each node.
+    pub(super) looks: Vec<Look>,
+    /// The digest of each of the tree's pieces.
+    pub(super) digests: Vec<Digest>,
+}
+
+impl Snapshot {
+    /// Of what was found at `root`.
+    pub(super) fn new(root: &Path, scanned: Scanned) -> Result<Snapshot, ImageError> {
+        let saver = (larder_sys::effective_user(), larder_sys::effective_group());
+        let mut growing = Growing {
+            grower: Grower::new(saver),
+            looks: Vec::new(),
+            seen: HashMap::new(),
+            directories: scanned.directories,
+        };
+        let top = growing.add(0, scanned.top)?;
+        let mut open: Vec<(u32, usize)> = top.into_iter().collect();
+        while let Some((node, number)) = open.pop() {
+            let from = growing.grower.len();
+            let mut below = Vec::new();
+            for entry in std::mem::take(&mut growing.directories[number]) {
+                below.extend(growing.add(node, entry)?);
+            }
+            growing.grower.close(node, from);
+            open.extend(below.into_iter().rev());
+        }
+        let tree = growing.grower.done();
+        let digests = vec![NO_DIGEST; tree.blocks.len()];
+        Ok(Snapshot { root: root.to_owned(), tree, looks: growing.looks, digests })
+    }
+
+    /// The whole path of a node.
+    pub(super) fn path(&self, node: u32) -> PathBuf {
+        match self.tree.path(node).as_slice() {
+            b"" => self.root.clone(),
+            below => self.root.join(OsStr::from_bytes(below)),
+        }
+    }
+
+    /// The nodes that are files with bytes in them.
+    pub(super) fn files(&self) -> impl Iterator<Item = (u32, u64, Span)> + '_ {
+        (0..).zip(&self.tree.nodes).filter_map(|(number, node)| match node.kind {
+            Kind::File { size, pieces, .. } if size > 0 => Some((number, size, pieces)),
+            _ => None,
+        })
+    }
+
+    /// Look at every name again: whether all is as it was when it was read.
+    pub(super) fn look_again(&self, progress: &Progress) -> Result<(), ImageError> {
+        let jobs = self.tree.nodes.len().div_ceil(NAMES_AT_ONCE);
+        let seen = Mutex::new(());
+        threads::each(jobs, Opened::default, |opened, job| {
+            let to = ((job + 1) * NAMES_AT_ONCE).min(self.tree.nodes.len());
+            for number in job * NAMES_AT_ONCE..to {
+                let now = opened.of(self, number as u32, |dir, name| dir.look(name))?;
+                if !is_same(&now, &self.looks[number]) {
+                    let _first = seen.lock();
+                    return Err(ImageError::Changed(self.path(number as u32)));
+                }
+            }
+            progress.add((to - job * NAMES_AT_ONCE) as u64);
+            Ok(())
+        })
+    }
+}
+
+/// Whether a name stands for what it did. Another name of it elsewhere is no change of it.
+fn is_same(now: &Look, then: &Look) -> bool {
+    let content =
+        |look: &Look| (look.kind, look.inode, look.device, look.modified_ns, look.mode, look.owner, look.group);
+    let is_directory = matches!(now.kind, larder_sys::Kind::Directory);
+    content(now) == content(then)
+        && (is_directory || (now.size_bytes, now.changed_ns) == (then.size_bytes, then.changed_ns))
+}
+
+struct Growing {
+    grower: Grower,
+    looks: Vec<Look>,
+    /// By device and inode: those that have several names.
+    seen: HashMap<(u64, u64), u32>,
+    directories: Vec<Vec<Entry>>,
+}
+
+impl Growing {
+    /// Add a name; returns its node and its number among directories where it is one.
+    fn add(&mut self, parent: u32, entry: Entry) -> Result<Option<(u32, usize)>, ImageError> {
+        if self.looks.len() as u64 >= NODES_MAX {
+            return Err(ImageError::TooLarge("67 million names"));
+        }
+        let Entry { name, look, attributes, kind } = entry;
+        let identity = (look.device, look.inode);
+        let is_again = look.links > 1 && !matches!(kind, Found::Directory(_));
+        let first = if is_again { self.seen.get(&identity).copied() } else { None };
+        let known = Known {
+            mode: (look.mode & 0o7777) as u16,
+            owner: (look.owner, look.group),
+            modified: (look.modified_ns.div_euclid(1_000_000_000), look.modified_ns.rem_euclid(1_000_000_000) as u32),
+            attributes,
+        };
+        let (kind, directory) = match (first, kind) {
+            (Some(first), _) => (Kind::Again(first), None),
+            (None, Found::File) => (self.grower.file(look.size_bytes), None),
+            (None, Found::Directory(number)) => (Kind::Directory(Span::default()), Some(number)),
+            (None, Found::Link(target)) => (self.grower.link(&target), None),
+            (None, Found::Fifo) => (Kind::Fifo, None),
+        };
+        let node = self.grower.add(parent, &name, known, kind);
+        self.looks.push(look);
+        if is_again && first.is_none() {
+            self.seen.insert(identity, node);
+        }
+        Ok(directory.map(|number| (node, number)))
+    }
+}
+
+/// The directory of the last node that was asked for: the next one's is mostly the same.
+#[derive(Default)]
+pub(super) struct Opened(Option<(u32, PathBuf, Dir)>);
+
+impl Opened {
+    /// Do something with a node's name in its directory.
+    pub(super) fn of<T>(
+        &mut self,
+        snapshot: &Snapshot,
+        node: u32,
+        ask: impl FnOnce(&Dir, &[u8]) -> std::io::Result<T>,
+    ) -> Result<T, ImageError> {
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => ImageError::Changed(snapshot.path(node)),
+            _ => ImageError::io("read it", &snapshot.path(node))(error),
+        };
+        if node == 0 {
+            let root = &snapshot.root;
+            let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let dir = Dir::open(parent.as_os_str().as_bytes(), false).map_err(failed)?;
+            return ask(&dir, root.file_name().map_or(b".", OsStrExt::as_bytes)).map_err(failed);
+        }
+        let parent = snapshot.tree.nodes[node as usize].parent;
+        if self.0.as_ref().is_none_or(|(known, root, _)| *known != parent || *root != snapshot.root) {
+            let dir = Dir::open(snapshot.path(parent).as_os_str().as_bytes(), false).map_err(failed)?;
+            self.0 = Some((parent, snapshot.root.clone(), dir));
+        }
+        let (_, _, dir) = self.0.as_ref().expect("it was opened above");
+        ask(dir, snapshot.tree.name(&snapshot.tree.nodes[node as usize])).map_err(failed)
+    }
+}

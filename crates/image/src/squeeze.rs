@@ -1,0 +1,122 @@
+//! Compression: Zstandard. Where the library is not built there are no images.
+
+use crate::ImageError;
+
+/// What packs and trees are compressed with: three quarters of what the highest levels save, for a small part of their time.
+const LEVEL: i32 = 3;
+
+/// A compressor that is used again and again.
+pub(crate) struct Packer(inner::Packer);
+
+/// A decompressor that is used again and again.
+pub(crate) struct Unpacker(inner::Unpacker);
+
+impl Packer {
+    pub(crate) fn new() -> Result<Self, ImageError> {
+        inner::packer(LEVEL).map(Packer)
+    }
+
+    /// `bytes`, compressed.
+    pub(crate) fn pack(&mut self, bytes: &[u8]) -> Result<Vec<u8>, ImageError> {
+        inner::pack(&mut self.0, bytes)
+    }
+}
+
+impl Unpacker {
+    pub(crate) fn new() -> Result<Self, ImageError> {
+        inner::unpacker().map(Unpacker)
+    }
+
+    /// Unpack into `to`, which is emptied before. What has more than `limit` bytes is an error; `None` what cannot be unpacked.
+    pub(crate) fn unpack(&mut self, bytes: &[u8], limit: usize, to: &mut Vec<u8>) -> Option<()> {
+        to.clear();
+        to.reserve(limit);
+        inner::unpack(&mut self.0, bytes, limit, to)
+    }
+}
+
+/// How many bytes these unpack to, as they say themselves.
+pub(crate) fn unpacked_size(bytes: &[u8]) -> Option<usize> {
+    inner::unpacked_size(bytes)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod inner {
+    use crate::ImageError;
+    use std::io;
+
+    pub(super) type Packer = zstd::bulk::Compressor<'static>;
+    pub(super) type Unpacker = zstd::bulk::Decompressor<'static>;
+
+    pub(super) fn packer(level: i32) -> Result<Packer, ImageError> {
+        zstd::bulk::Compressor::new(level).map_err(failed)
+    }
+
+    pub(super) fn unpacker() -> Result<Unpacker, ImageError> {
+        zstd::bulk::Decompressor::new().map_err(failed)
+    }
+
+    pub(super) fn pack(packer: &mut Packer, bytes: &[u8]) -> Result<Vec<u8>, ImageError> {
+        packer.compress(bytes).map_err(failed)
+    }
+
+    pub(super) fn unpack(unpacker: &mut Unpacker, bytes: &[u8], limit: usize, to: &mut Vec<u8>) -> Option<()> {
+        let count = unpacker.decompress_to_buffer(bytes, to).ok()?;
+        (count <= limit).then_some(())
+    }
+
+    pub(super) fn unpacked_size(bytes: &[u8]) -> Option<usize> {
+        zstd::zstd_safe::get_frame_content_size(bytes).ok()?.and_then(|size| size.try_into().ok())
+    }
+
+    fn failed(error: io::Error) -> ImageError {
+        ImageError::Source(format!("compression: {error}"))
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod inner {
+    use crate::ImageError;
+
+    pub(super) type Packer = ();
+    pub(super) type Unpacker = ();
+
+    pub(super) fn packer(_: i32) -> Result<Packer, ImageError> {
+        Err(ImageError::NotHere)
+    }
+
+    pub(super) fn unpacker() -> Result<Unpacker, ImageError> {
+        Err(ImageError::NotHere)
+    }
+
+    pub(super) fn pack(_: &mut Packer, _: &[u8]) -> Result<Vec<u8>, ImageError> {
+        Err(ImageError::NotHere)
+    }
+
+    pub(super) fn unpacked_size(_: &[u8]) -> Option<usize> {
+        None
+    }
+
+    pub(super) fn unpack(_: &mut Unpacker, _: &[u8], _: usize, _: &mut Vec<u8>) -> Option<()> {
+        None
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back_within_the_limit() {
+        let bytes: Vec<u8> = (0..100_000u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
+        let packed = Packer::new().expect("made").pack(&bytes).expect("packs");
+        assert!(packed.len() < bytes.len());
+        let (mut unpacker, mut back) = (Unpacker::new().expect("made"), Vec::new());
+        unpacker.unpack(&packed, bytes.len(), &mut back).expect("unpacks");
+        assert_eq!(back, bytes);
+        assert_eq!(unpacked_size(&packed), Some(bytes.len()));
+        assert!(unpacker.unpack(&packed, 1000, &mut Vec::new()).is_none());
+        assert!(unpacker.unpack(&packed[..packed.len() / 2], bytes.len(), &mut back).is_none());
+        assert!(unpacker.unpack(b"no such form", 9, &mut back).is_none());
+    }
+}

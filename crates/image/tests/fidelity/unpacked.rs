@@ -1,0 +1,124 @@
+//! Unpacked.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use larder_image::{Existing, ImageError};
+
+use crate::tree::{Place, blocks, pattern, rich, same, statuses};
+
+#[test]
+fn a_tree_is_restored_as_it_was() {
+    let place = Place::new();
+    rich(&place.path("a"));
+    let saved = place.save("k-1", &["a"]);
+    assert_eq!((saved.left.len(), saved.attributes_left), (0, 0));
+    let unset = place.restore("k-1", "b");
+    assert_eq!((unset.owners(), unset.attributes()), (0, 0));
+    same(&place.path("a"), &place.path("b"));
+    for name in ["sparse", "only-a-hole", "big"] {
+        let (before, after) = (blocks(&place.path("a").join(name)), blocks(&place.path("b").join(name)));
+        assert!(after <= before, "{name}: {before} blocks, {after} restored");
+    }
+    assert!(blocks(&place.path("b/sparse")) < 1000);
+    assert!(
+        !fs::read_dir(place.dir.path())
+            .expect("lists")
+            .any(|entry| { entry.expect("reads").file_name().to_string_lossy().starts_with(".larder-") })
+    );
+}
+
+#[test]
+fn saving_again_keeps_what_is_there() {
+    let place = Place::new();
+    rich(&place.path("a"));
+    let first = place.save("k-1", &["a"]);
+    assert!(first.new_bytes > 1 << 20);
+    let again = place.save("k-1", &["a"]);
+    assert_eq!((again.new_bytes, again.record.image()), (0, first.record.image()));
+    fs::write(place.path("a/many/file-0300.txt"), "other").expect("writes");
+    fs::remove_file(place.path("a/nothing")).expect("removes");
+    let changed = place.save("k-2", &["a"]);
+    assert!((1..200).contains(&changed.new_bytes), "{}", changed.new_bytes);
+    place.restore("k-2", "b");
+    same(&place.path("a"), &place.path("b"));
+    place.restore("k-1", "c");
+    assert_eq!(fs::read(place.path("c/many/file-0300.txt")).expect("reads"), b"300");
+}
+
+#[test]
+fn several_paths_and_single_files() {
+    let place = Place::new();
+    fs::create_dir(place.path("a")).expect("makes");
+    fs::write(place.path("a/x"), "same").expect("writes");
+    fs::write(place.path("f"), "same").expect("writes");
+    fs::write(place.path("g"), pattern(2_000_000)).expect("writes");
+    std::os::unix::fs::symlink("f", place.path("l")).expect("links");
+    place.save("k-1", &["a", "f", "g", "l"]);
+    let targets = [(0, "to/a"), (1, "to/f"), (2, "to/deep/g"), (3, "to/l")];
+    place.try_restore("k-1", &targets, Existing::Refuse).expect("restores");
+    for (saved, target) in [("a", "to/a"), ("f", "to/f"), ("g", "to/deep/g"), ("l", "to/l")] {
+        same(&place.path(saved), &place.path(target));
+    }
+    assert_eq!(fs::read_link(place.path("to/l")).expect("reads").to_str(), Some("f"));
+}
+
+#[test]
+fn what_is_there_is_in_the_way_unless_it_may_go() {
+    let place = Place::new();
+    rich(&place.path("a"));
+    place.save("k-1", &["a"]);
+    fs::create_dir_all(place.path("b/old")).expect("makes");
+    let error = place.try_restore("k-1", &[(0, "b")], Existing::Refuse).expect_err("is in the way");
+    assert!(matches!(&error, ImageError::InTheWay(path) if *path == place.path("b")), "{error}");
+    assert!(place.path("b/old").exists());
+    place.try_restore("k-1", &[(0, "b")], Existing::Replace).expect("restores");
+    same(&place.path("a"), &place.path("b"));
+    fs::create_dir(place.path("c")).expect("makes");
+    place.restore("k-1", "c");
+    same(&place.path("a"), &place.path("c"));
+    fs::write(place.path("d"), "a file").expect("writes");
+    place.try_restore("k-1", &[(0, "d")], Existing::Replace).expect("restores");
+    same(&place.path("a"), &place.path("d"));
+}
+
+#[test]
+fn a_place_that_is_a_mount_is_filled() {
+    let place = Place::new();
+    rich(&place.path("a"));
+    place.save("k-1", &["a"]);
+    fs::create_dir(place.path("b")).expect("makes");
+    let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "larder-test"]).arg(place.path("b")).status();
+    larder_testkit::probe_skip!(mount.is_ok_and(|status| status.success()), "nothing can be mounted here");
+    let filled = place.try_restore("k-1", &[(0, "b")], Existing::Refuse);
+    let names = fs::read_dir(place.path("b")).expect("lists").count();
+    let again = place.try_restore("k-1", &[(0, "b")], Existing::Refuse);
+    let replaced = place.try_restore("k-1", &[(0, "b")], Existing::Replace);
+    let mut left = statuses(&place.path("a"));
+    let mut right = statuses(&place.path("b"));
+    std::process::Command::new("umount").arg(place.path("b")).status().expect("starts");
+    filled.expect("fills it");
+    assert_eq!(names, fs::read_dir(place.path("a")).expect("lists").count());
+    assert!(matches!(again, Err(ImageError::InTheWay(_))));
+    replaced.expect("fills it");
+    // The mounted directory itself stays what it is.
+    left.remove(std::path::Path::new(""));
+    right.remove(std::path::Path::new(""));
+    assert_eq!(left, right);
+}
+
+#[test]
+fn who_may_not_set_owners_is_told() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can give files away");
+    let place = Place::new();
+    rich(&place.path("a"));
+    place.save("k-1", &["a"]);
+    let ours = fs::metadata(place.path("a/mebibyte")).expect("is there");
+    assert_eq!((ours.uid(), ours.gid()), (1234, 2345));
+    // A directory that passes its group on, and rights that are not the usual ones.
+    fs::create_dir(place.path("to")).expect("makes");
+    std::os::unix::fs::chown(place.path("to"), None, Some(999)).expect("gives away");
+    fs::set_permissions(place.path("to"), fs::Permissions::from_mode(0o2755)).expect("sets");
+    place.restore("k-1", "to/b");
+    same(&place.path("a"), &place.path("to/b"));
+}

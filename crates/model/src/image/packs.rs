@@ -1,0 +1,221 @@
+//! Where the bytes of an image's files are: in packs, each some blocks long, one after the other as a device would hold them.
+//!
+//! ```text
+//! packs  = u8 version, number of packs, pack*
+//! pack   = digest of its compressed bytes, number of these, number of blocks
+//! pieces = u8 version, number of packs, (number of pieces, piece*)*       in the order of packs
+//! piece  = digest of its bytes, number of blocks
+//! ```
+//! A piece is a file's content, or a mebibyte of a larger file's, and begins a block; the rest of its last block is zeros. The
+//! second list is needed only to save again without sending what is there.
+
+use std::ops::Range;
+
+use crate::{Blob, DecodeError, Digest, IMAGE_VERSION, Reader, Writer};
+
+/// Bytes of a block: what EROFS and every machine's page cache can map.
+pub const BLOCK_BYTES: u64 = 4096;
+/// A piece, bytes at most: a larger file is cut.
+pub const PIECE_BYTES: u64 = 1 << 20;
+/// Blocks of a pack: it is closed once it holds a piece's worth, so the last piece can pass that by one.
+pub const PACK_BLOCKS_MAX: u64 = 2 * PIECE_BYTES / BLOCK_BYTES;
+/// Compressed, a pack is at most this many bytes: what cannot be compressed grows a little.
+const PACK_BYTES_MAX: u64 = PACK_BLOCKS_MAX * BLOCK_BYTES + (64 << 10);
+/// Blocks of all packs: EROFS counts them in 32 bits, and the last number means a hole.
+const BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
+
+/// Some pieces, compressed together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pack {
+    /// The compressed bytes.
+    pub blob: Blob,
+    /// Blocks that they unpack to.
+    pub blocks: u32,
+}
+
+/// All packs of an image, in the order of the device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackList {
+    /// The packs.
+    pub packs: Vec<Pack>,
+    /// Where each begins, and where the last ends: blocks.
+    starts: Vec<u32>,
+}
+
+impl PackList {
+    /// These packs; an error where they are more than 16 TiB together.
+    pub fn new(packs: Vec<Pack>) -> Result<Self, DecodeError> {
+        let mut starts = Vec::with_capacity(packs.len() + 1);
+        let mut at = 0u64;
+        for pack in &packs {
+            starts.push(at as u32);
+            at += u64::from(pack.blocks);
+            if at > BLOCKS_MAX {
+                return Err(DecodeError::Limit { limit: BLOCKS_MAX, at: starts.len() });
+            }
+        }
+        starts.push(at as u32);
+        Ok(PackList { packs, starts })
+    }
+
+    /// Blocks of all together.
+    pub fn blocks(&self) -> u32 {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    /// Where a pack begins, blocks.
+    pub fn start(&self, number: usize) -> u32 {
+        self.starts[number]
+    }
+
+    /// The pack that holds a block.
+    pub fn of_block(&self, block: u32) -> Option<usize> {
+        (block < self.blocks()).then(|| self.starts.partition_point(|&start| start <= block) - 1)
+    }
+
+    /// The packs that hold any of these bytes of the device; what is beyond its end is in none.
+    pub fn of_range(&self, offset: u64, length: u64) -> Range<usize> {
+        let last = (offset.saturating_add(length).saturating_sub(1) / BLOCK_BYTES).min(u64::from(u32::MAX)) as u32;
+        let Some(first) = u32::try_from(offset / BLOCK_BYTES).ok().and_then(|block| self.of_block(block)) else {
+            return 0..0;
+        };
+        match length {
+            0 => 0..0,
+            _ => first..self.of_block(last).map_or(self.packs.len(), |last| last + 1),
+        }
+    }
+
+    /// The file's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u8(IMAGE_VERSION);
+        w.number(self.packs.len() as u64);
+        for pack in &self.packs {
+            w.digest(&pack.blob.digest);
+            w.number(pack.blob.size_bytes);
+            w.number(pack.blocks.into());
+        }
+        w.bytes
+    }
+
+    /// Read a file's bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = opened(bytes)?;
+        let packs: Vec<Pack> = (0..r.count()?).map(|_| read_pack(&mut r)).collect::<Result<_, _>>()?;
+        r.finish()?;
+        PackList::new(packs)
+    }
+}
+
+fn read_pack(r: &mut Reader<'_>) -> Result<Pack, DecodeError> {
+    let digest = r.digest()?;
+    let size_bytes = limited(r, PACK_BYTES_MAX)?;
+    let blocks = limited(r, PACK_BLOCKS_MAX)? as u32;
+    Ok(Pack { blob: Blob { digest, size_bytes }, blocks })
+}
+
+/// What is in each pack.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PieceList {
+    /// For each pack its pieces, in their order: the digest of the bytes, and the blocks that they take.
+    pub packs: Vec<Vec<(Digest, u32)>>,
+}
+
+impl PieceList {
+    /// The file's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u8(IMAGE_VERSION);
+        w.number(self.packs.len() as u64);
+        for pieces in &self.packs {
+            w.number(pieces.len() as u64);
+            for (digest, blocks) in pieces {
+                w.digest(digest);
+                w.number((*blocks).into());
+            }
+        }
+        w.bytes
+    }
+
+    /// Read a file's bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = opened(bytes)?;
+        let mut packs = Vec::new();
+        for _ in 0..r.count()? {
+            let count = r.count()?;
+            let piece = |r: &mut Reader<'_>| Ok((r.digest()?, limited(r, PIECE_BYTES / BLOCK_BYTES)? as u32));
+            packs.push((0..count).map(|_| piece(&mut r)).collect::<Result<_, DecodeError>>()?);
+        }
+        r.finish()?;
+        Ok(PieceList { packs })
+    }
+
+    /// Whether it is the list of these packs: as many, and of each as many blocks.
+    pub fn fits(&self, packs: &PackList) -> bool {
+        let blocks = |pieces: &Vec<(Digest, u32)>| pieces.iter().map(|piece| u64::from(piece.1)).sum::<u64>();
+        self.packs.len() == packs.packs.len()
+            && self.packs.iter().zip(&packs.packs).all(|(pieces, pack)| blocks(pieces) == u64::from(pack.blocks))
+    }
+}
+
+fn opened(bytes: &[u8]) -> Result<Reader<'_>, DecodeError> {
+    let mut r = Reader::new(bytes);
+    match r.u8()? {
+        IMAGE_VERSION => Ok(r),
+        other => Err(DecodeError::Version(other)),
+    }
+}
+
+fn limited(r: &mut Reader<'_>, limit: u64) -> Result<u64, DecodeError> {
+    let at = r.position();
+    let number = r.number()?;
+    if number > limit { Err(DecodeError::Limit { limit, at }) } else { Ok(number) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(blocks: &[u32]) -> PackList {
+        let pack = |&blocks: &u32| Pack { blob: Blob { digest: Digest([7; 32]), size_bytes: 9 }, blocks };
+        PackList::new(blocks.iter().map(pack).collect()).expect("few")
+    }
+
+    #[test]
+    fn which_packs_hold_a_range() {
+        let list = list(&[2, 1, 3]);
+        let check =
+            |offset, length, expect: Range<usize>| assert_eq!(list.of_range(offset, length), expect, "{offset}");
+        check(0, 1, 0..1);
+        check(8191, 1, 0..1);
+        check(8191, 2, 0..2);
+        check(0, 1 << 40, 0..3);
+        check(5 * 4096, 4096, 2..3);
+        check(6 * 4096, 4096, 0..0);
+        check(0, 0, 0..0);
+        check(u64::MAX, u64::MAX, 0..0);
+        assert_eq!((list.blocks(), list.start(2), list.of_block(5), list.of_block(6)), (6, 3, Some(2), None));
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let mut w = Writer::default();
+        w.u8(IMAGE_VERSION);
+        w.number(1);
+        w.digest(&Digest([1; 32]));
+        w.number(1);
+        w.number(PACK_BLOCKS_MAX + 1);
+        assert!(matches!(PackList::decode(&w.bytes), Err(DecodeError::Limit { .. })));
+        assert!(PackList::decode(&[IMAGE_VERSION, 200, 1]).is_err());
+        assert_eq!(PackList::decode(&[9, 0]), Err(DecodeError::Version(9)));
+    }
+
+    #[test]
+    fn a_list_of_pieces_fits_its_packs_only() {
+        let pieces = PieceList { packs: vec![vec![(Digest([1; 32]), 1), (Digest([2; 32]), 1)], vec![]] };
+        assert!(pieces.fits(&list(&[2, 0])));
+        assert!(!pieces.fits(&list(&[2, 1])));
+        assert!(!pieces.fits(&list(&[2])));
+        assert_eq!(PieceList::decode(&pieces.encode()), Ok(pieces));
+    }
+}

@@ -1,0 +1,147 @@
+//! Images on remotes: a record is in the list of its key, and in those of prefixes of that, so that fallbacks find it without a
+//! service that can list.
+
+use crate::merge;
+use crate::record::Item;
+use crate::remotes::filled;
+use crate::{Key, Published, Remote, RemoteError, Remotes, Trouble};
+use futures::future::{join_all, try_join_all};
+use larder_model::{Blob, Digest, ImageRecord};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// How many packs are uploaded at once.
+const UPLOADS_AT_ONCE: usize = 16;
+
+impl Remotes {
+    /// The images of a key or prefix, as the list of that says: of all remotes together, those that are believed, of each key the
+    /// newest. An error where no remote had one and one could not say.
+    pub async fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>, RemoteError> {
+        let asked = self.all.iter().map(|one| self.images_of(&*one.remote, list));
+        let (mut newest, mut trouble) = (BTreeMap::new(), None);
+        for answer in join_all(asked).await {
+            match answer {
+                Err(error) => trouble = Some(error),
+                Ok(records) => {
+                    for record in records {
+                        let known: &mut ImageRecord = newest.entry(record.key.clone()).or_insert(record.clone());
+                        if record.created_ms > known.created_ms {
+                            *known = record;
+                        }
+                    }
+                }
+            }
+        }
+        match trouble {
+            Some(error) if newest.is_empty() => Err(error),
+            _ => Ok(newest.into_values().collect()),
+        }
+    }
+
+    async fn images_of(&self, remote: &dyn Remote, list: &Digest) -> Result<Vec<ImageRecord>, RemoteError> {
+        let (list, damaged) = merge::read(remote, Key::images(*list)).await?;
+        self.tally.add(crate::Share::Damaged, damaged);
+        let mut believed = Vec::new();
+        for item in join_all(list.items.into_iter().map(|item| filled(remote, item))).await {
+            match item.believed_image(self.keys()) {
+                Ok(record) => believed.push(record),
+                Err(why) => self.tally.add(why.into(), 1),
+            }
+        }
+        Ok(believed)
+    }
+
+    /// Send an image to every remote that may be written: what is missing there of its blobs, of which the packs are named
+    /// beside, from the files that `blobs` names; then its record.
+    pub async fn publish_image(
+        &self,
+        record: &ImageRecord,
+        packs: &[Blob],
+        blobs: impl Fn(&Digest) -> Option<PathBuf> + Send + Sync,
+    ) -> Published {
+        let mut published = Published::default();
+        let all: BTreeMap<Digest, u64> =
+            record.blobs().chain(packs.iter().copied()).map(|blob| (blob.digest, blob.size_bytes)).collect();
+        for remote in self.writable() {
+            if let Err(error) = self.publish_image_on(remote, record, &all, &blobs, &mut published).await {
+                published.failed.push(error);
+            }
+        }
+        published
+    }
+
+    async fn publish_image_on(
+        &self,
+        remote: &dyn Remote,
+        record: &ImageRecord,
+        all: &BTreeMap<Digest, u64>,
+        blobs: &(impl Fn(&Digest) -> Option<PathBuf> + Send + Sync),
+        published: &mut Published,
+    ) -> Result<(), RemoteError> {
+        let (lacking, trouble) = self.send_missing(remote, all, blobs, UPLOADS_AT_ONCE, published).await?;
+        if let Some(digest) = lacking.first() {
+            let why = "not all of the image is there, so nothing names it";
+            let failed = || RemoteError::failed(&remote.name().into(), Some(Key::blob(*digest)), Trouble::Unable, why);
+            return Err(trouble.unwrap_or_else(failed));
+        }
+        let item = [Item::of_image(record, self.keys())];
+        // First under its key: who looks for a prefix then finds nothing that is not there.
+        self.add(remote, Key::images(record.key.digest()), &item).await?;
+        try_join_all(record.key.lists().into_iter().map(|list| self.add(remote, Key::images(list), &item))).await?;
+        published.entries += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Memory, Options, stacked};
+    use larder_model::{PackList, SavedPath, listed_prefix};
+    use std::sync::Arc;
+
+    fn record(key: &str, created_ms: u64, blob: Blob) -> ImageRecord {
+        let saved = vec![SavedPath { path: b"d".to_vec(), tree: blob }];
+        let key = key.parse().expect("a key");
+        ImageRecord { key, created_ms, saved, packs: blob, pieces: blob, files: 1, size_bytes: 2, trace: None }
+    }
+
+    fn remotes(memory: &Arc<Memory>, keys: crate::Keys) -> Remotes {
+        let options = Options { keys, settle: std::time::Duration::ZERO, ..Options::default() };
+        Remotes::of(vec![(stacked(memory.clone(), &options), false)], &options)
+    }
+
+    #[tokio::test]
+    async fn an_image_is_found_by_key_and_prefix_once_it_is_whole() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let bytes = PackList::default().encode();
+        let file = dir.path().join("blob");
+        std::fs::write(&file, &bytes).expect("writes");
+        let blob = Blob { digest: Digest::of(&bytes), size_bytes: bytes.len() as u64 };
+        let memory = Arc::new(Memory::new("memory"));
+        let far = remotes(&memory, crate::Keys::default());
+        let (old, new) = (record("deps-a-1", 1, blob), record("deps-b-2", 2, blob));
+        for image in [&old, &new] {
+            let published = far.publish_image(image, &[], |_| Some(file.clone())).await;
+            assert!(published.failed.is_empty() && published.entries == 1, "{published:?}");
+        }
+        assert_eq!(far.images(&old.key.digest()).await.expect("asks"), std::slice::from_ref(&old));
+        let found = far.images(&listed_prefix("deps-").expect("has one")).await.expect("asks");
+        assert_eq!(found, [old.clone(), new.clone()]);
+        let again = ImageRecord { created_ms: 3, ..old.clone() };
+        far.publish_image(&again, &[], |_| Some(file.clone())).await;
+        assert_eq!(far.images(&old.key.digest()).await.expect("asks"), std::slice::from_ref(&again));
+
+        let gone = Blob { digest: Digest([9; 32]), size_bytes: 5 };
+        let published = far.publish_image(&record("other-1", 1, gone), &[], |_| None).await;
+        assert_eq!((published.failed.len(), published.entries), (1, 0));
+        assert!(far.images(&listed_prefix("other-").expect("has one")).await.expect("asks").is_empty());
+
+        let ours = crate::Keys::default().sign_with(&"11".repeat(32)).expect("a key");
+        let wary = remotes(&memory, ours);
+        assert!(wary.images(&old.key.digest()).await.expect("asks").is_empty());
+        assert_eq!(wary.tally().of(crate::Share::Unsigned), 1);
+        wary.publish_image(&again, &[], |_| Some(file.clone())).await;
+        assert_eq!(wary.images(&old.key.digest()).await.expect("asks"), [again]);
+    }
+}

@@ -1,0 +1,296 @@
+//! Images: the record of each key, who uses an image now, and the files that are mounted.
+//!
+//! ```text
+//! images/records/ab/cd…   ImageRecord of the key whose digest is abcd…; its modification time is its last use
+//! images/live/IMAGE/      what mounts of an image need: metadata-N, data, filled, trace
+//! locks/image-ab          shared by whoever uses an image ab…; an eviction that finds it taken lets such images be
+//! ```
+//! Trees, lists and packs are blobs. A record is written after them, and only while all of them are there.
+//!
+//! Unaware of: what is in a tree or a pack, who mounts.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use larder_model::{Blob, Digest, ImageKey, ImageRecord, PackList};
+
+use crate::layout::{Contents, make_directory, read_plain};
+use crate::{Store, StoreError};
+
+/// A record is a few hundred bytes and its paths.
+const RECORD_BYTES_MAX: u64 = 1 << 20;
+/// A list of packs, bytes: of 16 TiB.
+pub(crate) const PACKS_BYTES_MAX: u64 = 1 << 30;
+
+/// An image of the store.
+#[derive(Clone, Debug)]
+pub struct StoredImage {
+    /// What it is.
+    pub record: ImageRecord,
+    /// When it was last used.
+    pub used: SystemTime,
+}
+
+/// As long as this lives, the image is not evicted.
+#[derive(Debug)]
+pub struct Lease(#[expect(dead_code, reason = "it is locked")] File);
+
+/// A file that mounts of an image need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Live {
+    /// What is mounted of the saved path of this number.
+    Metadata(usize),
+    /// The bytes of all files, as far as they came.
+    Data,
+    /// Which packs are in it, a bit each.
+    Filled,
+    /// What was touched, in its order.
+    Trace,
+}
+
+impl Live {
+    fn name(self) -> String {
+        match self {
+            Live::Metadata(number) => format!("metadata-{number}"),
+            Live::Data => "data".to_owned(),
+            Live::Filled => "filled".to_owned(),
+            Live::Trace => "trace".to_owned(),
+        }
+    }
+}
+
+impl Store {
+    /// The image of a key; none where there is none, or its record is damaged.
+    pub fn image(&self, key: &ImageKey) -> Result<Option<ImageRecord>, StoreError> {
+        let path = self.path_of(Contents::Images, &key.digest());
+        match read_plain(&path, RECORD_BYTES_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::reading(&path)(error)),
+            Ok(bytes) => Ok(ImageRecord::decode(&bytes).ok().filter(|record| record.key == *key)),
+        }
+    }
+
+    /// All images, the newest first.
+    pub fn images(&self) -> Result<Vec<StoredImage>, StoreError> {
+        let mut found = Vec::new();
+        for (digest, path) in self.list(Contents::Images)? {
+            let used = fs::metadata(&path).and_then(|meta| meta.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+            let record = read_plain(&path, RECORD_BYTES_MAX).ok().and_then(|bytes| ImageRecord::decode(&bytes).ok());
+            found.extend(record.filter(|r| r.key.digest() == digest).map(|record| StoredImage { record, used }));
+        }
+        found.sort_by(|a, b| (b.record.created_ms, &b.record.key).cmp(&(a.record.created_ms, &a.record.key)));
+        Ok(found)
+    }
+
+    /// Keep the record of an image in place of what its key had. All that it needs must be in the store; `complete` is false for
+    /// one of which a remote has the packs, and the list of what is in them.
+    pub fn keep_image(&self, record: &ImageRecord, complete: bool) -> Result<(), StoreError> {
+        let mut named: Box<dyn Iterator<Item = Blob> + '_> =
+            if complete { Box::new(record.blobs()) } else { Box::new(record.needed()) };
+        if let Some(blob) = named.find(|blob| !self.has_blob(blob)) {
+            return Err(StoreError::BlobMissing(blob.digest));
+        }
+        if complete && let Some(blob) = self.packs_of(record)?.iter().find(|blob| !self.has_blob(blob)) {
+            return Err(StoreError::BlobMissing(blob.digest));
+        }
+        let mut temporary = self.temporary()?;
+        temporary.write_all(&record.encode())?;
+        temporary.place(&self.path_of(Contents::Images, &record.key.digest()))
+    }
+
+    /// Note that an image was used.
+    pub fn note_image_use(&self, key: &ImageKey) {
+        if let Ok(file) = OpenOptions::new().write(true).open(self.path_of(Contents::Images, &key.digest())) {
+            let _ = file.set_modified(SystemTime::now());
+        }
+    }
+
+    /// Forget a key; what only it needed goes with the next eviction. False where there was none.
+    pub fn drop_image(&self, key: &ImageKey) -> Result<bool, StoreError> {
+        let path = self.path_of(Contents::Images, &key.digest());
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StoreError::writing(&path)(error)),
+        }
+    }
+
+    /// Use an image: from here on nobody evicts it. What it needs is looked for after this.
+    pub fn lease_image(&self, image: &Digest) -> Result<Lease, StoreError> {
+        let path = self.lease_path(image);
+        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        file.lock_shared().map_err(StoreError::writing(&path))?;
+        Ok(Lease(file))
+    }
+
+    /// The lock that keeps everybody from beginning to use an image; none while somebody does.
+    pub(crate) fn claim_image(&self, image: &Digest) -> Option<File> {
+        let path = self.lease_path(image);
+        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).ok()?;
+        larder_sys::try_write_lock(&file).is_ok_and(|locked| locked).then_some(file)
+    }
+
+    fn lease_path(&self, image: &Digest) -> PathBuf {
+        self.file("locks").join(format!("image-{}", &image.hex()[..2]))
+    }
+
+    /// A file that mounts of an image need, which may not be there yet; its directory is.
+    pub fn live_file(&self, image: &Digest, which: Live) -> Result<PathBuf, StoreError> {
+        let dir = self.live_dir(image);
+        make_directory(&dir)?;
+        Ok(dir.join(which.name()))
+    }
+
+    /// Write such a file, whole or not at all.
+    pub fn put_live(&self, image: &Digest, which: Live, bytes: &[u8]) -> Result<PathBuf, StoreError> {
+        let path = self.live_file(image, which)?;
+        let mut temporary = self.temporary()?;
+        temporary.write_all(bytes)?;
+        temporary.place(&path)?;
+        Ok(path)
+    }
+
+    pub(crate) fn live_dir(&self, image: &Digest) -> PathBuf {
+        self.file("images").join("live").join(image.hex())
+    }
+
+    /// The packs that an image's record leads to.
+    pub fn packs_of(&self, record: &ImageRecord) -> Result<Vec<Blob>, StoreError> {
+        let path = self.path_of(Contents::Blobs, &record.packs.digest);
+        let bytes = read_plain(&path, PACKS_BYTES_MAX).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StoreError::BlobMissing(record.packs.digest),
+            _ => StoreError::reading(&path)(error),
+        })?;
+        let damaged = |source| StoreError::Damaged { path: path.clone(), source };
+        Ok(PackList::decode(&bytes).map_err(damaged)?.packs.iter().map(|pack| pack.blob).collect())
+    }
+
+    /// The bytes of a blob, at most `limit_bytes`, found to be those of its name.
+    pub fn blob_bytes(&self, blob: &Blob, limit_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        let path = self.path_of(Contents::Blobs, &blob.digest);
+        let bytes = read_plain(&path, limit_bytes.min(blob.size_bytes)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => StoreError::BlobMissing(blob.digest),
+            io::ErrorKind::Other => StoreError::BlobDamaged(blob.digest),
+            _ => StoreError::reading(&path)(error),
+        })?;
+        match Digest::of(&bytes) == blob.digest {
+            true => Ok(bytes),
+            false => {
+                let _ = fs::remove_file(&path);
+                Err(StoreError::BlobDamaged(blob.digest))
+            }
+        }
+    }
+
+    /// Note that a blob is needed again: an eviction leaves alone what is young.
+    pub fn freshen_blob(&self, digest: &Digest) {
+        if let Ok(file) = OpenOptions::new().write(true).open(self.path_of(Contents::Blobs, digest)) {
+            let _ = file.set_modified(SystemTime::now());
+        }
+    }
+}
+
+/// Bytes on the disk of what lies in a directory: holes do not count.
+pub(crate) fn bytes_on_disk(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = fs::read_dir(dir).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|meta| meta.blocks() * 512).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_model::{Pack, PieceList, SavedPath};
+
+    /// An image whose one pack is `pack`.
+    fn image(store: &Store, key: &str, pack: &[u8]) -> ImageRecord {
+        let put = |bytes: &[u8]| store.put_blob(&mut &*bytes).expect("writes");
+        let packs = PackList::new(vec![Pack { blob: put(pack), blocks: 1 }]).expect("few");
+        ImageRecord {
+            key: key.parse().expect("a key"),
+            created_ms: pack.len() as u64,
+            saved: vec![SavedPath { path: b"d".to_vec(), tree: put(b"tree") }],
+            packs: put(&packs.encode()),
+            pieces: put(&PieceList { packs: vec![vec![(Digest([1; 32]), 1)]] }.encode()),
+            files: 1,
+            size_bytes: 1,
+            trace: None,
+        }
+    }
+
+    fn aged(store: &Store, record: &ImageRecord, age_s: u64) {
+        let file = File::open(store.path_of(Contents::Images, &record.key.digest())).expect("is there");
+        file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age_s)).expect("sets");
+    }
+
+    #[test]
+    fn what_is_kept_is_found_until_it_is_dropped() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let (a, b) = (image(&store, "a-1", b"one"), image(&store, "a-2", b"other"));
+        assert!(store.image(&a.key).expect("reads").is_none());
+        store.keep_image(&a, true).expect("keeps");
+        store.keep_image(&b, true).expect("keeps");
+        assert_eq!(store.image(&a.key).expect("reads"), Some(a.clone()));
+        let keys: Vec<_> = store.images().expect("lists").into_iter().map(|image| image.record.key).collect();
+        assert_eq!(keys, [b.key.clone(), a.key.clone()]);
+        assert!(store.drop_image(&a.key).expect("drops") && !store.drop_image(&a.key).expect("drops"));
+    }
+
+    #[test]
+    fn no_record_is_kept_of_what_is_not_there() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let record = image(&store, "a-1", b"one");
+        let pack = store.packs_of(&record).expect("reads")[0];
+        fs::remove_file(store.path_of(Contents::Blobs, &pack.digest)).expect("removes");
+        assert!(
+            matches!(store.keep_image(&record, true), Err(StoreError::BlobMissing(digest)) if digest == pack.digest)
+        );
+        store.keep_image(&record, false).expect("its packs may come later");
+        fs::remove_file(store.path_of(Contents::Blobs, &record.packs.digest)).expect("removes");
+        assert!(store.keep_image(&record, false).is_err());
+    }
+
+    #[test]
+    fn the_oldest_goes_with_its_packs_unless_it_is_used() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let (old, new) = (image(&store, "a-1", &[1; 50_000]), image(&store, "a-2", &[2; 40_000]));
+        for (record, age_s) in [(&old, 200), (&new, 100)] {
+            store.keep_image(record, true).expect("keeps");
+            store.put_live(&record.image(), Live::Metadata(0), &[3; 5000]).expect("writes");
+            aged(&store, record, age_s);
+        }
+        let there = |record: &ImageRecord| store.image(&record.key).expect("reads").is_some();
+        let lease = store.lease_image(&old.image()).expect("leases");
+        store.evict(60_000).expect("evicts");
+        assert!(there(&old), "it is used");
+        drop(lease);
+        store.evict(60_000).expect("evicts");
+        assert!(!there(&old) && there(&new));
+        assert!(!store.live_dir(&old.image()).exists() && store.live_dir(&new.image()).exists());
+        store.keep_image(&new, true).expect("has all that it needs");
+        assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
+        assert_eq!(store.evict(0).expect("evicts").after_bytes, 0);
+        assert!(!store.live_dir(&new.image()).exists());
+    }
+
+    #[test]
+    fn damage_is_found() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let record = image(&store, "a-1", b"one");
+        store.keep_image(&record, true).expect("keeps");
+        assert_eq!(store.blob_bytes(&record.packs, 1 << 20).expect("reads").len() as u64, record.packs.size_bytes);
+        let pack = store.packs_of(&record).expect("reads")[0];
+        fs::write(store.path_of(Contents::Blobs, &pack.digest), b"eno").expect("writes");
+        let found = store.fsck(true, &mut |_, _| {}).expect("reads");
+        assert_eq!(found.problems.len(), 2, "{:?}", found.problems);
+        assert!(store.image(&record.key).expect("reads").is_none());
+        assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
+        assert!(matches!(store.blob_bytes(&pack, 9), Err(StoreError::BlobMissing(_))));
+    }
+}

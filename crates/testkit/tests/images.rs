@@ -1,0 +1,177 @@
+//! `larder image`, as people and CI jobs type it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use larder_testkit::{Place, Ran, Run, Tree, larder};
+use serde_json::Value;
+
+const KEY: &str = "deps-{{os}}-{{hash lock}}";
+
+fn image(place: &Place, words: &[&str]) -> Run {
+    let argv: Vec<&str> = [larder().to_str().expect("is text"), "image"].iter().chain(words).copied().collect();
+    place.run(&argv)
+}
+
+fn json(ran: &Ran) -> Value {
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:#?}"))
+}
+
+/// A project with a lock file and what was installed by it.
+fn project() -> Place {
+    let place = Place::new();
+    place.put("lock", "one");
+    for (name, bytes) in [("deps/a/index.js", "a"), ("deps/a/b/x.js", "x"), ("deps/empty", "")] {
+        place.put(name, bytes);
+    }
+    fs::set_permissions(place.path("work/deps/a/index.js"), fs::Permissions::from_mode(0o755)).expect("sets");
+    std::os::unix::fs::symlink("a/index.js", place.path("work/deps/run")).expect("links");
+    place
+}
+
+#[test]
+fn exact_fallback_and_miss() {
+    let place = project();
+    let before = Tree::of(&place.path("work/deps"));
+    let miss = image(&place, &["restore", "--key", KEY, "--json"]).run().ends(11);
+    assert_eq!(json(&miss)["outcome"], "miss");
+    let said = image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
+    assert!(said.starts_with("saved deps-linux-") && said.contains("3 files"), "{said}");
+    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    let exact = image(&place, &["restore", "--key", KEY, "--json"]).run().ends(0);
+    assert_eq!((json(&exact)["outcome"].as_str(), json(&exact)["files"].as_u64()), (Some("exact"), Some(3)));
+    assert_eq!(Tree::of(&place.path("work/deps")), before);
+    place.put("lock", "two");
+    let words = ["restore", "--key", KEY, "--fallback", "no-", "--fallback", "deps-{{os}}-", "other"];
+    let fallback = image(&place, &words).run().ends(10);
+    assert!(fallback.stdout.starts_with("fallback: deps-linux-"), "{fallback:#?}");
+    assert_eq!(Tree::of(&place.path("work/other")), before);
+    image(&place, &["restore", "--key", KEY, "--policy", "push"]).run().ends(11);
+}
+
+#[test]
+fn what_is_missing_is_made_and_saved() {
+    let place = project();
+    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    let words =
+        ["restore", "--key", KEY, "--if-missing", "mkdir deps && echo made > deps/x && echo run >> log", "deps"];
+    for _ in 0..3 {
+        image(&place, &words).run().ends(0);
+        assert_eq!(fs::read(place.path("work/deps/x")).expect("is there"), b"made\n");
+        fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    }
+    assert_eq!(place.read("log"), b"run\n");
+    let failing = ["restore", "--key", "other-1", "--if-missing", "exit 7", "deps"];
+    image(&place, &failing).run().ends(7);
+    image(&place, &["show", "other-1"]).run().ends(11);
+    let pulled = ["restore", "--key", "other-1", "--policy", "pull", "--if-missing", "mkdir deps", "deps"];
+    image(&place, &pulled).run().ends(0);
+    image(&place, &["show", "other-1"]).run().ends(11);
+}
+
+#[test]
+fn trouble_is_a_miss_unless_it_is_strict() {
+    let place = project();
+    image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
+    let in_the_way = image(&place, &["restore", "--key", KEY]).run().ends(11);
+    assert!(in_the_way.stderr.contains("--replace"), "{in_the_way:#?}");
+    image(&place, &["restore", "--key", KEY, "--strict"]).run().ends(1);
+    image(&place, &["restore", "--key", KEY, "--replace"]).run().ends(0);
+    let gone = image(&place, &["save", "--key", "k-1", "none"]).run().ends(0);
+    assert!(gone.stderr.contains("none"), "{gone:#?}");
+    image(&place, &["save", "--key", "k-1", "--strict", "none"]).run().ends(1);
+    for (words, piece) in [
+        (&["save", "--key", "k-{{hash nothing}}", "deps"][..], "no such file"),
+        (&["save", "--key", "k-{{what}}", "deps"], "{{hash FILE...}}"),
+        (&["save", "--key", "", "deps"], "empty"),
+    ] {
+        let wrong = image(&place, words).run().ends(1);
+        assert!(wrong.stderr.contains(piece) && wrong.stderr.lines().count() == 1, "{wrong:#?}");
+    }
+}
+
+#[test]
+fn images_are_listed_shown_and_dropped() {
+    let place = project();
+    assert!(image(&place, &["list"]).run().quiet().contains("no images"));
+    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    image(&place, &["save", "--key", "b-1", "deps", "lock"]).run().quiet();
+    let listed = json(&image(&place, &["list", "--json"]).run().ends(0));
+    let keys: Vec<&str> =
+        listed["images"].as_array().expect("a list").iter().filter_map(|i| i["key"].as_str()).collect();
+    assert_eq!(keys, ["b-1", "a-1"]);
+    assert_eq!(
+        json(&image(&place, &["list", "a-", "--json"]).run().ends(0))["images"].as_array().map(Vec::len),
+        Some(1)
+    );
+    let shown = image(&place, &["show", "b-1"]).run().quiet();
+    assert!(shown.contains("all of it in the store") && shown.contains("lock"), "{shown}");
+    assert!(image(&place, &["drop", "a-1"]).run().quiet().contains("dropped a-1"));
+    image(&place, &["drop", "a-1"]).run().ends(11);
+    image(&place, &["restore", "--key", "a-1", "x"]).run().ends(11);
+    let words = ["restore", "--key", "b-1", "elsewhere"];
+    let unknown = image(&place, &words).run().ends(11);
+    assert!(unknown.stderr.contains("holds deps, lock"), "{unknown:#?}");
+    let sound = place.run(&[larder().to_str().expect("is text"), "fsck"]).run().quiet();
+    assert!(sound.contains("all sound"), "{sound}");
+}
+
+/// As on another machine: only the remote is the same.
+fn elsewhere(place: &Place, words: &[&str]) -> Run {
+    image(place, words)
+        .env("LARDER_DIR", place.path("second"))
+        .env("LARDER_REMOTE", format!("file://{}", place.text("far")))
+}
+
+fn here(place: &Place, words: &[&str]) -> Run {
+    image(place, words).env("LARDER_REMOTE", format!("file://{}", place.text("far")))
+}
+
+#[test]
+fn another_machine_has_it_through_a_remote() {
+    let place = project();
+    for number in 0..300 {
+        place.put(&format!("deps/many/{number}"), format!("{number}").repeat(500));
+    }
+    let before = Tree::of(&place.path("work/deps"));
+    let saved = json(&here(&place, &["save", "--key", "d-x-1", "--json", "deps"]).run().ends(0));
+    assert!(saved["sent_bytes"].as_u64().is_some_and(|bytes| bytes > 1000), "{saved}");
+    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    assert_eq!(elsewhere(&place, &["show", "d-x-1"]).run().ends(0).stderr, "");
+    let words = ["restore", "--key", "d-x-2", "--fallback", "d-x-", "--json"];
+    let came = json(&elsewhere(&place, &words).run().ends(10));
+    assert!(came["fetched_bytes"].as_u64().is_some_and(|bytes| bytes > 1000), "{came}");
+    assert_eq!(Tree::of(&place.path("work/deps")), before);
+    // A file that changed is all that is sent, also from a machine that never had the packs.
+    place.put("deps/many/7", "other");
+    let again = image(&place, &["save", "--key", "d-x-1", "--json", "deps"]).env("LARDER_DIR", place.path("third"));
+    let again = again.env("LARDER_REMOTE", format!("file://{}", place.text("far"))).run().ends(0);
+    let new = json(&again)["new_bytes"].as_u64().expect("a number");
+    assert!(new < 200, "{again:#?}");
+    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    let words = ["restore", "--key", "d-x-1", "--json"];
+    let fresh = image(&place, &words).env("LARDER_DIR", place.path("fourth"));
+    let fresh = fresh.env("LARDER_REMOTE", format!("file://{}", place.text("far"))).run().ends(0);
+    assert_eq!(json(&fresh)["outcome"], "exact");
+    assert_eq!(place.read("deps/many/7"), b"other");
+    assert_eq!(place.read("deps/many/8"), "8".repeat(500).as_bytes());
+}
+
+#[test]
+fn a_remote_that_lies_restores_nothing() {
+    let place = project();
+    here(&place, &["save", "--key", "d-1", "deps"]).run().ends(0);
+    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    let blobs =
+        Command::new("find").arg(place.path("far")).args(["-path", "*/b/*", "-type", "f"]).output().expect("starts");
+    for blob in String::from_utf8(blobs.stdout).expect("is text").lines() {
+        let mut bytes = fs::read(blob).expect("reads");
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        fs::write(blob, bytes).expect("writes");
+    }
+    let ran = elsewhere(&place, &["restore", "--key", "d-1"]).run().ends(11);
+    assert!(ran.stderr.contains("going on without"), "{ran:#?}");
+    assert!(!place.path("work/deps").exists());
+}

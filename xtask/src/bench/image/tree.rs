@@ -1,0 +1,96 @@
+//! The tree that is measured: installed once, kept for the next time.
+
+use super::bytes_of;
+use crate::place::Place;
+use crate::run::{self, Usage};
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What was installed, and by which lock file: both beside it.
+const MARK: &str = "installed-by";
+/// Packages that a program of ordinary size loads.
+const REQUIRED: [&str; 9] =
+    ["typescript", "webpack", "express", "aws-sdk", "lodash", "graphql", "prettier", "@babel/core", "react-dom/server"];
+
+/// A tree, and what is in it.
+pub(crate) struct Tree {
+    pub(crate) path: PathBuf,
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Tree {
+    /// The `node_modules` of the committed lock file, or a copy of another directory.
+    pub(crate) fn installed(place: &Place, given: Option<&Path>) -> Result<Tree> {
+        let dir = place.own("bench-image-tree")?;
+        fs::create_dir_all(&dir)?;
+        let path = dir.join("node_modules");
+        let app = place.repo.join("xtask/src/bench/image/app");
+        let mark = match given {
+            Some(given) => given.display().to_string(),
+            None => fs::read_to_string(app.join("package-lock.json"))?,
+        };
+        if fs::read_to_string(dir.join(MARK)).ok().as_ref() != Some(&mark) {
+            let _ = fs::remove_dir_all(&path);
+            match given {
+                Some(given) => {
+                    run::output(Command::new("cp").args(["-a", "--"]).arg(given).arg(&path))?;
+                }
+                None => install(&app, &dir)?,
+            }
+            fs::write(dir.join(MARK), mark)?;
+        }
+        let count = |kind: &str| -> Result<u64> {
+            let found = run::output(Command::new("find").arg(&path).args(["-type", kind, "-printf", "x"]))?;
+            Ok(found.len() as u64)
+        };
+        let bytes = bytes_of(&path)?;
+        Ok(Tree { files: count("f")?, directories: count("d")?, bytes, path })
+    }
+
+    /// Have node load packages from a copy of the tree at `place`.
+    pub(crate) fn used(&self, place: &Path) -> Result<Usage> {
+        let there = REQUIRED.iter().filter(|package| self.path.join(package).exists() || package.contains("server"));
+        let script: String = there.map(|package| format!("require({package:?});")).collect();
+        let parent = place.parent().context("has one")?;
+        let mut node = Command::new("node");
+        node.args(["-e", &script]).current_dir(parent).stdout(Stdio::null()).stderr(Stdio::null());
+        let (status, usage) = run::measured(&mut node)?;
+        ensure!(status.success(), "node cannot load packages from {}", place.display());
+        Ok(usage)
+    }
+
+    /// Change five packages in a copy of the tree, as new versions of them would: a line more in each of their sources.
+    pub(crate) fn changed(&self, copy: &Path) -> Result<()> {
+        run::output(Command::new("cp").args(["-a", "--"]).arg(&self.path).arg(copy))?;
+        for package in ["express", "lodash", "prettier", "react-dom", "graphql"] {
+            let mut find = Command::new("find");
+            find.arg(copy.join(package)).args([
+                "-name",
+                "*.js",
+                "-type",
+                "f",
+                "-exec",
+                "sed",
+                "-i",
+                "$a // changed",
+                "{}",
+                "+",
+            ]);
+            run::output(&mut find)?;
+        }
+        Ok(())
+    }
+}
+
+fn install(app: &Path, dir: &Path) -> Result<()> {
+    println!("installing the packages of {} with npm, scripts off", app.display());
+    for name in ["package.json", "package-lock.json"] {
+        fs::copy(app.join(name), dir.join(name))?;
+    }
+    let words = ["ci", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund"];
+    run::output(Command::new("npm").args(words).current_dir(dir)).context("npm could not install them").map(drop)
+}
