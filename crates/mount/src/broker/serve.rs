@@ -53,9 +53,9 @@ enum Outcome {
     /// Said, and over.
     Said(String),
     /// Said, and to be taken away with the connection.
-    Held(Stay, Arc<Shared>, Option<OwnedFd>),
+    Held(Stay, Arc<Shared>, String, Option<OwnedFd>),
     /// Said, and to be taken away with that process.
-    ForProcess(String, OwnedFd),
+    ForProcess(String, String, OwnedFd),
 }
 
 impl Broker {
@@ -132,9 +132,9 @@ impl Broker {
         };
         match outcome {
             Outcome::Said(id) => drop(channel.send(&encode(Kind::Done, &id), &[])),
-            Outcome::Held(stay, _image, mount) => {
+            Outcome::Held(stay, _image, note, mount) => {
                 let passed: Vec<BorrowedFd> = mount.iter().map(AsFd::as_fd).collect();
-                let sent = channel.send(&encode(Kind::Done, &stay.id()), &passed);
+                let sent = channel.send(&encode(Kind::Done, &format!("{} {note}", stay.id())), &passed);
                 drop(mount);
                 if sent.is_ok() {
                     wait_for_end(channel.descriptor());
@@ -142,8 +142,8 @@ impl Broker {
                 // Whoever unmounted it before it was to go left nothing to do.
                 drop(stay);
             }
-            Outcome::ForProcess(id, process) => {
-                let _ = channel.send(&encode(Kind::Done, &id), &[]);
+            Outcome::ForProcess(id, note, process) => {
+                let _ = channel.send(&encode(Kind::Done, &format!("{id} {note}")), &[]);
                 wait_for_end(process.as_fd());
                 self.end(&id);
             }
@@ -189,13 +189,13 @@ impl Broker {
         let stay = self.places.mount(&Ask { target: &target, lease, inside: Some(inside), ..asked })?;
         let id = stay.id();
         if lease == Lease::Held {
-            return Ok(Outcome::Held(stay, shared, None));
+            return Ok(Outcome::Held(stay, shared, supplied.note, None));
         }
         stay.leave();
         self.used().insert(id.clone(), shared);
         Ok(match process {
-            Some(process) => Outcome::ForProcess(id, process),
-            None => Outcome::Said(id),
+            Some(process) => Outcome::ForProcess(id, supplied.note, process),
+            None => Outcome::Said(format!("{id} {}", supplied.note)),
         })
     }
 
@@ -205,7 +205,7 @@ impl Broker {
         let (mount, stay) = self.places.detached(&ask(name, caller, &supplied, &shared, &owners))?;
         let passed = mount.descriptor().try_clone_to_owned();
         let passed = passed.map_err(|error| refused(format!("no descriptor for a mount: {error}")))?;
-        Ok(Outcome::Held(stay, shared, Some(passed)))
+        Ok(Outcome::Held(stay, shared, supplied.note, Some(passed)))
     }
 
     fn unmount(&self, caller: &Caller, passed: Vec<OwnedFd>) -> Result<Outcome, MountError> {

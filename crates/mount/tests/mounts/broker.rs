@@ -47,7 +47,14 @@ impl Supply for OfFixture {
             _ => return Err(format!("no image is called {name}")),
         };
         let via = if lazily.is_some() { Rung::Lazy } else { Rung::Mount };
-        Ok(Supplied { id: name.to_owned(), image: self.image.clone(), via, stored: (0, 0), lazily })
+        Ok(Supplied {
+            note: format!("exact {name}"),
+            id: name.to_owned(),
+            image: self.image.clone(),
+            via,
+            stored: (0, 0),
+            lazily,
+        })
     }
 }
 
@@ -161,11 +168,8 @@ pub(crate) fn ask_and_wait(arguments: &[String]) {
         _ => Wish::Kept,
     };
     let client = Client::mount(Path::new(socket), name, Path::new(target), wish);
-    say_and_wait(client.map(drop_nothing), target, script);
-}
-
-fn drop_nothing(client: Client) -> Box<dyn std::any::Any> {
-    Box::new(client)
+    let client = client.inspect(|client| assert_eq!(client.note(), format!("exact {name}")));
+    say_and_wait(client.map(|client| Box::new(client) as Box<dyn std::any::Any>), target, script);
 }
 
 /// The job's side: `SOCKET NAME TARGET SCRIPT`, where it mounts what it was passed.

@@ -9,7 +9,7 @@ use larder_store::Store;
 use super::far::FarImages;
 
 /// What was found, and whether it is known from a remote only.
-pub(super) fn find(
+pub(crate) fn find(
     store: &Store,
     far: Option<&FarImages>,
     key: &ImageKey,
