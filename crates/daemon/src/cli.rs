@@ -9,11 +9,9 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::help;
 
-mod broker;
 mod daemon;
 mod image;
 mod remote;
-pub(crate) use broker::{BROKER_SOCKET, BrokerInstall, BrokerOptions, BrokerWord};
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
 pub(crate) use image::{ImageDrop, ImageList, ImageRestore, ImageSave, ImageShow, Images, ImagesWord, Policy};
 pub(crate) use remote::{Remotes, RemotesCheck, RemotesFlush, RemotesWord};
@@ -62,9 +60,6 @@ pub(crate) enum Word {
     /// What `daemon start`, systemd and launchd start
     #[command(hide = true, after_help = help::SERVE)]
     Serve(Serve),
-    /// Mount images for jobs that may not: a service of the superuser's
-    #[command(after_help = help::BROKER)]
-    Broker(BrokerOptions),
     /// What holds reads of a lazily mounted image back; larderd starts it
     #[command(hide = true, after_help = "Started with a socket as its standard input; not for people")]
     Gate,

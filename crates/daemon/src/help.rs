@@ -98,15 +98,6 @@ Examples:
   larder image show KEY            also whether it is there at all: exit code 11 when not
   larder image drop KEY";
 
-pub(crate) const BROKER: &str = "\
-Serves whoever connects: a job names a key, and a directory of its own, and has the image mounted there, among the mounts
-that it sees, with its own user as owner. Only images of the superuser's own store and remotes (LARDER_DIR, LARDER_REMOTE)
-are mounted. See docs/mounting.md.
-
-Examples:
-  larder broker --target /home/ci
-  larder broker install --print";
-
 pub(crate) const SERVE: &str = "\
 Stays in the foreground. What goes wrong is in daemon.log in the store's directory.
 

@@ -68,7 +68,6 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
         Word::Remote(options) => words::remote::run(&around, &options, &mut out),
         Word::Image(options) => words::image::run(&around, &options, &mut out),
         Word::Serve(options) => serve::run(&around, &options),
-        Word::Broker(options) => words::broker::run(&around, &options, &mut out),
         Word::Gate => words::gate::run(),
         Word::Run(_) => words::run::run(&around),
         Word::Completions(options) => words::completions::run(&options, &mut out),

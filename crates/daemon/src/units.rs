@@ -8,14 +8,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use larder_store::Store;
 
-use crate::cli::{BrokerInstall, BrokerOptions, DaemonInstall};
+use crate::cli::DaemonInstall;
 use crate::surroundings::Surroundings;
 use crate::words::FINE;
 
 const SOCKET: &str = include_str!("../units/larderd.socket");
 const SERVICE: &str = include_str!("../units/larderd.service");
-const BROKER_SOCKET: &str = include_str!("../units/larder-broker.socket");
-const BROKER_SERVICE: &str = include_str!("../units/larder-broker.service");
 const PLIST: &str = include_str!("../units/larderd.plist");
 
 /// What systemd takes for a socket's path.
@@ -61,58 +59,6 @@ pub(crate) fn install(
     Ok(FINE)
 }
 
-/// The same for the broker, with the options that were given.
-pub(crate) fn install_broker(
-    around: &Surroundings,
-    options: &BrokerOptions,
-    install: &BrokerInstall,
-    out: &mut dyn Write,
-) -> Result<u8> {
-    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
-    let dir = around.settings().dir.as_deref().context("no place for the store is known: set LARDER_DIR")?;
-    let units = broker(text(&program)?, text(&std::path::absolute(dir)?)?, options)?;
-    for (name, text) in &units {
-        if install.print {
-            writeln!(out, "# {name}\n{text}")?;
-            continue;
-        }
-        let path = Path::new("/etc/systemd/system").join(name);
-        let failed = || format!("{} cannot be written: see `larder broker install --print`", path.display());
-        std::fs::write(&path, text).with_context(failed)?;
-        writeln!(out, "{}", path.display())?;
-    }
-    if !install.print {
-        writeln!(out, "now type: systemctl daemon-reload && systemctl enable --now larder-broker.socket")?;
-    }
-    Ok(FINE)
-}
-
-fn broker(program: &str, dir: &str, options: &BrokerOptions) -> Result<Vec<Unit>> {
-    let mut words = vec![format!("--state {}", quoted(text(&options.state)?))];
-    words.extend(options.user.iter().map(|user| format!("--user {user}")));
-    for target in &options.target {
-        words.push(format!("--target {}", quoted(text(target)?)));
-    }
-    words.push(format!("--mounts-max {}", options.mounts_max));
-    let words: String = words.iter().map(|word| format!(" {}", word.replace('$', "$$"))).collect();
-    let service = BROKER_SERVICE
-        .replace("@LARDERD@", &quoted(program).replace('$', "$$"))
-        .replace("@OPTIONS@", &words)
-        .replace("@VARIABLE@", &quoted(&format!("LARDER_DIR={dir}")));
-    let socket = BROKER_SOCKET.replace("@SOCKET@", &plain(text(&options.socket)?));
-    Ok(vec![("larder-broker.socket", socket), ("larder-broker.service", service)])
-}
-
-/// Specifiers begin with a per cent sign.
-fn plain(path: &str) -> String {
-    path.replace('%', "%%")
-}
-
-/// Quoted words have escapes.
-fn quoted(word: &str) -> String {
-    format!("\"{}\"", plain(word).replace('\\', "\\\\").replace('"', "\\\""))
-}
-
 fn text(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is no text that a unit file can hold", path.display()))
 }
@@ -135,7 +81,9 @@ fn systemd(program: &str, dir: &str, socket: &str) -> Result<Vec<Unit>> {
     if [program, dir].iter().any(|path| path.contains(char::is_control)) {
         bail!("a path with control characters cannot stand in a unit file: use `larder daemon start`");
     }
-    // A dollar sign begins a variable.
+    // Specifiers begin with a per cent sign; quoted words have escapes; a dollar sign begins a variable.
+    let plain = |path: &str| path.replace('%', "%%");
+    let quoted = |word: &str| format!("\"{}\"", plain(word).replace('\\', "\\\\").replace('"', "\\\""));
     let service = SERVICE
         .replace("@LARDERD@", &quoted(program).replace('$', "$$"))
         .replace("@VARIABLE@", &quoted(&format!("LARDER_DIR={dir}")));

@@ -133,7 +133,7 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
 }
 
 /// The socket that systemd listens with for us.
-pub(crate) fn given_socket() -> Result<Option<OwnedFd>> {
+fn given_socket() -> Result<Option<OwnedFd>> {
     let mut given = listenfd::ListenFd::from_env();
     match given.len() {
         0 => Ok(None),

@@ -1,7 +1,6 @@
 //! A file a word. Each reads its options and the surroundings, writes what it has to say to `out`, and returns the exit
 //! code; an error becomes one line and exit code 1.
 
-pub(crate) mod broker;
 pub(crate) mod clear;
 pub(crate) mod completions;
 pub(crate) mod config;

@@ -29,7 +29,6 @@ pub enum Wish<'a> {
 pub struct Client {
     channel: Channel,
     id: String,
-    note: String,
 }
 
 impl Client {
@@ -76,11 +75,6 @@ impl Client {
         self.channel.descriptor()
     }
 
-    /// What it says of the image: which key it has, for instance.
-    pub fn note(&self) -> &str {
-        &self.note
-    }
-
     /// What the broker calls the mount.
     pub fn id(&self) -> &str {
         &self.id
@@ -104,10 +98,7 @@ fn ask(
     };
     let (channel, reply) = asked().map_err(MountError::path(socket, "the broker cannot be asked"))?;
     match reply.kind {
-        Kind::Done => {
-            let (id, note) = reply.text.split_once(' ').unwrap_or((&reply.text, ""));
-            Ok((Client { channel, id: id.to_owned(), note: note.to_owned() }, reply.passed))
-        }
+        Kind::Done => Ok((Client { channel, id: reply.text }, reply.passed)),
         _ => Err(refused(reply.text)),
     }
 }

@@ -53,9 +53,9 @@ enum Outcome {
     /// Said, and over.
     Said(String),
     /// Said, and to be taken away with the connection.
-    Held(Stay, Arc<Shared>, String, Option<OwnedFd>),
+    Held(Stay, Arc<Shared>, Option<OwnedFd>),
     /// Said, and to be taken away with that process.
-    ForProcess(String, String, OwnedFd),
+    ForProcess(String, OwnedFd),
 }
 
 impl Broker {
@@ -132,9 +132,9 @@ impl Broker {
         };
         match outcome {
             Outcome::Said(id) => drop(channel.send(&encode(Kind::Done, &id), &[])),
-            Outcome::Held(stay, _image, note, mount) => {
+            Outcome::Held(stay, _image, mount) => {
                 let passed: Vec<BorrowedFd> = mount.iter().map(AsFd::as_fd).collect();
-                let sent = channel.send(&encode(Kind::Done, &format!("{} {note}", stay.id())), &passed);
+                let sent = channel.send(&encode(Kind::Done, &stay.id()), &passed);
                 drop(mount);
                 if sent.is_ok() {
                     wait_for_end(channel.descriptor());
@@ -142,8 +142,8 @@ impl Broker {
                 // Whoever unmounted it before it was to go left nothing to do.
                 drop(stay);
             }
-            Outcome::ForProcess(id, note, process) => {
-                let _ = channel.send(&encode(Kind::Done, &format!("{id} {note}")), &[]);
+            Outcome::ForProcess(id, process) => {
+                let _ = channel.send(&encode(Kind::Done, &id), &[]);
                 wait_for_end(process.as_fd());
                 self.end(&id);
             }
@@ -189,13 +189,13 @@ impl Broker {
         let stay = self.places.mount(&Ask { target: &target, lease, inside: Some(inside), ..asked })?;
         let id = stay.id();
         if lease == Lease::Held {
-            return Ok(Outcome::Held(stay, shared, supplied.note, None));
+            return Ok(Outcome::Held(stay, shared, None));
         }
         stay.leave();
         self.used().insert(id.clone(), shared);
         Ok(match process {
-            Some(process) => Outcome::ForProcess(id, supplied.note, process),
-            None => Outcome::Said(format!("{id} {}", supplied.note)),
+            Some(process) => Outcome::ForProcess(id, process),
+            None => Outcome::Said(id),
         })
     }
 
@@ -205,7 +205,7 @@ impl Broker {
         let (mount, stay) = self.places.detached(&ask(name, caller, &supplied, &shared, &owners))?;
         let passed = mount.descriptor().try_clone_to_owned();
         let passed = passed.map_err(|error| refused(format!("no descriptor for a mount: {error}")))?;
-        Ok(Outcome::Held(stay, shared, supplied.note, Some(passed)))
+        Ok(Outcome::Held(stay, shared, Some(passed)))
     }
 
     fn unmount(&self, caller: &Caller, passed: Vec<OwnedFd>) -> Result<Outcome, MountError> {
@@ -234,7 +234,11 @@ impl Broker {
         for mount in self.places.list()?.into_iter().filter(|mount| mount.mounted) {
             if mount.via == Rung::Lazy {
                 let supplied = self.supply.image(mount.user, &mount.name).map_err(refused);
-                match supplied.and_then(|supplied| self.host.shared(&supplied)) {
+                let same = |supplied: Supplied| match supplied.image.first_file() == mount.image {
+                    true => self.host.shared(&supplied),
+                    false => Err(refused("another image has its key by now".to_owned())),
+                };
+                match supplied.and_then(same) {
                     Ok(shared) => drop(self.used().insert(mount.id.clone(), shared)),
                     Err(error) => {
                         (self.says)(&format!("{}: cannot be filled any more: {error}", mount.target.display()))

@@ -16,8 +16,6 @@ pub trait Supply: Send + Sync {
 
 /// An image's local files, and what is to be known of them.
 pub struct Supplied {
-    /// What is said to the client of it.
-    pub note: String,
     /// The same for the same files: an image is mounted once for all that ask.
     pub id: String,
     /// Its files.

@@ -22,7 +22,7 @@ const PACKS_AT_ONCE: usize = 32;
 const PACKS_WAITING: usize = 32;
 
 /// The remotes, and what their transfers run on.
-pub(crate) struct FarImages {
+pub(super) struct FarImages {
     runtime: Runtime,
     far: Arc<Far>,
     dir: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) struct FarImages {
 
 impl FarImages {
     /// The remotes of the settings; none where there are none.
-    pub(crate) fn open(around: &Surroundings, store: &Store) -> Result<Option<FarImages>> {
+    pub(super) fn open(around: &Surroundings, store: &Store) -> Result<Option<FarImages>> {
         let settings = around.settings();
         if settings.remote.is_empty() {
             return Ok(None);
@@ -43,12 +43,12 @@ impl FarImages {
     }
 
     /// The images of a key or prefix.
-    pub(crate) fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>> {
+    pub(super) fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>> {
         self.runtime.block_on(self.far.images(list)).map_err(|error| anyhow!("{error}"))
     }
 
     /// Fetch these blobs into the store, but for those that are there.
-    pub(crate) fn fetch(&self, store: &Store, blobs: impl Iterator<Item = Blob>) -> Result<()> {
+    pub(super) fn fetch(&self, store: &Store, blobs: impl Iterator<Item = Blob>) -> Result<()> {
         let missing: Vec<Blob> = blobs.filter(|blob| !store.has_blob(blob)).collect();
         let fetch = |blob: Blob| async move { self.far.blob(&blob, &self.dir).await };
         let all = stream::iter(missing).map(fetch).buffer_unordered(PACKS_AT_ONCE).try_collect::<()>();
@@ -56,23 +56,23 @@ impl FarImages {
     }
 
     /// Which of these the remote has that is written to.
-    pub(crate) fn has(&self, blobs: &[Blob]) -> Vec<bool> {
+    pub(super) fn has(&self, blobs: &[Blob]) -> Vec<bool> {
         self.runtime.block_on(self.far.has(blobs))
     }
 
     /// Whether anything is sent.
-    pub(crate) fn writes(&self) -> bool {
+    pub(super) fn writes(&self) -> bool {
         self.far.writes()
     }
 
     /// Send an image. Returns bytes of what was not there before.
-    pub(crate) fn publish(&self, saved: &Saved) -> Result<u64> {
+    pub(super) fn publish(&self, saved: &Saved) -> Result<u64> {
         let sent = self.far.publish_image(&saved.record, &saved.packs, &self.dir);
         self.runtime.block_on(sent).map_err(|error| anyhow!("{error}"))
     }
 
     /// These packs of an image, fetched in this order, as they come.
-    pub(crate) fn packs(&self, image: &Image, order: &[usize]) -> FarPacks {
+    pub(super) fn packs(&self, image: &Image, order: &[usize]) -> FarPacks {
         let wanted: Vec<(usize, Blob)> = order.iter().map(|&number| (number, image.packs.packs[number].blob)).collect();
         let (sender, receiver) = mpsc::channel(PACKS_WAITING);
         let (far, dir) = (self.far.clone(), self.dir.clone());
@@ -106,7 +106,7 @@ async fn fetched(far: &Far, dir: &Path, number: usize, blob: Blob) -> Result<Arr
 }
 
 /// Packs as they come from remotes.
-pub(crate) struct FarPacks(Mutex<mpsc::Receiver<Result<Arrived, ImageError>>>);
+pub(super) struct FarPacks(Mutex<mpsc::Receiver<Result<Arrived, ImageError>>>);
 
 impl Packs for FarPacks {
     fn next(&self) -> Option<Result<Arrived, ImageError>> {

@@ -9,7 +9,7 @@ use larder_store::Store;
 use super::far::FarImages;
 
 /// What was found, and whether it is known from a remote only.
-pub(crate) fn find(
+pub(super) fn find(
     store: &Store,
     far: Option<&FarImages>,
     key: &ImageKey,

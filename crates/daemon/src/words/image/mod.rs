@@ -7,16 +7,14 @@
 //! | `save.rs`, `restore.rs` | these words |
 //! | `show.rs` | `list`, `show`, `drop` |
 //! | `far.rs` | what is asked of remotes |
-//! | `live.rs` | an image as what can be mounted |
 //! | `bar.rs` | how far it is |
 //!
 //! Unaware of: how an image is made (`larder-image`).
 
 mod bar;
-pub(crate) mod far;
-pub(crate) mod find;
+mod far;
+mod find;
 mod key;
-pub(crate) mod live;
 mod restore;
 mod save;
 mod show;
