@@ -65,7 +65,7 @@ const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 const KEY_IN_FILE: &str = "['00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']";
 
 /// For each setting: text for a file, for the environment, and how both are shown.
-const SAMPLES: [(&str, &str, &str, &str); 19] = [
+const SAMPLES: [(&str, &str, &str, &str); 20] = [
     ("class", "'utility'", "UTILITY", "utility"),
     ("class_cgroup", "'/c'", "/c", "/c"),
     ("debug_paths", "'exact'", "Exact", "exact"),
@@ -78,6 +78,7 @@ const SAMPLES: [(&str, &str, &str, &str); 19] = [
     ("policy", "'ephemeral'", "EPHEMERAL", "ephemeral"),
     ("read_only", "true", "1", "true"),
     ("recache", "true", "On", "true"),
+    ("record_commit_prefix", "'[x]'", "[x]", "[x]"),
     (
         "remote",
         "['redis://a', 's3://u:p@b?endpoint=c']",

@@ -1,6 +1,6 @@
 //! Which files make an image, and whom its files belong to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The local files of one image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +14,16 @@ pub enum Image {
     },
     /// A squashfs file.
     Squashfs(PathBuf),
+}
+
+impl Image {
+    /// The file by which it is known: its metadata, or all of it.
+    pub fn first_file(&self) -> &Path {
+        match self {
+            Image::Erofs { metadata, .. } => metadata,
+            Image::Squashfs(file) => file,
+        }
+    }
 }
 
 /// Owners as an image has them, and as they are to be seen, ranges of numbers at a time. What is in no range is seen as

@@ -11,7 +11,7 @@ use crate::MountError;
 pub struct Policy {
     /// Users that are served; all where there are none.
     pub users: Vec<u32>,
-    /// Among the broker's own mounts, which everybody sees: only on or below these. Among mounts of a job's own, as a container
+    /// Among the machine's mounts, which everybody sees: only on or below these. Among mounts of a job's own, as a container
     /// has them, a directory needs only to be the job's.
     pub targets: Vec<PathBuf>,
     /// So many mounts of one user at most; 0 for any number.

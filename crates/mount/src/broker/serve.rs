@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_sys::{Channel, Door, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -83,14 +83,18 @@ impl Broker {
     /// Serve who connects, until the other end of the pipe `woken` is closed. What was mounted for connections that are open then goes
     /// with the process.
     pub fn serve(self: &Arc<Broker>, door: &Door, woken: BorrowedFd) {
+        let mut swept = Instant::now();
         while !is_closed(woken) {
+            if swept.elapsed() >= SWEEP_EVERY {
+                self.sweep();
+                swept = Instant::now();
+            }
             match door.accept() {
                 Ok(Some(channel)) => self.attend_apart(channel),
                 Ok(None) => {
                     if let Err(error) = door.wait(SWEEP_EVERY, woken) {
                         (self.says)(&error.to_string());
                     }
-                    self.sweep();
                 }
                 Err(error) => {
                     (self.says)(&format!("nobody can be let in: {error}"));
@@ -150,8 +154,9 @@ impl Broker {
         let odd = |error: io::Error| refused(format!("the request cannot be read: {error}"));
         channel.set_patience(PATIENCE).map_err(odd)?;
         let peer = channel.peer().map_err(odd)?;
-        self.policy.admits(peer.user)?;
+        // Whoever is not served hears why, which takes that they have said all.
         let message = receive(channel).map_err(odd)?;
+        self.policy.admits(peer.user)?;
         let caller = caller(channel, peer)?;
         match message.kind {
             Kind::MountHeld | Kind::MountForProcess | Kind::MountKept => self.mount(&caller, message),
@@ -165,12 +170,12 @@ impl Broker {
         let mut passed = message.passed.into_iter();
         let place = passed.next().ok_or_else(|| refused("no directory came with the request".to_owned()))?;
         let target = name_of(&place)?;
-        let is_ours = is_own_namespace(&caller.name)?;
-        self.policy.allows(caller.peer.user, place.as_fd(), &target, is_ours)?;
+        let is_shared = is_everybodys(&caller.name)?;
+        self.policy.allows(caller.peer.user, place.as_fd(), &target, is_shared)?;
         let (lease, process) = match (message.kind, passed.next()) {
             (Kind::MountHeld, _) => (Lease::Held, None),
             (Kind::MountForProcess, Some(process)) => (lease_of(&process)?, Some(process)),
-            (Kind::MountKept, _) if is_ours => (Lease::Kept, None),
+            (Kind::MountKept, _) if is_shared => (Lease::Kept, None),
             (Kind::MountKept, _) => {
                 let why = "is among mounts of the job's own, which nobody would take away: say for which process it is";
                 return Err(refused(format!("{}: {why}", target.display())));
@@ -229,7 +234,11 @@ impl Broker {
         for mount in self.places.list()?.into_iter().filter(|mount| mount.mounted) {
             if mount.via == Rung::Lazy {
                 let supplied = self.supply.image(mount.user, &mount.name).map_err(refused);
-                match supplied.and_then(|supplied| self.host.shared(&supplied)) {
+                let same = |supplied: Supplied| match supplied.image.first_file() == mount.image {
+                    true => self.host.shared(&supplied),
+                    false => Err(refused("another image has its key by now".to_owned())),
+                };
+                match supplied.and_then(same) {
                     Ok(shared) => drop(self.used().insert(mount.id.clone(), shared)),
                     Err(error) => {
                         (self.says)(&format!("{}: cannot be filled any more: {error}", mount.target.display()))
@@ -315,9 +324,14 @@ fn lease_of(process: &OwnedFd) -> Result<Lease, MountError> {
     Lease::of_process(number).ok_or_else(|| refused(format!("process {number} has ended")))
 }
 
-fn is_own_namespace(name: &str) -> Result<bool, MountError> {
-    let own = fs::read_link("/proc/self/ns/mnt").map_err(MountError::path("/proc/self/ns/mnt", "cannot be read"))?;
-    Ok(own.to_string_lossy() == name)
+/// Whether these are the mounts that everybody sees: ours, or the machine's, from which a service manager may have given us others.
+fn is_everybodys(name: &str) -> Result<bool, MountError> {
+    let is_that = |process: &str| {
+        let path = format!("/proc/{process}/ns/mnt");
+        let link = fs::read_link(&path).map_err(MountError::path(path, "cannot be read"))?;
+        Ok(link.to_string_lossy() == name)
+    };
+    Ok(is_that("self")? || is_that("1")?)
 }
 
 fn is_closed(pipe: BorrowedFd) -> bool {

@@ -1,6 +1,5 @@
 //! The threads that fill, and the one that hears what the gate wants.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,7 +12,7 @@ use larder_sys::{Answer, Touches};
 use super::ledger::{Ledger, Work};
 use super::line::{Line, Message};
 use super::units::Units;
-use super::{COMPLETE, Held, Options, UNIT_BYTES, start_gate};
+use super::{Held, Options, UNIT_BYTES, note_complete, start_gate};
 use crate::Fill;
 
 /// The gate listens always: it does nothing that waits.
@@ -211,11 +210,8 @@ impl Filler {
         if !self.is_complete() || self.traces.load(Relaxed) || self.completed.swap(true, Relaxed) {
             return;
         }
-        let noted = rustix::fs::fdatasync(&self.held.quiet).map_err(io::Error::from).and_then(|()| {
-            let (path, new) = (self.directory.join(COMPLETE), self.directory.join("complete.new"));
-            fs::write(&new, format!("{}\n", self.size_bytes))?;
-            fs::rename(&new, &path)
-        });
+        let synced = rustix::fs::fdatasync(&self.held.quiet).map_err(io::Error::from);
+        let noted = synced.and_then(|()| note_complete(&self.directory, self.size_bytes));
         // What is not noted is filled again the next time; nobody waits for anything now.
         let _ = noted;
         let _ = self.say(Message::Complete, None);

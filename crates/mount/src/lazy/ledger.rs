@@ -99,11 +99,8 @@ impl Ledger {
         from
     }
 
-    /// The units of the piece that one is in. Whatever is said of pieces, it has that unit, and the file bounds it.
     fn piece_of(&self, unit: u64) -> Range<u64> {
-        let bytes = self.filled.bytes(&(unit..unit + 1));
-        let piece = (self.pieces)(bytes.start);
-        self.filled.touched(&(piece.start.min(bytes.start)..piece.end.max(bytes.end)))
+        piece_of(&self.filled, &self.pieces, unit)
     }
 
     /// Whether something of a piece is not there, and nobody fills it.
@@ -160,6 +157,13 @@ impl Ledger {
     pub(super) fn is_complete(&self) -> bool {
         self.filled.left() == 0
     }
+}
+
+/// The units of the piece that one is in. Whatever is said of pieces, it has that unit, and the file bounds it.
+pub(super) fn piece_of(units: &Units, pieces: &dyn Fn(u64) -> Range<u64>, unit: u64) -> Range<u64> {
+    let bytes = units.bytes(&(unit..unit + 1));
+    let piece = pieces(bytes.start);
+    units.touched(&(piece.start.min(bytes.start)..piece.end.max(bytes.end)))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! | `ledger.rs` | what is filled next; pure |
 //! | `units.rs` | a set of pieces of a file; pure |
 //! | `line.rs` | what gate and filler say to each other |
+//! | `whole.rs` | all at once, for where reads cannot be held back |
 //! | `journal.rs` | what was filled and what was touched, as files; the trace |
 //!
 //! ```text
@@ -26,6 +27,7 @@ mod journal;
 mod ledger;
 mod line;
 mod units;
+mod whole;
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -46,6 +48,7 @@ use self::journal::Journal;
 pub use self::journal::Trace;
 use self::line::{Line, Message};
 use self::units::Units;
+pub use self::whole::fill_whole;
 use crate::{Fill, Mount, MountError, layer};
 
 /// What is noted as filled or touched: a block of EROFS, and a page.
@@ -121,7 +124,7 @@ impl Lazy {
         make(data, size_bytes).map_err(MountError::path(data, "cannot be made"))?;
         let data = fs::canonicalize(data).map_err(MountError::path(data, "cannot be found"))?;
         let mut lazy = Lazy { data, directory, size_bytes, filler: None, _lock: lock };
-        if size_bytes == 0 || lazy.was_completed() {
+        if size_bytes == 0 || was_completed(&lazy.directory, size_bytes) {
             return Ok(lazy);
         }
         let (line, held) = match lazy.go_on()? {
@@ -180,11 +183,6 @@ impl Lazy {
         self.filler.iter().for_each(|filler| filler.finish());
     }
 
-    fn was_completed(&self) -> bool {
-        let said = fs::read_to_string(self.directory.join(COMPLETE));
-        said.is_ok_and(|said| said == format!("{}\n", self.size_bytes))
-    }
-
     /// Take the place of who filled before, where their gate lives.
     fn go_on(&self) -> Result<Option<Begun>, MountError> {
         let path = self.directory.join(GATE);
@@ -238,6 +236,19 @@ fn lock(directory: &Path) -> Result<File, MountError> {
         Ok(()) => Ok(file),
         Err(error) => Err(MountError::path(path, "somebody else fills this image")(error.into())),
     }
+}
+
+/// Whether all of it is there, and on the disk.
+fn was_completed(directory: &Path, size_bytes: u64) -> bool {
+    let said = fs::read_to_string(directory.join(COMPLETE));
+    said.is_ok_and(|said| said == format!("{size_bytes}\n"))
+}
+
+/// Note that it is.
+fn note_complete(directory: &Path, size_bytes: u64) -> io::Result<()> {
+    let (path, new) = (directory.join(COMPLETE), directory.join("complete.new"));
+    fs::write(&new, format!("{size_bytes}\n"))?;
+    fs::rename(&new, &path)
 }
 
 /// The file, without blocks where nothing is yet.

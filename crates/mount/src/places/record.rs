@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::{Ask, Lease};
-use crate::{Image, Rung};
+use crate::Rung;
 
 const FIRST: &str = "larder-mount 1";
 
@@ -41,10 +41,6 @@ pub(super) struct Record {
 impl Record {
     /// Of what is about to be mounted by us, now.
     pub(super) fn new(ask: &Ask, target: &Path) -> io::Result<Record> {
-        let image = match ask.image {
-            Image::Erofs { metadata, .. } => metadata,
-            Image::Squashfs(file) => file,
-        };
         Ok(Record {
             boot: larder_sys::boot_id()?,
             namespace: ask.inside.map_or_else(|| namespace_of("self"), |inside| Ok(inside.name.to_owned()))?,
@@ -52,7 +48,7 @@ impl Record {
             lease: ask.lease,
             name: ask.name.to_owned(),
             user: ask.user,
-            image: std::path::absolute(image)?,
+            image: std::path::absolute(ask.image.first_file())?,
             target: target.to_owned(),
             number: None,
         })
@@ -144,6 +140,7 @@ fn unescaped(text: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Image;
 
     #[test]
     fn a_record_is_read_as_it_was_written() {

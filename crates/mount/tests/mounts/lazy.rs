@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use larder_mount::lazy::{Lazy, Options, Trace};
+use larder_mount::lazy::{Lazy, Options, Trace, fill_whole};
 use larder_mount::{Ask, Fill, Image, Lease, MountError, Places, Rung, ladder};
 
 use crate::fixture::{Fixture, LARGE_BYTES, Test, bytes};
@@ -26,6 +26,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_filler_that_is_killed_shows_no_zeros", a_filler_that_is_killed_shows_no_zeros),
     ("a_gate_that_is_killed_shows_no_zeros", a_gate_that_is_killed_shows_no_zeros),
     ("what_was_touched_comes_first_the_next_time", what_was_touched_comes_first_the_next_time),
+    ("all_of_it_at_once", all_of_it_at_once),
     ("a_gate_ends_with_the_last_reader", a_gate_ends_with_the_last_reader),
 ];
 
@@ -36,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PIECE_BYTES: u64 = 64 << 10;
 
 /// Fills from a file that has it all.
-struct FromFile {
+pub(crate) struct FromFile {
     source: File,
     delay: Duration,
     fails: AtomicBool,
@@ -46,7 +47,7 @@ struct FromFile {
 }
 
 impl FromFile {
-    fn new(source: &Path, delay: Duration) -> Arc<FromFile> {
+    pub(crate) fn new(source: &Path, delay: Duration) -> Arc<FromFile> {
         Arc::new(FromFile {
             source: File::open(source).expect("opens"),
             delay,
@@ -78,7 +79,7 @@ impl Fill for FromFile {
     }
 }
 
-fn gate_command() -> Vec<OsString> {
+pub(crate) fn gate_command() -> Vec<OsString> {
     vec![std::env::current_exe().expect("is known").into(), "role-gate".into()]
 }
 
@@ -87,16 +88,16 @@ fn options() -> Options {
 }
 
 /// An image of which no data is there, and the file that has it.
-struct Far {
-    fixture: Fixture,
-    metadata: PathBuf,
-    source: PathBuf,
-    data: PathBuf,
-    size_bytes: u64,
+pub(crate) struct Far {
+    pub(crate) fixture: Fixture,
+    pub(crate) metadata: PathBuf,
+    pub(crate) source: PathBuf,
+    pub(crate) data: PathBuf,
+    pub(crate) size_bytes: u64,
 }
 
 /// `None`, with a printed reason, where that cannot be tried.
-fn far() -> Option<Far> {
+pub(crate) fn far() -> Option<Far> {
     let fixture = Fixture::new();
     let Some(Image::Erofs { metadata, data: Some(source) }) = fixture.erofs() else { return None };
     if let Err(why) = &ladder(&fixture.make("images"))[0].found {
@@ -132,7 +133,7 @@ impl Far {
     }
 }
 
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < until, "{what}");
@@ -384,6 +385,25 @@ fn what_was_touched_comes_first_the_next_time() {
         seen += range.end - range.start;
     }
     assert_eq!(seen, far.size_bytes, "all of it, and each byte once");
+}
+
+fn all_of_it_at_once() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    let fill = FromFile::new(&far.source, Duration::ZERO);
+    fill.fails.store(true, SeqCst);
+    assert!(fill_whole(&far.state(), &far.data, far.size_bytes, &*fill, 4).is_err());
+    fill.fails.store(false, SeqCst);
+    for _ in 0..2 {
+        fill.asked.lock().expect("is sound").clear();
+        fill_whole(&far.state(), &far.data, far.size_bytes, &*fill, 4).expect("fills");
+    }
+    assert!(fill.asked.lock().expect("is sound").is_empty(), "all was there");
+    assert!(fs::read(&far.data).expect("reads") == fs::read(&far.source).expect("reads"));
+    let stay = far.places().mount(&ask(&far.image(), &target, Rung::Mount)).expect("mounts");
+    far.fixture.assert_same(&target);
+    stay.end().expect("unmounts");
+    assert!(far.begin(&fill, &options()).is_complete(), "nothing is left to be filled lazily");
 }
 
 fn a_gate_ends_with_the_last_reader() {

@@ -4,6 +4,8 @@
 //! `cargo test -p larder-mount --test mounts [NAME]`. Without rights all of it is skipped, with a reason.
 
 #[cfg(target_os = "linux")]
+mod broker;
+#[cfg(target_os = "linux")]
 mod fixture;
 #[cfg(target_os = "linux")]
 mod lazy;
@@ -23,7 +25,7 @@ fn main() {
         eprintln!("skipped: this process cannot have mounts of its own: {error}");
         return;
     }
-    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS].concat();
+    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS, broker::TESTS].concat();
     let wanted = first.filter(|name| !name.starts_with('-'));
     let mut failed = Vec::new();
     for (name, test) in tests {
@@ -42,6 +44,10 @@ fn main() {
 #[cfg(target_os = "linux")]
 fn roles(role: &str, arguments: Vec<String>) {
     match role {
+        "ask" => broker::ask_and_wait(&arguments),
+        "place" => broker::place_and_wait(&arguments),
+        "unmount" => broker::unmount(&arguments),
+        "broker" => broker::be_broker(&arguments),
         "gate" => lazy::be_gate(),
         "fill" => lazy::fill_and_wait(&arguments),
         "mount" => state::mount_and_wait(&arguments),

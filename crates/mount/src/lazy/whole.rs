@@ -1,0 +1,64 @@
+//! The whole data file at once, for where reads cannot be held back: nothing is mounted before all of it is there.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use super::ledger::piece_of;
+use super::units::Units;
+use super::{UNIT_BYTES, lock, make, note_complete, was_completed};
+use crate::{Fill, MountError};
+
+/// Fill the file `data` of `size_bytes`, which is made, by so many at once. What belongs to it is in `directory`, as `Lazy::begin` has it:
+/// where that says that all is there, nothing is done.
+///
+/// # Errors
+///
+/// Where somebody else fills it now, a fetch fails, or it cannot be written.
+pub fn fill_whole(
+    directory: &Path,
+    data: &Path,
+    size_bytes: u64,
+    fill: &dyn Fill,
+    workers: usize,
+) -> Result<(), MountError> {
+    fs::create_dir_all(directory).map_err(MountError::path(directory, "cannot be made"))?;
+    let _lock = lock(directory)?;
+    make(data, size_bytes).map_err(MountError::path(data, "cannot be made"))?;
+    if was_completed(directory, size_bytes) {
+        return Ok(());
+    }
+    let file = File::options().read(true).write(true).open(data).map_err(MountError::path(data, "cannot be opened"))?;
+    fetch(&file, size_bytes, fill, workers).map_err(MountError::path(data, "cannot be filled"))?;
+    let noted = file.sync_data().and_then(|()| note_complete(directory, size_bytes));
+    noted.map_err(MountError::path(directory, "cannot be written"))
+}
+
+fn fetch(file: &File, size_bytes: u64, fill: &dyn Fill, workers: usize) -> io::Result<()> {
+    let units = Units::none(size_bytes, UNIT_BYTES);
+    let mut from = 0;
+    let pieces = std::iter::from_fn(move || {
+        (from < size_bytes).then(|| {
+            let piece = piece_of(&units, &|offset| fill.piece(offset), from / UNIT_BYTES);
+            let bytes = units.bytes(&piece);
+            from = bytes.end;
+            bytes
+        })
+    });
+    let pieces: Vec<_> = pieces.collect();
+    let (next, failed, trouble) = (Mutex::new(pieces.into_iter()), AtomicBool::new(false), Mutex::new(Ok(())));
+    let work = || {
+        while !failed.load(Relaxed) {
+            let Some(bytes) = next.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
+            if let Err(error) = fill.fill(bytes.start, bytes.end - bytes.start, file.as_fd()) {
+                failed.store(true, Relaxed);
+                *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..workers.max(1)).for_each(|_| drop(scope.spawn(work))));
+    trouble.into_inner().unwrap_or_else(PoisonError::into_inner)
+}

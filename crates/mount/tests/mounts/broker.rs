@@ -1,0 +1,378 @@
+//! Jobs without rights, and the broker that mounts for them.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_mount::broker::{Broker, Client, Lazily, Policy, Supplied, Supply, Wish};
+use larder_mount::{Fill, Image, Rung};
+use larder_sys::Door;
+
+use crate::fixture::{Fixture, Test};
+use crate::lazy::{FromFile, far, gate_command, until};
+use crate::rungs::mounts;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_job_in_a_container_of_its_own", a_job_in_a_container_of_its_own),
+    ("a_job_that_places_its_mount_itself", a_job_that_places_its_mount_itself),
+    ("two_users_on_one_image_writing", two_users_on_one_image_writing),
+    ("a_job_among_everybodys_mounts", a_job_among_everybodys_mounts),
+    ("what_a_broker_refuses", what_a_broker_refuses),
+    ("a_broker_that_is_killed_and_comes_back", a_broker_that_is_killed_and_comes_back),
+];
+
+/// Files of the fixture are root's; these are nobody's else.
+const USER: u32 = 1234;
+const OTHER: u32 = 1236;
+
+/// The image of a fixture, as `deps`, and as `lazy` where that is asked for.
+struct OfFixture {
+    image: Image,
+    lazily: Option<(PathBuf, Arc<FromFile>, u64)>,
+}
+
+impl Supply for OfFixture {
+    fn image(&self, _user: u32, name: &str) -> Result<Supplied, String> {
+        let lazily = match (name, &self.lazily) {
+            ("lazy", Some((directory, fill, size_bytes))) => {
+                let (directory, size_bytes) = (directory.clone(), *size_bytes);
+                Some(Lazily { directory, size_bytes, fill: Arc::clone(fill) as Arc<dyn Fill>, order: Vec::new() })
+            }
+            ("deps", _) => None,
+            _ => return Err(format!("no image is called {name}")),
+        };
+        let via = if lazily.is_some() { Rung::Lazy } else { Rung::Mount };
+        Ok(Supplied { id: name.to_owned(), image: self.image.clone(), via, stored: (0, 0), lazily })
+    }
+}
+
+/// A broker in this process, until dropped.
+struct Served {
+    fixture: Fixture,
+    _wake: std::os::fd::OwnedFd,
+}
+
+impl Served {
+    /// `None`, with a printed reason, where it cannot be tried.
+    fn begin(policy: impl FnOnce(&Fixture) -> Policy) -> Option<Served> {
+        let fixture = Fixture::new();
+        let image = fixture.erofs()?;
+        if !can_be_others() {
+            println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+            return None;
+        }
+        fs::set_permissions(fixture.path(""), fs::Permissions::from_mode(0o755)).expect("changes");
+        let policy = policy(&fixture);
+        let supply = Box::new(OfFixture { image, lazily: None });
+        let says = Box::new(|what: &str| println!("    broker: {what}"));
+        let broker = Broker::new(&fixture.path("state"), supply, policy, gate_command(), says).expect("begins");
+        let door = open_door(&fixture.path("broker.sock"));
+        let (woken, wake) = larder_sys::pipe().expect("makes");
+        std::thread::spawn(move || broker.serve(&door, woken.as_fd()));
+        Some(Served { fixture, _wake: wake })
+    }
+
+    /// An empty directory of a user's.
+    fn make(&self, name: &str, user: u32) -> PathBuf {
+        let path = self.fixture.make(name);
+        chown(&path, Some(user), Some(user + 1)).expect("changes");
+        path
+    }
+
+    fn job(&self, user: u32, in_container: bool, role: &str, words: &[&str]) -> Job {
+        Job::start(&self.fixture.path("broker.sock"), user, in_container, role, words)
+    }
+
+    fn until_nothing_is_left(&self) {
+        let state = self.fixture.path("state");
+        until("nothing is left", || fs::read_dir(&state).expect("is there").next().is_none());
+    }
+}
+
+fn open_door(socket: &Path) -> Door {
+    let _ = fs::remove_file(socket);
+    let door = Door::open(socket).expect("listens");
+    fs::set_permissions(socket, fs::Permissions::from_mode(0o666)).expect("changes");
+    door
+}
+
+/// A command as another user; in a container with namespaces of its own, where it seems to be root.
+fn as_user(user: u32, in_container: bool) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([&format!("--reuid={user}"), &format!("--regid={}", user + 1), "--clear-groups"]);
+    if in_container {
+        command.args(["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"]);
+    }
+    command
+}
+
+fn can_be_others() -> bool {
+    let program = std::env::current_exe().expect("is known");
+    let reads = as_user(USER, true).arg("test").arg("-x").arg(program).status();
+    reads.is_ok_and(|status| status.success())
+}
+
+/// Somebody who asks a broker, does something, and waits.
+struct Job {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+}
+
+impl Job {
+    fn start(socket: &Path, user: u32, in_container: bool, role: &str, words: &[&str]) -> Job {
+        let mut command = as_user(user, in_container);
+        command.arg(std::env::current_exe().expect("is known")).arg(role).arg(socket).args(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("starts");
+        let out = BufReader::new(child.stdout.take().expect("is piped"));
+        Job { child, out }
+    }
+
+    fn says(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).expect("reads");
+        line.trim_end().to_owned()
+    }
+
+    /// Let it end by itself.
+    fn end(mut self) -> bool {
+        drop(self.child.stdin.take());
+        self.child.wait().expect("ends").success()
+    }
+
+    fn kill(mut self) {
+        self.child.kill().expect("dies");
+        self.child.wait().expect("died");
+    }
+}
+
+/// The job's side: `SOCKET NAME TARGET WISH SCRIPT`.
+pub(crate) fn ask_and_wait(arguments: &[String]) {
+    let [socket, name, target, wish, script] = arguments else { panic!("{arguments:?}") };
+    let own = larder_sys::open_process(std::process::id()).expect("we live");
+    let wish = match wish.as_str() {
+        "held" => Wish::Held,
+        "process" => Wish::Process(own.as_fd()),
+        _ => Wish::Kept,
+    };
+    let client = Client::mount(Path::new(socket), name, Path::new(target), wish);
+    say_and_wait(client.map(|client| Box::new(client) as Box<dyn std::any::Any>), target, script);
+}
+
+/// The job's side: `SOCKET NAME TARGET SCRIPT`, where it mounts what it was passed.
+pub(crate) fn place_and_wait(arguments: &[String]) {
+    let [socket, name, target, script] = arguments else { panic!("{arguments:?}") };
+    let placed = Client::detached(Path::new(socket), name).and_then(|(client, mount)| {
+        let placed = mount.place(Path::new(target))?;
+        Ok(Box::new((placed, client)) as Box<dyn std::any::Any>)
+    });
+    say_and_wait(placed, target, script);
+}
+
+fn say_and_wait(done: Result<Box<dyn std::any::Any>, larder_mount::MountError>, target: &str, script: &str) {
+    let held = match done {
+        Ok(held) => held,
+        Err(error) => return println!("refused: {error}"),
+    };
+    let ended = Command::new("sh").args(["-euc", script]).env("T", target).status().expect("runs");
+    println!("{}", if ended.success() { "fine" } else { "failed" });
+    let _ = io::stdout().flush();
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    drop(held);
+}
+
+/// What a job does with its tree; `$T/../../tree` would be the original, which it may not read.
+const WORK: &str = "test $(ls $T/deep/er | wc -l) = 41; cat $T/large >/dev/null; echo more >>$T/deep/er/file1; \
+    mkdir $T/new; echo new >$T/new/file; rm $T/deep/er/file2; test ! -e $T/deep/er/file2; \
+    test $(stat -c %u $T/large) = $(id -u); ! mknod $T/null c 1 3 2>/dev/null; mv $T/deep/er/file3 $T/moved";
+
+fn a_job_in_a_container_of_its_own() {
+    let Some(served) = Served::begin(|_| Policy::default()) else { return };
+    let target = served.make("target", USER);
+    let before = mounts();
+    let sums = "cd $T; find . -type f -print0 | sort -z | xargs -0 sha256sum >";
+    for wish in ["held", "process"] {
+        let list = served.make("lists", USER).join(wish);
+        let script = format!("({sums}{}); {WORK}", list.display());
+        let words = ["deps", &target.to_string_lossy(), wish, &script];
+        let mut job = served.job(USER, true, "role-ask", &words);
+        assert_eq!(job.says(), "fine");
+        assert_eq!(mounts(), before, "nobody else sees it");
+        assert!(fs::read_dir(&target).expect("is there").next().is_none());
+        let expect = format!("T={}; {sums}{}.expect", served.fixture.tree().display(), list.display());
+        assert!(Command::new("sh").args(["-euc", &expect]).status().expect("runs").success());
+        let read = |path: &Path| fs::read(path).expect("reads");
+        assert!(read(&list) == read(&list.with_extension("expect")), "all bytes of all files");
+        job.kill();
+        served.until_nothing_is_left();
+    }
+    // One that ends as it should, too.
+    let mut job = served.job(USER, true, "role-ask", &["deps", &target.to_string_lossy(), "process", WORK]);
+    assert_eq!(job.says(), "fine");
+    assert!(job.end());
+    served.until_nothing_is_left();
+    served.fixture.assert_same(&served.fixture.tree());
+}
+
+fn a_job_that_places_its_mount_itself() {
+    let Some(served) = Served::begin(|_| Policy::default()) else { return };
+    let target = served.make("target", USER);
+    let mut job = served.job(USER, true, "role-place", &["deps", &target.to_string_lossy(), WORK]);
+    assert_eq!(job.says(), "fine");
+    assert!(fs::read_dir(&target).expect("is there").next().is_none());
+    job.kill();
+    served.until_nothing_is_left();
+}
+
+fn two_users_on_one_image_writing() {
+    let Some(served) = Served::begin(|_| Policy::default()) else { return };
+    let start = |user: u32| {
+        let target = served.make(&format!("of{user}"), user);
+        let script = format!(
+            "{WORK}; for i in $(seq 200); do echo {user} >>$T/large; echo {user} >$T/new/$i; done; \
+            test $(tail -n 1 $T/large) = {user}; test $(cat $T/new/* | sort | uniq | wc -l) = 2"
+        );
+        served.job(user, true, "role-ask", &["deps", &target.to_string_lossy(), "held", &script])
+    };
+    let mut jobs = [start(USER), start(OTHER), start(USER + 20)];
+    for job in &mut jobs {
+        assert_eq!(job.says(), "fine");
+    }
+    jobs.into_iter().for_each(|job| assert!(job.end()));
+    served.until_nothing_is_left();
+    served.fixture.assert_same(&served.fixture.tree());
+}
+
+fn a_job_among_everybodys_mounts() {
+    let allowed = |fixture: &Fixture| Policy { targets: vec![fixture.make("allowed")], ..Policy::default() };
+    let Some(served) = Served::begin(allowed) else { return };
+    let target = served.make("allowed/target", USER);
+    let (before, words) = (mounts(), ["deps", &target.to_string_lossy(), "kept", "true"]);
+    let mut job = served.job(USER, false, "role-ask", &words);
+    assert_eq!(job.says(), "fine");
+    assert!(job.end());
+    // It stays when who asked is gone; it is theirs, and does no harm.
+    assert_eq!(fs::metadata(target.join("large")).expect("is there").uid(), USER);
+    let line = mounts().into_iter().find(|line| line.contains("allowed/target")).expect("is mounted");
+    assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
+    let unmount = |user: u32| {
+        let mut command = as_user(user, false);
+        command.arg(std::env::current_exe().expect("is known")).arg("role-unmount");
+        command.arg(served.fixture.path("broker.sock")).arg(&target).output().expect("runs")
+    };
+    let said = String::from_utf8(unmount(OTHER).stdout).expect("is text");
+    assert_eq!(said, "refused: nothing that the broker mounted for this user is there\n");
+    assert_eq!(String::from_utf8(unmount(USER).stdout).expect("is text"), "fine\n");
+    assert_eq!(mounts(), before);
+    served.until_nothing_is_left();
+}
+
+/// `SOCKET TARGET`.
+pub(crate) fn unmount(arguments: &[String]) {
+    let [socket, target] = arguments else { panic!("{arguments:?}") };
+    match Client::unmount(Path::new(socket), Path::new(target)) {
+        Ok(()) => println!("fine"),
+        Err(error) => println!("refused: {error}"),
+    }
+}
+
+fn what_a_broker_refuses() {
+    let policy = |_: &Fixture| Policy { users: vec![USER], mounts_max: 1, ..Policy::default() };
+    let Some(served) = Served::begin(policy) else { return };
+    let (own, others) = (served.make("own", USER), served.make("others", OTHER));
+    let full = served.make("full", USER);
+    fs::write(full.join("file"), b"").expect("writes");
+    let before = mounts();
+    let check = |user: u32, in_container: bool, name: &str, target: &Path, wish: &str, expect: &str| {
+        let words = [name, &target.to_string_lossy(), wish, "true"];
+        let said = served.job(user, in_container, "role-ask", &words).says();
+        assert!(said.starts_with("refused: ") && said.contains(expect), "{said}");
+        served.until_nothing_is_left();
+        assert_eq!(mounts(), before);
+    };
+    check(OTHER, true, "deps", &others, "held", "user 1236 is not served here");
+    check(USER, true, "deps", &others, "held", "belongs to user 1236, not 1234");
+    check(USER, true, "deps", &full, "held", "is not empty");
+    check(USER, true, "deps", &own, "kept", "say for which process it is");
+    check(USER, true, "nothing", &own, "held", "no image is called nothing");
+    check(USER, false, "deps", &own, "held", "everybody sees it");
+    let mut job = served.job(USER, true, "role-ask", &["deps", &own.to_string_lossy(), "held", "true"]);
+    assert_eq!(job.says(), "fine");
+    let said = served.job(USER, true, "role-ask", &["deps", &own.to_string_lossy(), "held", "true"]).says();
+    assert!(said.contains("more are not allowed"), "{said}");
+    assert!(job.end());
+    // Nonsense costs a connection, and nothing else.
+    for nonsense in [&b"\xff\xff\xff\xff"[..], b"\x04\0\0\0\x01\x09\0\0", b"GET / HTTP/1.1\r\n\r\n", b""] {
+        let mut stream = std::os::unix::net::UnixStream::connect(served.fixture.path("broker.sock")).expect("connects");
+        stream.write_all(nonsense).expect("sends");
+        stream.shutdown(std::net::Shutdown::Write).expect("ends");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("sets");
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        assert!(said.is_empty() || said.get(5) == Some(&6), "{said:?}");
+    }
+    served.until_nothing_is_left();
+}
+
+/// `STATE SOCKET METADATA DATA SOURCE`: a broker of a lazily filled image, until killed.
+pub(crate) fn be_broker(arguments: &[String]) {
+    let [state, socket, metadata, data, source] = arguments else { panic!("{arguments:?}") };
+    let image = Image::Erofs { metadata: metadata.into(), data: Some(data.into()) };
+    let fill = FromFile::new(Path::new(source), Duration::from_millis(60));
+    let size_bytes = fs::metadata(source).expect("is there").len();
+    let lazily = Some((Path::new(data).with_extension("state"), fill, size_bytes));
+    let supply = Box::new(OfFixture { image, lazily });
+    let says = Box::new(|what: &str| eprintln!("    broker: {what}"));
+    let broker = Broker::new(Path::new(state), supply, Policy::default(), gate_command(), says).expect("begins");
+    let door = open_door(Path::new(socket));
+    let (woken, _wake) = larder_sys::pipe().expect("makes");
+    println!("serves");
+    broker.serve(&door, woken.as_fd());
+}
+
+fn a_broker_that_is_killed_and_comes_back() {
+    let Some(far) = far() else { return };
+    if !can_be_others() {
+        println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+        return;
+    }
+    fs::set_permissions(far.fixture.path(""), fs::Permissions::from_mode(0o755)).expect("changes");
+    let (state, socket) = (far.fixture.path("state"), far.fixture.path("broker.sock"));
+    let start = || {
+        let mut command = Command::new(std::env::current_exe().expect("is known"));
+        command.arg("role-broker").args([&state, &socket, &far.metadata, &far.data, &far.source]);
+        let mut broker = command.stdout(Stdio::piped()).spawn().expect("starts");
+        let mut line = String::new();
+        BufReader::new(broker.stdout.as_mut().expect("is piped")).read_line(&mut line).expect("reads");
+        assert_eq!(line, "serves\n");
+        broker
+    };
+    let mut broker = start();
+    let target = far.fixture.make("target");
+    chown(&target, Some(USER), Some(USER + 1)).expect("changes");
+    let sums = "cd $T; find . -type f -print0 | sort -z | xargs -0 sha256sum";
+    let list = far.fixture.make("lists").join("list");
+    chown(list.parent().expect("has one"), Some(USER), None).expect("changes");
+    let script = format!("{sums} >{}", list.display());
+    let words = ["lazy", &target.to_string_lossy(), "process", &script];
+    let mut job = Job::start(&socket, USER, true, "role-ask", &words);
+    until("the job reads", || fs::metadata(&list).is_ok());
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(30));
+        broker.kill().expect("dies");
+        broker.wait().expect("died");
+        broker = start();
+    }
+    assert_eq!(job.says(), "fine");
+    let expect = Command::new("sh").args(["-euc", sums]).env("T", far.fixture.tree()).output().expect("runs").stdout;
+    assert!(fs::read(&list).expect("reads") == expect, "all bytes of all files");
+    assert!(job.end());
+    until("nothing is left", || fs::read_dir(&state).expect("is there").next().is_none());
+    broker.kill().expect("dies");
+    broker.wait().expect("died");
+}
