@@ -65,7 +65,7 @@ const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 const KEY_IN_FILE: &str = "['00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']";
 
 /// For each setting: text for a file, for the environment, and how both are shown.
-const SAMPLES: [(&str, &str, &str, &str); 20] = [
+const SAMPLES: [(&str, &str, &str, &str); 22] = [
     ("class", "'utility'", "UTILITY", "utility"),
     ("class_cgroup", "'/c'", "/c", "/c"),
     ("debug_paths", "'exact'", "Exact", "exact"),
@@ -79,6 +79,7 @@ const SAMPLES: [(&str, &str, &str, &str); 20] = [
     ("read_only", "true", "1", "true"),
     ("recache", "true", "On", "true"),
     ("record_commit_prefix", "'[x]'", "[x]", "[x]"),
+    ("record_dir", "'/r'", "/r", "/r"),
     (
         "remote",
         "['redis://a', 's3://u:p@b?endpoint=c']",
@@ -91,6 +92,7 @@ const SAMPLES: [(&str, &str, &str, &str); 20] = [
     ("roots", "'/a:/b'", "auto:/a:/b", "auto:/a:/b"),
     ("tokens", "false", "off", "false"),
     ("tokens_file", "'/t'", "/t", "/t"),
+    ("wait", "false", "off", "false"),
 ];
 
 #[test]

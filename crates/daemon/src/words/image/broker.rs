@@ -104,11 +104,9 @@ fn start(around: &Surroundings) -> Result<()> {
     let idle = IDLE_S.to_string();
     let words: [&[u8]; 7] = [b"larderd", b"image", b"broker", b"--target", b"/", b"--idle", idle.as_bytes()];
     let variables = around.environment.iter().filter(|(name, _)| name.starts_with(b"LARDER_") || is_needed(name));
-    let command = larder_spawn::Command {
-        program: program.as_os_str().as_bytes().to_vec(),
-        argv: words.map(<[u8]>::to_vec).to_vec(),
-        environment: variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect(),
-    };
+    let environment = variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
+    let (program_bytes, argv) = (program.as_os_str().as_bytes().to_vec(), words.map(<[u8]>::to_vec).to_vec());
+    let command = larder_spawn::Command::new(program_bytes, argv, environment);
     larder_spawn::start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
     Ok(())
 }
