@@ -706,11 +706,14 @@ impl<'t> Fold<'t> {
             Kind::SetTimes if matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) => {}
             Kind::Truncate if self.is_temporary(e.path) => {}
             // What they were set to shows at the end.
-            Kind::ChangeOwner | Kind::SetAttribute if self.is_temporary(e.path) => self.owners_set = true,
             Kind::ChangeOwner | Kind::SetAttribute
-                if matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) =>
+                if self.is_temporary(e.path)
+                    || matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) =>
             {
                 self.owners_set = true;
+                if !self.habit(e.pid, policy).reports {
+                    self.gives_modes.insert(self.life(e.pid));
+                }
             }
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }

@@ -101,6 +101,12 @@ impl Kept<'_> {
     fn mode(&self, asked: FileMode, look: &larder_sys::Look) -> FileMode {
         match asked.rule {
             ModeRule::Masked if self.umask_was_set => FileMode { bits: look.mode, rule: ModeRule::Exact },
+            // An access control list that says no more than a mode does is how cp sets that.
+            ModeRule::Masked | ModeRule::Exact
+                if self.owners_were_set && look.mode != asked.bits & !larder_sys::umask() =>
+            {
+                FileMode { bits: look.mode, rule: ModeRule::Set }
+            }
             _ => asked,
         }
     }
