@@ -29,7 +29,11 @@ fn main() -> Result<()> {
     thread::scope(|scope| {
         let working = if options.hog { None } else { Some(Working::begin(scope, &over)?) };
         if options.hog {
-            scope.spawn(|| while !over.load(Relaxed) {});
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
         }
         // Whoever started us closes it, or is gone.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
