@@ -13,7 +13,10 @@ mod daemon;
 mod image;
 mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
-pub(crate) use image::{ImageDrop, ImageList, ImageRestore, ImageSave, ImageShow, Images, ImagesWord, Policy};
+pub(crate) use image::{
+    ImageBroker, ImageDrop, ImageList, ImageMount, ImageRestore, ImageSave, ImageShow, ImageUnmount, Images,
+    ImagesWord, Policy, Via,
+};
 pub(crate) use remote::{Remotes, RemotesCheck, RemotesFlush, RemotesWord};
 
 #[derive(Parser)]

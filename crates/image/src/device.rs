@@ -1,8 +1,7 @@
 //! Device: all packs of an image one after the other, as the blocks that its trees speak of. A file stands for it, which is filled
 //! where it is touched.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsFd;
 
 use larder_model::BLOCK_BYTES;
 
@@ -30,13 +29,31 @@ impl<'a> Device<'a> {
         self.image.packs.of_range(offset, length)
     }
 
+    /// The bytes of the device that come with this one: those of a pack.
+    pub fn piece(&self, offset: u64) -> std::ops::Range<u64> {
+        let packs = &self.image.packs;
+        let numbers = packs.of_range(offset, 1);
+        let start = |number: usize| u64::from(packs.start(number)) * BLOCK_BYTES;
+        match numbers.start < packs.packs.len() && !numbers.is_empty() {
+            true => {
+                start(numbers.start)..start(numbers.start) + u64::from(packs.packs[numbers.start].blocks) * BLOCK_BYTES
+            }
+            false => self.size_bytes()..u64::MAX,
+        }
+    }
+
     /// Write a pack's blocks to their place in the file, once its bytes are found to be right. Nothing is written else.
-    pub fn fill(&self, number: usize, bytes: &[u8], into: &File) -> Result<u64, ImageError> {
+    pub fn fill(&self, number: usize, bytes: &[u8], into: impl AsFd) -> Result<u64, ImageError> {
         let pack = self.image.packs.packs.get(number).ok_or(ImageError::TooLarge("the packs of its list"))?;
         let mut raw = Vec::new();
         packs::open(pack, bytes, &mut Unpacker::new()?, &mut raw)?;
         let offset = u64::from(self.image.packs.start(number)) * BLOCK_BYTES;
-        into.write_all_at(&raw, offset).map_err(ImageError::io("fill it", std::path::Path::new("(the data file)")))?;
+        let mut written = 0;
+        while written < raw.len() {
+            let count =
+                rustix::io::retry_on_intr(|| rustix::io::pwrite(&into, &raw[written..], offset + written as u64));
+            written += count.map_err(ImageError::io("fill it", std::path::Path::new("(the data file)")))?;
+        }
         Ok(raw.len() as u64)
     }
 }

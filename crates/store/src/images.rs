@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! images/records/ab/cd…   ImageRecord of the key whose digest is abcd…; its modification time is its last use
-//! images/live/IMAGE/      what mounts of an image need: metadata-N, data, filled, trace
+//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata-N, data-N, and lazy-N, what was filled
+//! images/mounts/          what is mounted (crates/mount/src/places); images/broker.sock who is asked to mount
 //! locks/image-ab          shared by whoever uses an image ab…; an eviction that finds it taken lets such images be
 //! ```
 //! Trees, lists and packs are blobs. A record is written after them, and only while all of them are there.
@@ -42,21 +43,18 @@ pub struct Lease(#[expect(dead_code, reason = "it is locked")] File);
 pub enum Live {
     /// What is mounted of the saved path of this number.
     Metadata(usize),
-    /// The bytes of all files, as far as they came.
-    Data,
-    /// Which packs are in it, a bit each.
-    Filled,
-    /// What was touched, in its order.
-    Trace,
+    /// The bytes of its files, as far as they came.
+    Data(usize),
+    /// A directory: what came, and what was touched.
+    Lazy(usize),
 }
 
 impl Live {
     fn name(self) -> String {
         match self {
             Live::Metadata(number) => format!("metadata-{number}"),
-            Live::Data => "data".to_owned(),
-            Live::Filled => "filled".to_owned(),
-            Live::Trace => "trace".to_owned(),
+            Live::Data(number) => format!("data-{number}"),
+            Live::Lazy(number) => format!("lazy-{number}"),
         }
     }
 }
@@ -150,6 +148,20 @@ impl Store {
         temporary.write_all(bytes)?;
         temporary.place(&path)?;
         Ok(path)
+    }
+
+    /// Where who mounts for us is asked, and where it keeps what is mounted; the directory above both is made.
+    pub fn image_broker(&self) -> Result<(PathBuf, PathBuf), StoreError> {
+        let dir = self.file("images");
+        make_directory(&dir)?;
+        Ok((dir.join("broker.sock"), dir.join("mounts")))
+    }
+
+    /// The lock that one who mounts for us has as long as it lives; none while another has it.
+    pub fn lock_image_broker(&self) -> Result<Option<File>, StoreError> {
+        let path = self.file("locks").join("broker");
+        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))?;
+        Ok(larder_sys::try_write_lock(&file).map_err(StoreError::writing(&path))?.then_some(file))
     }
 
     pub(crate) fn live_dir(&self, image: &Digest) -> PathBuf {

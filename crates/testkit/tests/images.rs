@@ -175,3 +175,61 @@ fn a_remote_that_lies_restores_nothing() {
     assert!(ran.stderr.contains("going on without"), "{ran:#?}");
     assert!(!place.path("work/deps").exists());
 }
+
+/// What `mount` started ends by itself; the test waits for nobody.
+fn mounts(place: &Place) -> usize {
+    let all = fs::read_to_string("/proc/self/mounts").expect("reads");
+    all.lines().filter(|line| line.contains(&place.text("work"))).count()
+}
+
+#[test]
+fn an_image_is_mounted_and_written_to() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
+    for via in ["lazy", "mount"] {
+        let place = project();
+        for number in 0..200 {
+            place.put(&format!("deps/many/{number}"), format!("{number}").repeat(900));
+        }
+        let before = Tree::of(&place.path("work/deps"));
+        image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
+        let words = ["mount", "--key", KEY, "--via", via, "--strict", "--json", "one"];
+        let mounted = image(&place, &words).run();
+        if mounted.code == Some(1) {
+            eprintln!("skipped: {via}: {}", mounted.stderr);
+            continue;
+        }
+        assert_eq!(json(&mounted.ends(0))["via"], via);
+        image(&place, &["mount", "--key", KEY, "--via", via, "--strict", "two"]).run().ends(0);
+        let there = std::panic::catch_unwind(|| {
+            assert_eq!(mounts(&place), 2);
+            assert_eq!(Tree::of(&place.path("work/one")), before);
+            fs::write(place.path("work/one/many/7"), "ours").expect("writes");
+            fs::remove_file(place.path("work/one/empty")).expect("removes");
+            assert_eq!(Tree::of(&place.path("work/two")), before, "each has its own");
+        });
+        let unmounted = image(&place, &["unmount", "one", "two"]).run();
+        there.expect("is the same");
+        unmounted.ends(0);
+        assert_eq!(mounts(&place), 0);
+        assert!(!place.path("work/one").exists());
+    }
+}
+
+#[test]
+fn a_mount_brings_its_bytes_from_a_remote() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
+    let place = project();
+    for number in 0..200 {
+        place.put(&format!("deps/many/{number}"), format!("{number}").repeat(900));
+    }
+    let before = Tree::of(&place.path("work/deps"));
+    here(&place, &["save", "--key", "d-1", "deps"]).run().ends(0);
+    let mounted = elsewhere(&place, &["mount", "--key", "d-1", "--via", "lazy", "--strict", "there"]).run();
+    if mounted.code == Some(1) {
+        eprintln!("skipped: {}", mounted.stderr);
+        return;
+    }
+    let there = std::panic::catch_unwind(|| assert_eq!(Tree::of(&place.path("work/there")), before));
+    elsewhere(&place, &["unmount", "there"]).run().ends(0);
+    there.expect("is the same");
+}

@@ -18,6 +18,10 @@ pub(crate) struct Images {
 pub(crate) enum ImagesWord {
     /// Save paths under a key, in place of what was there; only what is new is sent
     Save(ImageSave),
+    /// Mount an image's paths, to be written to; what is written goes with the mount
+    Mount(ImageMount),
+    /// Take mounts away, and what was written to them
+    Unmount(ImageUnmount),
     /// Put an image's paths in place, as they were
     Restore(ImageRestore),
     /// List the images of the store, the newest first
@@ -26,6 +30,9 @@ pub(crate) enum ImagesWord {
     Show(ImageShow),
     /// Forget keys in the store; remotes keep what they have
     Drop(ImageDrop),
+    /// Mount for jobs that may not; `mount` starts one where it may
+    #[command(hide = true)]
+    Broker(ImageBroker),
 }
 
 /// Which way bytes may go.
@@ -86,6 +93,52 @@ pub(crate) struct ImageRestore {
     /// Which of the saved paths; without, all; an image of one path goes to any path
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+}
+
+/// By which way an image is to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Via {
+    /// Mounted, its files' bytes fetched when they are first touched
+    Lazy,
+    /// Mounted, once all of it is here
+    Mount,
+    /// As `restore` does
+    Unpack,
+}
+
+/// Options of `image mount`.
+#[derive(Args)]
+pub(crate) struct ImageMount {
+    /// By this way or not at all; without, the first of these that works here
+    #[arg(long, value_enum)]
+    pub(crate) via: Option<Via>,
+    #[command(flatten)]
+    pub(crate) how: ImageRestore,
+}
+
+/// Options of `image unmount`.
+#[derive(Args)]
+pub(crate) struct ImageUnmount {
+    /// Where images are mounted
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Options of `image broker`.
+#[derive(Args)]
+pub(crate) struct ImageBroker {
+    /// Listen here instead of in the store
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Serve only this user; may be given several times
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) user: Vec<u32>,
+    /// Where everybody sees it, mount only on and below this directory; may be given several times
+    #[arg(long, value_name = "DIR")]
+    pub(crate) target: Vec<PathBuf>,
+    /// End when nothing was mounted for so many seconds; 0 to stay
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) idle: u64,
 }
 
 /// Options of `image list`.

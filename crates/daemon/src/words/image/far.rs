@@ -71,6 +71,11 @@ impl FarImages {
         self.runtime.block_on(sent).map_err(|error| anyhow!("{error}"))
     }
 
+    /// One pack, by way of the store.
+    pub(super) fn pack(&self, number: usize, blob: Blob) -> Result<Vec<u8>, ImageError> {
+        self.runtime.block_on(fetched(&self.far, &self.dir, number, blob)).map(|(_, bytes)| bytes)
+    }
+
     /// These packs of an image, fetched in this order, as they come.
     pub(super) fn packs(&self, image: &Image, order: &[usize]) -> FarPacks {
         let wanted: Vec<(usize, Blob)> = order.iter().map(|&number| (number, image.packs.packs[number].blob)).collect();

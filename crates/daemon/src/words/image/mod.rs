@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `key.rs` | what a template may ask for here |
 //! | `find.rs` | exact, fallback or miss, in the store and on the remotes |
-//! | `save.rs`, `restore.rs` | these words |
+//! | `save.rs`, `restore.rs`, `mount.rs` | these words |
+//! | `broker.rs`, `supply.rs` | mounting for others, and where the images for that come from |
 //! | `show.rs` | `list`, `show`, `drop` |
 //! | `far.rs` | what is asked of remotes |
 //! | `bar.rs` | how far it is |
@@ -12,12 +13,15 @@
 //! Unaware of: how an image is made (`larder-image`).
 
 mod bar;
+mod broker;
 mod far;
 mod find;
 mod key;
+mod mount;
 mod restore;
 mod save;
 mod show;
+mod supply;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,6 +44,9 @@ const MISS: u8 = 11;
 pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) -> Result<u8> {
     match &options.word {
         ImagesWord::Save(options) => save::run(around, options, out),
+        ImagesWord::Mount(options) => mount::run(around, options, out),
+        ImagesWord::Unmount(options) => mount::unmount(around, options, out),
+        ImagesWord::Broker(options) => broker::run(around, options),
         ImagesWord::Restore(options) => restore::run(around, options, out),
         ImagesWord::List(options) => show::list(around, options, out),
         ImagesWord::Show(options) => show::show(around, options, out),

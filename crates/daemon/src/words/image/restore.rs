@@ -19,23 +19,35 @@ use crate::cli::{ImageRestore, Policy};
 use crate::say;
 use crate::surroundings::Surroundings;
 
-/// What was restored.
-struct Done {
-    found: Found,
-    targets: Vec<PathBuf>,
+/// What was restored or mounted.
+pub(super) struct Done {
+    pub(super) found: Found,
+    pub(super) targets: Vec<PathBuf>,
     /// Bytes of packs that were fetched.
-    fetched_bytes: u64,
-    unset: Unset,
+    pub(super) fetched_bytes: u64,
+    pub(super) unset: Unset,
+    /// By which way.
+    pub(super) via: &'static str,
 }
 
 /// Restore, and say what; where the key was not there and a command is given, run that and save what it made.
 pub(super) fn run(around: &Surroundings, options: &ImageRestore, out: &mut dyn Write) -> Result<u8> {
+    answer(around, options, out, image)
+}
+
+/// The same by any way to have an image.
+pub(super) fn answer(
+    around: &Surroundings,
+    options: &ImageRestore,
+    out: &mut dyn Write,
+    have: impl Fn(&Surroundings, &ImageKey, &[String], &ImageRestore) -> Result<Option<Done>>,
+) -> Result<u8> {
     let began = Instant::now();
     let key = key::key(around, &options.key)?;
     let fallbacks = key::fallbacks(around, &options.fallback)?;
     let done = match options.policy {
         Policy::Push => None,
-        _ => borne(image(around, &key, &fallbacks, options), options.strict, None)?,
+        _ => borne(have(around, &key, &fallbacks, options), options.strict, None)?,
     };
     let word = done.as_ref().map_or("miss", |done| done.found.word());
     say_done(&key, done.as_ref(), began.elapsed().as_millis() as u64, options.json, out)?;
@@ -48,7 +60,12 @@ pub(super) fn run(around: &Surroundings, options: &ImageRestore, out: &mut dyn W
 }
 
 /// Find and restore; none where there is nothing.
-fn image(around: &Surroundings, key: &ImageKey, fallbacks: &[String], options: &ImageRestore) -> Result<Option<Done>> {
+pub(super) fn image(
+    around: &Surroundings,
+    key: &ImageKey,
+    fallbacks: &[String],
+    options: &ImageRestore,
+) -> Result<Option<Done>> {
     let store = around.store()?;
     let far = FarImages::open(around, &store)?;
     let (found, is_far) = find(&store, far.as_ref(), key, fallbacks)?;
@@ -73,11 +90,11 @@ fn image(around: &Surroundings, key: &ImageKey, fallbacks: &[String], options: &
     drop(lease);
     grown(around, &store, fetched_bytes)?;
     let targets = targets.into_iter().map(|target| target.path).collect();
-    Ok(Some(Done { found, targets, fetched_bytes, unset }))
+    Ok(Some(Done { found, targets, fetched_bytes, unset, via: "unpack" }))
 }
 
 /// Which saved path goes where: by name, or the only one anywhere.
-fn targets(around: &Surroundings, record: &ImageRecord, paths: &[PathBuf]) -> Result<Vec<Target>> {
+pub(super) fn targets(around: &Surroundings, record: &ImageRecord, paths: &[PathBuf]) -> Result<Vec<Target>> {
     let cwd = cwd(around)?;
     if paths.is_empty() {
         let all = record.saved.iter().enumerate();
@@ -149,7 +166,7 @@ fn say_done(key: &ImageKey, done: Option<&Done>, ms: u64, as_json: bool, out: &m
             "outcome": done.found.word(),
             "wanted": key.text(),
             "key": record.key.text(),
-            "via": "unpack",
+            "via": done.via,
             "paths": done.targets.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
             "files": record.files,
             "size_bytes": record.size_bytes,
@@ -160,6 +177,8 @@ fn say_done(key: &ImageKey, done: Option<&Done>, ms: u64, as_json: bool, out: &m
     } else {
         let (files, size) = (say::count(record.files, "file", "files"), say::bytes(record.size_bytes));
         let fetched = match done.fetched_bytes {
+            0 if done.via == "lazy" => "mounted, fetched when touched".to_owned(),
+            0 if done.via == "mount" => "mounted".to_owned(),
             0 => "from the store".to_owned(),
             bytes => format!("{} fetched", say::bytes(bytes)),
         };
