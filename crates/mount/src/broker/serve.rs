@@ -170,7 +170,7 @@ impl Broker {
         let mut passed = message.passed.into_iter();
         let place = passed.next().ok_or_else(|| refused("no directory came with the request".to_owned()))?;
         let target = name_of(&place)?;
-        let is_shared = is_everybodys(&caller.name)?;
+        let is_shared = is_everybodys(caller)?;
         self.policy.allows(caller.peer.user, place.as_fd(), &target, is_shared)?;
         let (lease, process) = match (message.kind, passed.next()) {
             (Kind::MountHeld, _) => (Lease::Held, None),
@@ -325,13 +325,17 @@ fn lease_of(process: &OwnedFd) -> Result<Lease, MountError> {
 }
 
 /// Whether these are the mounts that everybody sees: ours, or the machine's, from which a service manager may have given us others.
-fn is_everybodys(name: &str) -> Result<bool, MountError> {
-    let is_that = |process: &str| {
-        let path = format!("/proc/{process}/ns/mnt");
-        let link = fs::read_link(&path).map_err(MountError::path(path, "cannot be read"))?;
-        Ok(link.to_string_lossy() == name)
-    };
-    Ok(is_that("self")? || is_that("1")?)
+fn is_everybodys(caller: &Caller) -> Result<bool, MountError> {
+    let name_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
+    let unknown = |error| refused(format!("whose mounts they are cannot be told: {error}"));
+    if name_of("self").map_err(unknown)?.to_string_lossy() == caller.name {
+        return Ok(true);
+    }
+    match name_of("1") {
+        Ok(first) => Ok(first.to_string_lossy() == caller.name),
+        // Where that may not be looked at, only what was made without rights is a job's own for sure.
+        Err(_) => larder_sys::is_of_other_users(caller.namespace.as_fd()).map(|other| !other).map_err(unknown),
+    }
 }
 
 fn is_closed(pipe: BorrowedFd) -> bool {

@@ -91,6 +91,22 @@ pub fn mounts_of(process: impl AsFd) -> io::Result<(OwnedFd, String)> {
     }
 }
 
+/// Whether a namespace belongs to another user namespace than ours: somebody made it without rights over the machine.
+pub fn is_of_other_users(namespace: BorrowedFd) -> io::Result<bool> {
+    const GET_USER_NAMESPACE: u64 = 0xb701;
+    // SAFETY: takes nothing, gives a descriptor.
+    let fd = unsafe { libc::ioctl(namespace.as_raw_fd(), GET_USER_NAMESPACE as _) };
+    if fd < 0 {
+        let error = io::Error::last_os_error();
+        // It belongs to one that is none of ours, nor below.
+        return if error.kind() == io::ErrorKind::PermissionDenied { Ok(true) } else { Err(error) };
+    }
+    // SAFETY: a new descriptor that nobody else has.
+    let owner = unsafe { OwnedFd::from_raw_fd(fd) };
+    let owner = std::fs::read_link(format!("/proc/self/fd/{}", owner.as_raw_fd()))?;
+    Ok(owner != std::fs::read_link("/proc/self/ns/user")?)
+}
+
 /// Give this process a user and a mount namespace of its own, in which it keeps its numbers. Only for a process of one
 /// thread.
 pub fn own_namespaces() -> io::Result<()> {
