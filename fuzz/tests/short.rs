@@ -1,5 +1,5 @@
-//! Every target with its seeds and the same few thousand mutations of them each time. One test, so that nobody else asks
-//! for memory meanwhile.
+//! Every target with its seeds and the same few thousand mutations of them each time. One test, so that nobody else
+//! asks for memory meanwhile.
 
 use larder_fuzz::{Mutations, TARGETS, run, seeds};
 

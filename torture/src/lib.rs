@@ -1,5 +1,5 @@
-//! The torture suite: a tool run plainly and run through a cache, from equal states of the same directory, must leave the
-//! same behind: exit code, messages, every file. How to run it and how to add a case: `docs/torture.md`.
+//! The torture suite: a tool run plainly and run through a cache, from equal states of the same directory, must leave
+//! the same behind: exit code, messages, every file. How to run it and how to add a case: `docs/torture.md`.
 //!
 //! | module | is | unaware of |
 //! |---|---|---|

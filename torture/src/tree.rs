@@ -1,7 +1,7 @@
 //! The files below a directory: read as they are, and put back as they were.
 //!
-//! What did not change is not touched when files are put back, so that inputs keep their inode and change time: a cache may
-//! look at those.
+//! What did not change is not touched when files are put back, so that inputs keep their inode and change time: a cache
+//! may look at those.
 
 use crate::change::{make_fifo, remove, set_time};
 use anyhow::{Context, Result};

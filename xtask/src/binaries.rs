@@ -30,7 +30,8 @@ pub(crate) fn build(place: &Place) -> Result<()> {
     Ok(())
 }
 
-/// Builds a program of `benches/` that a benchmark runs: for `target`, or where there is none for this machine as it is.
+/// Builds a program of `benches/` that a benchmark runs: for `target`, or where there is none for this machine as it
+/// is.
 pub(crate) fn bench(place: &Place, package: &str, program: &str, target: Option<&str>) -> Result<PathBuf> {
     let mut command = cargo(place);
     command.args(["build", "--quiet", "--release", "--locked", "--package", package, "--bin", program]);

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/`, guided by coverage where cargo-fuzz is installed, else with the mutations
-//! that the tests have, on and on.
+//! `cargo xtask fuzz`: the targets of `fuzz/`, guided by coverage where cargo-fuzz is installed, else with the
+//! mutations that the tests have, on and on.
 
 use crate::binaries::cargo;
 use crate::place::{Place, on_path};

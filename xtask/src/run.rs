@@ -1,7 +1,7 @@
 //! Runs other programs: quietly into a log, and with the CPU time of all that they started.
 //!
-//! CPU time is the difference of `getrusage(RUSAGE_CHILDREN)`, so children that are measured run one at a time. It holds
-//! every descendant that its parent waited for; a daemon is not among them.
+//! CPU time is the difference of `getrusage(RUSAGE_CHILDREN)`, so children that are measured run one at a time. It
+//! holds every descendant that its parent waited for; a daemon is not among them.
 
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -47,7 +47,8 @@ pub(crate) fn measured(command: &mut Command) -> Result<(ExitStatus, Usage)> {
     Ok((status, Usage { wall, cpu: cpu_of_children()?.saturating_sub(cpu_before) }))
 }
 
-/// Runs `command` with its output in the file `log` and `tick` called now and then; an error with the log's end if it fails.
+/// Runs `command` with its output in the file `log` and `tick` called now and then; an error with the log's end if it
+/// fails.
 pub(crate) fn logged(command: &mut Command, log: &Path, tick: impl FnMut() + Send) -> Result<Usage> {
     let file = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let copy = file.try_clone().with_context(|| format!("cannot write {}", log.display()))?;
@@ -138,7 +139,8 @@ fn ticking<T>(mut tick: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Parents first, so that none starts another meanwhile. Not by process group: an interrupt from the terminal reaches only ours.
+/// Parents first, so that none starts another meanwhile. Not by process group: an interrupt from the terminal reaches
+/// only ours.
 fn end_with_descendants(pid: u32) {
     let _ = i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGSTOP));
     let listed = fs::read_dir("/proc").into_iter().flatten().flatten();

@@ -20,7 +20,8 @@ pub(crate) struct Options {
     full: bool,
 }
 
-/// The packages that need not be type-correct on the systems in `CHECKED_TARGETS`: all others are, libraries and programs.
+/// The packages that need not be type-correct on the systems in `CHECKED_TARGETS`: all others are, libraries and
+/// programs.
 const UNCHECKED_PACKAGES: &[&str] = &[
     "larder-beside",
     "larder-copy",

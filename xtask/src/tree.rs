@@ -63,8 +63,8 @@ pub(crate) fn objects(dir: &Path) -> u64 {
     entries.flatten().map(count).sum()
 }
 
-/// Compares what builds made in `actual` and `expected`: names, kinds, modes, contents, links. Sources are left out, but
-/// only where they still are what they were; so are `excluded` paths, given as `*.end`, `name` or `part/`.
+/// Compares what builds made in `actual` and `expected`: names, kinds, modes, contents, links. Sources are left out,
+/// but only where they still are what they were; so are `excluded` paths, given as `*.end`, `name` or `part/`.
 pub(crate) fn compare(expected: &Path, actual: &Path, sources: &Path, excluded: &[Exclusion]) -> Result<Comparison> {
     let (left, right) = (list(expected)?, list(actual)?);
     let mut comparison = Comparison::default();

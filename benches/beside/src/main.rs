@@ -1,5 +1,5 @@
-//! What people have beside a build: a service that is asked, a download, a picture that is drawn sixty times a second; or a program
-//! that wants a whole processor. Runs until its standard input is closed, and then says how it fared.
+//! What people have beside a build: a service that is asked, a download, a picture that is drawn sixty times a second;
+//! or a program that wants a whole processor. Runs until its standard input is closed, and then says how it fared.
 //!
 //! `cargo xtask bench class` runs it beside builds.
 

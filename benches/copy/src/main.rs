@@ -1,6 +1,8 @@
-//! Puts files in place in every way there is, and says what each way costs. `cargo xtask bench copy` runs it once for each file system.
+//! Puts files in place in every way there is, and says what each way costs. `cargo xtask bench copy` runs it once for
+//! each file system.
 //!
-//! `ways` are the ways, `memory` what they need that is as new as in a process that was just started, `measure` runs them in turn.
+//! `ways` are the ways, `memory` what they need that is as new as in a process that was just started, `measure` runs
+//! them in turn.
 
 mod measure;
 mod memory;

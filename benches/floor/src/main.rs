@@ -1,9 +1,9 @@
-//! `floor PLAN`: what a warm hit cannot do without, and nothing else. `cargo xtask bench hit` writes the plan from a trace of
-//! larder's own hit, and quotes larder as a multiple of this.
+//! `floor PLAN`: what a warm hit cannot do without, and nothing else. `cargo xtask bench hit` writes the plan from a
+//! trace of larder's own hit, and quotes larder as a multiple of this.
 //!
-//! Started as the wrapper is: static, with its own `main` symbol. It reads one file, makes the looks that it lists, compares what
-//! they say, and puts the outputs in place. Unaware of: commands, keys, settings, formats, counters. The plan, a byte per kind in
-//! front, numbers little-endian, texts ended by a zero byte:
+//! Started as the wrapper is: static, with its own `main` symbol. It reads one file, makes the looks that it lists,
+//! compares what they say, and puts the outputs in place. Unaware of: commands, keys, settings, formats, counters. The
+//! plan, a byte per kind in front, numbers little-endian, texts ended by a zero byte:
 //!
 //! ```text
 //! D where links path                     open a directory; where 1: from the current one; links 1: refuse them. It is current now

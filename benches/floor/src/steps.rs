@@ -158,8 +158,8 @@ fn copy(plan: &mut Plan<'static>) -> Result<(), Failure<'static>> {
     }
 }
 
-/// `how`: 1 copy_file_range, 2 read and write with a buffer of `step`, 3 FICLONE, 4 sendfile; 16 more: the space is reserved
-/// first. Returns how many bytes there were.
+/// `how`: 1 copy_file_range, 2 read and write with a buffer of `step`, 3 FICLONE, 4 sendfile; 16 more: the space is
+/// reserved first. Returns how many bytes there were.
 fn move_bytes(how: u8, from: &OwnedFd, to: &OwnedFd, size_bytes: u64, step: usize) -> io::Result<u64> {
     const RESERVED: u8 = 16;
     if how & RESERVED != 0 {

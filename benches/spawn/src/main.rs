@@ -1,5 +1,5 @@
-//! Grows to a size, starts a program that does nothing in every way there is, and says how long each took and what it left to
-//! pay for. `cargo xtask bench spawn` runs it once for each size.
+//! Grows to a size, starts a program that does nothing in every way there is, and says how long each took and what it
+//! left to pay for. `cargo xtask bench spawn` runs it once for each size.
 //!
 //! `ways` are the ways, `grown` the memory; both are the only unsafe code.
 
@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 use ways::{Child, WAYS};
 
-/// Start a program from a process of some size in every way, and print what each start cost: one JSON object a line for each way.
+/// Start a program from a process of some size in every way, and print what each start cost: one JSON object a line for
+/// each way.
 #[derive(Parser)]
 struct Options {
     /// How much memory is touched before

@@ -106,13 +106,14 @@ fn clone3(child: &Child<'_>) -> io::Result<libc::pid_t> {
     borrowing(libc::SYS_clone3, (&raw const arguments) as u64, size_of::<CloneArguments>() as u64, child)
 }
 
-/// A system call whose child borrows our memory, stack included, until it has become the program. No compiler of Rust knows
-/// that such a call returns twice, so all that the child does is written here: it touches no memory, only registers.
+/// A system call whose child borrows our memory, stack included, until it has become the program. No compiler of Rust
+/// knows that such a call returns twice, so all that the child does is written here: it touches no memory, only
+/// registers.
 #[cfg(target_arch = "x86_64")]
 fn borrowing(call: libc::c_long, first: u64, second: u64, child: &Child<'_>) -> io::Result<libc::pid_t> {
     let result: i64;
-    // SAFETY: the child runs the lines up to `2:` and never leaves them; we run again when it has become the program or ended,
-    // and find our stack as it was. The arrays end with a null pointer.
+    // SAFETY: the child runs the lines up to `2:` and never leaves them; we run again when it has become the program or
+    // ended, and find our stack as it was. The arrays end with a null pointer.
     unsafe {
         std::arch::asm!(
             "syscall",

@@ -1,5 +1,5 @@
-//! What a compile's arguments have to do with the names of files: which of them only say where something is, which could
-//! bring such a name into the result, and how the same command line is only preprocessed.
+//! What a compile's arguments have to do with the names of files: which of them only say where something is, which
+//! could bring such a name into the result, and how the same command line is only preprocessed.
 //!
 //! For deciding where a result can serve, not whether it is right here: a compile whose arguments name this place can
 //! serve elsewhere only if it is known what becomes of the name. So an unknown argument that names it is in the way.
@@ -16,7 +16,8 @@ use crate::{Family, Invocation, Stage};
 pub struct Naming {
     /// The first argument by which names become numbers, or bytes that cannot be searched for them.
     pub transforms: Option<Vec<u8>>,
-    /// What directories' names begin with that are written differently (`-ffile-prefix-map=OLD=NEW`), with the argument.
+    /// What directories' names begin with that are written differently (`-ffile-prefix-map=OLD=NEW`), with the
+    /// argument.
     pub mapped: Vec<(Vec<u8>, Vec<u8>)>,
     /// Names of directories that the compiler may shorten, where that makes them shorter than they are as typed.
     pub shortened: Vec<Vec<u8>>,
@@ -32,7 +33,8 @@ pub struct Naming {
     pub others: Vec<Vec<u8>>,
     /// Arguments for preprocessing the same sources to standard output.
     pub preprocess: Vec<Vec<u8>>,
-    /// The first script or word for the linker of which it is not known that nothing is said or written about the result because of it.
+    /// The first script or word for the linker of which it is not known that nothing is said or written about the
+    /// result because of it.
     pub talkative: Option<Vec<u8>>,
     /// Something is assembled that is not preprocessed.
     pub assembles: bool,
@@ -131,8 +133,9 @@ fn is_object_or_library(path: &[u8]) -> bool {
     is_versioned || [&b".o"[..], b".lo", b".obj", b".a", b".so"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// Whether a word for the linker changes at most the program, and has nothing said or written about it: the sizes of sections with
-/// debug information are no names, and yet depend on them. `word` is the argument of `-Wl,` or `-Xlinker`.
+/// Whether a word for the linker changes at most the program, and has nothing said or written about it: the sizes of
+/// sections with debug information are no names, and yet depend on them. `word` is the argument of `-Wl,` or
+/// `-Xlinker`.
 fn is_quiet_linker_word(word: &[u8]) -> bool {
     let quiet = |part: &[u8]| {
         let name = part.strip_prefix(b"-").unwrap_or(part);
@@ -205,8 +208,9 @@ fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
     matches!(language::of_name(name), Some(Kind::Foreign | Kind::Interface))
 }
 
-/// Flags by which names of files are counted, hashed, compressed or put where nothing can be searched: profiles and coverage,
-/// link-time optimisation, types and debug information by hash, modules, plugins, dumps, other programs' own flags.
+/// Flags by which names of files are counted, hashed, compressed or put where nothing can be searched: profiles and
+/// coverage, link-time optimisation, types and debug information by hash, modules, plugins, dumps, other programs' own
+/// flags.
 const TRANSFORM: &[&str] = &[
     "--coverage",
     "--offload",

@@ -271,7 +271,8 @@ fn lists(told: &Told, strict: Habit) -> Habit {
     }
 }
 
-/// Whether `touch` is given a date that is another one tomorrow: all are but those that begin with a year, or count from 1970.
+/// Whether `touch` is given a date that is another one tomorrow: all are but those that begin with a year, or count
+/// from 1970.
 fn hangs_on_the_present(arguments: &[&[u8]]) -> bool {
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let is_fixed = |date: &[u8]| match date {
@@ -368,8 +369,8 @@ fn holds_any(text: &[u8], words: &[&str]) -> bool {
 }
 
 /// Words by which a script in Python or Perl, or an unknown program, can get at the times of files, at the time of its
-/// start, and at random numbers that are seeded in every run. Where a text that a command reads, or one of its arguments,
-/// holds one, they count as programs that write down all that `stat` says.
+/// start, and at random numbers that are seeded in every run. Where a text that a command reads, or one of its
+/// arguments, holds one, they count as programs that write down all that `stat` says.
 #[rustfmt::skip]
 pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
@@ -385,8 +386,8 @@ pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot", "-ef"];
 /// Variables by which a shell gets at the clock, or at what it seeds by it.
 const SHELL_CLOCKS: &[&str] = &["RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME"];
 
-/// Where one of these is part of a temporary file's name, or of a command for a system that is not ours: in what autoconf
-/// and libtool write.
+/// Where one of these is part of a temporary file's name, or of a command for a system that is not ours: in what
+/// autoconf and libtool write.
 const SHELL_NAMES: &[&str] = &[
     "$$-$RANDOM",
     "${RANDOM-0}$$",
@@ -474,8 +475,8 @@ pub const CLOCK_WORDS: &[&str] = &[
 /// The same for Perl.
 pub const PERL_CLOCK_WORDS: &[&str] = &["HiRes", "clock(", "= times", "=times", "(times", "POSIX::times"];
 
-/// Words by which a script gets at an order or a number that hangs on the seed of a hash function, or on where something
-/// lies in memory.
+/// Words by which a script gets at an order or a number that hangs on the seed of a hash function, or on where
+/// something lies in memory.
 #[rustfmt::skip]
 pub const HASH_WORDS: &[&str] = &[
     "hash(", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "=set(", "frozenset(", "object()", "ctypes",
@@ -508,8 +509,8 @@ pub fn is_log(path: &[u8]) -> bool {
     LOGS.iter().any(|log| log.as_bytes() == file_name)
 }
 
-/// Where Meson keeps what it knows from one run to the next, in the order of its hash tables, which is another one in each run
-/// and the same to Meson.
+/// Where Meson keeps what it knows from one run to the next, in the order of its hash tables, which is another one in
+/// each run and the same to Meson.
 pub fn is_in_no_order(path: &[u8]) -> bool {
     memchr::memmem::find(path, b"/meson-private/").is_some() || path.ends_with(b"/meson-info/intro-tests.json")
 }

@@ -7,7 +7,8 @@ const HIDDEN: &str = "***";
 /// A parameter whose name has one of these in it is not shown.
 const SECRETS: [&str; 8] = ["key", "secret", "token", "pass", "sig", "credential", "auth", "account"];
 
-/// A remote's URL as it may be shown: without user and password, and without the values of parameters that may be secret.
+/// A remote's URL as it may be shown: without user and password, and without the values of parameters that may be
+/// secret.
 pub fn masked(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
     let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
@@ -35,8 +36,8 @@ fn is_secret(name: &str) -> bool {
     SECRETS.iter().any(|secret| name.contains(secret))
 }
 
-/// Variables that `larderd` is started with: its own, where things are, how the network is reached, and the credentials of
-/// remotes by the conventions of their services. Nothing else of a build's or a shell's stays with it.
+/// Variables that `larderd` is started with: its own, where things are, how the network is reached, and the credentials
+/// of remotes by the conventions of their services. Nothing else of a build's or a shell's stays with it.
 pub fn larderd_needs(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 14] = [
         b"HOME",

@@ -63,8 +63,8 @@ pub(crate) fn one_line(text: &str) -> String {
     clean(text.split_whitespace().collect::<Vec<_>>().join(" ").as_bytes())
 }
 
-/// Bytes as text that cannot write to a terminal what it should not; a root's placeholder is shown as `<root>`, that of a name
-/// by chance as `<name 1>`.
+/// Bytes as text that cannot write to a terminal what it should not; a root's placeholder is shown as `<root>`, that of
+/// a name by chance as `<name 1>`.
 pub(crate) fn clean(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes;

@@ -1,5 +1,5 @@
-//! Device: all packs of an image one after the other, as the blocks that its trees speak of. A file stands for it, which is filled
-//! where it is touched.
+//! Device: all packs of an image one after the other, as the blocks that its trees speak of. A file stands for it,
+//! which is filled where it is touched.
 
 use std::os::fd::AsFd;
 

@@ -4,8 +4,8 @@
 //! template = (text | "{{" word "}}")*
 //! word     = "os" | "arch" | "env" NAME | "hash" FILE…         FILE may hold * ? [ ] and **
 //! ```
-//! A hash is of each file's name and content, names in their order: 32 hexadecimal digits. That nothing fits is an error: a hash of
-//! nothing would give every project one key.
+//! A hash is of each file's name and content, names in their order: 32 hexadecimal digits. That nothing fits is an
+//! error: a hash of nothing would give every project one key.
 
 use std::error::Error;
 use std::fmt;

@@ -2,7 +2,8 @@
 
 use crate::ImageError;
 
-/// What packs and trees are compressed with: three quarters of what the highest levels save, for a small part of their time.
+/// What packs and trees are compressed with: three quarters of what the highest levels save, for a small part of their
+/// time.
 const LEVEL: i32 = 3;
 
 /// A compressor that is used again and again.
@@ -27,7 +28,8 @@ impl Unpacker {
         inner::unpacker().map(Unpacker)
     }
 
-    /// Unpack into `to`, which is emptied before. What has more than `limit` bytes is an error; `None` what cannot be unpacked.
+    /// Unpack into `to`, which is emptied before. What has more than `limit` bytes is an error; `None` what cannot be
+    /// unpacked.
     pub(crate) fn unpack(&mut self, bytes: &[u8], limit: usize, to: &mut Vec<u8>) -> Option<()> {
         to.clear();
         to.reserve(limit);

@@ -14,8 +14,8 @@ pub(crate) fn count() -> usize {
     thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
 }
 
-/// Do `work` for each number below `count`, in several threads, each with what `begin` made for it; numbers are handed out in their
-/// order. The first error ends it.
+/// Do `work` for each number below `count`, in several threads, each with what `begin` made for it; numbers are handed
+/// out in their order. The first error ends it.
 pub(crate) fn each<T>(
     jobs: usize,
     begin: impl Fn() -> T + Sync,

@@ -20,9 +20,9 @@
 //!  16 remotes?    nothing
 //!  17 remotes     number of records to be sent, number sent, number dropped, number that failed, digest of the settings
 //! ```
-//! A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16 with 17.
-//! To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that the tool runs, and 14,
-//! and leaves when it wants nothing any more. One that does not know these ends the connection.
+//! A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16
+//! with 17. To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that
+//! the tool runs, and 14, and leaves when it wants nothing any more. One that does not know these ends the connection.
 
 use larder_model::{DecodeError, Digest, FORMAT_VERSION, Fingerprint, Reader, Writer};
 

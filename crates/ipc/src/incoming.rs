@@ -27,8 +27,8 @@ impl Incoming {
         Ok(Some(frame))
     }
 
-    /// Receive what is there; false at the end. `announced` descriptors are expected, or as many as come with one message
-    /// before its frame says how many there are.
+    /// Receive what is there; false at the end. `announced` descriptors are expected, or as many as come with one
+    /// message before its frame says how many there are.
     pub(crate) fn receive(&mut self, channel: &Channel, announced: usize) -> Result<bool, IpcError> {
         let mut buffer = [0; HEADER_BYTES + FRAME_BYTES_MAX];
         match channel.receive(&mut buffer, &mut self.passed)? {

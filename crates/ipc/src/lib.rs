@@ -8,8 +8,8 @@
 //! | `client.rs` | handing over without waiting; asking and stopping; asking for a fetch |
 //! | `server.rs` | the other side: one request from one connection, what follows a fetch; nothing believed |
 //!
-//! A frame is a few bytes. Everything large is in files that are passed as descriptors: the parcel first, then a file for
-//! each blob that it names. So nobody waits until somebody has read.
+//! A frame is a few bytes. Everything large is in files that are passed as descriptors: the parcel first, then a file
+//! for each blob that it names. So nobody waits until somebody has read.
 //!
 //! Unaware of: where the socket is, how anything is stored, what is recorded.
 #![forbid(unsafe_code)]

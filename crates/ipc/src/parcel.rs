@@ -7,8 +7,8 @@
 //! record    = bytes manifest, digest subject, number of blobs, blob*
 //! blob      = digest, number bytes
 //! ```
-//! The manifest is one as the store has it, with one entry: the new one. Its blobs are passed as descriptors in the order
-//! of the list. The reasons' numbers are those of their counters. The digest at the end is of all before it.
+//! The manifest is one as the store has it, with one entry: the new one. Its blobs are passed as descriptors in the
+//! order of the list. The reasons' numbers are those of their counters. The digest at the end is of all before it.
 
 use larder_model::{Blob, Bypass, DecodeError, Digest, FORMAT_VERSION, Fallback, Outcome, Reader, Unrecorded, Writer};
 

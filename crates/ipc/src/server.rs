@@ -1,4 +1,5 @@
-//! `larderd`'s side: one request from one connection, and what follows a fetch. Nothing of it is believed: not who sends, not lengths, not counts.
+//! `larderd`'s side: one request from one connection, and what follows a fetch. Nothing of it is believed: not who
+//! sends, not lengths, not counts.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

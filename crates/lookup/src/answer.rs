@@ -35,7 +35,8 @@ pub struct Answer<'m> {
     pub size: (usize, usize),
 }
 
-/// Which result of `manifest` answers `request`, if one does. `rejected` receives the entries that do not, `effort` what it cost.
+/// Which result of `manifest` answers `request`, if one does. `rejected` receives the entries that do not, `effort`
+/// what it cost.
 pub fn ask<'m>(
     manifest: &Manifest<'m>,
     request: &Request,
@@ -64,8 +65,8 @@ pub fn ask<'m>(
     None
 }
 
-/// The first entry of a manifest from elsewhere all of whose observations hold here. Its blobs need not be in the store, so
-/// that it is not yet an answer: what was made in another place may still turn out not to serve here.
+/// The first entry of a manifest from elsewhere all of whose observations hold here. Its blobs need not be in the
+/// store, so that it is not yet an answer: what was made in another place may still turn out not to serve here.
 pub fn first_that_holds<'m>(
     manifest: &Manifest<'m>,
     request: &Request,

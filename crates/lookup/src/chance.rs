@@ -1,8 +1,9 @@
-//! Names by chance: of directories and files that CMake, Meson and hand-written scripts make for a check, and that are others
-//! in each run of the same build: `CMakeScratch/TryCompile-gdK6UY`, `cmTC_a2f27`, `meson-private/tmp1x2y3z4_`, `ztest4711.c`.
+//! Names by chance: of directories and files that CMake, Meson and hand-written scripts make for a check, and that are
+//! others in each run of the same build: `CMakeScratch/TryCompile-gdK6UY`, `cmTC_a2f27`, `meson-private/tmp1x2y3z4_`,
+//! `ztest4711.c`.
 //!
-//! Whatever is taken for one is right: it stands in the key and in paths as a placeholder, and a result in which it stands serves
-//! another only where it can be replaced. So this is about what is worth it.
+//! Whatever is taken for one is right: it stands in the key and in paths as a placeholder, and a result in which it
+//! stands serves another only where it can be replaced. So this is about what is worth it.
 //!
 //! Unaware of: what becomes of a name.
 
@@ -40,7 +41,8 @@ const PATTERNS: [Pattern; 3] = [
 /// A name, and what in it is not by chance.
 type Found = (Vec<u8>, Vec<u8>);
 
-/// The names by chance in these directories and arguments, outside of roots, and in what leads from one root to another.
+/// The names by chance in these directories and arguments, outside of roots, and in what leads from one root to
+/// another.
 pub(crate) fn names<'a>(
     roots: &Roots,
     directories: impl Iterator<Item = &'a [u8]>,

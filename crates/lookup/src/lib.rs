@@ -1,10 +1,11 @@
 //! From a command as typed to the record that answers it, if there is one: what the wrapper does before a hit, and what
 //! `larder explain` shows. Both use this one code, so that the explanation cannot differ from the act.
 //!
-//! Stages: `tool` finds the program that is meant, `roots` finds what differs between places, `request` makes the Action and its weak fingerprint, `answer` asks
-//! the manifest which recorded observations still hold, `relocated` has a result as it would have been made here, `observer` chooses who would observe the
-//! tool. No stage looks back, none changes anything but stamps. `bounds` says where a request may write, `secret` what
-//! of it is neither kept nor shown, `turn` which other process to wait for.
+//! Stages: `tool` finds the program that is meant, `roots` finds what differs between places, `request` makes the
+//! Action and its weak fingerprint, `answer` asks the manifest which recorded observations still hold, `relocated` has
+//! a result as it would have been made here, `observer` chooses who would observe the tool. No stage looks back, none
+//! changes anything but stamps. `bounds` says where a request may write, `secret` what of it is neither kept nor shown,
+//! `turn` which other process to wait for.
 //!
 //! Unaware of: how a tool is run, how a result is put in place or recorded.
 #![forbid(unsafe_code)]

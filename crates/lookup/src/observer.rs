@@ -86,8 +86,8 @@ fn without_preload(request: &Request, place: &Place) -> Option<Choice> {
 }
 
 /// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage and
-/// language of a compiler, which are other programs. Of a whole command that has no judgement of its own yet it is the guess that what it
-/// starts is known by now; where it is not, its next run is judged again.
+/// language of a compiler, which are other programs. Of a whole command that has no judgement of its own yet it is the
+/// guess that what it starts is known by now; where it is not, its next run is judged again.
 pub fn tool_key(request: &Request, place: &Place) -> Digest {
     let kind = match (request.family, request.invocation.stage) {
         (Family::Command, _) => return key(b'C', &request.action.tool, place),
@@ -100,8 +100,8 @@ pub fn tool_key(request: &Request, place: &Place) -> Digest {
     key(kind, &Digest::of(&[&request.action.tool.0, ending].concat()), place)
 }
 
-/// Where the judgement of a whole command, with the programs that it started, is kept: what one starts says nothing of what
-/// the same shell or `make` starts elsewhere.
+/// Where the judgement of a whole command, with the programs that it started, is kept: what one starts says nothing of
+/// what the same shell or `make` starts elsewhere.
 pub fn command_key(request: &Request, place: &Place) -> Option<Digest> {
     (request.family == Family::Command).then(|| key(b'W', &request.weak, place))
 }
@@ -111,8 +111,8 @@ pub fn program_key(content: &Digest, place: &Place) -> Digest {
     key(b'P', content, place)
 }
 
-/// Where the judgement of a program is kept that the command itself may have made at this path: built elsewhere it has other
-/// content, and is the same program.
+/// Where the judgement of a program is kept that the command itself may have made at this path: built elsewhere it has
+/// other content, and is the same program.
 pub fn made_program_key(request: &Request, path: &[u8], place: &Place) -> Digest {
     let mut encoded = Vec::new();
     request.roots.encode_path(path, &mut encoded);

@@ -15,8 +15,9 @@ pub(crate) fn is_in(path: &[u8], directory: &[u8]) -> bool {
     path.strip_prefix(directory).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
 }
 
-/// Where a word begins in a text. `memchr` would do it as well, but asks first what the processor can do, and where that is a
-/// virtual machine's, each such question goes to its host: 60 µs, more than a hit's texts take to be searched.
+/// Where a word begins in a text. `memchr` would do it as well, but asks first what the processor can do, and where
+/// that is a virtual machine's, each such question goes to its host: 60 µs, more than a hit's texts take to be
+/// searched.
 pub(crate) fn places_of<'t>(text: &'t [u8], word: &'t [u8]) -> impl Iterator<Item = usize> + 't {
     let first = word.first();
     let begins = move |at: &usize| Some(&text[*at]) == first && text[*at..].starts_with(word);

@@ -1,7 +1,7 @@
 //! A result that was made in another place, as it would have been made here.
 //!
-//! Unaware of: which results may be written again (`reach` decided that when it was recorded), and how each kind of bytes is
-//! written again (`larder-relocate`).
+//! Unaware of: which results may be written again (`reach` decided that when it was recorded), and how each kind of
+//! bytes is written again (`larder-relocate`).
 
 use larder_model::{ActionResult, Content, Output, OutputKind, Rewrite, Roots, Streams};
 use larder_relocate::{Places, Rule, Writer, holds_a_root, relocate};
@@ -23,7 +23,8 @@ pub fn rule(rewrite: Rewrite) -> Option<Rule> {
     }
 }
 
-/// What a result needs written again for this place, in the order in which `apply` takes it: nothing where it was made here.
+/// What a result needs written again for this place, in the order in which `apply` takes it: nothing where it was made
+/// here.
 /// `None` where it cannot be done.
 pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &Stamps) -> Option<Vec<Vec<u8>>> {
     let here: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
@@ -41,8 +42,8 @@ pub fn rewritten(result: &ActionResult, roots: &Roots, store: &Store, stamps: &S
     contents(result).filter_map(again).collect()
 }
 
-/// An object that holds a root, as it is in no place: the same for all objects that the same build makes. `None` where it holds none, and
-/// where it cannot be written again.
+/// An object that holds a root, as it is in no place: the same for all objects that the same build makes. `None` where
+/// it holds none, and where it cannot be written again.
 pub fn object_anywhere(bytes: &[u8], roots: &Roots) -> Option<Vec<u8>> {
     let here: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     if !holds_a_root(bytes, &here) {

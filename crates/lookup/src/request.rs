@@ -288,8 +288,8 @@ impl Request {
         links(self.family, &self.invocation)
     }
 
-    /// What an object that it reads is in no place, where that is enough to know of one: a driver's link takes objects as they are, and
-    /// brings their debug information into a program in a way that is known.
+    /// What an object that it reads is in no place, where that is enough to know of one: a driver's link takes objects
+    /// as they are, and brings their debug information into a program in a way that is known.
     pub fn object_anywhere(&self, bytes: &[u8]) -> Option<Vec<u8>> {
         if self.links() { relocated::object_anywhere(bytes, &self.roots) } else { None }
     }
@@ -310,8 +310,8 @@ fn links(family: Family, invocation: &Invocation) -> bool {
     matches!(family, Family::Gcc | Family::Clang) && invocation.stage == larder_compiler::Stage::End
 }
 
-/// What tells apart the probes of a `./configure`, which share a command line: what the first source holds, or the first object
-/// of a link, so that they do not push each other out of one record.
+/// What tells apart the probes of a `./configure`, which share a command line: what the first source holds, or the
+/// first object of a link, so that they do not push each other out of one record.
 fn first_source(family: Family, invocation: &Invocation, cwd: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
     if !matches!(family, Family::Gcc | Family::Clang) {
         return None;

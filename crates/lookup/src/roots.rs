@@ -241,8 +241,8 @@ impl Search<'_> {
         levels(directory).filter(|level| !is_shared(level) && self.first_of(level, names).is_some()).last()
     }
 
-    /// The first of `names` that is in a directory. Where none is, the directory's stamp says so the next time; but not the
-    /// working directory's, in which a build makes files all the time.
+    /// The first of `names` that is in a directory. Where none is, the directory's stamp says so the next time; but not
+    /// the working directory's, in which a build makes files all the time.
     fn first_of<'n>(&self, directory: &[u8], names: &[&'n [u8]]) -> Option<(&'n [u8], Look)> {
         let look = match directory == self.place.cwd {
             true => None,

@@ -1,14 +1,14 @@
-//! When two wrappers run the same action, as far as is known before either has run it: so that the second can wait for the
-//! first, and find its record.
+//! When two wrappers run the same action, as far as is known before either has run it: so that the second can wait for
+//! the first, and find its record.
 //!
 //! Being wrong here costs time and nothing else: who waited looks up again, and uses only a record that holds.
 //!
 //! ```text
 //! key = weak fingerprint · whether standard output and error are one file · [roots of the place] · [first difference]
 //! ```
-//! The place counts where what is made there is not expected to serve elsewhere: for all but a compiler's compiles, and where the
-//! newest record is bound to its place. The first difference is why the newest record does not hold, with what is there
-//! now: two places with different headers have different ones, and wait for different actions.
+//! The place counts where what is made there is not expected to serve elsewhere: for all but a compiler's compiles, and
+//! where the newest record is bound to its place. The first difference is why the newest record does not hold, with
+//! what is there now: two places with different headers have different ones, and wait for different actions.
 //!
 //! Unaware of: who runs what, how long anybody waits.
 

@@ -56,8 +56,8 @@ pub struct Action {
     pub inherited: Vec<u8>,
     /// What stands on standard input, where the tool may read it: a word, or the digest of all that is there.
     pub standard_input: Vec<u8>,
-    /// Digest of the first source, or of a link's first object, roots replaced, where a compiler's command line names one: so many
-    /// may share one command line, as the probes of a `./configure` do.
+    /// Digest of the first source, or of a link's first object, roots replaced, where a compiler's command line names
+    /// one: so many may share one command line, as the probes of a `./configure` do.
     pub source: Option<Digest>,
 }
 

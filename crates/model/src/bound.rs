@@ -17,8 +17,8 @@ pub enum Bound {
     Input,
     /// The command is no compile of one source: it can serve elsewhere once it was seen to give the same in two places.
     SeenOnce,
-    /// Processes of the command may have named something by their numbers, which are others in each run: it serves nowhere
-    /// until it was seen to give the same with other numbers.
+    /// Processes of the command may have named something by their numbers, which are others in each run: it serves
+    /// nowhere until it was seen to give the same with other numbers.
     Chance,
 }
 

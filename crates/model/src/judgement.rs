@@ -20,7 +20,8 @@ pub enum Judgement {
     Disbelieved,
     /// Something was started that is not known yet: the next run is to be seen by both.
     Again,
-    /// Only the kernel can watch it, and a wrapper inside cannot tell the kernel what it hands out: it is not to be watched.
+    /// Only the kernel can watch it, and a wrapper inside cannot tell the kernel what it hands out: it is not to be
+    /// watched.
     Unreported,
 }
 

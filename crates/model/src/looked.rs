@@ -110,8 +110,9 @@ pub struct Habit {
     pub reports: bool,
 }
 
-/// Whether Python's `tempfile` may have made up this file name: eight letters, digits or `_`, behind `tmp` or by themselves, and
-/// any ending (`tempfile.py`, `_RandomNameSequence`; the eight by themselves are its question whether a directory can be written).
+/// Whether Python's `tempfile` may have made up this file name: eight letters, digits or `_`, behind `tmp` or by
+/// themselves, and any ending (`tempfile.py`, `_RandomNameSequence`; the eight by themselves are its question whether a
+/// directory can be written).
 pub fn is_name_of_tempfile(file_name: &[u8]) -> bool {
     const COUNT: usize = 8;
     let rest = file_name.strip_prefix(b"tmp").filter(|rest| rest.len() >= COUNT).unwrap_or(file_name);

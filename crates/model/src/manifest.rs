@@ -84,8 +84,8 @@ impl<'a> Entry<'a> {
         Ok((set.whole()?, result))
     }
 
-    /// The result, where the strong fingerprint is that of `weak`, of where the entry is bound to, and of its set. What others
-    /// made is not believed without.
+    /// The result, where the strong fingerprint is that of `weak`, of where the entry is bound to, and of its set. What
+    /// others made is not believed without.
     pub fn open_bound_to(&self, weak: &Fingerprint) -> Result<ActionResult<'a>, NotBound> {
         let (set, result) = self.open().map_err(|_| NotBound)?;
         let mut w = Writer::default();

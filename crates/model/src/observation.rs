@@ -174,8 +174,8 @@ pub struct ObservationSet<'a> {
     pub ages: Vec<Age<'a>>,
 }
 
-/// A set whose directories are read one by one. A check goes through them once, from front to back, and needs none of them
-/// afterwards: all of them at once would be ten times the memory, and each page of it costs a hit a microsecond.
+/// A set whose directories are read one by one. A check goes through them once, from front to back, and needs none of
+/// them afterwards: all of them at once would be ten times the memory, and each page of it costs a hit a microsecond.
 #[derive(Clone, Debug)]
 pub struct SetReader<'a> {
     directories: Reader<'a>,
@@ -200,7 +200,8 @@ impl<'a> SetReader<'a> {
         Ok(SetReader { directories, left, size: (facts, absent), rest })
     }
 
-    /// Read the next directory but for its absences, in place of what `directory` held. `None` where there is none left.
+    /// Read the next directory but for its absences, in place of what `directory` held. `None` where there is none
+    /// left.
     pub fn next_into(&mut self, directory: &mut DirFacts<'a>) -> Result<Option<Unread<'a>>, DecodeError> {
         if self.left == 0 {
             return Ok(None);
@@ -235,8 +236,8 @@ impl<'a> SetReader<'a> {
     }
 }
 
-/// Absences of a directory, as they stand in a record. A stamp mostly tells of all of them at once, by their digest, and then
-/// no name is read.
+/// Absences of a directory, as they stand in a record. A stamp mostly tells of all of them at once, by their digest,
+/// and then no name is read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unread<'a> {
     count: usize,
@@ -305,9 +306,9 @@ pub fn names_digest(names: &[&[u8]]) -> Digest {
 }
 
 impl<'a> ObservationSet<'a> {
-    /// The bytes by which two sets are compared that were seen in two runs: what was read, what was generated in each place
-    /// without the place's path in it. How often something was looked at, and in which ways, may differ, as where a part of
-    /// one run was answered: all of that is asked again of the set that answers.
+    /// The bytes by which two sets are compared that were seen in two runs: what was read, what was generated in each
+    /// place without the place's path in it. How often something was looked at, and in which ways, may differ, as where
+    /// a part of one run was answered: all of that is asked again of the set that answers.
     pub fn contents(&self) -> Vec<u8> {
         let mut w = Writer::default();
         for directory in &self.directories {

@@ -16,7 +16,8 @@
 
 use crate::{Blob, DecodeError, Reader, Rewrite, Writer};
 
-/// Content of at most this many bytes stands in the record itself: cheaper than a file of its own (docs/performance.md).
+/// Content of at most this many bytes stands in the record itself: cheaper than a file of its own
+/// (docs/performance.md).
 pub const INLINE_BYTES_MAX: usize = 4096;
 const PATH_BYTES_MAX: u64 = 64 << 10;
 /// As many as [`crate::Roots`] numbers.

@@ -4,8 +4,8 @@
 //! path can hold a NUL, so the replacement can be undone and two different texts never become one. A path is never
 //! normalised: only a whole leading root is exchanged.
 //!
-//! A *name by chance* is a part of a path that differs between two runs of the same build in one place: it was made of a random
-//! number or of a process's. It stands in the same way, by numbers from 128.
+//! A *name by chance* is a part of a path that differs between two runs of the same build in one place: it was made of
+//! a random number or of a process's. It stands in the same way, by numbers from 128.
 
 /// The byte that begins a root's placeholder; the root's number, counted from 1, follows it.
 pub const PLACEHOLDER: u8 = 0;
@@ -50,8 +50,8 @@ impl Roots {
         &self.names
     }
 
-    /// All that another run of the same build has otherwise: names by chance first, of which equal commands have equally many,
-    /// then roots.
+    /// All that another run of the same build has otherwise: names by chance first, of which equal commands have
+    /// equally many, then roots.
     pub fn all(&self) -> impl Iterator<Item = &Vec<u8>> + Clone {
         self.names.iter().chain(&self.roots)
     }
@@ -166,8 +166,9 @@ impl Roots {
         encoded
     }
 
-    /// The bytes of a file with every root replaced that begins a path in it, as a value or behind a flag such as `-I`; for
-    /// comparing what was generated in two places. `None` where none is replaced, and where a zero says that it is no text.
+    /// The bytes of a file with every root replaced that begins a path in it, as a value or behind a flag such as `-I`;
+    /// for comparing what was generated in two places. `None` where none is replaced, and where a zero says that it is
+    /// no text.
     pub fn encode_content(&self, text: &[u8]) -> Option<Vec<u8>> {
         if text.contains(&PLACEHOLDER) {
             return None;
@@ -189,8 +190,8 @@ impl Roots {
         (kept > 0).then_some(encoded)
     }
 
-    /// Each root that lies in another one, its number and its path with that other root replaced: what a tool makes of a
-    /// path by adding names to it or taking some off stays the same only where roots lie in each other as they did.
+    /// Each root that lies in another one, its number and its path with that other root replaced: what a tool makes of
+    /// a path by adding names to it or taking some off stays the same only where roots lie in each other as they did.
     pub fn nested(&self) -> impl Iterator<Item = (u8, Vec<u8>)> {
         self.roots.iter().enumerate().filter_map(|(index, root)| {
             let others = Roots {
@@ -214,7 +215,8 @@ impl Roots {
         found.map(|(index, root)| (index, root.as_slice()))
     }
 
-    /// Whether a path only begins with a root's text, and yet [`Roots::encode_text`] takes that for the root: `/root` and
+    /// Whether a path only begins with a root's text, and yet [`Roots::encode_text`] takes that for the root: `/root`
+    /// and
     /// `/root (2)/x`. Elsewhere such a path would be another one, and a record would not know it.
     pub fn is_beside(&self, path: &[u8]) -> bool {
         let next = |root: &Vec<u8>| path.strip_prefix(&root[..]).and_then(|rest| rest.first().copied());
@@ -242,7 +244,8 @@ pub fn is_encoded(part: &[u8]) -> bool {
     }
 }
 
-/// Whether what follows this text begins a path: nothing that could be part of one precedes it, or a flag's letter does.
+/// Whether what follows this text begins a path: nothing that could be part of one precedes it, or a flag's letter
+/// does.
 fn begins_a_path(before: &[u8]) -> bool {
     match before {
         [.., flag, letter] if *flag == b'-' && letter.is_ascii_alphabetic() => true,

@@ -16,7 +16,8 @@ use crate::{Mount, MountError};
 /// Names and values of extended attributes of a root directory, at most; more is more than a file system keeps.
 const ATTRIBUTES_BYTES_MAX: usize = 64 << 10;
 
-/// Two directories of one mount: what was written, and what the kernel is about to write. Removed when dropped, unless kept.
+/// Two directories of one mount: what was written, and what the kernel is about to write. Removed when dropped, unless
+/// kept.
 #[derive(Debug)]
 pub struct Scratch {
     directory: PathBuf,
@@ -96,8 +97,8 @@ fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Nothing that a lower layer says of itself leads elsewhere, and nothing is waited for to reach the disk: what is written
-/// is gone with the mount.
+/// Nothing that a lower layer says of itself leads elsewhere, and nothing is waited for to reach the disk: what is
+/// written is gone with the mount.
 const OPTIONS: [(&str, MountValue); 3] = [
     ("redirect_dir", MountValue::Text(b"nofollow")),
     ("metacopy", MountValue::Text(b"off")),

@@ -292,8 +292,8 @@ impl<'t> Fold<'t> {
         habit
     }
 
-    /// Who wrote the script that a process runs, where that is a temporary file of the same interpreter: Meson has Python tell
-    /// about itself so. It is trusted as its author is.
+    /// Who wrote the script that a process runs, where that is a temporary file of the same interpreter: Meson has
+    /// Python tell about itself so. It is trusted as its author is.
     fn author(&self, running: Running) -> Option<Running<'t>> {
         let script = arguments(running.arguments)?.find(|word| !word.starts_with(b"-"))?;
         let author = self.authors.get(script)?;
@@ -351,8 +351,8 @@ impl<'t> Fold<'t> {
         path.is_empty() || EXACT.contains(&path)
     }
 
-    /// What compilers tune their memory by, and build tools the number of what they start; what others make of it is not
-    /// known.
+    /// What compilers tune their memory by, and build tools the number of what they start; what others make of it is
+    /// not known.
     fn tunes_memory(&mut self, e: &Event, policy: &Policy) -> bool {
         const EXACT: [&[u8]; 4] =
             [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup", b"/proc/self/mountinfo"];
@@ -927,7 +927,8 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// Nothing was there, and the name holds the number of a process or was made up at random: nobody will look for it again.
+    /// Nothing was there, and the name holds the number of a process or was made up at random: nobody will look for it
+    /// again.
     fn is_of_this_run(&self, path: &[u8]) -> bool {
         let nothing = Looked { absent: true, ..Looked::default() };
         if self.looked.get(path) != Some(&nothing) || self.made.contains_key(path) {
@@ -943,7 +944,8 @@ impl<'t> Fold<'t> {
         if !new || self.looked.contains_key(e.path) || self.numbered.contains(e.path) || !(policy.may_write)(e.path) {
             return;
         }
-        // So long that it is none by accident: a shell between that one and who looks may have done nothing that is seen.
+        // So long that it is none by accident: a shell between that one and who looks may have done nothing that is
+        // seen.
         const DIGITS: usize = 3;
         let numbers = file_name(e.path).split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty());
         for digits in numbers {

@@ -199,7 +199,8 @@ fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<trace::
     reports
 }
 
-/// Compare what both saw of one run. The preloaded library and its log are files below one of `plumbing`; what the program
+/// Compare what both saw of one run. The preloaded library and its log are files below one of `plumbing`; what the
+/// program
 /// `wrapper` does is none of its business.
 pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &[u8]) -> Verdict {
     let links = Links::of(kernel);

@@ -42,8 +42,8 @@ pub trait Observer {
     /// Which one it is, for the record.
     fn name(&self) -> larder_model::Observer;
 
-    /// Run the tool beside us, passing on what it writes, until its rival wins, where it has one. An error means that it was
-    /// not started and still can be.
+    /// Run the tool beside us, passing on what it writes, until its rival wins, where it has one. An error means that
+    /// it was not started and still can be.
     fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> std::io::Result<Observed>;
 }
 

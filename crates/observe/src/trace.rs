@@ -215,8 +215,8 @@ pub enum Kind {
     Clock,
     /// Random numbers were asked for.
     Random,
-    /// A process appears that was forked by process `extra`; or one goes on that shared its memory with such. `mode`: the
-    /// process that wrote from this memory before, or 0.
+    /// A process appears that was forked by process `extra`; or one goes on that shared its memory with such. `mode`:
+    /// the process that wrote from this memory before, or 0.
     Forked,
     Network,
     UnixSocket,

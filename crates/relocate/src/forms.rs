@@ -9,12 +9,12 @@ use object::{Endianness, elf};
 use crate::depfile;
 use crate::roots::{is_plain, is_plain_byte};
 
-/// Whether any of `roots` stands in `bytes`: at any position, also as the beginning of a longer name, also as characters of
-/// two or four bytes, also quoted for make. Where a root has characters that are quoted in many ways, its longest part
-/// without them is searched. What is compressed is not looked into: see [`hides_its_text`].
+/// Whether any of `roots` stands in `bytes`: at any position, also as the beginning of a longer name, also as
+/// characters of two or four bytes, also quoted for make. Where a root has characters that are quoted in many ways, its
+/// longest part without them is searched. What is compressed is not looked into: see [`hides_its_text`].
 ///
-/// clang divides names in debug information at what they share with the working directory. So an object with such information
-/// holds a root, too, when a directory above that root stands in it.
+/// clang divides names in debug information at what they share with the working directory. So an object with such
+/// information holds a root, too, when a directory above that root stands in it.
 pub fn holds_a_root(bytes: &[u8], roots: &[&[u8]]) -> bool {
     roots.iter().any(|root| holds(bytes, root)) || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root))
 }
@@ -54,8 +54,8 @@ pub(crate) fn holds_wide(bytes: &[u8], root: &[u8]) -> bool {
     memmem::find(bytes, &wide(2)).is_some() || memmem::find(bytes, &wide(4)).is_some()
 }
 
-/// Whether bytes begin as something compressed does, or are an ELF file of which parts are compressed or kept for a later
-/// compile, so that nobody sees what stands in them.
+/// Whether bytes begin as something compressed does, or are an ELF file of which parts are compressed or kept for a
+/// later compile, so that nobody sees what stands in them.
 pub fn hides_its_text(bytes: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 6] =
         [b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ\0", b"PK\x03\x04", b"BC\xc0\xde"];

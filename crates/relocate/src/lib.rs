@@ -1,7 +1,7 @@
 //! Bytes that a compiler made in one place, as the same compiler would have made them in another place.
 //!
-//! A place is a list of roots: directories that the same build has elsewhere under other names. What cannot be shown to be
-//! exact is refused. `docs/relocation.md` says what is.
+//! A place is a list of roots: directories that the same build has elsewhere under other names. What cannot be shown to
+//! be exact is refused. `docs/relocation.md` says what is.
 //!
 //! Unaware of: files, commands, which inputs a result was made of, where anything is kept.
 
@@ -25,8 +25,8 @@ use roots::Map;
 ///
 /// What begins with no slash is a name by chance: a word in names of files that is another one in each run.
 ///
-/// Roots are absolute and have no slash at their end. Where roots are nested, the longest one that ends where a component of
-/// a path ends is the one that is replaced.
+/// Roots are absolute and have no slash at their end. Where roots are nested, the longest one that ends where a
+/// component of a path ends is the one that is replaced.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     /// The roots of the place where it was made.
@@ -46,23 +46,25 @@ pub enum Rule {
     Depfile(Writer),
     /// In the debug information of an object file.
     Object,
-    /// The same, and where gcc's hash table has strings in an order that cannot be known, they are left in the one that they
-    /// have: all that a debugger shows is as it would be, the bytes are not.
+    /// The same, and where gcc's hash table has strings in an order that cannot be known, they are left in the one that
+    /// they have: all that a debugger shows is as it would be, the bytes are not.
     ObjectInAnyOrder,
-    /// In the strings of a pickle of Python's. That nothing else in it was worked out from a path is for the caller to know.
+    /// In the strings of a pickle of Python's. That nothing else in it was worked out from a path is for the caller to
+    /// know.
     Pickle,
 }
 
 /// The bytes for the other place. `None` where that cannot be done exactly.
 pub fn relocate(rule: Rule, bytes: &[u8], places: &Places<'_>) -> Option<Vec<u8>> {
     let there = one_way(rule, bytes, places.from, places.to)?;
-    // Two names that were different there may have become one here; then the way back does not lead to where it started.
+    // Two names that were different there may have become one here; then the way back does not lead to where it
+    // started.
     let back = one_way(rule, &there, places.to, places.from)?;
     (back == bytes).then_some(there)
 }
 
-/// Whether bytes that were made where `roots` are can be relocated: what made them is recognised, and its work is repeated to
-/// the byte, in its own place and in one with longer names.
+/// Whether bytes that were made where `roots` are can be relocated: what made them is recognised, and its work is
+/// repeated to the byte, in its own place and in one with longer names.
 pub fn can_be_relocated(rule: Rule, bytes: &[u8], roots: &[&[u8]]) -> bool {
     let longer: Vec<Vec<u8>> = roots.iter().map(|root| sample(root, roots)).collect();
     let longer: Vec<&[u8]> = longer.iter().map(Vec::as_slice).collect();
@@ -74,7 +76,8 @@ pub fn can_be_relocated(rule: Rule, bytes: &[u8], roots: &[&[u8]]) -> bool {
         && relocate(rule, bytes, &Places { from: roots, to: &longer }).is_some()
 }
 
-/// A root of another place, for trying: the outermost root above this one has a longer name. A name by chance is as long as it is.
+/// A root of another place, for trying: the outermost root above this one has a longer name. A name by chance is as
+/// long as it is.
 fn sample(root: &[u8], roots: &[&[u8]]) -> Vec<u8> {
     const LONGER: &[u8] = b"-/elsewhere";
     if let (false, Some((last, rest))) = (root.starts_with(b"/"), root.split_last()) {

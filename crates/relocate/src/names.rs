@@ -15,8 +15,8 @@ pub(crate) struct Names<'a> {
 type Lists<'a> = (Vec<&'a [u8]>, Vec<&'a [u8]>);
 
 impl<'a> Names<'a> {
-    /// Takes the names out of two lists with roots, which are left. `None` for lists of different lengths, for a name where the
-    /// other list has a root, and for one of other characters than letters, digits, `_` and `-`.
+    /// Takes the names out of two lists with roots, which are left. `None` for lists of different lengths, for a name
+    /// where the other list has a root, and for one of other characters than letters, digits, `_` and `-`.
     pub(crate) fn split(from: &[&'a [u8]], to: &[&'a [u8]]) -> Option<(Names<'a>, Lists<'a>)> {
         if from.len() != to.len() {
             return None;

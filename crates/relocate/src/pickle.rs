@@ -1,10 +1,12 @@
 //! Paths in the strings of a pickle: what Python keeps of its objects, and Meson of a build from one run to the next.
 //!
-//! Layout: `Lib/pickletools.py` of Python, protocols 2 to 5. Opcodes stand one behind the other, each with its argument; strings come
-//! with their length in front, and from protocol 4 on opcodes stand in frames that say how long they are. Only strings and the
-//! lengths around them change: what is numbered is numbered in the order in which it comes.
+//! Layout: `Lib/pickletools.py` of Python, protocols 2 to 5. Opcodes stand one behind the other, each with its
+//! argument; strings come with their length in front, and from protocol 4 on opcodes stand in frames that say how long
+//! they are. Only strings and the lengths around them change: what is numbered is numbered in the order in which it
+//! comes.
 //!
-//! Unaware of: what the objects are, and whether anything in them was worked out from a path. Who asks has compared two.
+//! Unaware of: what the objects are, and whether anything in them was worked out from a path. Who asks has compared
+//! two.
 
 use crate::names::Names;
 use crate::roots::Map;
@@ -167,8 +169,9 @@ fn string(text: &[u8], protocol: u8, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The strings of a pickle, parts between colons each by itself, in alphabetical order: the same of two whose hash tables stand in
-/// another order. Numbers made up at random (UUIDs) are left out, and so are names of temporary files. `None` of what is no pickle.
+/// The strings of a pickle, parts between colons each by itself, in alphabetical order: the same of two whose hash
+/// tables stand in another order. Numbers made up at random (UUIDs) are left out, and so are names of temporary files.
+/// `None` of what is no pickle.
 pub fn pickled_words(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (mut steps, mut words) = (Steps::of(bytes), Vec::new());
     while let Some(step) = steps.next()? {

@@ -1,10 +1,11 @@
 //! Paths in text: messages, preprocessed sources, listings.
 //!
-//! A root counts as a path when nothing before it belongs to a name and what follows ends it or one of its components. An
-//! occurrence that is the beginning of a longer name (`/w/a` in `/w/ab`) is another path and stays. Where it may be either,
-//! the text is refused.
+//! A root counts as a path when nothing before it belongs to a name and what follows ends it or one of its components.
+//! An occurrence that is the beginning of a longer name (`/w/a` in `/w/ab`) is another path and stays. Where it may be
+//! either, the text is refused.
 //!
-//! Unaware of: which program wrote the text, beyond a few texts whose layout depends on the length of what stands in them.
+//! Unaware of: which program wrote the text, beyond a few texts whose layout depends on the length of what stands in
+//! them.
 
 use memchr::memmem;
 
@@ -24,8 +25,8 @@ pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     (replaced.count == 0 || !is_laid_out(text)).then_some(replaced.bytes)
 }
 
-/// A log with its roots replaced, also where a column or the end of a sentence stands behind one, or more of a path before it: people
-/// read it, and no program.
+/// A log with its roots replaced, also where a column or the end of a sentence stands behind one, or more of a path
+/// before it: people read it, and no program.
 pub(crate) fn relocate_log(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     if !text.iter().all(|&c| is_text(c)) {
         return None;
@@ -179,15 +180,17 @@ fn is_padded(after: &[u8]) -> bool {
         .is_some_and(|rest| rest.starts_with(b"  "))
 }
 
-/// What text consists of: anything but control characters that neither space nor colour it. autoconf has awk split fields at a bell.
+/// What text consists of: anything but control characters that neither space nor colour it. autoconf has awk split
+/// fields at a bell.
 fn is_text(c: u8) -> bool {
     c >= b' ' && c != 0x7f || matches!(c, b'\t' | b'\n' | b'\r' | 0x07 | 0x08 | 0x0c | 0x1b)
 }
 
 /// Whether the layout of a text depends on the length of its paths, or the order of its parts on their letters.
 ///
-/// clang's YAML of optimisations breaks its lines at a column, and so do the comments of `-fverbose-asm`. An assembler's
-/// source with debug information has gcc's strings in the order of a hash table. `-H` ends with a sorted list.
+/// clang's YAML of optimisations breaks its lines at a column, and so do the comments of `-fverbose-asm`. An
+/// assembler's source with debug information has gcc's strings in the order of a hash table. `-H` ends with a sorted
+/// list.
 fn is_laid_out(text: &[u8]) -> bool {
     const SIGNS: [&[u8]; 7] = [
         b"Multiple include guards may be useful for:",

@@ -1,5 +1,5 @@
-//! Images on remotes: a record is in the list of its key, and in those of prefixes of that, so that fallbacks find it without a
-//! service that can list.
+//! Images on remotes: a record is in the list of its key, and in those of prefixes of that, so that fallbacks find it
+//! without a service that can list.
 
 use crate::merge;
 use crate::record::Item;
@@ -14,8 +14,8 @@ use std::path::PathBuf;
 const UPLOADS_AT_ONCE: usize = 16;
 
 impl Remotes {
-    /// The images of a key or prefix, as the list of that says: of all remotes together, those that are believed, of each key the
-    /// newest. An error where no remote had one and one could not say.
+    /// The images of a key or prefix, as the list of that says: of all remotes together, those that are believed, of
+    /// each key the newest. An error where no remote had one and one could not say.
     pub async fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>, RemoteError> {
         let asked = self.all.iter().map(|one| self.images_of(&*one.remote, list));
         let (mut newest, mut trouble) = (BTreeMap::new(), None);
@@ -51,8 +51,8 @@ impl Remotes {
         Ok(believed)
     }
 
-    /// Send an image to every remote that may be written: what is missing there of its blobs, of which the packs are named
-    /// beside, from the files that `blobs` names; then its record.
+    /// Send an image to every remote that may be written: what is missing there of its blobs, of which the packs are
+    /// named beside, from the files that `blobs` names; then its record.
     pub async fn publish_image(
         &self,
         record: &ImageRecord,

@@ -23,7 +23,8 @@ use tokio::time::Instant;
 const TRIES_MAX: u32 = 24;
 /// Where the last writer wins, it is waited for so many times what reading and writing took, before it is looked again.
 const SETTLE_TIMES: u32 = 8;
-/// How often own records must be seen, where nobody else was: the second look finds who was held up between reading and writing.
+/// How often own records must be seen, where nobody else was: the second look finds who was held up between reading and
+/// writing.
 const LOOKS: u32 = 2;
 /// How often own records must be seen, after waits of which each is twice the one before, once somebody else was seen.
 const LOOKS_WHERE_CONTENDED: u32 = 4;

@@ -84,7 +84,8 @@ impl Remotes {
         }
     }
 
-    /// Send those of `all`, digests and sizes, that a remote does not have. Returns which it still lacks, and why one of them.
+    /// Send those of `all`, digests and sizes, that a remote does not have. Returns which it still lacks, and why one
+    /// of them.
     pub(crate) async fn send_missing(
         &self,
         remote: &dyn Remote,

@@ -6,8 +6,9 @@
 //! record = bytes manifest of one entry, u8 (0: nobody signed, 1: 32 bytes public key, 64 bytes signature)
 //! used   = u8 format version, digest place, number of weak fingerprints, digest*, digest
 //! ```
-//! An image's record is the same with the bytes of its ImageRecord, and the digest of its key for the strong fingerprint; it is in the
-//! list of its key and in those of prefixes of it. A record never changes. The list grows: the newest come first, the first of them stand in it, up to a limit.
+//! An image's record is the same with the bytes of its ImageRecord, and the digest of its key for the strong
+//! fingerprint; it is in the list of its key and in those of prefixes of it. A record never changes. The list grows:
+//! the newest come first, the first of them stand in it, up to a limit.
 
 use crate::sign::{Keys, SIGNATURE_BYTES};
 use bytes::Bytes;

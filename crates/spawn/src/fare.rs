@@ -1,8 +1,8 @@
 //! How tools fare in a class, and when they are better started as the build itself. Pure.
 //!
-//! Beside one ordinary program that wants a whole processor a lowered tool hardly runs, and the build takes many times as long. That
-//! is seen by a tool that was kept from a processor for most of its time although there are no more tools than processors. Then
-//! tools are started as the build was, and now and then one is tried in its class again.
+//! Beside one ordinary program that wants a whole processor a lowered tool hardly runs, and the build takes many times
+//! as long. That is seen by a tool that was kept from a processor for most of its time although there are no more tools
+//! than processors. Then tools are started as the build was, and now and then one is tried in its class again.
 //!
 //! ```text
 //! state, a word that all wrappers share: bits 0…39 until when no tool is lowered, in ms since the system was started ·
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use larder_sys::Use;
 
-/// Tries in a row that must go well. On two processors a hog leaves one in peace, and half of the tries go well by luck.
+/// Tries in a row that must go well. On two processors a hog leaves one in peace, and half of the tries go well by
+/// luck.
 const GOOD_TRIES: u64 = 3;
 /// Then the next one follows soon.
 const GOOD_PAUSE_MS: u64 = 500;

@@ -1,8 +1,8 @@
 //! How a tool is started: untouched, in our place, or beside us with its messages passed on and kept.
 //!
 //! The tool inherits everything of the caller's that a child can: working directory, umask, limits, priority, cgroup,
-//! descriptors, signal mask. Only where its standard output and error are kept do they lead through us, and only where a class is
-//! asked for is it scheduled otherwise.
+//! descriptors, signal mask. Only where its standard output and error are kept do they lead through us, and only where
+//! a class is asked for is it scheduled otherwise.
 //!
 //! | file | is |
 //! |---|---|
@@ -117,8 +117,8 @@ pub fn become_tool(command: &Command, token: &Token) -> io::Error {
     }
 }
 
-/// Run the tool beside us, passing on what it writes as it comes, until its rival wins, where it has one. An error means
-/// that it was not started.
+/// Run the tool beside us, passing on what it writes as it comes, until its rival wins, where it has one. An error
+/// means that it was not started.
 pub fn run_beside(command: &Command, to: &Destinations, rival: Rivalry) -> io::Result<Finished> {
     let mut attendant = ATTENDANT.take().map(ManuallyDrop::into_inner);
     run(command, to, attendant.as_deref_mut().map(|attendant| &mut **attendant), rival)
@@ -139,8 +139,8 @@ pub fn attended<T>(attendant: Box<dyn Attendant>, work: impl FnOnce() -> T) -> T
     done
 }
 
-/// Like `run_beside`, with the tool and what it starts under the attendant's filter. An error means that the tool was not
-/// started, also where there can be no filter.
+/// Like `run_beside`, with the tool and what it starts under the attendant's filter. An error means that the tool was
+/// not started, also where there can be no filter.
 pub fn run_attended(
     command: &Command,
     to: &Destinations,
@@ -208,8 +208,8 @@ fn finish(
     Ok(Finished { end, pid, used, took, written, outlived, disturbed, failure, stopped, held })
 }
 
-/// Run a tool that reads nothing and whose complaints nobody reads: its standard output, unless that is longer than `bytes_max`, and
-/// how it ended.
+/// Run a tool that reads nothing and whose complaints nobody reads: its standard output, unless that is longer than
+/// `bytes_max`, and how it ended.
 pub fn output_of(command: &Command, bytes_max: u64) -> io::Result<(Option<Vec<u8>>, ChildEnd)> {
     let Command { program, argv, environment, manner } = command;
     let (ours, tools) = larder_sys::pipe()?;
@@ -233,8 +233,8 @@ pub fn start_apart(command: &Command) -> io::Result<()> {
     larder_sys::spawn_apart(&command.program, &command.argv, &command.environment).map(drop)
 }
 
-/// Start a program in the same way that starts another and ends: what goes on then is no child of ours. An error also where it
-/// does not end well.
+/// Start a program in the same way that starts another and ends: what goes on then is no child of ours. An error also
+/// where it does not end well.
 pub fn start_by(command: &Command) -> io::Result<()> {
     let child = larder_sys::spawn_apart(&command.program, &command.argv, &command.environment)?;
     match child.wait()? {

@@ -50,10 +50,12 @@ pub struct Checker<'a> {
     pub stamps: &'a Stamps,
     /// The set was recorded in this very place: a content that holds a root is the same bytes.
     pub at_home: bool,
-    /// A content that holds a root may also be the very bytes that were recorded, as where a build directory was moved: the
-    /// result has nothing of what they name. Not where the result is written again, since they then stay as they are.
+    /// A content that holds a root may also be the very bytes that were recorded, as where a build directory was moved:
+    /// the result has nothing of what they name. Not where the result is written again, since they then stay as they
+    /// are.
     pub same_bytes_will_do: bool,
-    /// The last file had no stamp, so the next one will not have one either: it is opened without being looked at first.
+    /// The last file had no stamp, so the next one will not have one either: it is opened without being looked at
+    /// first.
     pub stampless: Cell<bool>,
     /// A variable's value in the tool's environment.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
@@ -323,8 +325,8 @@ impl Checker<'_> {
         Listed::of(dir.names().ok()?)
     }
 
-    /// The directory that was missing is there now. As long as what was looked for in it is not, nothing has changed; but
-    /// the directory above no longer tells.
+    /// The directory that was missing is there now. As long as what was looked for in it is not, nothing has changed;
+    /// but the directory above no longer tells.
     fn check_absent_below(&self, dir: &Dir, name: &[u8], path: &[u8]) -> Result<(), Difference> {
         match dir.look(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

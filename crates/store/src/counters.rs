@@ -80,7 +80,8 @@ pub struct Totals {
 /// Declares what is counted, with a code and a sentence for each.
 macro_rules! counted {
     ($($variant:ident, $code:literal, $text:literal;)*) => {
-        /// Something that `larderd` did with remotes. The order is that of the counters: rows are only added at its end.
+        /// Something that `larderd` did with remotes. The order is that of the counters: rows are only added at its
+        /// end.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Remote { $(#[doc = $text] $variant,)* }
 

@@ -65,8 +65,8 @@ impl Store {
         file.is_ok_and(|file| file.set_modified(std::time::SystemTime::now()).is_ok())
     }
 
-    /// Listen at the place of the socket. What is there, left by one that was killed, is replaced at once, so that there
-    /// is no moment without it. Only under the lock.
+    /// Listen at the place of the socket. What is there, left by one that was killed, is replaced at once, so that
+    /// there is no moment without it. Only under the lock.
     pub fn open_daemon_door(&self) -> Result<(Door, StoreSocket), StoreError> {
         let path = self.daemon_socket();
         let beside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));

@@ -98,8 +98,8 @@ impl Store {
         Ok(report)
     }
 
-    /// An image's record, and that what it needs is there. Packs may be missing: those of a remote's image come when they are
-    /// touched.
+    /// An image's record, and that what it needs is there. Packs may be missing: those of a remote's image come when
+    /// they are touched.
     fn image_is_sound(
         &self,
         digest: &Digest,

@@ -79,9 +79,9 @@ impl Store {
         Ok(Receiving { store: self, temporary, digest: DigestWriter::default(), left: blob.size_bytes, blob: *blob })
     }
 
-    /// Add the entry of `bytes`, a manifest with one, to the store's manifest of the same fingerprint. Of its blobs, which
-    /// must be in the store, `blobs` were seen to be sound. `subject` names the commands that `explain` finds it by, where they
-    /// are known. Returns by how much the store grew.
+    /// Add the entry of `bytes`, a manifest with one, to the store's manifest of the same fingerprint. Of its blobs,
+    /// which must be in the store, `blobs` were seen to be sound. `subject` names the commands that `explain` finds it
+    /// by, where they are known. Returns by how much the store grew.
     pub fn take_record(&self, bytes: &[u8], blobs: &[Blob], subject: Option<&Digest>) -> Result<u64, NotTaken> {
         let manifest = Manifest::decode(bytes)?;
         let [entry] = manifest.entries.as_slice() else { return Err(NotTaken::Entries(manifest.entries.len())) };
@@ -124,8 +124,8 @@ impl Receiving<'_> {
     }
 }
 
-/// What must hold of a result's outputs wherever it is used. Whether they are within the bounds of a command is asked when
-/// one is handed out: it depends on the command.
+/// What must hold of a result's outputs wherever it is used. Whether they are within the bounds of a command is asked
+/// when one is handed out: it depends on the command.
 fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
     for output in &result.outputs {
         let (rooted, below) = match output.path {

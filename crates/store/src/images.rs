@@ -82,8 +82,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Keep the record of an image in place of what its key had. All that it needs must be in the store; `complete` is false for
-    /// one of which a remote has the packs, and the list of what is in them.
+    /// Keep the record of an image in place of what its key had. All that it needs must be in the store; `complete` is
+    /// false for one of which a remote has the packs, and the list of what is in them.
     pub fn keep_image(&self, record: &ImageRecord, complete: bool) -> Result<(), StoreError> {
         let mut named: Box<dyn Iterator<Item = Blob> + '_> =
             if complete { Box::new(record.blobs()) } else { Box::new(record.needed()) };

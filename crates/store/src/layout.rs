@@ -60,8 +60,8 @@ impl Store {
         Ok(Store { top: dir.to_owned(), base })
     }
 
-    /// Whether the directories inside are as safe as the store itself, which `open` does not look at: they can be somebody
-    /// else's where others once could write to the store, or links.
+    /// Whether the directories inside are as safe as the store itself, which `open` does not look at: they can be
+    /// somebody else's where others once could write to the store, or links.
     pub fn inspect(&self) -> Result<(), StoreError> {
         for name in ["manifests", "blobs", "judged", "stamps", "locks", "notes", "tmp", "uploads", "images"] {
             let path = self.file(name);

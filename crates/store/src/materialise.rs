@@ -1,4 +1,5 @@
-//! Putting a result's outputs in place, as the tool would have put them there: over what, through what, with which mode.
+//! Putting a result's outputs in place, as the tool would have put them there: over what, through what, with which
+//! mode.
 //!
 //! Anything unexpected is an error before it is damage: the caller then runs the tool, which does what it does.
 
@@ -77,7 +78,8 @@ impl From<StoreError> for MaterialiseError {
     }
 }
 
-/// How far the command reaches that asks for a result. A record is somebody's word only: what is outside is not touched.
+/// How far the command reaches that asks for a result. A record is somebody's word only: what is outside is not
+/// touched.
 pub trait Bounds {
     /// Whether an output may be at this absolute path.
     fn may_write(&self, path: &[u8]) -> bool;
@@ -95,7 +97,8 @@ const AGE_STEP: Duration = Duration::from_micros(1);
 pub(crate) const RIGHTS: u32 = 0o6000;
 
 impl Store {
-    /// Put every output of `result` in place. `aged`: each file is to be newer than those before it, for who goes by that.
+    /// Put every output of `result` in place. `aged`: each file is to be newer than those before it, for who goes by
+    /// that.
     pub fn materialise(
         &self,
         result: &ActionResult,

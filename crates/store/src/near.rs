@@ -5,9 +5,9 @@
 //!   0…23 first bytes of the subject's digest · 24…55 the weak fingerprint · 56…63 first bytes of those 56's digest
 //! ```
 //!
-//! One file and not one for each subject: making a file costs more than all else that a record of a small compile takes.
-//! It has holes where nothing was noted. A slot is written by one call, and the last to write it stays; who finds a slot of
-//! another subject, or half of one, finds nothing.
+//! One file and not one for each subject: making a file costs more than all else that a record of a small compile
+//! takes. It has holes where nothing was noted. A slot is written by one call, and the last to write it stays; who
+//! finds a slot of another subject, or half of one, finds nothing.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

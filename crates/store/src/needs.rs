@@ -6,7 +6,8 @@
 //!   those 12
 //! ```
 //!
-//! As `near`, it has holes where nothing was noted, and the last to write a slot stays. Being wrong costs waiting, or memory.
+//! As `near`, it has holes where nothing was noted, and the last to write a slot stays. Being wrong costs waiting, or
+//! memory.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -27,8 +28,8 @@ const FORGOTTEN: u64 = 16;
 const ROUGHLY: u64 = 8;
 
 impl Store {
-    /// The most memory that a process of the command of this key had in its last run, or else about the most that one of its kind
-    /// had, in KiB.
+    /// The most memory that a process of the command of this key had in its last run, or else about the most that one
+    /// of its kind had, in KiB.
     pub fn needed_kb(&self, command: &Digest, kind: &Digest) -> Option<u64> {
         let (file, _) = open_plain(&self.file("needs")).ok()?;
         slot(&file, command).or_else(|| slot(&file, kind))

@@ -139,8 +139,8 @@ fn is_object_name(path: &[u8]) -> bool {
 
 const MAGIC_BYTES: usize = 8;
 
-/// The digest of a file's content, roots replaced: the same in every place of a build. `None` where it is no file that can be
-/// read.
+/// The digest of a file's content, roots replaced: the same in every place of a build. `None` where it is no file that
+/// can be read.
 pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps) -> Option<Digest> {
     let scan = Scan::new(roots, stamps);
     let look = larder_sys::look_through(path).ok().filter(|look| look.kind == Kind::File)?;
@@ -154,8 +154,8 @@ pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps) -> Option<D
     Some(scan.file(path, &look, open).ok()?.rooted.unwrap_or(digest))
 }
 
-/// Whether a root, which stands as a zero here, is in a line that is not all the preprocessor's. One that is continued from
-/// the line before counts as such.
+/// Whether a root, which stands as a zero here, is in a line that is not all the preprocessor's. One that is continued
+/// from the line before counts as such.
 fn stands_loose(encoded: &[u8]) -> bool {
     let is_directive = |line: &[u8]| line.trim_ascii_start().starts_with(b"#") && memmem::find(line, b"*/").is_none();
     encoded.split(|&b| b == b'\n').any(|line| line.contains(&PLACEHOLDER) && !is_directive(line))

@@ -1,5 +1,5 @@
-//! Putting a result in place of which the tool must not run again once a part of it is there: it removed something, made a
-//! directory, or changed what it had read.
+//! Putting a result in place of which the tool must not run again once a part of it is there: it removed something,
+//! made a directory, or changed what it had read.
 //!
 //! Everything that can fail is done beside the outputs first; then names change hands. What fails before that leaves
 //! nothing behind.

@@ -5,8 +5,8 @@
 //! words of 64 bits, native order: 0 version · 1 number of slots, a power of two · 2…9 zero · then the slots
 //! slot = volume, inode, size, modified ns, changed ns, digest (4 words), check
 //! ```
-//! A directory's slot has `u64::MAX` for its size and the digest of the names that it does not have; so has a file's that
-//! says what its bytes do not hold. The check is a mix
+//! A directory's slot has `u64::MAX` for its size and the digest of the names that it does not have; so has a file's
+//! that says what its bytes do not hold. The check is a mix
 //! of the other nine words, written last: a slot that two processes wrote at once, or that was damaged, is no slot. An
 //! empty slot is all zeros. A slot is looked for in a window of `WINDOW` slots from its home; when that is full the
 //! table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten.
@@ -127,8 +127,8 @@ impl Stamps {
     }
 
     /// Hash a file that had this look when it was opened, for comparing its content with one that is known. A change
-    /// meanwhile does no harm: the bytes are not the known ones, or they are; and its stamp, which is old, is that of no
-    /// file any more.
+    /// meanwhile does no harm: the bytes are not the known ones, or they are; and its stamp, which is old, is that of
+    /// no file any more.
     pub(crate) fn hash_for_comparison(&self, file: &mut File, look: &Look) -> io::Result<Digest> {
         let now_ns = larder_sys::now_coarse_ns();
         let mut buffer = self.buffer.borrow_mut();
@@ -314,8 +314,8 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// Never zero. Pairs are multiplied and their products folded (the idea is wyhash's): no pair waits for another one, since
-/// this is done for each file of a hit.
+/// Never zero. Pairs are multiplied and their products folded (the idea is wyhash's): no pair waits for another one,
+/// since this is done for each file of a hit.
 fn check(slot: &Slot) -> u64 {
     const ODD: [u64; 4] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93];
     let fold = |pair: usize| {

@@ -1,7 +1,8 @@
 //! Who runs an action: one process at a time has its turn, and others can see that.
 //!
-//! A turn is the lock of one byte of `locks/turns`, at an offset that the action's key says; the file stays empty. Nothing is
-//! made for an action, and nothing is left by a process that was killed. Two actions of one byte only wait for each other.
+//! A turn is the lock of one byte of `locks/turns`, at an offset that the action's key says; the file stays empty.
+//! Nothing is made for an action, and nothing is left by a process that was killed. Two actions of one byte only wait
+//! for each other.
 //!
 //! Unaware of: what makes two actions the same, how long anybody waits.
 

@@ -1,7 +1,7 @@
 //! What is to be sent to remotes: a queue that survives whoever sends it.
 //!
-//! An empty file for each record, named by its two fingerprints, its modification time saying since when. What is there twice
-//! is sent once.
+//! An empty file for each record, named by its two fingerprints, its modification time saying since when. What is there
+//! twice is sent once.
 //!
 //! Unaware of: remotes, when something is sent.
 

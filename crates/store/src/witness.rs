@@ -32,8 +32,8 @@ pub struct Witnessed {
     carried: Carried,
 }
 
-/// What inputs hold that could carry the path of this place into a result: of each kind but one the first input that holds
-/// it.
+/// What inputs hold that could carry the path of this place into a result: of each kind but one the first input that
+/// holds it.
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
     /// Texts that were generated here, all of them: a path in each, which is another one elsewhere.

@@ -1,5 +1,5 @@
-//! Each bit of each byte of each file of a store, in turn: what is damaged is not believed. Without programs, so that all
-//! of it is quick; `crates/testkit/tests/corruption.rs` has whole runs.
+//! Each bit of each byte of each file of a store, in turn: what is damaged is not believed. Without programs, so that
+//! all of it is quick; `crates/testkit/tests/corruption.rs` has whole runs.
 #![cfg(target_os = "linux")]
 
 use std::fs;

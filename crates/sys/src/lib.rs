@@ -1,7 +1,7 @@
 //! The operating system, behind one interface. The only crate with unsafe code, besides the preloaded library.
 //!
-//! `linux/` is the real thing; `macos.rs`, `windows.rs` and `elsewhere.rs` are what other platforms have so far: enough to start a
-//! tool untouched, in a class.
+//! `linux/` is the real thing; `macos.rs`, `windows.rs` and `elsewhere.rs` are what other platforms have so far: enough
+//! to start a tool untouched, in a class.
 //! Unaware of: what larder is. Paths are bytes, errors are `std::io::Error` with the system's number.
 #![allow(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! macOS: tools are started untouched, in a class of quality of service.
 //!
-//! The class is a clamp that children inherit and nobody raises. It is set by `posix_spawn` and by nothing else that starts a program.
-//! On Apple silicon the lower of the two means the slow cores only, so nothing is set unless somebody asks.
+//! The class is a clamp that children inherit and nobody raises. It is set by `posix_spawn` and by nothing else that
+//! starts a program. On Apple silicon the lower of the two means the slow cores only, so nothing is set unless somebody
+//! asks.
 
 use std::ffi::{CString, c_char};
 use std::io;
@@ -51,8 +52,8 @@ fn start(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], manner: &Manner
         all.iter().map(|one| one.as_ptr().cast_mut()).chain([std::ptr::null_mut()]).collect()
     };
     let (argv, environment) = (pointers(&argv), pointers(&environment));
-    // SAFETY: the attributes are initialised before use and destroyed once; null-terminated arrays of null-terminated strings, all
-    // alive during the call.
+    // SAFETY: the attributes are initialised before use and destroyed once; null-terminated arrays of null-terminated
+    // strings, all alive during the call.
     unsafe {
         let mut attributes: libc::posix_spawnattr_t = std::mem::zeroed();
         check(libc::posix_spawnattr_init(&mut attributes))?;

@@ -27,8 +27,9 @@ impl Manner {
         self.class == Class::Inherit
     }
 
-    /// A child whose parent is below normal or idle is so by itself, unless it is told otherwise: `BELOW_NORMAL` would raise one of an
-    /// idle parent, whose class cannot be asked without calls that are not here. So it is told only what cannot raise it.
+    /// A child whose parent is below normal or idle is so by itself, unless it is told otherwise: `BELOW_NORMAL` would
+    /// raise one of an idle parent, whose class cannot be asked without calls that are not here. So it is told only
+    /// what cannot raise it.
     fn flags(&self) -> u32 {
         match self.class {
             Class::Inherit => 0,

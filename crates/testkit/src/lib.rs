@@ -1,4 +1,5 @@
-//! What black-box tests stand on: a fresh place per test, commands run plainly and through larder, counters, fake tools.
+//! What black-box tests stand on: a fresh place per test, commands run plainly and through larder, counters, fake
+//! tools.
 //!
 //! | file | holds |
 //! |---|---|

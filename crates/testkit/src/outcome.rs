@@ -36,8 +36,8 @@ impl Counters {
         ["hit", "miss", "bypass", "fallback"].into_iter().map(|outcome| self.get(outcome)).sum()
     }
 
-    /// What was counted since `before`, with its reason where it has one: `hit`, `miss`, `bypass:no-compile`; `nothing`;
-    /// several are joined by `+`.
+    /// What was counted since `before`, with its reason where it has one: `hit`, `miss`, `bypass:no-compile`;
+    /// `nothing`; several are joined by `+`.
     pub fn since(&self, before: &Counters) -> String {
         let grown: Vec<_> = self.0.iter().filter(|(name, count)| **count > before.get(name)).collect();
         let has_reason = |outcome: &str| grown.iter().any(|(name, _)| name.starts_with(&format!("{outcome}:")));

@@ -15,8 +15,8 @@ use crate::{Counters, Ran, Run, Tree, larder};
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// How old the files of a place are.
 const AGE: Duration = Duration::from_secs(3600);
-/// Between a change and a run that must see it: more than two ticks of the slowest clock of a file system. An input that
-/// is as new as the run is not recorded, and a stamp this young is not believed.
+/// Between a change and a run that must see it: more than two ticks of the slowest clock of a file system. An input
+/// that is as new as the run is not recorded, and a stamp this young is not believed.
 const SETTLE: Duration = Duration::from_millis(30);
 
 /// Where a test runs; removed afterwards.

@@ -1,5 +1,5 @@
-//! Bazel itself, on the workspace in examples/bazel: with larder as the toolchain's compiler every output has the digest that
-//! it has without, in the first sandboxes and in fresh ones.
+//! Bazel itself, on the workspace in examples/bazel: with larder as the toolchain's compiler every output has the
+//! digest that it has without, in the first sandboxes and in fresh ones.
 #![cfg(target_os = "linux")]
 
 use std::fs;

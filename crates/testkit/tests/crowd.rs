@@ -1,5 +1,5 @@
-//! Sixty-four larders at once on one key while the store is evicted and cleared: each gives what the tool gives, each is
-//! counted once, and what is left is sound.
+//! Sixty-four larders at once on one key while the store is evicted and cleared: each gives what the tool gives, each
+//! is counted once, and what is left is sound.
 #![cfg(target_os = "linux")]
 
 use std::fs;

@@ -241,8 +241,8 @@ fn fails(doing: Doing) {
     let bench = Bench::new(doing);
     let calls = bench.calls();
     let errors = |call: &Call| ERRORS.iter().find(|(name, _)| *name == call.name).map_or(&[][..], |row| row.1);
-    // A call that is made to fail is not made at all, so a failed `close` would leave a pipe or a socket open, whose other
-    // end waits for that; no real one does. And reading from them does not fail.
+    // A call that is made to fail is not made at all, so a failed `close` would leave a pipe or a socket open, whose
+    // other end waits for that; no real one does. And reading from them does not fail.
     let is_waited_for = |call: &Call| ["pipe:", "socket:"].iter().any(|kind| call.line.contains(kind));
     let honest = |call: &&Call| !matches!(&*call.name, "close" | "read") || !is_waited_for(call);
     let faults =

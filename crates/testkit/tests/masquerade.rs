@@ -1,4 +1,5 @@
-//! Links with a compiler's name, larder twice in a row, and other caches before and behind: the real tool is found, once.
+//! Links with a compiler's name, larder twice in a row, and other caches before and behind: the real tool is found,
+//! once.
 #![cfg(target_os = "linux")]
 
 use larder_testkit::{Place, Run, has, larder, probe_skip};

@@ -1,5 +1,5 @@
-//! What other users, hostile checkouts and odd files can do to a build through larder: docs/security.md says what should
-//! hold. Records that nobody should believe are in the wrapper's `tests/records.rs`.
+//! What other users, hostile checkouts and odd files can do to a build through larder: docs/security.md says what
+//! should hold. Records that nobody should believe are in the wrapper's `tests/records.rs`.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File, Permissions};

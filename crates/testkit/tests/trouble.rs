@@ -35,7 +35,8 @@ fn right(place: &Place, ran: &Ran, what: &str) {
     place.remove(&["x.o", "x.d"]);
 }
 
-/// By another process: a file that this one has open for writing, which a test beside us may inherit, cannot be executed.
+/// By another process: a file that this one has open for writing, which a test beside us may inherit, cannot be
+/// executed.
 fn copy_larder(place: &Place, relative: &str) {
     let words = ["install", "-m", "755", larder().to_str().expect("is text"), &place.text(relative)];
     place.run(&words).run().ends(0);

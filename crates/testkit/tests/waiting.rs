@@ -1,5 +1,5 @@
-//! The same action in several processes at once: it runs once where that can be, and whatever becomes of who runs it, each gives
-//! what the tool gives.
+//! The same action in several processes at once: it runs once where that can be, and whatever becomes of who runs it,
+//! each gives what the tool gives.
 #![cfg(target_os = "linux")]
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! What became of an invocation: counted in the store, written to `LARDER_LOG` where that is set, and said into the record of
-//! a build.
+//! What became of an invocation: counted in the store, written to `LARDER_LOG` where that is set, and said into the
+//! record of a build.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -49,7 +49,8 @@ pub(crate) fn account(context: &Context, store: Option<&Store>, outcome: Outcome
     log(context, outcome, by.source, detail);
 }
 
-/// One line for people. Arguments and the environment, which may hold secrets, are not in it; the tool and the source are.
+/// One line for people. Arguments and the environment, which may hold secrets, are not in it; the tool and the source
+/// are.
 pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &str) {
     let Some(path) = &context.loaded.settings.log else { return };
     let (what, why) = match outcome {
@@ -73,8 +74,8 @@ pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &
     let _ = open_log(path).and_then(|mut file| file.write_all(line.as_bytes()));
 }
 
-/// Never waits: for a FIFO's reader, or for a terminal that was stopped. In a directory of everybody's somebody else may
-/// have put there a link to a file of ours, or a file of theirs.
+/// Never waits: for a FIFO's reader, or for a terminal that was stopped. In a directory of everybody's somebody else
+/// may have put there a link to a file of ours, or a file of theirs.
 pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     const O_NONBLOCK: i32 = 0o4000;
     const O_NOCTTY: i32 = 0o400;

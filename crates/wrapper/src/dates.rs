@@ -1,5 +1,6 @@
-//! When outputs were modified, where the command set that itself: as another file was (`cp -p`, `install -p`, `touch -r`), or at
-//! a moment of its own (`tar`, `touch -d`). On a hit the first follows the file, as it would if the command ran.
+//! When outputs were modified, where the command set that itself: as another file was (`cp -p`, `install -p`, `touch
+//! -r`), or at a moment of its own (`tar`, `touch -d`). On a hit the first follows the file, as it would if the command
+//! ran.
 //!
 //! Unaware of: who goes by it, how it is put in place.
 
@@ -74,8 +75,8 @@ fn origin<'s>(
     Some((path, looked))
 }
 
-/// What a program carries over may have lost what is below a microsecond (`utimes`, a time as a floating-point number), or below
-/// a second (`utime`).
+/// What a program carries over may have lost what is below a microsecond (`utimes`, a time as a floating-point number),
+/// or below a second (`utime`).
 fn is_the_same(from_ns: i64, to_ns: i64) -> bool {
     const MICROSECOND_NS: i64 = 1000;
     const SECOND_NS: i64 = 1_000_000_000;

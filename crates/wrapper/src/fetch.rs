@@ -1,8 +1,8 @@
-//! A fetch from a remote, by `larderd`, for an action that no record of the store answers: waited for about as long as such
-//! fetches take, then raced with the tool.
+//! A fetch from a remote, by `larderd`, for an action that no record of the store answers: waited for about as long as
+//! such fetches take, then raced with the tool.
 //!
-//! Nothing that comes is used from here. What is wanted `larderd` puts into the store, and then it is looked up again as any
-//! record is: so a fetch, whoever wins, decides about time only.
+//! Nothing that comes is used from here. What is wanted `larderd` puts into the store, and then it is looked up again
+//! as any record is: so a fetch, whoever wins, decides about time only.
 //!
 //! Unaware of: what a remote is, how the tool is run.
 
@@ -88,7 +88,8 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether the tool may be stopped: it reads nothing that it writes, starts no larder, and is observed by none above.
+    /// Whether the tool may be stopped: it reads nothing that it writes, starts no larder, and is observed by none
+    /// above.
     fn may_race(&self) -> bool {
         is_compile(self.request) && self.request.input.is_empty() && !outer::is_there()
     }

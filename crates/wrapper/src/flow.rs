@@ -98,8 +98,8 @@ struct SoFar {
     token: Option<Box<Token>>,
 }
 
-/// A request that is ours: from the store if it can be, from a remote, or from the tool. Once again after waiting for another
-/// who ran it, and once after fetching.
+/// A request that is ours: from the store if it can be, from a remote, or from the tool. Once again after waiting for
+/// another who ran it, and once after fetching.
 fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, so_far: SoFar) -> i32 {
     let SoFar { waited, fetched, turn, token } = so_far;
     let (mut trouble, mut known) = (None, Known::default());

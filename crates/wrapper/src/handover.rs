@@ -1,6 +1,6 @@
-//! What a run left, for `larderd`: collected here, and handed over at the end in one go, without waiting for what becomes
-//! of it. Outputs are copied into memory that nobody can change any more: the caller may strip its object the next
-//! moment.
+//! What a run left, for `larderd`: collected here, and handed over at the end in one go, without waiting for what
+//! becomes of it. Outputs are copied into memory that nobody can change any more: the caller may strip its object the
+//! next moment.
 //!
 //! Unaware of: where it goes in the store.
 
@@ -15,8 +15,8 @@ use larder_model::{Blob, Digest, DigestWriter, Entry, ExplainWalk, Fingerprint, 
 use larder_store::{Store, StoreError};
 
 const BUFFER_BYTES: usize = 256 << 10;
-/// More than this is not copied into memory: the outputs' own files are passed. Where one is changed before `larderd` has
-/// read it, it has not its digest any more, and nothing is recorded.
+/// More than this is not copied into memory: the outputs' own files are passed. Where one is changed before `larderd`
+/// has read it, it has not its digest any more, and nothing is recorded.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;
 
 /// What is to be handed over.
@@ -118,8 +118,8 @@ impl<'a> Handover<'a> {
     }
 }
 
-/// Have it noted that a record was used, so that it is not evicted as one that nobody needs. Once an hour for each record
-/// at most, and only where that cannot be noted from here.
+/// Have it noted that a record was used, so that it is not evicted as one that nobody needs. Once an hour for each
+/// record at most, and only where that cannot be noted from here.
 pub(crate) fn note_use(store: &Store, weak: &Fingerprint) {
     let _ = larder_ipc::note_use(&store.daemon_socket(), weak);
 }

@@ -1,11 +1,12 @@
 //! The wrapper: in front of a compiler, it answers from the store, or runs the tool and records what it saw.
 //!
 //! `typed` says what the arguments ask for, `context` reads environment and configuration once, `flow` holds all
-//! branching of a request; `hit` and `miss` do the two things that can happen, `fetch` has `larderd` ask remotes in between, `account` counts and logs them, `recording` says
-//! them into the record of a build.
+//! branching of a request; `hit` and `miss` do the two things that can happen, `fetch` has `larderd` ask remotes in
+//! between, `account` counts and logs them, `recording` says them into the record of a build.
 //! Whatever goes wrong, the tool runs.
 //!
-//! Links no async runtime, argument parser, JSON or logging crate. Unaware of: what a remote is, images, words for people.
+//! Links no async runtime, argument parser, JSON or logging crate. Unaware of: what a remote is, images, words for
+//! people.
 #![forbid(unsafe_code)]
 
 #[cfg(target_os = "linux")]

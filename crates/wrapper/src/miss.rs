@@ -182,8 +182,8 @@ pub(crate) fn run(
     Ended::Code(leave(watched.observed.finished))
 }
 
-/// In a namespace of its own, as in a sandbox, a command has the same process numbers in each run, and no second run would
-/// show that they are not in its result. A thread takes a number too.
+/// In a namespace of its own, as in a sandbox, a command has the same process numbers in each run, and no second run
+/// would show that they are not in its result. A thread takes a number too.
 fn skip_process_numbers() {
     const SKIPPED_MAX: u64 = 60;
     if larder_sys::process_id() > 4096 {

@@ -1,5 +1,6 @@
-//! The run that we are part of, where there is one: `larder run -- make` observes us among the programs that make starts.
-//! It is told what we rely on and what we put in place, as if the tool had done so; our own files are none of its concern.
+//! The run that we are part of, where there is one: `larder run -- make` observes us among the programs that make
+//! starts. It is told what we rely on and what we put in place, as if the tool had done so; our own files are none of
+//! its concern.
 //!
 //! Unaware of: what it makes of that.
 
@@ -21,7 +22,8 @@ const ENOENT: i32 = 2;
 const FILE: u32 = 0o100_644;
 const DIRECTORY: u32 = 0o040_755;
 
-/// The outer run, once it was looked for. Not of a thread: what has to be dropped at a thread's end costs a hit six system calls.
+/// The outer run, once it was looked for. Not of a thread: what has to be dropped at a thread's end costs a hit six
+/// system calls.
 static OUTER: OnceLock<OuterLog> = OnceLock::new();
 
 fn with<T>(use_it: impl FnOnce(&OuterLog) -> T) -> Option<T> {

@@ -15,8 +15,8 @@ const STARTING: Duration = Duration::from_millis(5);
 /// Nobody waits longer, whatever fetches took before: what one fetch can cost a build.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// How long to wait, counted from when it was asked for. `run` is how long the tool is expected to run, `free` whether a
-/// processor is.
+/// How long to wait, counted from when it was asked for. `run` is how long the tool is expected to run, `free` whether
+/// a processor is.
 pub(crate) fn patience(expect: &Expect, run: Option<Duration>, free: bool) -> Duration {
     let (median, p90) = (Duration::from_micros(expect.median_us), Duration::from_micros(expect.p90_us));
     if expect.overdue {

@@ -1,8 +1,9 @@
 //! Where a result can serve: in every place of the same build, or only where it was made, and why.
 //!
-//! It can serve elsewhere where nothing in it holds the path of this place, or what does can be written again, *and* nothing
-//! in it can have been derived from that path. The second is known of a compiler whose command line and inputs do not
-//! name the place, or whose preprocessed text does not; of any other command once it gave the same in two places.
+//! It can serve elsewhere where nothing in it holds the path of this place, or what does can be written again, *and*
+//! nothing in it can have been derived from that path. The second is known of a compiler whose command line and inputs
+//! do not name the place, or whose preprocessed text does not; of any other command once it gave the same in two
+//! places.
 //! `docs/relocation.md` has the rules.
 //!
 //! Unaware of: how a result is found, and how it is put in place.
@@ -124,8 +125,8 @@ impl Reach<'_> {
         }
     }
 
-    /// A link whose linker is told of this place only where libraries, objects and the result are, and reads nothing that was
-    /// generated here: what was compiled on the way is as in a compile.
+    /// A link whose linker is told of this place only where libraries, objects and the result are, and reads nothing
+    /// that was generated here: what was compiled on the way is as in a compile.
     fn is_plain_link(&self, naming: &Naming) -> bool {
         let is_told = |word: &Vec<u8>| LINKER_WORDS.iter().any(|flag| word.starts_with(flag)) && self.names_us(word);
         let is_read_by_linker = |path: &Vec<u8>| !may_be_source(path) && !self.is_a_response_file(path);
@@ -188,8 +189,8 @@ impl Reach<'_> {
         if self.request.invocation.stage == Stage::Early && self.writes_dependencies() {
             return Ok(());
         }
-        // A column in a text that was generated, or on the command line. All else that is said of what stands there comes of
-        // the preprocessed text.
+        // A column in a text that was generated, or on the command line. All else that is said of what stands there
+        // comes of the preprocessed text.
         let preprocesses = self.request.invocation.stage == Stage::Early && self.is_preprocessed_only();
         let said = if preprocesses { warned } else { said };
         let says = |word: &[u8]| memmem::find(said, word).is_some();
@@ -237,7 +238,8 @@ impl Reach<'_> {
         })
     }
 
-    /// Whether a map's directory is the beginning of a root and not all of it: then a root is cut, and what remains names it.
+    /// Whether a map's directory is the beginning of a root and not all of it: then a root is cut, and what remains
+    /// names it.
     fn is_cut_by(&self, old: &[u8]) -> bool {
         self.request.roots.paths().iter().any(|root| root.starts_with(old) && root != old)
     }
@@ -345,8 +347,8 @@ impl Reach<'_> {
         rules.iter().copied().find(|rewrite| rule(*rewrite).is_some_and(|rule| can_be_relocated(rule, &bytes, &roots)))
     }
 
-    /// What lifts a bound of a command that is no compile: the same was seen before, with the same result. In another place,
-    /// then it serves in any; with processes of other numbers, then none of those is in it.
+    /// What lifts a bound of a command that is no compile: the same was seen before, with the same result. In another
+    /// place, then it serves in any; with processes of other numbers, then none of those is in it.
     pub(crate) fn lifted(
         &self,
         made: &Made,

@@ -17,7 +17,8 @@ use larder_compiler::{
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
 
-/// A text longer than this is not searched, and counts as if it named times. A makefile of automake's can have 95 MB (curl's
+/// A text longer than this is not searched, and counts as if it named times. A makefile of automake's can have 95 MB
+/// (curl's
 /// `tests/libtest`).
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Where texts lie that come with the system: an interpreter's own library would name everything.

@@ -1,7 +1,7 @@
 //! Leave to run a tool: a token for it, and the class that it runs in.
 //!
-//! Compilers and the programs around them take one. A whole command takes none, since what it runs does; a program that larder does not
-//! know might be one. A hit takes none.
+//! Compilers and the programs around them take one. A whole command takes none, since what it runs does; a program that
+//! larder does not know might be one. A hit takes none.
 //!
 //! Unaware of: what a token is, how a tool is observed.
 

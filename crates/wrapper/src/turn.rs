@@ -1,8 +1,8 @@
 //! A turn at running an action: where another wrapper runs the same one, wait for it and look up again.
 //!
-//! Who waits holds no turn, so that nobody waits in a circle but through a tool that starts larder again. A compile's tool
-//! does not; all else waits only where no larder is above it. And nobody waits longer than about the tool ran before: a holder that
-//! is stopped, starved or far away costs that time, once.
+//! Who waits holds no turn, so that nobody waits in a circle but through a tool that starts larder again. A compile's
+//! tool does not; all else waits only where no larder is above it. And nobody waits longer than about the tool ran
+//! before: a holder that is stopped, starved or far away costs that time, once.
 //!
 //! Signals do what they do to the tool: nothing of ours is installed while it has not been started.
 //!
@@ -22,15 +22,16 @@ use larder_store::{Asked, Counters, Running, Stamps, Store, Turn};
 use crate::context::{Context, OWN_FILE};
 use crate::outer;
 
-/// Where no record says how long the tool runs. Who runs it began earlier and so ends earlier, if it gets as much of the
-/// machine; this bounds what one costs that does not. Longer than nearly all compiles take, short enough for a person.
+/// Where no record says how long the tool runs. Who runs it began earlier and so ends earlier, if it gets as much of
+/// the machine; this bounds what one costs that does not. Longer than nearly all compiles take, short enough for a
+/// person.
 const UNKNOWN: Duration = Duration::from_secs(10);
 /// Observing and recording come on top of a recorded run time: half as much again, and this.
 const RECORDING: Duration = Duration::from_millis(100);
 /// Between two looks at who has the turn: a sixteenth of the time waited so far, within these.
 const STEPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(25)];
-/// Found stopped in so many looks, one after the other, a process is stopped: one that is recorded or debugged stops for
-/// moments.
+/// Found stopped in so many looks, one after the other, a process is stopped: one that is recorded or debugged stops
+/// for moments.
 const LOOKS: u32 = 3;
 /// A process with more ancestors is taken for one inside of a larder.
 const ANCESTORS_MAX: usize = 128;
@@ -107,8 +108,8 @@ fn wait(running: &Running, bound: Duration) -> Duration {
     }
 }
 
-/// Whether a larder above us runs a command that we are part of: it may have the turn, or another that waits for it. Where that
-/// cannot be told, it may be.
+/// Whether a larder above us runs a command that we are part of: it may have the turn, or another that waits for it.
+/// Where that cannot be told, it may be.
 fn is_inside() -> bool {
     outer::is_there() || is_below_larder().unwrap_or(true)
 }

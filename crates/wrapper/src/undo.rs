@@ -1,5 +1,5 @@
-//! What a tool that was stopped left, taken away: files that it made and that were not there before. What was there and is
-//! an output is written again by whoever won.
+//! What a tool that was stopped left, taken away: files that it made and that were not there before. What was there and
+//! is an output is written again by whoever won.
 //!
 //! Unaware of: why it was stopped.
 

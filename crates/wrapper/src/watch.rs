@@ -139,8 +139,8 @@ impl Programs<'_> {
         self.sink.keep_judgement(&command_key(self.request, self.place).unwrap_or_else(tool), judgement);
     }
 
-    /// The tool starts `program`, which the library cannot be loaded into: the next run is the kernel's. Where that is the wrapper,
-    /// which could tell nobody but the library, no run of this command is worth watching.
+    /// The tool starts `program`, which the library cannot be loaded into: the next run is the kernel's. Where that is
+    /// the wrapper, which could tell nobody but the library, no run of this command is worth watching.
     pub(crate) fn leave_to_the_kernel(&self, watched: &Watched, program: &[u8]) {
         match watched.observer {
             _ if self.preload_is_forced => {}
@@ -165,8 +165,8 @@ impl Programs<'_> {
         if all.len() > UNSEEN_MAX { Judgement::Disbelieved } else { Judgement::Believed(all) }
     }
 
-    /// What loader and libc look at unseen in a run that the library saw alone or with the kernel; or why the run is not
-    /// believed.
+    /// What loader and libc look at unseen in a run that the library saw alone or with the kernel; or why the run is
+    /// not believed.
     pub(crate) fn unseen(&self, watched: &Watched) -> Result<Vec<(Vec<u8>, Looked)>, Doubt> {
         if watched.observer != larder_model::Observer::Preload {
             let taken = self.preload_is_forced && watched.verdict.is_some();

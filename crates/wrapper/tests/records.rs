@@ -1,5 +1,5 @@
-//! Records that no run of larder makes: whoever can write to the store may put them there. Each is refused before anything
-//! is touched, the tool runs, and what is outside the command's own directories is as it was.
+//! Records that no run of larder makes: whoever can write to the store may put them there. Each is refused before
+//! anything is touched, the tool runs, and what is outside the command's own directories is as it was.
 #![cfg(target_os = "linux")]
 
 use std::fs;

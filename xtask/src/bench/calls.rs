@@ -57,8 +57,8 @@ impl Verdict {
     }
 }
 
-/// Compiles the program that stands in front: it runs `behind` with its own arguments after it, and writes to `log`. Without
-/// one it becomes `behind` and leaves no trace.
+/// Compiles the program that stands in front: it runs `behind` with its own arguments after it, and writes to `log`.
+/// Without one it becomes `behind` and leaves no trace.
 pub(crate) fn put_in_front(program: &Path, behind: &[PathBuf], log: Option<&Path>) -> Result<()> {
     let quoted = |path: &Path| format!("\"{}\"", path.display());
     let words = behind.iter().map(|path| quoted(path)).collect::<Vec<_>>().join(",");

@@ -1,5 +1,5 @@
-//! `cargo xtask bench remote`: a build of which everything is on a remote and nothing here, beside the same from the local store;
-//! and what `larderd` needs of memory.
+//! `cargo xtask bench remote`: a build of which everything is on a remote and nothing here, beside the same from the
+//! local store; and what `larderd` needs of memory.
 //!
 //! The remote is Redis on this machine, behind a proxy that adds latency.
 

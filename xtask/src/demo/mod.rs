@@ -1,7 +1,8 @@
-//! `cargo xtask demo`: real projects, built plainly, then through larder cold, warm, and in another place, and compared.
+//! `cargo xtask demo`: real projects, built plainly, then through larder cold, warm, and in another place, and
+//! compared.
 //!
-//! Every build of a project runs at one path, `work/tree`, since objects may hold paths: what is built is moved away before
-//! the next build. The other place has a plain build of its own to be compared with.
+//! Every build of a project runs at one path, `work/tree`, since objects may hold paths: what is built is moved away
+//! before the next build. The other place has a plain build of its own to be compared with.
 
 mod report;
 

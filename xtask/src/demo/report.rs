@@ -137,7 +137,8 @@ fn wrong_records(row: &Row) -> Option<String> {
 /// A warm build hits, and where it does not, larder has said why it could not record.
 fn warmth(row: &Row) -> Vec<String> {
     let (true, Some(counts)) = (row.step == "warm", row.built.counts.as_ref()) else { return Vec::new() };
-    // A build may ask for more than its objects: links, dependency lists. Those must not make up for compiles that miss.
+    // A build may ask for more than its objects: links, dependency lists. Those must not make up for compiles that
+    // miss.
     let asked = row.plain.objects.max(counts.hit + counts.miss + counts.fallback);
     let mut problems = Vec::new();
     if counts.hit * 100 < asked * WARM_HITS_PERCENT {

@@ -1,8 +1,8 @@
-//! gcc's flags: those that take an argument, lest it be mistaken for a source, and those that decide whether a command is
-//! ours. A flag that is not here stands alone and changes nothing for us.
+//! gcc's flags: those that take an argument, lest it be mistaken for a source, and those that decide whether a command
+//! is ours. A flag that is not here stands alone and changes nothing for us.
 //!
-//! Which take a separate word was tried with gcc 12 (`gcc -### -c FLAG a.c b.c` compiles one file or two); some rows are
-//! for other targets and versions.
+//! Which take a separate word was tried with gcc 12 (`gcc -### -c FLAG a.c b.c` compiles one file or two); some rows
+//! are for other targets and versions.
 //!
 //! Unaware of: what is done about a meaning, and of clang, which knows most of these as well.
 

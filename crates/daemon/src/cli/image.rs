@@ -72,7 +72,8 @@ pub(crate) struct ImageRestore {
     /// Which key; see `larder help image`
     #[arg(long)]
     pub(crate) key: String,
-    /// Where that is not there, the newest whose key begins so; may be given several times, the first that there is one for wins
+    /// Where that is not there, the newest whose key begins so; may be given several times, the first that there is one
+    /// for wins
     #[arg(long, value_name = "BEGINNING")]
     pub(crate) fallback: Vec<String>,
     /// With `push` nothing is restored
@@ -81,7 +82,8 @@ pub(crate) struct ImageRestore {
     /// Replace what is there, once all that comes in its place is
     #[arg(long)]
     pub(crate) replace: bool,
-    /// Where the key is not there, run this by `sh -c` (after a fallback was restored), and save the paths under the key
+    /// Where the key is not there, run this by `sh -c` (after a fallback was restored), and save the paths under the
+    /// key
     #[arg(long, value_name = "RUN", requires = "paths")]
     pub(crate) if_missing: Option<String>,
     /// Let trouble with the cache be exit code 1

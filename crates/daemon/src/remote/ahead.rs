@@ -1,8 +1,9 @@
-//! Fetching ahead: when a build begins in a checkout, the records that builds of its commit used elsewhere, or of a commit
-//! before it, are fetched in bulk before they are asked for. And the other way: the list of what is used here, for others.
+//! Fetching ahead: when a build begins in a checkout, the records that builds of its commit used elsewhere, or of a
+//! commit before it, are fetched in bulk before they are asked for. And the other way: the list of what is used here,
+//! for others.
 //!
-//! What is recorded here or was fetched because it was asked for is noted; what a hit used is not, since a hit asks nobody. So
-//! the list that a build began with is kept in the new one.
+//! What is recorded here or was fetched because it was asked for is noted; what a hit used is not, since a hit asks
+//! nobody. So the list that a build began with is kept in the new one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

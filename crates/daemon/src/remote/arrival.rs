@@ -1,5 +1,5 @@
-//! What came from a remote, into the store: a record with all that it needs. Blobs come first, so that whoever finds the record
-//! finds them.
+//! What came from a remote, into the store: a record with all that it needs. Blobs come first, so that whoever finds
+//! the record finds them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

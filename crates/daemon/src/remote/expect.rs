@@ -1,5 +1,5 @@
-//! How long fetches take, and whether it is worth asking at all: recent ones by what is fetched, those that took too long, those
-//! that failed. Remembered for all wrappers of a `larderd`.
+//! How long fetches take, and whether it is worth asking at all: recent ones by what is fetched, those that took too
+//! long, those that failed. Remembered for all wrappers of a `larderd`.
 //!
 //! Unaware of: what is fetched, who waits; the time is an argument.
 

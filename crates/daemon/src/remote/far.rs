@@ -133,8 +133,8 @@ impl Far {
         }
     }
 
-    /// Send the records of a manifest and what they need. Returns how many bytes of blobs were sent; none where no record is one
-    /// that others would believe.
+    /// Send the records of a manifest and what they need. Returns how many bytes of blobs were sent; none where no
+    /// record is one that others would believe.
     pub(super) async fn publish(&self, manifest: &[u8], dir: &Path) -> Result<Option<u64>, Failure> {
         let store = Store::open(dir)?;
         let manifest = Manifest::decode(manifest).map_err(Failure::ours)?;

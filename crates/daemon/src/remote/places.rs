@@ -1,7 +1,8 @@
-//! What a directory belongs to, as another machine would name it: the commit that is checked out there, and those before it.
+//! What a directory belongs to, as another machine would name it: the commit that is checked out there, and those
+//! before it.
 //!
-//! A commit's name is the same everywhere, so the repository need not be named beside it. Asked of `git`, since only that knows
-//! where commits are kept; not more often than once in a while.
+//! A commit's name is the same everywhere, so the repository need not be named beside it. Asked of `git`, since only
+//! that knows where commits are kept; not more often than once in a while.
 //!
 //! Unaware of: what a list is kept for.
 

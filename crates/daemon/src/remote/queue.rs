@@ -1,5 +1,5 @@
-//! What is to be sent to remotes, and sending it: oldest first, a few at once, again after a pause where it failed. A build
-//! never waits for it. Where more comes than can be sent, the oldest is dropped and counted.
+//! What is to be sent to remotes, and sending it: oldest first, a few at once, again after a pause where it failed. A
+//! build never waits for it. Where more comes than can be sent, the oldest is dropped and counted.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

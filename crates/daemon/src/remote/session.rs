@@ -1,4 +1,5 @@
-//! One wrapper that asks for a fetch. A thread hears what it says, tasks answer; when it leaves, what is under way for it ends.
+//! One wrapper that asks for a fetch. A thread hears what it says, tasks answer; when it leaves, what is under way for
+//! it ends.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};

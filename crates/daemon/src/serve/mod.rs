@@ -1,5 +1,5 @@
-//! `larderd serve`: the one that takes what wrappers hand over which cannot write to the store, and fetches and sends for all of
-//! them where there are remotes (`../remote/`).
+//! `larderd serve`: the one that takes what wrappers hand over which cannot write to the store, and fetches and sends
+//! for all of them where there are remotes (`../remote/`).
 //!
 //! | file | holds |
 //! |---|---|
@@ -8,8 +8,8 @@
 //! | `warm.rs` | stamps for those who cannot write any |
 //! | `log.rs` | what went wrong, in the store's `daemon.log` |
 //!
-//! A thread for each connection, a bounded number of them. What a connection sends is not believed, and costs at most that
-//! connection. It holds nothing of the build's: not its directory, not its descriptors, not its session.
+//! A thread for each connection, a bounded number of them. What a connection sends is not believed, and costs at most
+//! that connection. It holds nothing of the build's: not its directory, not its descriptors, not its session.
 
 mod log;
 mod take;

@@ -1,6 +1,6 @@
-//! Stamps for wrappers that cannot write any: what a record relied on that is the system's, not the place's, is looked at
-//! from here, so that the next sandbox need not read compilers and headers to know that they are as they were; nor the
-//! blobs that it copies.
+//! Stamps for wrappers that cannot write any: what a record relied on that is the system's, not the place's, is looked
+//! at from here, so that the next sandbox need not read compilers and headers to know that they are as they were; nor
+//! the blobs that it copies.
 //!
 //! Nothing is taken from the wrapper but names: stamps say what this process saw.
 

@@ -53,8 +53,8 @@ fn evict(store: &Store, limit_bytes: u64, exactly: bool) -> Result<Eviction> {
     if exactly { Ok(store.evict(limit_bytes)?) } else { to_limit(store, limit_bytes) }
 }
 
-/// To a share of the limit, where the store is over it; 0 is no limit. The size is measured first: the counter is only about
-/// right.
+/// To a share of the limit, where the store is over it; 0 is no limit. The size is measured first: the counter is only
+/// about right.
 pub(crate) fn to_limit(store: &Store, limit_bytes: u64) -> Result<Eviction> {
     let measured = store.evict(u64::MAX)?;
     if limit_bytes == 0 || measured.after_bytes <= limit_bytes {

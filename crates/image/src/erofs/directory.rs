@@ -1,5 +1,5 @@
-//! The bytes of a directory: blocks, in each its entries of 12 bytes and then their names. All names together are in the order of
-//! their bytes, `.` and `..` among them: the kernel searches by halving.
+//! The bytes of a directory: blocks, in each its entries of 12 bytes and then their names. All names together are in
+//! the order of their bytes, `.` and `..` among them: the kernel searches by halving.
 
 use super::{BLOCK, Layout, put16, put64};
 use crate::tree::{Kind, Span, Tree};

@@ -35,8 +35,8 @@ pub(super) struct Split {
 }
 
 impl Split {
-    /// Of so many bytes, where so many stand before the tail. The tail must be in one block with its inode; a block of which it
-    /// would be all but the inode is a block of its own.
+    /// Of so many bytes, where so many stand before the tail. The tail must be in one block with its inode; a block of
+    /// which it would be all but the inode is a block of its own.
     fn of(bytes: usize, before: usize) -> Split {
         match (bytes / BLOCK, bytes % BLOCK) {
             (blocks, tail) if before + tail <= BLOCK => Split { blocks, tail },

@@ -1,6 +1,6 @@
-//! A tree as the metadata of an EROFS file system, whose data is on a device of its own: that can be mounted before any of it is
-//! there. We write it ourselves, since what others made would be read by the kernel, and since no tool writes it from a list of
-//! names (docs/images.md, "EROFS").
+//! A tree as the metadata of an EROFS file system, whose data is on a device of its own: that can be mounted before any
+//! of it is there. We write it ourselves, since what others made would be read by the kernel, and since no tool writes
+//! it from a list of names (docs/images.md, "EROFS").
 //!
 //! ```text
 //! 0      nothing

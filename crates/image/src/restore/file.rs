@@ -32,8 +32,8 @@ impl<'a> Writer<'a> {
         Writer { tree, site, settle: Settle::new(tree, unset), opened: None }
     }
 
-    /// Write a piece of a file, which `bytes` begins with. A file of one piece is made, and done with; others are there. Returns how
-    /// many bytes that were.
+    /// Write a piece of a file, which `bytes` begins with. A file of one piece is made, and done with; others are
+    /// there. Returns how many bytes that were.
     pub(super) fn write(&mut self, number: u32, piece: u64, bytes: &[u8]) -> Result<u64, ImageError> {
         let node = &self.tree.nodes[number as usize];
         let Kind::File { size, pieces, extents } = node.kind else { return Ok(0) };
@@ -100,7 +100,8 @@ pub(super) fn path_of(tree: &Tree, number: u32) -> Vec<u8> {
     if below.is_empty() { TOP.into() } else { [TOP.as_bytes(), b"/", &below].concat() }
 }
 
-/// Gives files what `stat` says of them: owner, mode, attributes, times, in this order, since each may change what comes later.
+/// Gives files what `stat` says of them: owner, mode, attributes, times, in this order, since each may change what
+/// comes later.
 pub(super) struct Settle<'a> {
     tree: &'a Tree,
     unset: &'a Unset,

@@ -1,5 +1,5 @@
-//! All of a tree that needs no pack: before the files directories, links, and files that are empty or come in pieces; after them
-//! further names, and what `stat` says of all these.
+//! All of a tree that needs no pack: before the files directories, links, and files that are empty or come in pieces;
+//! after them further names, and what `stat` says of all these.
 
 use std::fs::File;
 
@@ -32,8 +32,8 @@ pub(super) fn before(tree: &Tree, site: &Site) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Make what comes after the files. From the last to the first: a directory is done with before the one that it is in, whose times
-/// it would change, and whose mode may keep us out.
+/// Make what comes after the files. From the last to the first: a directory is done with before the one that it is in,
+/// whose times it would change, and whose mode may keep us out.
 pub(super) fn after(tree: &Tree, site: &Site, unset: &Unset) -> Result<(), ImageError> {
     let settle = Settle::new(tree, unset);
     for (number, node) in (0..tree.nodes.len() as u32).zip(&tree.nodes).rev() {

@@ -1,5 +1,5 @@
-//! Restoring: packs as they come → directories. Everything is made beside where it belongs, under another name, and put in its place
-//! at the end.
+//! Restoring: packs as they come → directories. Everything is made beside where it belongs, under another name, and put
+//! in its place at the end.
 //!
 //! | file | does |
 //! |---|---|
@@ -65,8 +65,8 @@ struct Use {
     block: u32,
 }
 
-/// Restore saved paths of an image; `source` must give every pack that [`Image::needed`] names. After an error nothing is where it
-/// was to be put, and what was there still is.
+/// Restore saved paths of an image; `source` must give every pack that [`Image::needed`] names. After an error nothing
+/// is where it was to be put, and what was there still is.
 pub fn restore(
     image: &Image,
     targets: &[Target],

@@ -1,7 +1,7 @@
 //! Where a restored path is made, and how it gets to its place.
 //!
-//! It is made in a directory of a name that only larder gives, beside its place, and renamed. A place that is itself a mount cannot
-//! be renamed to: there it is made inside, and its names are moved up one by one.
+//! It is made in a directory of a name that only larder gives, beside its place, and renamed. A place that is itself a
+//! mount cannot be renamed to: there it is made inside, and its names are moved up one by one.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 
 use larder_model::{BLOCK_BYTES, Digest, PIECE_BYTES, Pack};
 
-/// A pack of an earlier image is kept while at least this share of its blocks is needed; below it what is needed is packed anew, so
-/// that images that are saved again and again do not fall into ever smaller parts.
+/// A pack of an earlier image is kept while at least this share of its blocks is needed; below it what is needed is
+/// packed anew, so that images that are saved again and again do not fall into ever smaller parts.
 const NEEDED_SHARE_MIN: u32 = 4;
 
 /// Packs of earlier images, and what is in them.

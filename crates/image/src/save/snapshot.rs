@@ -1,5 +1,5 @@
-//! Snapshot: a tree as it was found, each name with what the file system said of it, and with the digests of its contents once those
-//! are known.
+//! Snapshot: a tree as it was found, each name with what the file system said of it, and with the digests of its
+//! contents once those are known.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -1,5 +1,5 @@
-//! Reading a tree that somebody else may have made. What is read can be walked, mounted and restored without a further look: names
-//! are names, nothing leads out of the tree, nothing is its own parent.
+//! Reading a tree that somebody else may have made. What is read can be walked, mounted and restored without a further
+//! look: names are names, nothing leads out of the tree, nothing is its own parent.
 
 use larder_model::{DecodeError, IMAGE_VERSION, Reader};
 

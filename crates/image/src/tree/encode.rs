@@ -6,8 +6,8 @@ use larder_model::{IMAGE_VERSION, Writer};
 
 use super::{Attribute, Extent, HOLE, Kind, Node, Span, Tree, blocks_of, piece_length, pieces_of};
 
-/// Makes a tree, name by name: the top, then all names of the top in order, then those of the first directory among them, and so
-/// on, as the bytes want it.
+/// Makes a tree, name by name: the top, then all names of the top in order, then those of the first directory among
+/// them, and so on, as the bytes want it.
 pub(crate) struct Grower {
     tree: Tree,
     owners: HashMap<(u32, u32), u32>,

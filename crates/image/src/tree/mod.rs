@@ -1,5 +1,5 @@
-//! Tree: the names below a saved path with all that is known of them, but for the bytes of files. Of those it says which blocks of
-//! the image's device hold them.
+//! Tree: the names below a saved path with all that is known of them, but for the bytes of files. Of those it says
+//! which blocks of the image's device hold them.
 //!
 //! ```text
 //! tree   = u8 version, owners, sets, number of nodes, node of the top, group*
@@ -14,8 +14,8 @@
 //! piece  = 0 where nothing is written | 1 + signed blocks since the end of the piece before
 //! signed = number, twice the value, or of a negative one twice its distance from zero less one
 //! ```
-//! There is a group for each directory: the top's first, then in the order of a walk that goes down before it goes on. A file has a
-//! piece for each mebibyte of it.
+//! There is a group for each directory: the top's first, then in the order of a walk that goes down before it goes on.
+//! A file has a piece for each mebibyte of it.
 //!
 //! Unaware of: packs, file systems, who reads it.
 

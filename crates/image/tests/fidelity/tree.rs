@@ -137,7 +137,8 @@ fn age(top: &Path) {
     }
 }
 
-/// What `stat` and the like say of a name. Directories and links of other file systems have other sizes and numbers of names.
+/// What `stat` and the like say of a name. Directories and links of other file systems have other sizes and numbers of
+/// names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     mode: u32,

@@ -70,7 +70,8 @@ impl ImageKey {
         Digest::of(&[KEY_DOMAIN, self.0.as_bytes()].concat())
     }
 
-    /// The lists that the record is in, one for each prefix that ends after one of `-_./:@+` or a space, the shortest eight.
+    /// The lists that the record is in, one for each prefix that ends after one of `-_./:@+` or a space, the shortest
+    /// eight.
     pub fn lists(&self) -> Vec<Digest> {
         self.0.match_indices(ENDS).take(PREFIXES_MAX).map(|(at, end)| list_of(&self.0[..at + end.len()])).collect()
     }
@@ -82,8 +83,8 @@ impl fmt::Display for ImageKey {
     }
 }
 
-/// The list in which every image is whose key begins with `fallback`, among others; none where it has none of the characters
-/// after which a listed prefix ends.
+/// The list in which every image is whose key begins with `fallback`, among others; none where it has none of the
+/// characters after which a listed prefix ends.
 pub fn listed_prefix(fallback: &str) -> Option<Digest> {
     let (at, end) = fallback.match_indices(ENDS).take(PREFIXES_MAX).last()?;
     Some(list_of(&fallback[..at + end.len()]))

@@ -1,4 +1,5 @@
-//! Where the bytes of an image's files are: in packs, each some blocks long, one after the other as a device would hold them.
+//! Where the bytes of an image's files are: in packs, each some blocks long, one after the other as a device would hold
+//! them.
 //!
 //! ```text
 //! packs  = u8 version, number of packs, pack*
@@ -6,8 +7,8 @@
 //! pieces = u8 version, number of packs, (number of pieces, piece*)*       in the order of packs
 //! piece  = digest of its bytes, number of blocks
 //! ```
-//! A piece is a file's content, or a mebibyte of a larger file's, and begins a block; the rest of its last block is zeros. The
-//! second list is needed only to save again without sending what is there.
+//! A piece is a file's content, or a mebibyte of a larger file's, and begins a block; the rest of its last block is
+//! zeros. The second list is needed only to save again without sending what is there.
 
 use std::ops::Range;
 

@@ -6,8 +6,8 @@
 //! saved  = bytes path, blob tree
 //! blob   = digest, number of bytes
 //! ```
-//! A record is a few hundred bytes: it is sent to every list that its image is found by. The trace says what earlier jobs touched,
-//! in their order; it is no part of the image.
+//! A record is a few hundred bytes: it is sent to every list that its image is found by. The trace says what earlier
+//! jobs touched, in their order; it is no part of the image.
 
 use crate::{Blob, DecodeError, Digest, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, Reader, Writer};
 

@@ -48,8 +48,8 @@ impl Client {
         ask(socket, kind, name, &passed).map(|(client, _)| client)
     }
 
-    /// Have it make a mount that we place ourselves, as anybody may in a user and mount namespace of their own. What is written there
-    /// goes with the client's handle.
+    /// Have it make a mount that we place ourselves, as anybody may in a user and mount namespace of their own. What is
+    /// written there goes with the client's handle.
     ///
     /// # Errors
     ///

@@ -4,9 +4,9 @@
 //! u32 length of the rest, u8 version 1, u8 kind, then fields: u16 length, bytes
 //! ```
 //!
-//! Numbers are little-endian. A request has one field, the image's name; `Mount` comes with the target directory, and a process where
-//! the lease is one; `Unmount` with the mount's root directory. A reply has one field, a text: the mount's name, or why there is none;
-//! a `Detached` mount comes with it.
+//! Numbers are little-endian. A request has one field, the image's name; `Mount` comes with the target directory, and a
+//! process where the lease is one; `Unmount` with the mount's root directory. A reply has one field, a text: the
+//! mount's name, or why there is none; a `Detached` mount comes with it.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,5 @@
-//! Mounting for those who may not: a process with rights mounts images for jobs without, among the mounts that those jobs see.
+//! Mounting for those who may not: a process with rights mounts images for jobs without, among the mounts that those
+//! jobs see.
 //!
 //! | file | holds |
 //! |---|---|
@@ -9,8 +10,8 @@
 //! | `message.rs` | requests and replies, and their bytes |
 //! | `client.rs` | the job's side |
 //!
-//! What a client says is a name and a directory that it has opened. Who it is the kernel says (`SO_PEERCRED`), which mounts it
-//! sees, too (`SO_PEERPIDFD`). No path of a client's is looked up.
+//! What a client says is a name and a directory that it has opened. Who it is the kernel says (`SO_PEERCRED`), which
+//! mounts it sees, too (`SO_PEERPIDFD`). No path of a client's is looked up.
 
 mod client;
 mod host;

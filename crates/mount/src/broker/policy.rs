@@ -11,15 +11,15 @@ use crate::MountError;
 pub struct Policy {
     /// Users that are served; all where there are none.
     pub users: Vec<u32>,
-    /// Among the machine's mounts, which everybody sees: only on or below these. Among mounts of a job's own, as a container
-    /// has them, a directory needs only to be the job's.
+    /// Among the machine's mounts, which everybody sees: only on or below these. Among mounts of a job's own, as a
+    /// container has them, a directory needs only to be the job's.
     pub targets: Vec<PathBuf>,
     /// So many mounts of one user at most; 0 for any number.
     pub mounts_max: usize,
 }
 
-/// File systems whose directories mean something by their place, by the kernel's numbers: proc, sysfs, cgroup and cgroup2, devpts,
-/// debugfs, tracefs, securityfs, bpf.
+/// File systems whose directories mean something by their place, by the kernel's numbers: proc, sysfs, cgroup and
+/// cgroup2, devpts, debugfs, tracefs, securityfs, bpf.
 const SPECIAL: [u64; 9] =
     [0x9fa0, 0x6265_6572, 0x0027_e0eb, 0x6367_7270, 0x1cd1, 0x6462_6720, 0x7472_6163, 0x7363_6673, 0xcafe_4a11];
 
@@ -36,7 +36,8 @@ impl Policy {
         }
     }
 
-    /// Whether the user may have something mounted on this directory, called `target`; `shared` where everybody sees it.
+    /// Whether the user may have something mounted on this directory, called `target`; `shared` where everybody sees
+    /// it.
     ///
     /// # Errors
     ///

@@ -59,8 +59,8 @@ enum Outcome {
 }
 
 impl Broker {
-    /// With its state in `state`: what is left there of jobs that are gone is taken away, and images of those that live are mounted and
-    /// filled again. `says` is told of what goes wrong.
+    /// With its state in `state`: what is left there of jobs that are gone is taken away, and images of those that live
+    /// are mounted and filled again. `says` is told of what goes wrong.
     ///
     /// # Errors
     ///
@@ -80,8 +80,8 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Serve who connects, until the other end of the pipe `woken` is closed. What was mounted for connections that are open then goes
-    /// with the process.
+    /// Serve who connects, until the other end of the pipe `woken` is closed. What was mounted for connections that are
+    /// open then goes with the process.
     pub fn serve(self: &Arc<Broker>, door: &Door, woken: BorrowedFd) {
         let mut swept = Instant::now();
         while !is_closed(woken) {
@@ -324,7 +324,8 @@ fn lease_of(process: &OwnedFd) -> Result<Lease, MountError> {
     Lease::of_process(number).ok_or_else(|| refused(format!("process {number} has ended")))
 }
 
-/// Whether these are the mounts that everybody sees: ours, or the machine's, from which a service manager may have given us others.
+/// Whether these are the mounts that everybody sees: ours, or the machine's, from which a service manager may have
+/// given us others.
 fn is_everybodys(caller: &Caller) -> Result<bool, MountError> {
     let name_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
     let unknown = |error| refused(format!("whose mounts they are cannot be told: {error}"));

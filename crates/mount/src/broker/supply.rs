@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::{Fill, Image, Rung};
 
-/// Finds images by name, for a user. Only what this process made itself from bytes that it verified: files that a client could
-/// have written would be parsed by the kernel with all its rights. They have no device files and no attributes but `user.`: a job that
-/// is the superuser of its own namespace may lift `nodev` and `nosuid` there.
+/// Finds images by name, for a user. Only what this process made itself from bytes that it verified: files that a
+/// client could have written would be parsed by the kernel with all its rights. They have no device files and no
+/// attributes but `user.`: a job that is the superuser of its own namespace may lift `nodev` and `nosuid` there.
 pub trait Supply: Send + Sync {
     /// The image of that name, as far as `user` may have it; or why not, for people.
     fn image(&self, user: u32, name: &str) -> Result<Supplied, String>;

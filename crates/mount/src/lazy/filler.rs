@@ -155,7 +155,8 @@ impl Filler {
         self.work.notify_all();
     }
 
-    /// Start a gate in place of one that was killed. Reads that it was asked about fail: which bytes they want went with it.
+    /// Start a gate in place of one that was killed. Reads that it was asked about fail: which bytes they want went
+    /// with it.
     fn replace_gate(&self) -> io::Result<Line> {
         let touches = lock(&self.touches);
         let touches = touches.as_ref().ok_or(io::ErrorKind::NotConnected)?;

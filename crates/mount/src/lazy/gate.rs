@@ -1,9 +1,9 @@
-//! The gate: a process of its own that holds reads back until their bytes are there. It does nothing else, so that nothing ends
-//! it: whoever fills may be killed and come back, and no read was let through meanwhile.
+//! The gate: a process of its own that holds reads back until their bytes are there. It does nothing else, so that
+//! nothing ends it: whoever fills may be killed and come back, and no read was let through meanwhile.
 //!
-//! It lets a read go on when all units that it touches are filled, as somebody who fills said; else it asks for them. A read is
-//! failed when its bytes do not come, and when nobody who fills came back for a while. It ends when all is filled, or when nobody fills and
-//! nothing is left that reads the file.
+//! It lets a read go on when all units that it touches are filled, as somebody who fills said; else it asks for them. A
+//! read is failed when its bytes do not come, and when nobody who fills came back for a while. It ends when all is
+//! filled, or when nobody fills and nothing is left that reads the file.
 
 use std::fs::File;
 use std::io;
@@ -301,8 +301,8 @@ fn answer(touches: &Touches, file: &OwnedFd, answer: Answer) -> io::Result<()> {
     }
 }
 
-/// What becomes readable when the file system is gone that this directory is the root of. Nobody reads it, so that it says so to
-/// every gate.
+/// What becomes readable when the file system is gone that this directory is the root of. Nobody reads it, so that it
+/// says so to every gate.
 pub(super) fn watch_reader(root: BorrowedFd) -> io::Result<OwnedFd> {
     let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
     let path = format!("/proc/self/fd/{}", root.as_raw_fd());

@@ -4,8 +4,8 @@
 //! "LRDRUNIT"  the system's boot, 36 bytes  size of the file u64  of a unit u64  |  unit u32 …
 //! ```
 //!
-//! Numbers are little-endian. What was filled is believed for one boot: after a crash of the system the journal may be on the
-//! disk while the bytes are not.
+//! Numbers are little-endian. What was filled is believed for one boot: after a crash of the system the journal may be
+//! on the disk while the bytes are not.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

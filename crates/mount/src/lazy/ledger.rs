@@ -1,5 +1,5 @@
-//! What is to be filled next: what somebody waits for first, then what earlier jobs touched in their order, then the rest.
-//! Pure: neither files nor threads nor a clock.
+//! What is to be filled next: what somebody waits for first, then what earlier jobs touched in their order, then the
+//! rest. Pure: neither files nor threads nor a clock.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,7 +11,8 @@ const STREAMS_MAX: usize = 32;
 /// So many failures after each other, and nothing is fetched that nobody waits for, until a fetch succeeds again.
 const FAILURES_MAX: u32 = 8;
 
-/// Ahead of a reader who goes on is fetched so much at first, units, and twice as much each time, up to so much: 1 and 16 MiB.
+/// Ahead of a reader who goes on is fetched so much at first, units, and twice as much each time, up to so much: 1 and
+/// 16 MiB.
 const AHEAD_UNITS: Range<u64> = 256..4096;
 
 /// A reader that goes forward: where all is there up to, and how many units are fetched ahead of it.

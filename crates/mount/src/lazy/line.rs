@@ -13,7 +13,8 @@ const DESCRIPTORS_MAX: usize = 64;
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// To a new gate: the file's size and a unit's, with the group, the quiet file, the door, what was filled, what was touched.
+    /// To a new gate: the file's size and a unit's, with the group, the quiet file, the door, what was filled, what was
+    /// touched.
     Begin(u64, u64),
     /// To a new filler: the same sizes, with the group, the quiet file, what was filled, what was touched.
     Hello(u64, u64),

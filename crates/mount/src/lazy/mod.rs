@@ -16,10 +16,11 @@
 //!        ◄──────────────────────────────── it goes on ◄──── filled ◄── written
 //! ```
 //!
-//! Two processes hold the kernel's questions open: when the last one closes them all reads go on, and would see zeros. Whoever of
-//! the two is killed, the other holds them still. A killed filler comes back (`begin` finds the gate), and reads that waited are
-//! filled then; a killed gate is started again by the filler, and reads that waited fail. Only where both are killed at the same
-//! instant what was not filled could be read as zeros: `docs/mounting.md` says what stands against that.
+//! Two processes hold the kernel's questions open: when the last one closes them all reads go on, and would see zeros.
+//! Whoever of the two is killed, the other holds them still. A killed filler comes back (`begin` finds the gate), and
+//! reads that waited are filled then; a killed gate is started again by the filler, and reads that waited fail. Only
+//! where both are killed at the same instant what was not filled could be read as zeros: `docs/mounting.md` says what
+//! stands against that.
 
 mod filler;
 mod gate;
@@ -78,7 +79,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sixteen at once, and half of them in the background: pieces of 1 MiB that take 20 ms each come with 800 and 400 MB/s.
+    /// Sixteen at once, and half of them in the background: pieces of 1 MiB that take 20 ms each come with 800 and 400
+    /// MB/s.
     pub fn new(gate: Vec<OsString>) -> Options {
         Options { workers: 16, background: 8, order: Vec::new(), trace: false, gate }
     }
@@ -105,8 +107,8 @@ struct Held {
 type Begun = ((Line, Vec<Message>), (Touches, Held));
 
 impl Lazy {
-    /// Watch the file `data` of `size_bytes`, which is made where it is not there, and fill it by `fill`. What belongs to it is
-    /// in `directory`, which is made. Where others filled it before and their gate lives, it goes on.
+    /// Watch the file `data` of `size_bytes`, which is made where it is not there, and fill it by `fill`. What belongs
+    /// to it is in `directory`, which is made. Where others filled it before and their gate lives, it goes on.
     ///
     /// # Errors
     ///

@@ -12,8 +12,8 @@ use super::units::Units;
 use super::{UNIT_BYTES, lock, make, note_complete, was_completed};
 use crate::{Fill, MountError};
 
-/// Fill the file `data` of `size_bytes`, which is made, by so many at once. What belongs to it is in `directory`, as `Lazy::begin` has it:
-/// where that says that all is there, nothing is done.
+/// Fill the file `data` of `size_bytes`, which is made, by so many at once. What belongs to it is in `directory`, as
+/// `Lazy::begin` has it: where that says that all is there, nothing is done.
 ///
 /// # Errors
 ///

@@ -45,8 +45,8 @@ pub struct Ask<'a> {
     pub image: &'a Image,
     /// An empty directory.
     pub target: &'a Path,
-    /// The image where it is mounted already, for all jobs of a machine or to be filled while it is read (`Lazy::mount`); its
-    /// files are then only noted.
+    /// The image where it is mounted already, for all jobs of a machine or to be filled while it is read
+    /// (`Lazy::mount`); its files are then only noted.
     pub layer: Option<&'a Mount>,
     /// By which rung: never `Unpack`, and `Lazy` only with a layer.
     pub via: Rung,
@@ -160,8 +160,8 @@ impl Places {
         Ok(stay)
     }
 
-    /// Make the mount without a place, for whoever places it themselves; `target` is only noted. What is written there goes with
-    /// what is returned beside.
+    /// Make the mount without a place, for whoever places it themselves; `target` is only noted. What is written there
+    /// goes with what is returned beside.
     ///
     /// # Errors
     ///

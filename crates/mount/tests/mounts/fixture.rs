@@ -75,7 +75,8 @@ impl Fixture {
         path
     }
 
-    /// An EROFS image with the data in a file of its own, by the tool that everybody has; `None` where it is not installed.
+    /// An EROFS image with the data in a file of its own, by the tool that everybody has; `None` where it is not
+    /// installed.
     pub(crate) fn erofs(&self) -> Option<Image> {
         let (metadata, data) = (self.path("metadata.erofs"), self.path("data"));
         if !metadata.exists() {

@@ -1,5 +1,5 @@
-//! Real mounts, in mount namespaces of this process's own: nothing of them is seen outside. Its own harness, since some tests
-//! start this program again as what they are about: a gate, a filler, a job.
+//! Real mounts, in mount namespaces of this process's own: nothing of them is seen outside. Its own harness, since some
+//! tests start this program again as what they are about: a gate, a filler, a job.
 //!
 //! `cargo test -p larder-mount --test mounts [NAME]`. Without rights all of it is skipped, with a reason.
 

@@ -70,7 +70,8 @@ impl Patches {
         Some(Patches(patches)).filter(|patches| patches.0.len() == CALLS.len())
     }
 
-    /// Write them into a process that has but one thread, and that waits, which is made sure of once its memory is open.
+    /// Write them into a process that has but one thread, and that waits, which is made sure of once its memory is
+    /// open.
     fn write(&self, process: u32, waits: &dyn Fn() -> bool) -> Option<()> {
         // Without a vDSO there is nothing to read the clock by but system calls.
         let Some(base) = place(&process.to_string()) else { return Some(()) };

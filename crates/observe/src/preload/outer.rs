@@ -1,5 +1,6 @@
-//! The log of a run that we are part of: the wrapper in front of a whole command observes it, and we are one of the programs
-//! in it. What we do, and what the tool does that we start, is written there as the preloaded library would write it.
+//! The log of a run that we are part of: the wrapper in front of a whole command observes it, and we are one of the
+//! programs in it. What we do, and what the tool does that we start, is written there as the preloaded library would
+//! write it.
 //!
 //! Unaware of: what is reported.
 

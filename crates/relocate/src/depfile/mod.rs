@@ -1,7 +1,7 @@
 //! Dependencies as compilers write them for make.
 //!
-//! The lines are broken at a column, so other names give other breaks. What reproduces a depfile in its own place writes it
-//! for the other. A short one may be anybody's, so who wrote it has to be known.
+//! The lines are broken at a column, so other names give other breaks. What reproduces a depfile in its own place
+//! writes it for the other. A short one may be anybody's, so who wrote it has to be known.
 //!
 //! Unaware of: flags, and whether the files exist.
 

@@ -1,8 +1,8 @@
 //! The build id: the SHA-1 by which GNU ld names what it links.
 //!
-//! ld (`elf_checksum_contents`): the ELF header without the positions of its tables, the program headers, each section's header
-//! without its position, and the contents of all sections but the tables of symbols and their names, which it has not written
-//! by then. The note itself counts as zeros, all of it.
+//! ld (`elf_checksum_contents`): the ELF header without the positions of its tables, the program headers, each
+//! section's header without its position, and the contents of all sections but the tables of symbols and their names,
+//! which it has not written by then. The note itself counts as zeros, all of it.
 //!
 //! Unaware of: what is in a section.
 
@@ -18,8 +18,8 @@ const NOTE_HEADER: [u8; 16] = *b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0";
 const ID_SIZE: usize = 20;
 const SECTION: &[u8] = b".note.gnu.build-id";
 
-/// The id that ld gives to this file, and where it stands. `Some(None)` where the file has no such note, `None` where it has one
-/// of another kind.
+/// The id that ld gives to this file, and where it stands. `Some(None)` where the file has no such note, `None` where
+/// it has one of another kind.
 pub(super) fn of(elf: &Elf<'_>, bytes: &[u8]) -> Option<Option<(usize, [u8; ID_SIZE])>> {
     let Some(note) = elf.the_section(SECTION)? else { return Some(None) };
     let section = elf.sections.get(note)?;

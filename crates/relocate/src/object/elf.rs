@@ -32,7 +32,8 @@ pub(super) struct Section<'a> {
 }
 
 impl<'a> Elf<'a> {
-    /// `None` for other files, and for objects whose contents hide names or depend on them in other ways than as strings.
+    /// `None` for other files, and for objects whose contents hide names or depend on them in other ways than as
+    /// strings.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Elf<'a>> {
         let header = Header::parse(bytes).ok()?;
         header.endian().ok().filter(|endian| *endian == ENDIAN)?;

@@ -1,5 +1,5 @@
-//! Where sections lie in the file: one after the other as they were, each at its alignment, the table of sections last. GNU as
-//! and LLVM agree.
+//! Where sections lie in the file: one after the other as they were, each at its alignment, the table of sections last.
+//! GNU as and LLVM agree.
 //!
 //! That a file was laid out so is not asked here: who relocates there and back again sees it.
 //!

@@ -1,8 +1,8 @@
 //! Programs and shared libraries that GNU ld made of gcc's and clang's objects, with debug information of DWARF 5.
 //!
 //! The strings of `.debug_line_str` and, of clang's, `.debug_str` change. ld puts those of all objects into one section
-//! (`merged`), so what refers to one moves. Sections behind them move as well, and the build id is made anew. Nothing of this is
-//! loaded when the program runs.
+//! (`merged`), so what refers to one moves. Sections behind them move as well, and the build id is made anew. Nothing
+//! of this is loaded when the program runs.
 //!
 //! That ld made it is seen from its work: repeated for this place, it has to give this file.
 //!
@@ -104,8 +104,8 @@ impl Moved {
     }
 }
 
-/// `.debug_line_str`: of each object what gcc has in a hash table, in the order of its slots, and then what its table of lines
-/// refers to.
+/// `.debug_line_str`: of each object what gcc has in a hash table, in the order of its slots, and then what its table
+/// of lines refers to.
 fn line_strings(units: &Units, section: &[u8], map: &Map<'_>) -> Option<Moved> {
     let mut strings: Vec<&[u8]> = Vec::new();
     // Of each unit the first of its strings, and how many of them have slots.

@@ -1,8 +1,8 @@
-//! How GNU ld puts the strings of several objects into one section: each once, in the order in which it meets them, and one that
-//! is the end of another only as that end.
+//! How GNU ld puts the strings of several objects into one section: each once, in the order in which it meets them, and
+//! one that is the end of another only as that end.
 //!
-//! ld (`_bfd_merge_sections`): strings are sorted by their ends, and from the last to the first each that is the end of the one
-//! kept before it goes into that.
+//! ld (`_bfd_merge_sections`): strings are sorted by their ends, and from the last to the first each that is the end of
+//! the one kept before it goes into that.
 //!
 //! Unaware of: what the strings are, and who refers to them.
 

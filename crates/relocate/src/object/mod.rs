@@ -1,9 +1,9 @@
-//! The debug information of object files: names of directories and sources, as gcc, clang and the assembler write them. That of
-//! programs and shared libraries is in `linked`.
+//! The debug information of object files: names of directories and sources, as gcc, clang and the assembler write them.
+//! That of programs and shared libraries is in `linked`.
 //!
-//! Only strings change: those of `.debug_str` and `.debug_line_str`, and the tables of the line program before DWARF 5. What
-//! refers to a string goes along, and the file is laid out again. A root that stands anywhere else makes the object one of
-//! its own place.
+//! Only strings change: those of `.debug_str` and `.debug_line_str`, and the tables of the line program before DWARF 5.
+//! What refers to a string goes along, and the file is laid out again. A root that stands anywhere else makes the
+//! object one of its own place.
 //!
 //! Unaware of: which command made the object, and what its inputs hold.
 
@@ -153,8 +153,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Whether it holds one unit at most, a whole one of a version that is known. The other half of a split one is named after a
-/// hash of the names, and before DWARF 5 only its addresses have a section.
+/// Whether it holds one unit at most, a whole one of a version that is known. The other half of a split one is named
+/// after a hash of the names, and before DWARF 5 only its addresses have a section.
 fn is_one_unit(info: &[u8], has_addresses: bool) -> bool {
     let whole = DebugInfo::new(info, LittleEndian);
     let mut units = whole.units();

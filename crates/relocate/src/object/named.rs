@@ -1,7 +1,7 @@
 //! Names by chance in objects and programs: the symbol that says of which source an object was made.
 //!
-//! GNU as and ld write the names of symbols in the order in which they meet them, and one that is the end of another only as that
-//! end. So one goes in another's place. LLVM sorts them.
+//! GNU as and ld write the names of symbols in the order in which they meet them, and one that is the end of another
+//! only as that end. So one goes in another's place. LLVM sorts them.
 //!
 //! Unaware of: debug information, where such a name has the object refused.
 

@@ -10,8 +10,8 @@ const SLOTS: usize = 13;
 /// So many it holds without growing.
 const STRINGS_MAX: usize = 9;
 
-/// The positions in `strings`, which are all different and in the order in which they were inserted, as they stand in the
-/// table's slots.
+/// The positions in `strings`, which are all different and in the order in which they were inserted, as they stand in
+/// the table's slots.
 pub(super) fn of_slots(strings: &[&[u8]]) -> Option<Vec<usize>> {
     if strings.len() > STRINGS_MAX {
         return None;

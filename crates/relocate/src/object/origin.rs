@@ -46,8 +46,8 @@ impl Origin {
     }
 }
 
-/// The order of `.debug_line_str`: what `.debug_info` refers to, from gcc's hash table; then what the line table refers to, one
-/// for each reference, as the assembler writes it. `None` if it is not so here.
+/// The order of `.debug_line_str`: what `.debug_info` refers to, from gcc's hash table; then what the line table refers
+/// to, one for each reference, as the assembler writes it. `None` if it is not so here.
 fn gcc_line_names(elf: &Elf<'_>, parts: &Parts<'_>) -> Option<Vec<usize>> {
     let mut inserted = referred(elf, parts, parts.info?)?;
     inserted.dedup();

@@ -1,8 +1,8 @@
-//! How clang divides names into a directory and a rest: at what a name shares with the working directory, unless they share
-//! nothing but `/`.
+//! How clang divides names into a directory and a rest: at what a name shares with the working directory, unless they
+//! share nothing but `/`.
 //!
-//! So where two names stand to each other decides what is written, not each by itself. Here it is made sure that it is divided
-//! in the same way there.
+//! So where two names stand to each other decides what is written, not each by itself. Here it is made sure that it is
+//! divided in the same way there.
 //!
 //! Unaware of: which of the names is the working directory.
 
@@ -11,10 +11,11 @@ use crate::roots::{Map, Pair};
 /// The first component of a name, and the root that it is below.
 type Owner<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// Whether names of different roots share as little there as here: nothing. Names below one root share that in both places.
+/// Whether names of different roots share as little there as here: nothing. Names below one root share that in both
+/// places.
 ///
-/// A directory above a root is what is left of a name that shares it with the working directory. It stays where it is above
-/// the root there as well, and no rest of a name goes on as the root does.
+/// A directory above a root is what is left of a name that shares it with the working directory. It stays where it is
+/// above the root there as well, and no rest of a name goes on as the root does.
 pub(super) fn splits_alike<'a>(names: impl Iterator<Item = &'a [u8]> + Clone, map: &Map<'_>) -> bool {
     let rests = || names.clone().filter(|name| !name.starts_with(b"/"));
     // For each first component, here and there, the root whose names begin with it; `None` is a name below no root.
@@ -40,8 +41,8 @@ pub(super) fn splits_alike<'a>(names: impl Iterator<Item = &'a [u8]> + Clone, ma
     true
 }
 
-/// Whether a directory is above a root in both places, and no name begins as the root goes on below it; or has nothing to do
-/// with it.
+/// Whether a directory is above a root in both places, and no name begins as the root goes on below it; or has nothing
+/// to do with it.
 fn stays_above<'a>(path: &[u8], pair: Pair<'_>, mut rests: impl Iterator<Item = &'a [u8]>) -> bool {
     match (below(path, pair.from), below(path, pair.to)) {
         (Some(here), Some(there)) => !rests.any(|rest| [first(here), first(there)].contains(&first(rest))),

@@ -1,4 +1,5 @@
-//! The units of debug information of a linked file: who wrote each, and where it refers to strings that are names of files.
+//! The units of debug information of a linked file: who wrote each, and where it refers to strings that are names of
+//! files.
 //!
 //! Unaware of: what becomes of the strings.
 
@@ -47,8 +48,8 @@ struct Sections<'a> {
 }
 
 impl Units {
-    /// `None` where there is a unit of another version than 5, of another kind than a whole one, or of another writer than gcc
-    /// and clang; and where a table of lines is not that of one unit.
+    /// `None` where there is a unit of another version than 5, of another kind than a whole one, or of another writer
+    /// than gcc and clang; and where a table of lines is not that of one unit.
     pub(super) fn read(elf: &Elf<'_>) -> Option<Units> {
         let data = |name: &[u8]| Some(elf.data(elf.the_section(name)?));
         let sections = Sections {

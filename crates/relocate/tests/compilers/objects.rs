@@ -1,6 +1,8 @@
-//! Objects of real compilers, made in two places: what is relocated from the one is, byte for byte, what is made in the other.
+//! Objects of real compilers, made in two places: what is relocated from the one is, byte for byte, what is made in the
+//! other.
 //!
-//! `cargo test -p larder-relocate --test compilers -- --nocapture` prints the counts. `OTHER_COMPILERS` may name more of them:
+//! `cargo test -p larder-relocate --test compilers -- --nocapture` prints the counts. `OTHER_COMPILERS` may name more
+//! of them:
 //! `gcc-11,g++-11 clang-19,clang++-19`.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Programs and shared libraries of real compilers and GNU ld, made in two places: what is relocated from the one is, byte for
-//! byte, what is made in the other.
+//! Programs and shared libraries of real compilers and GNU ld, made in two places: what is relocated from the one is,
+//! byte for byte, what is made in the other.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Whether there is memory for one more tool. Pure: numbers come in, a word goes out.
 //!
-//! What tools that run will still take is not to be seen anywhere: one that just started has hardly anything. So first all of them
-//! are counted with all that they are expected to need, on top of what is used; only where that does not fit is it worth looking at
-//! what they have got already.
+//! What tools that run will still take is not to be seen anywhere: one that just started has hardly anything. So first
+//! all of them are counted with all that they are expected to need, on top of what is used; only where that does not
+//! fit is it worth looking at what they have got already.
 
 use larder_sys::FreeMemory;
 
@@ -17,8 +17,8 @@ pub struct Needs {
 const SPARED_KB: u64 = 256 << 10;
 /// Of a tool of which nothing is known: what a compiler takes for a file of a few hundred lines.
 const UNKNOWN_KB: u64 = 128 << 10;
-/// Programs waited for memory in that share of the last ten seconds, in hundredths of a per cent: a tenth. What a machine does that
-/// begins to swap or to read its programs again; below it the kernel merely tidies up.
+/// Programs waited for memory in that share of the last ten seconds, in hundredths of a per cent: a tenth. What a
+/// machine does that begins to swap or to read its programs again; below it the kernel merely tidies up.
 const PRESSURE_MAX: u32 = 1000;
 
 impl Needs {

@@ -1,5 +1,5 @@
-//! Tokens: at most as many tools at once as there are processors, over all builds of a user on a machine, and none that the memory
-//! is not there for.
+//! Tokens: at most as many tools at once as there are processors, over all builds of a user on a machine, and none that
+//! the memory is not there for.
 //!
 //! | file | is | unaware of |
 //! |---|---|---|
@@ -8,11 +8,11 @@
 //! | `queue.rs` | whose turn it is, and how long one waits | bytes, files |
 //! | `memory.rs` | whether there is memory for one more; pure | who is asked for numbers |
 //!
-//! A token is the lock of one byte: the kernel takes it back however its holder ends, and says who holds it. The words only say
-//! who waits and what for: whatever becomes of them costs order and time, never a token.
+//! A token is the lock of one byte: the kernel takes it back however its holder ends, and says who holds it. The words
+//! only say who waits and what for: whatever becomes of them costs order and time, never a token.
 //!
-//! Nobody waits for ever. Who waits below a holder uses that one's token, who waits for somebody that is stopped passes over him,
-//! and where nothing has moved for a while one runs without. `docs/scheduling.md` has the cases.
+//! Nobody waits for ever. Who waits below a holder uses that one's token, who waits for somebody that is stopped passes
+//! over him, and where nothing has moved for a while one runs without. `docs/scheduling.md` has the cases.
 //!
 //! Unaware of: what a tool is, which tools take a token.
 
@@ -48,8 +48,8 @@ pub struct Tokens {
 pub struct Asker {
     /// What the tool is expected to need.
     pub needs: Needs,
-    /// It may be below a tool that has a token: then that one's is looked for first. Where this is not known it is looked for once
-    /// there is no other.
+    /// It may be below a tool that has a token: then that one's is looked for first. Where this is not known it is
+    /// looked for once there is no other.
     pub is_inside: bool,
     /// Whoever writes what it reads may wait for a token himself: it takes one that is free or none.
     pub may_wait: bool,
@@ -96,8 +96,8 @@ impl Token {
         self.held.as_ref().map(Held::file)
     }
 
-    /// How its tool is started that is to be of this class, as tools fare in it now. Where tokens are not used nothing is known of
-    /// that.
+    /// How its tool is started that is to be of this class, as tools fare in it now. Where tokens are not used nothing
+    /// is known of that.
     pub fn manner(&mut self, class: Class, cgroup: Option<&Path>) -> Manner {
         if let (Some(held), true) = (&self.held, class != Class::Inherit) {
             let fare = held.pool().fare();
@@ -129,8 +129,8 @@ impl Token {
 }
 
 impl Tokens {
-    /// Ask for one, and wait for it. `wanted` is asked now and then whether the tool is still to run. Where there is no file that
-    /// can be locked a tool runs at once.
+    /// Ask for one, and wait for it. `wanted` is asked now and then whether the tool is still to run. Where there is no
+    /// file that can be locked a tool runs at once.
     pub fn take(&self, asker: Asker, wanted: &mut dyn FnMut() -> bool) -> Taken {
         let open = || {
             let (file, size_bytes) = place::open(self.file.as_deref())?;

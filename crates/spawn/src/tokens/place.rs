@@ -1,6 +1,8 @@
-//! The file whose bytes are locked: found by the user's number alone, so that a build whose environment was emptied finds the same.
+//! The file whose bytes are locked: found by the user's number alone, so that a build whose environment was emptied
+//! finds the same.
 //!
-//! Shared memory comes first: it is of one run of the system, and a sandbox with everything else read-only can write there.
+//! Shared memory comes first: it is of one run of the system, and a sandbox with everything else read-only can write
+//! there.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use larder_sys::{Kind, Look, Opening};
 
-/// Open the file that was named, or the user's own in the first place where there can be one. With it comes its size in bytes.
+/// Open the file that was named, or the user's own in the first place where there can be one. With it comes its size in
+/// bytes.
 pub(super) fn open(named: Option<&Path>) -> io::Result<(File, u64)> {
     if let Some(path) = named {
         return open_at(path);

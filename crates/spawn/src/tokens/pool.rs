@@ -211,8 +211,8 @@ impl Pool {
         memory::has_room(needs, all, free) || self.is_idle() || self.has_room_after_all(needs, free)
     }
 
-    /// The same, looking at what those who run really have: words of a killed holder are still there, and who has run for a while has
-    /// got what it needs.
+    /// The same, looking at what those who run really have: words of a killed holder are still there, and who has run
+    /// for a while has got what it needs.
     fn has_room_after_all(&self, needs: Needs, free: FreeMemory) -> bool {
         let tokens = (0..JOBS_MAX).filter(|token| self.expects(*token) > 0);
         let held: Vec<(u32, u32)> = tokens.filter_map(|token| Some((token, self.holder(token, 0)?))).collect();

@@ -1,10 +1,11 @@
 //! Whose turn it is to have a token, and how long one waits for it.
 //!
-//! Who finds nobody waiting takes one that is free. All others draw a ticket, and the first of them looks whenever one is given back.
-//! Who died in the queue, or was stopped there, leaves a gap: whoever sees a free token twice that nobody before him took closes it.
+//! Who finds nobody waiting takes one that is free. All others draw a ticket, and the first of them looks whenever one
+//! is given back. Who died in the queue, or was stopped there, leaves a gap: whoever sees a free token twice that
+//! nobody before him took closes it.
 //!
-//! A holder that was killed gives back silently, so the first in the queue looks now and then by himself. And he lends himself the
-//! tokens of holders that are stopped: a build that somebody suspended must not hold up another.
+//! A holder that was killed gives back silently, so the first in the queue looks now and then by himself. And he lends
+//! himself the tokens of holders that are stopped: a build that somebody suspended must not hold up another.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,9 @@ const FREE_LOOKS: u32 = 2;
 const MEMORY_AGAIN: Duration = Duration::from_millis(200);
 /// Between two looks at who is stopped, which costs a file for each holder.
 const STOPPED_LOOKS_EVERY: Duration = Duration::from_millis(200);
-/// Nothing was taken nor given back for so long: one more runs than there are tokens. Longer than nearly all compiles take; a
-/// whole program's link may take longer, and then has company. It is the way out of whatever nobody has thought of.
+/// Nothing was taken nor given back for so long: one more runs than there are tokens. Longer than nearly all compiles
+/// take; a whole program's link may take longer, and then has company. It is the way out of whatever nobody has thought
+/// of.
 const STUCK: Duration = Duration::from_secs(30);
 /// A process with more ancestors than this is none that a build starts.
 const ANCESTORS_MAX: usize = 128;

@@ -1,7 +1,8 @@
 //! Locks on single bytes of a file, which need not have so many.
 //!
-//! They belong to the process: no child inherits one, and it is gone when the process ends or closes any descriptor of the file. So
-//! it is when it becomes another program, unless that inherits the descriptor. Unaware of: what a byte stands for.
+//! They belong to the process: no child inherits one, and it is gone when the process ends or closes any descriptor of
+//! the file. So it is when it becomes another program, unless that inherits the descriptor. Unaware of: what a byte
+//! stands for.
 
 use std::fs::File;
 use std::io;
@@ -10,8 +11,8 @@ use std::os::fd::AsRawFd;
 /// Bytes that can be locked are below this.
 pub const LOCKED_BYTES_MAX: u64 = 1 << 62;
 
-/// Take the lock of the byte at `at`, if nobody has it. The file must be open for writing. Errors where the file system or the
-/// kernel has no more locks, or none at all.
+/// Take the lock of the byte at `at`, if nobody has it. The file must be open for writing. Errors where the file system
+/// or the kernel has no more locks, or none at all.
 pub fn try_lock_byte(file: &File, at: u64) -> io::Result<bool> {
     match control(file, libc::F_SETLK, libc::F_WRLCK, at, 1) {
         Ok(_) => Ok(true),

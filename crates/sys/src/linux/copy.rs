@@ -1,5 +1,5 @@
-//! Filling a new file with another one's bytes. Which way is cheapest goes by size and file system: `cargo xtask bench copy`
-//! measures all of them, and docs/performance.md, "Putting an output in place", has the table.
+//! Filling a new file with another one's bytes. Which way is cheapest goes by size and file system: `cargo xtask bench
+//! copy` measures all of them, and docs/performance.md, "Putting an output in place", has the table.
 
 use std::fs::File;
 use std::io;
@@ -9,14 +9,14 @@ use rustix::io::Errno;
 
 use super::files::{EXT_MAGIC, OVERLAY_MAGIC};
 
-/// From this size on, saying first how large the file will be saves more than it costs, on ext4: 11 to 18 µs, against a quarter of
-/// what 1 MB costs.
+/// From this size on, saying first how large the file will be saves more than it costs, on ext4: 11 to 18 µs, against a
+/// quarter of what 1 MB costs.
 const RESERVED_BYTES_MIN: u64 = 512 << 10;
 /// Linux moves no more at once.
 const STEP_BYTES_MAX: u64 = 1 << 30;
 
-/// Copy `count` bytes from the start of `from`, wherever that was read to, to the empty file `to`; they are shared where the
-/// file system can. Returns how many there were. What failed leaves `to` with what was copied.
+/// Copy `count` bytes from the start of `from`, wherever that was read to, to the empty file `to`; they are shared
+/// where the file system can. Returns how many there were. What failed leaves `to` with what was copied.
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     if count < RESERVED_BYTES_MIN {
         return copy(from, to, count);

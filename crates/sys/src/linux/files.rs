@@ -127,8 +127,8 @@ pub fn may_make_in(path: &[u8]) -> io::Result<()> {
     Ok(fs::access(path, fs::Access::WRITE_OK | fs::Access::EXEC_OK)?)
 }
 
-/// Whether what is at `path` has extended attributes beyond the labels that a security module gives every file. True where that
-/// cannot be told.
+/// Whether what is at `path` has extended attributes beyond the labels that a security module gives every file. True
+/// where that cannot be told.
 pub fn has_attributes(path: &[u8]) -> bool {
     const LIST_BYTES: usize = 4096;
     let mut list = [0; LIST_BYTES];
@@ -155,7 +155,8 @@ pub enum Opening {
     New(u32),
 }
 
-/// Open a file, by one system call: the C library's `open` is followed by an `fcntl`, as if the kernel did not know `O_CLOEXEC`.
+/// Open a file, by one system call: the C library's `open` is followed by an `fcntl`, as if the kernel did not know
+/// `O_CLOEXEC`.
 pub fn open(path: &[u8], opening: Opening) -> io::Result<File> {
     const QUIET: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
     let (flags, mode) = match opening {
@@ -195,8 +196,8 @@ pub fn file_trust(fd: impl AsFd) -> io::Result<Trust> {
     })
 }
 
-/// Whether the kernel has multigrain timestamps (Linux 6.13), which all file systems that are believed then use: once a file's
-/// change time was asked for, its next change gets another one, also within a tick of the clock.
+/// Whether the kernel has multigrain timestamps (Linux 6.13), which all file systems that are believed then use: once a
+/// file's change time was asked for, its next change gets another one, also within a tick of the clock.
 pub fn times_are_multigrain() -> bool {
     let name = rustix::system::uname();
     let mut numbers = name.release().to_bytes().split(|b| !b.is_ascii_digit());
@@ -204,8 +205,8 @@ pub fn times_are_multigrain() -> bool {
     (next(), next()) >= (6, 13)
 }
 
-/// Call with a path as the kernel wants it: ended by a zero byte. As rustix does it, in one pass: names are short, and a hit has
-/// hundreds of them.
+/// Call with a path as the kernel wants it: ended by a zero byte. As rustix does it, in one pass: names are short, and
+/// a hit has hundreds of them.
 fn with_c_path<T>(path: &[u8], call: impl FnOnce(&CStr) -> rustix::io::Result<T>) -> io::Result<T> {
     const SHORT_BYTES: usize = 256;
     let mut buffer = [MaybeUninit::<u8>::uninit(); SHORT_BYTES];

@@ -12,8 +12,8 @@ use super::map::Words;
 const EVERYBODY: u32 = i32::MAX as u32;
 
 impl Words {
-    /// Wait until the word at `at` is woken by [`wake`](Words::wake), was since it was `seen`, or the time is over; or for no
-    /// reason.
+    /// Wait until the word at `at` is woken by [`wake`](Words::wake), was since it was `seen`, or the time is over; or
+    /// for no reason.
     pub fn wait(&self, at: usize, seen: u64, at_most: Duration) {
         let time = Timespec { tv_sec: at_most.as_secs() as _, tv_nsec: at_most.subsec_nanos().into() };
         let _ = futex::wait(lower_half(&self.words()[at]), futex::Flags::empty(), seen as u32, Some(&time));

@@ -32,8 +32,8 @@ struct Configuration {
     reserved: [u64; 8],
 }
 
-/// Make a free loop device read from `file`. It lets go of the file with its last user: keep what is returned open until
-/// the device is mounted.
+/// Make a free loop device read from `file`. It lets go of the file with its last user: keep what is returned open
+/// until the device is mounted.
 pub fn loop_device(file: impl AsFd) -> io::Result<(File, PathBuf)> {
     let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
     for _ in 0..TRIES_MAX {

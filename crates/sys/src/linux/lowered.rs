@@ -1,7 +1,8 @@
-//! Starting a program that sets its own scheduling first. `posix_spawn` has no words for that, and what is set from outside comes
-//! too late: on a busy machine a driver has started its compiler before its parent runs again.
+//! Starting a program that sets its own scheduling first. `posix_spawn` has no words for that, and what is set from
+//! outside comes too late: on a busy machine a driver has started its compiler before its parent runs again.
 //!
-//! As `posix_spawn` does it: a child that borrows our memory, on a stack of its own, while we wait until it has become the program.
+//! As `posix_spawn` does it: a child that borrows our memory, on a stack of its own, while we wait until it has become
+//! the program.
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;
@@ -39,8 +40,8 @@ pub(super) fn spawn_lowered(
     let start = Start { path, argv, environment, descriptors, mask: mask.original(), manner, error };
     let mut stack = vec![0u128; STACK_WORDS];
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the child runs `begin` on the upper end of a stack that nobody else has, and what it is given lives until it has
-    // become the program or ended, since we do not run before. No handler runs in it: every signal is blocked.
+    // SAFETY: the child runs `begin` on the upper end of a stack that nobody else has, and what it is given lives until
+    // it has become the program or ended, since we do not run before. No handler runs in it: every signal is blocked.
     let pid = manner.around(|| unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 pub struct FreeMemory {
     /// What new programs can have without swapping: as the system says, within what this process's group may use.
     pub available_kb: u64,
-    /// The share of the last ten seconds in which some program waited for memory, in hundredths of a per cent; 0 where the system
-    /// does not say.
+    /// The share of the last ten seconds in which some program waited for memory, in hundredths of a per cent; 0 where
+    /// the system does not say.
     pub pressure: u32,
 }
 
@@ -50,7 +50,8 @@ fn whole(quota: &str, period: &str) -> Option<u32> {
     u32::try_from(quota.div_ceil(period.max(1))).ok()
 }
 
-/// What is free now. `None` where that cannot be told. Cheap where plainly more than `enough_kb` is: then pressure is not asked for.
+/// What is free now. `None` where that cannot be told. Cheap where plainly more than `enough_kb` is: then pressure is
+/// not asked for.
 pub fn free_memory(enough_kb: u64) -> Option<FreeMemory> {
     let unused_kb = unused_kb();
     let limit = if enough_kb > EVERY_GROUP_HAS_KB { limit_kb() } else { None };
@@ -68,8 +69,8 @@ fn unused_kb() -> u64 {
     info.freeram.saturating_mul(info.mem_unit.into()) / 1024
 }
 
-/// What the group of a container may still take, by either hierarchy. What it has of files could be given back, but for that part
-/// that is in use.
+/// What the group of a container may still take, by either hierarchy. What it has of files could be given back, but for
+/// that part that is in use.
 fn limit_kb() -> Option<u64> {
     let groups = [
         ("/sys/fs/cgroup", "memory.max", "memory.current"),

@@ -1,4 +1,5 @@
-//! How a program is scheduled: less than its parent, never more, set between the child's first instruction and its `execve`.
+//! How a program is scheduled: less than its parent, never more, set between the child's first instruction and its
+//! `execve`.
 //!
 //! What is inherited is read before the child is there. The child only makes system calls: it may share our memory.
 
@@ -8,8 +9,8 @@ use std::path::Path;
 
 use crate::Class;
 
-/// Of `utility`, and of `background` where the system has no idle policy. What nice 10 does to a ping beside sixteen compilers,
-/// and what it costs, is in `docs/scheduling.md`.
+/// Of `utility`, and of `background` where the system has no idle policy. What nice 10 does to a ping beside sixteen
+/// compilers, and what it costs, is in `docs/scheduling.md`.
 const UTILITY_NICE: c_int = 10;
 /// Added for a tool, which can be run again, so that it is killed before what people look at. The highest is 1000.
 const OOM_MORE: i32 = 300;
@@ -58,8 +59,8 @@ impl Manner {
         *self == Manner::default()
     }
 
-    /// Set it for this process, which is about to become the program. What cannot be set stays as it is: a tool that runs
-    /// unlowered is better than none.
+    /// Set it for this process, which is about to become the program. What cannot be set stays as it is: a tool that
+    /// runs unlowered is better than none.
     pub fn take_on(&self) {
         // SAFETY: numbers, null-terminated paths and bytes of ours that live during each call; nothing allocates.
         unsafe {
@@ -84,8 +85,8 @@ impl Manner {
         }
     }
 
-    /// Huge pages are a property of memory, which a child shares with us until it is a program of its own: so this is set for
-    /// us, around its start. The child inherits it.
+    /// Huge pages are a property of memory, which a child shares with us until it is a program of its own: so this is
+    /// set for us, around its start. The child inherits it.
     pub(super) fn around<T>(&self, start: impl FnOnce() -> T) -> T {
         // SAFETY: no pointers.
         let set = |on: c_long| unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, 0, 0, 0) };

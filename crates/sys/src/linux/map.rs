@@ -99,8 +99,8 @@ fn handle_lost_pages() {
 /// Put a page of zeros where one was lost. Anywhere else, and where somebody sent it, the signal does what it does by
 /// default.
 extern "C" fn lost_page(_signal: i32, info: *mut libc::siginfo_t, _context: *mut c_void) {
-    // SAFETY: the kernel passes a valid siginfo; mmap and signal are system calls. What is mapped over lies in a mapping
-    // of ours, which holds atomics only, of which any value is one.
+    // SAFETY: the kernel passes a valid siginfo; mmap and signal are system calls. What is mapped over lies in a
+    // mapping of ours, which holds atomics only, of which any value is one.
     unsafe {
         let address = (*info).si_addr() as usize;
         let page_bytes = PAGE_BYTES.load(SeqCst);

@@ -155,8 +155,8 @@ pub fn mount_number(of: impl AsFd) -> io::Result<u64> {
     }
 }
 
-/// Take the mount away whose root is open, from this thread's namespace. What is still open in it can be used until it is
-/// closed.
+/// Take the mount away whose root is open, from this thread's namespace. What is still open in it can be used until it
+/// is closed.
 pub fn unmount(root: impl AsFd) -> io::Result<()> {
     let root = root.as_fd();
     // Named by a working directory, which only a thread of its own may change: no path to it has to be believed.

@@ -144,8 +144,8 @@ pub fn owners_namespace(users: &[OwnerRange], groups: &[OwnerRange]) -> io::Resu
 /// A process in a new user namespace, which does nothing until it is ended.
 fn sleeper() -> io::Result<libc::pid_t> {
     let flags = libc::CLONE_NEWUSER | libc::SIGCHLD;
-    // SAFETY: like fork, with one namespace more; the child makes only system calls, which is all that it may after a fork
-    // of a process with threads.
+    // SAFETY: like fork, with one namespace more; the child makes only system calls, which is all that it may after a
+    // fork of a process with threads.
     let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     match child {
         0 => {

@@ -269,7 +269,8 @@ impl Guardian {
     }
 }
 
-/// The guardian's life. It has no terminal, no directory and no descriptor of anybody's, and no signal but KILL ends it.
+/// The guardian's life. It has no terminal, no directory and no descriptor of anybody's, and no signal but KILL ends
+/// it.
 fn guard(listener: RawFd, pipe: RawFd, asked: *mut Received) -> ! {
     const LISTENER: RawFd = 0;
     const PIPE: RawFd = 1;

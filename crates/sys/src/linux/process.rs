@@ -54,14 +54,15 @@ impl CStrings {
     }
 }
 
-/// The same file under a number that no program or script gives to a file of its own. What was locked by it is not any more.
+/// The same file under a number that no program or script gives to a file of its own. What was locked by it is not any
+/// more.
 pub fn out_of_the_way(file: File) -> io::Result<File> {
     const HIGH: RawFd = 100;
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, HIGH)?.into())
 }
 
-/// Become the program at `path`, which inherits this file's descriptor too, with what this process has locked by it. Returns only
-/// when that fails.
+/// Become the program at `path`, which inherits this file's descriptor too, with what this process has locked by it.
+/// Returns only when that fails.
 pub fn exec_with(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], keep: &File) -> io::Error {
     // Where it cannot be, the locks are given up, and nothing else is lost.
     let _ = rustix::io::fcntl_setfd(keep, rustix::io::FdFlags::empty());
@@ -289,8 +290,8 @@ pub fn parent_process_id() -> u32 {
     std::os::unix::process::parent_id()
 }
 
-/// Whether a process is stopped, and the id of its parent; `None` where it has ended or cannot be seen. Its parent is 0 where that
-/// cannot be seen.
+/// Whether a process is stopped, and the id of its parent; `None` where it has ended or cannot be seen. Its parent is 0
+/// where that cannot be seen.
 pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, can hold anything; no field after it can hold one.
@@ -300,8 +301,8 @@ pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     Some((stopped, std::str::from_utf8(fields.next()?).ok()?.parse().ok()?))
 }
 
-/// Whether a processor of this process has nothing to do, as of this moment: fewer wait to run, ourselves among them, than
-/// there are. Where that cannot be told, none.
+/// Whether a processor of this process has nothing to do, as of this moment: fewer wait to run, ourselves among them,
+/// than there are. Where that cannot be told, none.
 pub fn processor_is_free() -> bool {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let running =
@@ -329,8 +330,8 @@ pub fn host() -> Vec<u8> {
     parts.map(|part| part.to_bytes()).join(&b'\n')
 }
 
-/// Which sockets of the internet's families can be had: the number of the error, or zero, for streams, datagrams and raw ones of
-/// version 4 and then of version 6, a line each.
+/// Which sockets of the internet's families can be had: the number of the error, or zero, for streams, datagrams and
+/// raw ones of version 4 and then of version 6, a line each.
 pub fn sockets() -> Vec<u8> {
     let families = [AddressFamily::INET, AddressFamily::INET6];
     let types = [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW];
@@ -415,7 +416,8 @@ fn is_inherited(fd: RawFd) -> bool {
 }
 
 /// Whether this process was given descriptors from 3 to 9, those that a script can name by one digit, which what it
-/// executes inherits. Higher ones are leaks as a rule. `/dev/null` does not count, nor do the pipes of a job server, which
+/// executes inherits. Higher ones are leaks as a rule. `/dev/null` does not count, nor do the pipes of a job server,
+/// which
 /// `MAKEFLAGS` names: what they say decides when something runs.
 pub fn more_descriptors_are_open() -> bool {
     let flags = std::env::var("MAKEFLAGS").unwrap_or_default();

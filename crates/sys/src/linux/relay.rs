@@ -184,8 +184,8 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option
 }
 
 /// Pass on all streams until the tool has ended and nothing is left to read, or until only other processes still hold
-/// them, serving the attendant until the tool has ended, and stopping the tool where its rival wins. Does not collect the
-/// child.
+/// them, serving the attendant until the tool has ended, and stopping the tool where its rival wins. Does not collect
+/// the child.
 pub fn relay(
     child: &Child,
     streams: &mut [Stream],

@@ -31,7 +31,8 @@ pub enum Input {
     Open,
 }
 
-/// Look at all of standard input. With `wait`, a pipe is waited for until its writers are gone or it is full; without, a moment if it holds something.
+/// Look at all of standard input. With `wait`, a pipe is waited for until its writers are gone or it is full; without,
+/// a moment if it holds something.
 pub fn standard_input(wait: bool) -> io::Result<Input> {
     let stat = fstat(stdin())?;
     let kind = FileType::from_raw_mode(stat.st_mode);

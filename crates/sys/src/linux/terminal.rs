@@ -21,8 +21,8 @@ fn standard(fd: RawFd) -> BorrowedFd<'static> {
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// Where standard output and error lead: the size of the terminal behind each, `None` where it is not one, and whether both
-/// are one open file.
+/// Where standard output and error lead: the size of the terminal behind each, `None` where it is not one, and whether
+/// both are one open file.
 pub fn standard_outputs() -> ([Option<TerminalSize>; 2], bool) {
     use rustix::fs::{FileType, Stat, fstat};
     let found = [1, 2].map(|fd| (fd, fstat(standard(fd)).ok()));

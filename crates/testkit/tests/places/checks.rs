@@ -1,5 +1,5 @@
-//! What a `./configure` asks a compiler: links, programs to run, failures, preprocessing. Each is asked in one place and then in
-//! another, where the answer and what is left must be those of the plain compiler.
+//! What a `./configure` asks a compiler: links, programs to run, failures, preprocessing. Each is asked in one place
+//! and then in another, where the answer and what is left must be those of the plain compiler.
 
 use std::fs;
 
@@ -198,8 +198,8 @@ fn a_library_that_went() {
     assert_eq!(second(&place, "gcc -E -I@/inc -include dep.h conftest.c"), "miss");
 }
 
-/// As zlib's `./configure` names its checks: by the number of its shell. What larder leaves is what the compiler leaves for the
-/// same name.
+/// As zlib's `./configure` names its checks: by the number of its shell. What larder leaves is what the compiler leaves
+/// for the same name.
 #[test]
 fn names_of_processes() {
     probe_skip!(has("gcc"), "gcc is not installed");

@@ -1,4 +1,5 @@
-//! A root of its own, as a container has it: another path, another user, other mounts; the compiler and the store are the same.
+//! A root of its own, as a container has it: another path, another user, other mounts; the compiler and the store are
+//! the same.
 
 use std::process::{Command, Stdio};
 

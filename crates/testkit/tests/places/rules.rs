@@ -1,4 +1,5 @@
-//! What is set about places: which directories are roots, whether debug information is written again, what a sandbox takes.
+//! What is set about places: which directories are roots, whether debug information is written again, what a sandbox
+//! takes.
 
 use larder_testkit::{Place, Run, has, probe_skip};
 

@@ -1,5 +1,5 @@
-//! Bazel's sandboxes without Bazel: directories with a number in their path, full of links, removed, kept, put aside and moved,
-//! and an old number that comes back with other content.
+//! Bazel's sandboxes without Bazel: directories with a number in their path, full of links, removed, kept, put aside
+//! and moved, and an old number that comes back with other content.
 
 use larder_testkit::{has, probe_skip};
 
@@ -21,7 +21,8 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// `place N` makes a sandbox of links to the sources, `build N FLAGS` compiles in it as Bazel does, or as a package's make.
+/// `place N` makes a sandbox of links to the sources, `build N FLAGS` compiles in it as Bazel does, or as a package's
+/// make.
 const FUNCTIONS: &str = r#"
 root() { echo "$PWD/sandbox/linux-sandbox/$1/execroot/ws"; }
 place() {

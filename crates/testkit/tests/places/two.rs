@@ -1,5 +1,5 @@
-//! A build in one place, then in another, each by shell commands: plainly and through larder, from the same files and at the
-//! same paths.
+//! A build in one place, then in another, each by shell commands: plainly and through larder, from the same files and
+//! at the same paths.
 
 use std::fs;
 use std::path::Path;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use larder_testkit::{Place, Proxy, Run, Server, larder};
 use serde_json::Value;
 
-/// Its output is more than stands in a record, and follows from its source. It leaves a temporary file when it is killed, and
-/// writes its output in two parts, with a time between them that the source says.
+/// Its output is more than stands in a record, and follows from its source. It leaves a temporary file when it is
+/// killed, and writes its output in two parts, with a time between them that the source says.
 const COMPILER: &str = "t=$(mktemp -p . part.XXXXXX); cat x.c x.c > $t; cat $t > x.o; sleep $(sed -n 's/^.. //p' x.c); \
     for i in 1 2 3 4 5 6 7 8 9; do cat $t; done >> x.o; rm $t";
 /// The store of whoever is first, and of whoever comes after.
@@ -101,8 +101,8 @@ impl Far {
         self.compile_by(store, |run| run).0
     }
 
-    /// Compile without remotes, until what is to be learned of the tool is learned: from then on the library alone watches it,
-    /// and it can be raced.
+    /// Compile without remotes, until what is to be learned of the tool is learned: from then on the library alone
+    /// watches it, and it can be raced.
     pub(crate) fn learn(&self, store: &str) {
         for which in 1000..1003 {
             self.source(0.0, which);

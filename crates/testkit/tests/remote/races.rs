@@ -1,4 +1,5 @@
-//! A fetch and the tool, at once. The tool is gcc with an assembler that takes its time, and has begun its output by then.
+//! A fetch and the tool, at once. The tool is gcc with an assembler that takes its time, and has begun its output by
+//! then.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -11,8 +12,8 @@ use crate::far::{FIRST, Far, SECOND};
 const LATE: Way = Way::Late(Duration::from_millis(200));
 const COMPILE: [&str; 6] = ["gcc", "-B./tools/", "-c", "x.c", "-o", "x.o"];
 
-/// With a compile that takes so long, recorded and sent by the first; and a second store that knows all of its programs. `says`
-/// is what the assembler says, a shell's words.
+/// With a compile that takes so long, recorded and sent by the first; and a second store that knows all of its
+/// programs. `says` is what the assembler says, a shell's words.
 fn far(seconds: f64, says: &str) -> Option<Far> {
     if !has("gcc") {
         eprintln!("skipped: gcc is not installed");

@@ -77,8 +77,8 @@ fn an_outer_run_that_cannot_be_told() {
     }
 }
 
-/// A static program leaves the command to the kernel, to which the larder inside cannot report: then only what is inside is
-/// cached. Other commands of the same shell are none the worse for it.
+/// A static program leaves the command to the kernel, to which the larder inside cannot report: then only what is
+/// inside is cached. Other commands of the same shell are none the worse for it.
 #[test]
 fn a_static_program_beside_a_compiler() {
     let project = crate::project::Project::of(&[("x.c", "int x;\n"), ("hello.c", "int main(void) { return 0; }\n")]);

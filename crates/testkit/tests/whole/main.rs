@@ -1,5 +1,5 @@
-//! Whole commands through `larder run`: what a script, a `configure` or a `make` leaves, in several places; what it must
-//! notice; and compilers behind larder inside it.
+//! Whole commands through `larder run`: what a script, a `configure` or a `make` leaves, in several places; what it
+//! must notice; and compilers behind larder inside it.
 #![cfg(target_os = "linux")]
 
 mod inside;

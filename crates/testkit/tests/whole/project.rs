@@ -73,8 +73,8 @@ impl Project {
         (ran, text.lines().map(outcome).collect())
     }
 
-    /// Lay the files out, run the command plainly, and the same again through larder: all it leaves but for logs, what it
-    /// says and how it ends must be the same. What became of it.
+    /// Lay the files out, run the command plainly, and the same again through larder: all it leaves but for logs, what
+    /// it says and how it ends must be the same. What became of it.
     #[track_caller]
     pub(crate) fn compared(&self, at: usize, argv: &[&str]) -> String {
         self.compared_inside(at, argv).pop().expect("is logged")

@@ -1,4 +1,5 @@
-//! Times that a command gives its outputs itself: the same on a hit, in any place, and counted where programs compare them.
+//! Times that a command gives its outputs itself: the same on a hit, in any place, and counted where programs compare
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs;

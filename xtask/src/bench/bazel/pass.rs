@@ -77,7 +77,8 @@ impl Step {
 }
 
 impl Bench {
-    /// Measures `cache` in these steps. The plain compiler is to be measured first: it makes what the others are compared with.
+    /// Measures `cache` in these steps. The plain compiler is to be measured first: it makes what the others are
+    /// compared with.
     pub(super) fn measure(&mut self, cache: &Cache, cflags: &'static str, steps: &[Step]) -> Result<()> {
         self.space.clean()?;
         self.space.shut_down()?;

@@ -1,8 +1,8 @@
-//! `cargo xtask bench class`: what a build does to what runs beside it, and what that does to the build: plainly, with `nice make`,
-//! and through larder with and without tokens and in each class; one build and two.
+//! `cargo xtask bench class`: what a build does to what runs beside it, and what that does to the build: plainly, with
+//! `nice make`, and through larder with and without tokens and in each class; one build and two.
 //!
-//! As few processors as asked for, one by default, and sixteen jobs: a machine that is asked for too much. Everything is in one
-//! scheduling group. `service` is `benches/beside`, `project` what is built, `rows` the table.
+//! As few processors as asked for, one by default, and sixteen jobs: a machine that is asked for too much. Everything
+//! is in one scheduling group. `service` is `benches/beside`, `project` what is built, `rows` the table.
 
 mod project;
 mod rows;

@@ -1,4 +1,5 @@
-//! Everything that a build left, compared with what the plain one left at the same path: names, kinds, modes, links, contents.
+//! Everything that a build left, compared with what the plain one left at the same path: names, kinds, modes, links,
+//! contents.
 
 use super::masks::{self, Counts};
 use anyhow::{Context, Result};

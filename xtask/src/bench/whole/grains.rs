@@ -1,4 +1,5 @@
-//! The grains: what stands where the package expects its compiler, and whether the commands around it run through larder too.
+//! The grains: what stands where the package expects its compiler, and whether the commands around it run through
+//! larder too.
 //!
 //! Each is the same program at the same path to the package, since packages write that path down.
 

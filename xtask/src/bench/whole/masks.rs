@@ -1,5 +1,5 @@
-//! What two plain runs in one place write differently: times, process ids, temporary names. Masked in the logs and caches that are
-//! known to hold such, and counted; all other files are compared as they are.
+//! What two plain runs in one place write differently: times, process ids, temporary names. Masked in the logs and
+//! caches that are known to hold such, and counted; all other files are compared as they are.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,8 @@ const FILES: &[&str] = &[
     "coredata.dat",
 ];
 
-/// Meson's pickle with sets of objects, which Python writes in the order of their addresses: its words are compared, without order.
+/// Meson's pickle with sets of objects, which Python writes in the order of their addresses: its words are compared,
+/// without order.
 const PICKLED_SETS: &str = "build.dat";
 /// Shorter ones may be numbers that look like letters.
 const WORD_BYTES_MIN: usize = 8;
@@ -164,8 +165,8 @@ fn ninja_log(bytes: &[u8], counts: &mut Counts) -> Vec<u8> {
     lines.join(&b'\n')
 }
 
-/// ninja's log of depfiles: records of a length and then a path, or where its highest bit is set the numbers of an output, its
-/// time in two halves, and its inputs' numbers. `None` where it is not that.
+/// ninja's log of depfiles: records of a length and then a path, or where its highest bit is set the numbers of an
+/// output, its time in two halves, and its inputs' numbers. `None` where it is not that.
 fn ninja_deps(bytes: &[u8], counts: &mut Counts) -> Option<Vec<u8>> {
     const DEPS: u32 = 1 << 31;
     let mut rest = bytes.strip_prefix(b"# ninjadeps\n")?.get(4..)?;

@@ -1,5 +1,5 @@
-//! Exact, fallback or miss, in the store and on the remotes: the key itself in both before any fallback, and of a fallback the
-//! newest in both.
+//! Exact, fallback or miss, in the store and on the remotes: the key itself in both before any fallback, and of a
+//! fallback the newest in both.
 
 use anyhow::Result;
 use larder_image::{Found, find_here, newest_of};

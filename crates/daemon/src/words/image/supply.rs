@@ -1,4 +1,5 @@
-//! Where a broker's images come from: this store and its remotes, verified; what the kernel reads of them this process wrote itself.
+//! Where a broker's images come from: this store and its remotes, verified; what the kernel reads of them this process
+//! wrote itself.
 //!
 //! ```text
 //! name = "lazy" | "mount", " ", number of the saved path, " ", key
