@@ -1,5 +1,6 @@
 //! `fill hand`: hands over what the compiles of a build leave, several at a time, as `make -j` in a sandbox does.
 
+use crate::Which;
 use crate::made::{self, OfSystem};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -16,15 +17,8 @@ use std::{fs, thread};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The store whose larderd listens
-    #[arg(long, value_name = "DIR")]
-    store: PathBuf,
-    /// The number of the first record
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    first: u64,
-    /// How many
-    #[arg(long, value_name = "N")]
-    records: u64,
+    #[command(flatten)]
+    which: Which,
     /// How many compiles there are at once
     #[arg(long, default_value_t = 8, value_name = "N")]
     jobs: usize,
@@ -43,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Hands over and waits until all is recorded. Says how long both took, and what could not be handed over at first.
 pub(crate) fn hand(options: &Options) -> Result<Value> {
-    let store = Store::open(&options.store).context("the store cannot be opened")?;
+    let store = Store::open(&options.which.store).context("the store cannot be opened")?;
     let socket = store.daemon_socket();
     let of_system = of_system(options.headers)?;
     let before = state(&socket)?;
@@ -55,10 +49,10 @@ pub(crate) fn hand(options: &Options) -> Result<Value> {
                 scope.spawn(|| -> Result<()> {
                     loop {
                         let number = next.fetch_add(1, Relaxed);
-                        if number >= options.records {
+                        if number >= options.which.records {
                             return Ok(());
                         }
-                        one(&socket, options.first + number, &of_system, &again)?;
+                        one(&socket, options.which.first + number, &of_system, &again)?;
                     }
                 })
             })
@@ -66,7 +60,8 @@ pub(crate) fn hand(options: &Options) -> Result<Value> {
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| bail!("a thread panicked")))
     })?;
     let handed = began.elapsed();
-    let is_done = |state: &State| state.recorded - before.recorded + state.refused - before.refused >= options.records;
+    let is_done =
+        |state: &State| state.recorded - before.recorded + state.refused - before.refused >= options.which.records;
     let after = loop {
         match state(&socket) {
             Ok(state) if is_done(&state) => break state,
@@ -77,10 +72,10 @@ pub(crate) fn hand(options: &Options) -> Result<Value> {
         }
     };
     if after.refused > before.refused {
-        bail!("larderd refused {} of {}", after.refused - before.refused, options.records);
+        bail!("larderd refused {} of {}", after.refused - before.refused, options.which.records);
     }
     Ok(json!({
-        "records": options.records,
+        "records": options.which.records,
         "handed_s": handed.as_secs_f64(),
         "recorded_s": began.elapsed().as_secs_f64(),
         "again": again.into_inner(),

@@ -17,8 +17,7 @@ pub(crate) fn content(number: u64, bytes: &mut [u8]) {
 }
 
 /// Gives `to` the record of command `number`, which read `headers` of its project (10 at most) and the files
-/// `of_system`, and made
-/// `blob`.
+/// `of_system`, and made `blob`.
 pub(crate) fn record<T>(
     number: u64,
     headers: u64,

@@ -10,12 +10,27 @@ mod made;
 mod store;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
 
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
     word: Word,
+}
+
+/// Which records are made, and for which store.
+#[derive(Args)]
+struct Which {
+    /// The store's directory
+    #[arg(long, value_name = "DIR")]
+    store: PathBuf,
+    /// The number of the first record: another call with other numbers adds others
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    first: u64,
+    /// How many
+    #[arg(long, value_name = "N")]
+    records: u64,
 }
 
 #[derive(Subcommand)]
