@@ -33,7 +33,7 @@ pub fn spawn_attended(
         Start { path, argv, environment, descriptors: &descriptors, mask: mask.original(), manner, filter: &filter };
     // Not vfork: its parent could not answer the child's execve.
     // SAFETY: everything that the child needs was made before; it makes system calls only and never returns.
-    let child = match manner.around(|| unsafe { libc::fork() }) {
+    let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => start.become_program(ours.as_raw_fd(), theirs.as_raw_fd()),
         pid => Child { pid },

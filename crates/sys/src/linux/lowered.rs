@@ -42,7 +42,7 @@ pub(super) fn spawn_lowered(
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the child runs `begin` on the upper end of a stack that nobody else has, and what it is given lives until
     // it has become the program or ended, since we do not run before. No handler runs in it: every signal is blocked.
-    let pid = manner.around(|| unsafe {
+    let pid = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
@@ -52,7 +52,7 @@ pub(super) fn spawn_lowered(
         let failed = io::Error::last_os_error();
         libc::sigprocmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         if pid < 0 { Err(failed) } else { Ok(pid) }
-    })?;
+    }?;
     let child = Child { pid };
     match start.error.load(Relaxed) {
         0 => Ok(child),

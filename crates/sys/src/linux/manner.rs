@@ -28,7 +28,6 @@ pub struct Manner {
     idle_io: bool,
     oom_score_adj: Option<Vec<u8>>,
     cgroup: Option<CString>,
-    small_pages: bool,
 }
 
 impl Manner {
@@ -45,13 +44,7 @@ impl Manner {
             idle_io: background && inherited_io_class() != IOPRIO_CLASS_IDLE,
             oom_score_adj: more_expendable(),
             cgroup: cgroup.filter(|_| background).and_then(procs),
-            small_pages: false,
         }
-    }
-
-    /// The same, with no huge pages in the child, whatever the system does by itself.
-    pub fn with_small_pages(self) -> Manner {
-        Manner { small_pages: true, ..self }
     }
 
     /// Whether a child has nothing to set.
@@ -83,21 +76,6 @@ impl Manner {
                 libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, idle);
             }
         }
-    }
-
-    /// Huge pages are a property of memory, which a child shares with us until it is a program of its own: so this is
-    /// set for us, around its start. The child inherits it.
-    pub(super) fn around<T>(&self, start: impl FnOnce() -> T) -> T {
-        // SAFETY: no pointers.
-        let set = |on: c_long| unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, 0, 0, 0) };
-        // SAFETY: as above.
-        let was = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) };
-        let changes = self.small_pages && was == 0 && set(1) == 0;
-        let done = start();
-        if changes {
-            set(0);
-        }
-        done
     }
 }
 
