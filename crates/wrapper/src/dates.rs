@@ -11,6 +11,8 @@ use larder_model::{Change, Looked, Roots, Seen, Times, Unrecorded};
 use crate::miss::NotRecorded;
 use crate::typed::file_name;
 
+const SECOND_NS: i64 = 1_000_000_000;
+
 /// When an output was modified: [`larder_model::Modified`] with bytes of its own.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Date {
@@ -29,12 +31,15 @@ impl Dates {
         let dated = |(path, change): &(Vec<u8>, Change)| {
             matches!(change, Change::File { dated: true, .. }).then(|| path.clone())
         };
-        for path in seen.changed.iter().filter_map(dated).collect::<Vec<_>>() {
+        let paths: Vec<_> = seen.changed.iter().filter_map(dated).collect();
+        let origins = if paths.is_empty() { Origins::default() } else { Origins::of(&seen.looked) };
+        for path in paths {
             let look = larder_sys::look_through(&path);
             let lost = |_| NotRecorded::Because(Unrecorded::OutputLost, path.clone());
             let modified_ns = look.map_err(lost)?.modified_ns;
-            let date = match origin(&mut seen.looked, file_name(&path), modified_ns) {
-                Some((source, looked)) => {
+            let date = match origins.origin(&seen.looked, file_name(&path), modified_ns) {
+                Some(at) => {
+                    let (source, looked) = &mut seen.looked[at];
                     if seen.dates_count {
                         looked.times = looked.times.max(Times::Files);
                     }
@@ -61,25 +66,36 @@ fn is_to_come(modified_ns: i64) -> bool {
     modified_ns > larder_sys::now_coarse_ns()
 }
 
-/// The file that the command has looked at and that was modified then, rather one of the same name.
-fn origin<'s>(
-    looked: &'s mut [(Vec<u8>, Looked)],
-    name: &[u8],
-    modified_ns: i64,
-) -> Option<(&'s [u8], &'s mut Looked)> {
-    let is_then =
-        |looked: &Looked| looked.identity.is_some_and(|id| is_the_same(id.modified_ns, modified_ns)) && !looked.absent;
-    let named = looked.iter().position(|(path, looked)| is_then(looked) && file_name(path) == name);
-    let at = named.or_else(|| looked.iter().position(|(_, looked)| is_then(looked)))?;
-    let (path, looked) = &mut looked[at];
-    Some((path, looked))
+/// The files that the command has looked at, by the second in which they were modified: a command that unpacks or copies a
+/// tree gives thousands of times.
+#[derive(Default)]
+struct Origins(HashMap<i64, Vec<usize>>);
+
+impl Origins {
+    fn of(looked: &[(Vec<u8>, Looked)]) -> Origins {
+        let mut by_second: HashMap<i64, Vec<usize>> = HashMap::new();
+        for (at, (_, looked)) in looked.iter().enumerate().filter(|(_, (_, looked))| !looked.absent) {
+            if let Some(identity) = looked.identity {
+                by_second.entry(identity.modified_ns.div_euclid(SECOND_NS)).or_default().push(at);
+            }
+        }
+        Origins(by_second)
+    }
+
+    /// Which of these was modified then, rather one of the same name.
+    fn origin(&self, looked: &[(Vec<u8>, Looked)], name: &[u8], modified_ns: i64) -> Option<usize> {
+        let second = modified_ns.div_euclid(SECOND_NS);
+        let near = (second - 1..=second + 1).filter_map(|second| self.0.get(&second)).flatten().copied();
+        let is_then =
+            |at: &usize| looked[*at].1.identity.is_some_and(|identity| is_the_same(identity.modified_ns, modified_ns));
+        near.filter(is_then).min_by_key(|at| (file_name(&looked[*at].0) != name, *at))
+    }
 }
 
 /// What a program carries over may have lost what is below a microsecond (`utimes`, a time as a floating-point number),
 /// or below a second (`utime`).
 fn is_the_same(from_ns: i64, to_ns: i64) -> bool {
     const MICROSECOND_NS: i64 = 1000;
-    const SECOND_NS: i64 = 1_000_000_000;
     from_ns.abs_diff(to_ns) < MICROSECOND_NS as u64 || to_ns % SECOND_NS == 0 && from_ns - from_ns % SECOND_NS == to_ns
 }
 
@@ -98,9 +114,8 @@ mod tests {
         let second = 1_700_000_000_000_000_000;
         let files = [looked(b"/w/a", second + 123_456_789), looked(b"/w/b", second + 123_456_789)];
         let check = |name: &[u8], modified_ns, expect: Option<&[u8]>| {
-            let mut files = files.clone();
-            let found = origin(&mut files, name, modified_ns).map(|(path, _)| path.to_vec());
-            assert_eq!(found.as_deref(), expect, "{modified_ns}");
+            let found = Origins::of(&files).origin(&files, name, modified_ns).map(|at| files[at].0.as_slice());
+            assert_eq!(found, expect, "{modified_ns}");
         };
         check(b"x", second + 123_456_789, Some(b"/w/a"));
         check(b"b", second + 123_456_789, Some(b"/w/b"));
@@ -108,5 +123,8 @@ mod tests {
         check(b"b", second, Some(b"/w/b"));
         check(b"b", second + 123_457_789, None);
         check(b"b", second + 1_000_000_000, None);
+        // Less than a microsecond, and another second.
+        let edge = [looked(b"/w/a", second - 200)];
+        assert_eq!(Origins::of(&edge).origin(&edge, b"a", second + 100), Some(0));
     }
 }
