@@ -1,0 +1,185 @@
+//! What comes, goes, and is changed: names, modes, times.
+
+use larder_model::{FileMode, ModeRule, Placement, Unrecorded};
+
+use super::{EEXIST, ENOENT, Event, Fold, Made, Policy};
+use crate::trace::{Kind, OpenFlags};
+
+impl<'t> Fold<'t> {
+    /// A name comes or goes: only whether it was there before the first time counts.
+    pub(super) fn name(&mut self, path: &'t [u8], existed: bool) {
+        self.names.entry(path).or_insert(existed);
+    }
+
+    pub(super) fn make(&mut self, path: &'t [u8], made: Made<'t>) {
+        if !self.made.contains_key(path) {
+            self.made_order.push(path);
+        }
+        self.made.insert(path, made);
+    }
+
+    pub(super) fn change(&mut self, e: &Event<'t>, policy: &Policy) {
+        if self.ignored(e.path) {
+            return;
+        }
+        if e.error != 0 {
+            return self.change_failed(e);
+        }
+        match e.kind {
+            Kind::RemoveDirectory if !self.is_made(e) => self.refuse(Unrecorded::UpdatesFile, e.path),
+            Kind::Unlink | Kind::RemoveDirectory => {
+                self.unlink(e, policy);
+                self.name(e.path, true);
+            }
+            Kind::Rename(flags) => {
+                self.rename(e, flags, policy);
+                self.name(e.path, true);
+                self.name(e.path2, !flags.has(OpenFlags::NEW));
+            }
+            Kind::Symlink => {
+                self.name(e.path2, false);
+                self.make(e.path2, Made::Link);
+            }
+            Kind::MakeDirectory => {
+                self.made_by_its_name(e, policy);
+                self.name(e.path, false);
+                self.make(e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked }));
+            }
+            Kind::ChangeMode => self.change_mode(e, policy),
+            Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
+            // To now, which is what it is.
+            Kind::SetTimes if e.extra == 1 && matches!(self.made.get(e.path), Some(Made::File { .. })) => {}
+            Kind::SetTimes if matches!(self.made.get(e.path), Some(Made::File { .. })) => {
+                self.dated.insert(e.path);
+            }
+            // Nobody compares those: what is made later in a directory would change it again.
+            Kind::SetTimes if matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) => {}
+            Kind::Truncate if self.is_temporary(e.path) => {}
+            // What they were set to shows at the end.
+            Kind::ChangeOwner | Kind::SetAttribute
+                if self.is_temporary(e.path)
+                    || matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) =>
+            {
+                self.owners_set = true;
+                if !self.habit(e.pid, policy).reports {
+                    self.gives_modes.insert(self.life(e.pid));
+                }
+            }
+            _ => self.refuse(Unrecorded::UpdatesFile, e.path),
+        }
+    }
+
+    fn change_failed(&mut self, e: &Event<'t>) {
+        match (e.kind, e.error) {
+            _ if self.is_made(e) && e.error == ENOENT => {}
+            // What it made there itself it has renamed or removed since.
+            (Kind::Rename(_), ENOENT) if self.names.contains_key(e.path) => {}
+            (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, ENOENT) => {
+                if e.kind == Kind::Unlink {
+                    self.unlinked.insert(e.path);
+                }
+                self.touch(e.path).absent = true;
+            }
+            (Kind::MakeDirectory, EEXIST) => self.touch(e.path).kind = true,
+            // It asked not to replace what is there.
+            (Kind::Rename(_) | Kind::Symlink | Kind::Link, EEXIST) if !self.made.contains_key(e.path2) => {
+                let looked = self.touch(e.path2);
+                (looked.kind, looked.link) = (true, true);
+            }
+            (Kind::Rename(_) | Kind::Symlink | Kind::Link, EEXIST) => {}
+            _ => self.refuse(Unrecorded::WriteFailed, e.path),
+        }
+    }
+
+    fn is_temporary(&self, path: &[u8]) -> bool {
+        matches!(self.made.get(path), Some(Made::File { temporary: true, .. }))
+    }
+
+    /// The command found nothing there.
+    pub(super) fn was_absent(&mut self, path: &'t [u8]) {
+        if !self.names.contains_key(path) {
+            self.touch(path).absent = true;
+            self.must_be_absent.insert(path);
+        }
+    }
+
+    /// A file that the command wrote goes away under this name. What was there before would have gone with it, and
+    /// other names of that would have been written to.
+    fn made_file_goes(&mut self, e: &Event<'t>, policy: &Policy) {
+        let Some(Made::File { writer, .. }) = self.made.get(e.path) else { return };
+        let replaces = (policy.replaces_output)(writer);
+        match self.names.get(e.path) {
+            Some(false) if !self.temporary_names.contains(e.path) => self.touch(e.path).absent = true,
+            Some(true) if !replaces => self.refuse(Unrecorded::UpdatesFile, e.path),
+            _ => {}
+        }
+    }
+
+    fn unlink(&mut self, e: &Event<'t>, policy: &Policy) {
+        self.made_file_goes(e, policy);
+        self.date_is_lost |= self.dated.remove(e.path);
+        // What the command made itself is as if it had never been, unless something was there before.
+        let before = self.looked.get(e.path).is_some_and(|l| l.absent) || self.is_temporary(e.path);
+        match self.made.get(e.path) {
+            Some(Made::File { placement: Placement::Truncate, .. }) if !before => self.make(e.path, Made::Removed),
+            Some(Made::Removed) => {}
+            Some(_) => {
+                self.made.remove(e.path);
+            }
+            // A link to nothing: looking says that it is not there, and the next run would find it gone.
+            None if before => self.refuse(Unrecorded::OutputSpecial, e.path),
+            None => {
+                let kind = if e.mode == 0 { 0o10 } else { (e.mode >> 12) as u8 };
+                self.kinds.entry(e.path).or_insert(kind);
+                if !self.runs_a_compiler_part(e.pid, policy) {
+                    self.touch(e.path).kind = true;
+                }
+                self.make(e.path, Made::Removed);
+            }
+        }
+    }
+
+    fn rename(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
+        const NO_REPLACE: u16 = 1;
+        const EXCHANGE: u16 = 2;
+        if flags.has(EXCHANGE) {
+            return self.refuse(Unrecorded::UpdatesFile, e.path);
+        }
+        if flags.has(NO_REPLACE) {
+            self.was_absent(e.path2);
+        }
+        self.made_file_goes(e, policy);
+        match self.made.remove(e.path) {
+            Some(Made::File { mode, writer, .. }) => {
+                self.date_is_lost |= self.dated.remove(e.path2);
+                if self.dated.remove(e.path) {
+                    self.dated.insert(e.path2);
+                }
+                self.make(e.path2, Made::File { placement: Placement::Rename, mode, writer, temporary: false });
+            }
+            Some(Made::Link) => self.make(e.path2, Made::Link),
+            _ => self.refuse(Unrecorded::UpdatesFile, e.path),
+        }
+    }
+
+    /// Linkers ask for the umask and add the right to execute to what is there.
+    fn change_mode(&mut self, e: &Event<'t>, policy: &Policy) {
+        let linker = (policy.adds_execute)(self.program(e.pid));
+        if !linker && !self.habit(e.pid, policy).reports {
+            self.gives_modes.insert(self.life(e.pid));
+        }
+        let rule = if linker { ModeRule::Executable } else { ModeRule::Set };
+        let replaces = (policy.unlinks_output)(self.program(e.pid));
+        if !linker && !replaces && self.names.get(e.path) == Some(&true) {
+            // What it has now may come of what it had.
+            return self.refuse(Unrecorded::UpdatesFile, e.path);
+        }
+        match self.made.get_mut(e.path) {
+            Some(Made::File { mode, .. }) if linker => mode.rule = rule,
+            Some(Made::File { mode, .. } | Made::Directory(mode)) => {
+                *mode = FileMode { bits: e.extra & 0o7777, rule };
+            }
+            _ => self.refuse(Unrecorded::UpdatesFile, e.path),
+        }
+    }
+}

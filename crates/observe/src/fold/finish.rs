@@ -1,0 +1,173 @@
+//! The end: what of all that was seen counts, as inputs and as outputs.
+
+use std::collections::HashSet;
+
+use larder_model::{Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
+
+use super::{Fold, Folded, Made, Policy};
+use crate::paths::file_name;
+
+impl<'t> Fold<'t> {
+    pub(super) fn finish(mut self, policy: &Policy) -> Folded {
+        if !self.named_at_random.is_empty() {
+            self.refuse(Unrecorded::Random, b"a name that was not used");
+        }
+        for name in self.random_names.clone() {
+            if self.made.contains_key(name) {
+                self.refuse(Unrecorded::Random, name);
+            }
+        }
+        let unaccounted: i64 = self.starts.values().filter(|n| **n != 0).sum();
+        if self.starts.values().any(|n| *n < 0) || unaccounted > self.anonymous {
+            self.refuse(Unrecorded::NotObserved, b"a program that left no sign");
+        }
+        if self.dates_count && self.date_is_lost {
+            self.refuse(Unrecorded::ComparesTimes, b"a file whose time was set, and that is gone");
+        }
+        let variable = |(name, value): (&&[u8], &Option<&[u8]>)| (name.to_vec(), value.map(<[u8]>::to_vec));
+        let closed = self.closed.values().copied().collect();
+        let mut seen = Seen {
+            closed,
+            umask: self.umask,
+            umask_is_set: self.umask_is_set,
+            host: self.host,
+            sockets: self.sockets,
+            dates_count: self.dates_count,
+            owners_set: self.owners_set,
+            names: self.names.iter().map(|(path, existed)| (path.to_vec(), *existed)).collect(),
+            environment: self.environment.iter().map(variable).collect(),
+            ..Seen::default()
+        };
+        let made_order = std::mem::take(&mut self.made_order);
+        let mut listed = HashSet::new();
+        for path in made_order {
+            if !listed.insert(path) {
+                continue;
+            }
+            if let Some(made) = self.made.get(path).cloned() {
+                self.output(path, made, policy, &mut seen);
+            }
+        }
+        // The mode of what is made may be that of what was read.
+        for (life, path) in std::mem::take(&mut self.seen_by) {
+            if self.gives_modes.contains(&life)
+                && let Some(looked) = self.looked.get_mut(path)
+            {
+                looked.times = looked.times.max(Times::Mode);
+            }
+        }
+        for path in std::mem::take(&mut self.order) {
+            if self.is_of_this_run(path) {
+                self.by_chance |= self.numbered.contains(path);
+                continue;
+            }
+            if let Some(looked) = self.looked.remove(path) {
+                self.input(path, looked, policy, &mut seen);
+            }
+        }
+        Folded {
+            seen,
+            refusals: self.refusals,
+            foreign_program: self.foreign_program.map(<[u8]>::to_vec),
+            by_chance: self.by_chance,
+            random_names: self.random_names.iter().map(|path| file_name(path).to_vec()).collect(),
+        }
+    }
+
+    /// Nothing was there, and the name holds the number of a process or was made up at random: nobody will look for it
+    /// again.
+    fn is_of_this_run(&self, path: &[u8]) -> bool {
+        let nothing = Looked { absent: true, ..Looked::default() };
+        if self.looked.get(path) != Some(&nothing) || self.made.contains_key(path) {
+            return false;
+        }
+        let within = |name: &&[u8]| path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
+        self.numbered.contains(path) || self.random_names.iter().any(within)
+    }
+
+    fn output(&mut self, path: &'t [u8], made: Made<'t>, policy: &Policy, seen: &mut Seen) {
+        if !(policy.may_write)(path) {
+            self.refuse(Unrecorded::OutputElsewhere, path);
+        }
+        let change = match made {
+            Made::File { placement, mode, writer, temporary } => {
+                let known = (policy.replaces_output)(writer);
+                if temporary && !known && self.names.get(path) != Some(&true) {
+                    // It was made only because nothing was there.
+                    self.touch(path).absent = true;
+                }
+                let unlinks = (policy.unlinks_output)(writer);
+                let removes = known && self.lstat_missing.contains(path) && placement == Placement::Truncate;
+                let placement = match placement {
+                    Placement::Rename => Placement::Rename,
+                    _ if unlinks => Placement::Replace,
+                    _ if removes => Placement::Unlink,
+                    other => other,
+                };
+                let closed_when_complete = (policy.is_compiler_part)(writer);
+                let anew = matches!(placement, Placement::Rename | Placement::Unlink);
+                let new = anew || self.names.get(path) == Some(&false);
+                let dated = self.dated.contains(path);
+                Change::File { placement, mode, new, closed_when_complete, dated }
+            }
+            Made::Link => Change::Link,
+            Made::Directory(mode) => Change::Directory(mode),
+            Made::Removed => Change::Removed,
+        };
+        seen.changed.push((path.to_vec(), change));
+    }
+
+    fn input(&mut self, path: &'t [u8], mut looked: Looked, policy: &Policy, seen: &mut Seen) {
+        if self.temporary_places.contains(path) && !looked.content && !looked.listed && !looked.absent {
+            return;
+        }
+        // What is in a directory that the command made was made there by it, and nothing was there before.
+        if looked.absent && self.below_made(path) {
+            return;
+        }
+        if self.made_by_other_names.contains(path) && looked.absent && !looked.content && !looked.listed && !looked.kind
+        {
+            looked.prior = Some(Prior::Absent);
+        }
+        if self.dates_count && looked.compared {
+            // How old it is counts beside a time that is always the same.
+            looked.times = looked.times.max(Times::Files);
+        }
+        if let Some(made) = self.made.get(path) {
+            if looked.listed {
+                return self.refuse(Unrecorded::UpdatesFile, path);
+            }
+            if looked.content {
+                let known = |opened: &Identity| (policy.before)(opened).or_else(|| empty(opened));
+                let Some(prior) = looked.identity.as_ref().and_then(known) else {
+                    return self.refuse(Unrecorded::UpdatesFile, path);
+                };
+                looked.prior = Some(prior);
+            } else {
+                // Compilers look whether it is one of their inputs, and then write it.
+                if let Made::File { writer, .. } = made
+                    && !self.must_be_absent.contains(path)
+                    && !self.looked_at_by_others.contains(path)
+                    && (policy.is_compiler_part)(writer)
+                {
+                    return;
+                }
+                let kind = self.kinds.get(path).copied();
+                looked.prior = Some(match kind {
+                    Some(kind) if !looked.absent => Prior::Kind(kind),
+                    _ => Prior::Absent,
+                });
+            }
+            let there = looked.prior != Some(Prior::Absent);
+            if there && (looked.times == Times::Status || looked.times == Times::Files && looked.identity.is_none()) {
+                return self.refuse(Unrecorded::ComparesTimes, path);
+            }
+        }
+        seen.looked.push((path.to_vec(), looked));
+    }
+}
+
+/// What a file without content was. Nobody executes such.
+fn empty(opened: &Identity) -> Option<Prior> {
+    (opened.size_bytes == 0).then(|| Prior::File { digest: Digest::of(b""), mode: None })
+}

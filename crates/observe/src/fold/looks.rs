@@ -1,0 +1,220 @@
+//! What is read, looked at, listed, and not found.
+
+use larder_model::{Fact, Identity, Looked, Times, Unrecorded};
+
+use super::{EINVAL, ENOENT, Event, Fold, Made, Policy, without_slash};
+use crate::paths::has_parents;
+use crate::trace::{self, Kind};
+
+impl<'t> Fold<'t> {
+    pub(super) fn ignored(&self, path: &[u8]) -> bool {
+        const EXACT: [&[u8]; 7] = [
+            b"/dev/null",
+            b"/dev/zero",
+            b"/proc/self/exe",
+            b"/proc/self/fd",
+            // What it was started with.
+            b"/proc/self/cmdline",
+            b"/proc/sys/vm/overcommit_memory",
+            b"/sys/kernel/mm/transparent_hugepage/enabled",
+        ];
+        path.is_empty() || EXACT.contains(&path)
+    }
+
+    /// What compilers tune their memory by, and build tools the number of what they start; what others make of it is
+    /// not known.
+    fn tunes_memory(&mut self, e: &Event, policy: &Policy) -> bool {
+        const EXACT: [&[u8]; 4] =
+            [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup", b"/proc/self/mountinfo"];
+        let limits = e.path.starts_with(b"/sys/fs/cgroup/");
+        (limits || EXACT.contains(&e.path)) && self.habit(e.pid, policy).tunes_memory
+    }
+
+    pub(super) fn touch(&mut self, path: &'t [u8]) -> &mut Looked {
+        if !self.looked.contains_key(path) {
+            self.order.push(path);
+        }
+        self.looked.entry(path).or_default()
+    }
+
+    pub(super) fn is_made(&mut self, e: &Event<'t>) -> bool {
+        let by_inode = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
+        let named = |path: &[u8]| self.made.contains_key(path) || self.below_made(path);
+        // What a `..` leads to is found by inode, or as the directory is at the end.
+        let by_name = match self.real.get(e.path) {
+            Some(real) => real.as_ref().is_some_and(|real| named(real)),
+            None => named(without_slash(e.path)),
+        };
+        if (by_inode || by_name) && has_parents(e.path) {
+            self.made_by_other_names.insert(e.path);
+        }
+        by_inode || by_name
+    }
+
+    /// Below a directory that the command made.
+    pub(super) fn below_made(&self, path: &[u8]) -> bool {
+        let mut slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
+        slashes.any(|at| at > 0 && matches!(self.made.get(&path[..at]), Some(Made::Directory(_))))
+    }
+
+    fn device(&mut self, path: &[u8]) -> bool {
+        let stable: &[&[u8]] = &[
+            b"/proc/filesystems",
+            b"/proc/cpuinfo",
+            b"/proc/version",
+            b"/proc/sys/kernel/ngroups_max",
+            b"/sys/devices/system/cpu/online",
+        ];
+        let odd = [&b"/dev/"[..], b"/proc/", b"/sys/"].iter().any(|p| path.starts_with(p));
+        if odd && !stable.contains(&path) && !path.starts_with(b"/dev/shm/") {
+            self.refuse(Unrecorded::Device, path);
+            return true;
+        }
+        false
+    }
+
+    pub(super) fn read(&mut self, e: &Event<'t>, executed: bool, policy: &Policy) {
+        self.last_read.insert(e.pid, e.path);
+        if self.ignored(e.path) || self.tunes_memory(e, policy) {
+            return;
+        }
+        if self.is_made(e) {
+            self.dates_count |= self.dated.contains(e.path) && self.habit(e.pid, policy).times >= Times::Inputs;
+            return;
+        }
+        if self.device(e.path) {
+            return;
+        }
+        if !matches!(e.mode >> 12, 0 | 0o10) {
+            return self.refuse(Unrecorded::Device, e.path);
+        }
+        let identity = e.identity;
+        let habit = self.habit(e.pid, policy);
+        let times = if executed { Times::Blind } else { habit.times };
+        self.seen_by.push((self.life(e.pid), e.path));
+        let looked = self.touch(e.path);
+        looked.content = true;
+        looked.times = looked.times.max(times);
+        looked.kind = true;
+        looked.executed |= executed;
+        let first = *looked.identity.get_or_insert_with(|| identity.unwrap_or(NOBODY));
+        if first == NOBODY {
+            looked.identity = identity;
+        } else if identity.is_some_and(|id| id != first) {
+            self.refuse(Unrecorded::InputChanged, e.path);
+        }
+    }
+
+    pub(super) fn look(&mut self, e: &Event<'t>, policy: &Policy) {
+        // The working directory by another name, as Bazel has `PWD`: both are in the key.
+        let names_cwd = e.path == b"/proc/self/cwd" && self.habit(e.pid, policy).times != Times::Status;
+        if self.ignored(e.path) || names_cwd {
+            return;
+        }
+        if self.is_made(e) {
+            // Its times are those of this run.
+            if e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat) {
+                self.look_at_made(e, policy);
+            }
+            return;
+        }
+        if e.error != 0 {
+            return self.look_failed(e);
+        }
+        if e.kind == Kind::ReadLink && e.path.starts_with(b"/proc/self/fd/") && e.path2.starts_with(b"/") {
+            return self.read_link_of_open_file(e);
+        }
+        self.by_chance |= self.habit(e.pid, policy).shows_numbers;
+        if e.path.starts_with(b"/proc/") || e.path.starts_with(b"/sys/") {
+            self.device(e.path);
+            return;
+        }
+        if e.mode != 0 {
+            self.kinds.entry(e.path).or_insert((e.mode >> 12) as u8);
+        }
+        let kind = e.kind;
+        let file = e.mode >> 12 == 0o10;
+        let habit = self.habit(e.pid, policy);
+        let times = match kind {
+            Kind::Stat | Kind::Lstat if file || habit.times == Times::Status => habit.times,
+            _ => Times::Blind,
+        };
+        // Whether a file can be executed is part of what is recorded of it.
+        let special = e.extra & 2 != 0 || e.extra & 1 != 0 && !file;
+        let asks_rights = special && !self.runs_a_compiler_part(e.pid, policy);
+        self.seen_by.push((self.life(e.pid), e.path));
+        let reported = if matches!(kind, Kind::Stat) { e.extra } else { 0 };
+        let times = match reported {
+            trace::REPORTED_MODE => times.max(Times::Mode),
+            trace::REPORTED_MODIFIED => times.max(Times::Inputs),
+            trace::REPORTED_STATUS => times.max(Times::Status),
+            _ => times,
+        };
+        let compares = habit.compares || reported == trace::REPORTED_COMPARED;
+        let looked = self.touch(e.path);
+        looked.compared |= compares && file && matches!(kind, Kind::Stat | Kind::Lstat);
+        looked.times = looked.times.max(times);
+        looked.order |= kind == Kind::List && !habit.sorts_names && e.extra != crate::IN_ANY_ORDER;
+        if file && matches!(kind, Kind::Stat | Kind::Lstat) {
+            looked.identity = looked.identity.or(e.identity);
+        }
+        match kind {
+            Kind::Lstat | Kind::ReadLink => looked.link = true,
+            Kind::RealPath => (looked.link, looked.kind) = (true, true),
+            Kind::List => (looked.listed, looked.kind) = (true, true),
+            Kind::Access => {
+                (looked.kind, looked.executed) = (true, looked.executed || e.extra & 1 != 0);
+                if asks_rights {
+                    looked.failed = Some((Fact::ACCESS | (e.extra & 7) as u8, 0));
+                }
+            }
+            _ => looked.kind = true,
+        }
+    }
+
+    /// The times of what the command made are those of this run, but for those that it set itself.
+    fn look_at_made(&mut self, e: &Event<'t>, policy: &Policy) {
+        let habit = self.habit(e.pid, policy);
+        let reported = matches!(e.extra, trace::REPORTED_COMPARED | trace::REPORTED_MODIFIED | trace::REPORTED_STATUS);
+        let compares = habit.compares || habit.times >= Times::Files || habit.reports && reported;
+        self.dates_count |= compares && self.dated.contains(e.path);
+        if habit.times == Times::Status {
+            self.refuse(Unrecorded::ComparesTimes, e.path);
+        }
+    }
+
+    /// LLVM asks so for the real path of the file that it has just opened.
+    fn read_link_of_open_file(&mut self, e: &Event<'t>) {
+        let Some(opened) = self.last_read.get(&e.pid).copied() else {
+            return self.refuse(Unrecorded::Device, e.path);
+        };
+        if let Some(looked) = self.looked.get_mut(opened) {
+            looked.link = true;
+        }
+    }
+
+    fn look_failed(&mut self, e: &Event<'t>) {
+        match (e.kind, e.error) {
+            (Kind::Lstat, ENOENT) => {
+                self.lstat_missing.insert(e.path);
+                self.touch(e.path).absent = true;
+            }
+            // Not a link: it was looked at as one.
+            (Kind::ReadLink, EINVAL) => self.touch(e.path).link = true,
+            (_, ENOENT) => self.touch(e.path).absent = true,
+            // Whether a file can be executed is part of what is recorded of it; any other right is asked for again.
+            (Kind::Access, 13) if e.extra & 6 == 0 => {
+                let looked = self.touch(e.path);
+                (looked.kind, looked.executed) = (true, true);
+            }
+            (Kind::Access, errno) => {
+                self.touch(e.path).failed = Some((Fact::ACCESS | (e.extra & 7) as u8, errno as u32));
+            }
+            (Kind::List, errno) => self.touch(e.path).failed = Some((1, errno as u32)),
+            (_, errno) => self.touch(e.path).failed = Some((0, errno as u32)),
+        }
+    }
+}
+
+/// No file at all: stands for an identity that is not known yet.
+const NOBODY: Identity = Identity { device: u64::MAX, inode: u64::MAX, size_bytes: 0, modified_ns: 0, changed_ns: 0 };

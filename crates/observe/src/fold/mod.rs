@@ -1,0 +1,260 @@
+//! From a trace to what was relied on and what was changed. Pure: no file is looked at here.
+//!
+//! Files that the command made before it read them are no inputs, temporaries included; what it made and left are its
+//! outputs. A path that it looked at and changed later counts as it was before. What cannot be recorded soundly is a
+//! refusal, with the path that shows why.
+//!
+//! | file | is about |
+//! |---|---|
+//! | `processes` | which program each process runs, and what it may do |
+//! | `looks` | what is read, looked at, listed, not found |
+//! | `opening` | files that are opened, for reading or writing |
+//! | `changes` | names that come and go, modes, times |
+//! | `finish` | what counts in the end |
+
+mod changes;
+mod finish;
+mod looks;
+mod opening;
+mod processes;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+
+use larder_model::{FileMode, Habit, Identity, Looked, Placement, Prior, Seen, Unrecorded};
+
+use crate::paths::{file_name, has_parents};
+use crate::trace::{self, INTERNET, Kind, SOCKET, Trace};
+use crate::who::{Running, Who};
+
+type Event<'a> = trace::Event<&'a [u8]>;
+
+const ENOENT: i32 = 2;
+const EEXIST: i32 = 17;
+const EINVAL: i32 = 22;
+/// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, ENOSPC, EDQUOT: a run that met one might end otherwise the next time.
+const SHORTAGES: [i32; 7] = [5, 11, 12, 23, 24, 28, 122];
+
+/// What depends on the kind of command.
+pub struct Policy<'a> {
+    /// Program file names whose way with an existing output is known, so that looking at it first is no observation.
+    pub replaces_output: &'a dyn Fn(&[u8]) -> bool,
+    /// Program file names that unlink an existing output before they open it.
+    pub unlinks_output: &'a dyn Fn(&[u8]) -> bool,
+    /// Program file names that add the right to execute to what they made.
+    pub adds_execute: &'a dyn Fn(&[u8]) -> bool,
+    /// Variables that need no observation.
+    pub variable_is_covered: &'a dyn Fn(&[u8]) -> bool,
+    /// The environment that the command was started with.
+    pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
+    /// Program file names that are known parts of compilers: they ask libc for the variables they use.
+    pub is_compiler_part: &'a dyn Fn(&[u8]) -> bool,
+    /// What a program of this file name and with these arguments, as a `Kind::Start` has them, does in every run,
+    /// whatever its result.
+    pub habit: &'a dyn Fn(&[u8], &[u8]) -> Habit,
+    /// What was in a file before the command ran, where that was noted.
+    pub before: &'a dyn Fn(&Identity) -> Option<Prior>,
+    /// A text of the command names the numbers of processes, so that names may hold them.
+    pub names_by_number: bool,
+    /// Whether the command may write there.
+    pub may_write: &'a dyn Fn(&[u8]) -> bool,
+    /// The path without links and `..` in its directory, as that is at the end.
+    pub real: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
+    /// The first process of the command, which its caller started.
+    pub first_pid: Option<u32>,
+}
+
+/// What came of a trace.
+#[derive(Debug, Default)]
+pub struct Folded {
+    /// Relied on and changed.
+    pub seen: Seen,
+    /// Why it must not be recorded; the first counts.
+    pub refusals: Vec<(Unrecorded, Vec<u8>)>,
+    /// A program ran that is no known part of a compiler. It may be a shell, which reads its environment without
+    /// asking anybody.
+    pub foreign_program: Option<Vec<u8>>,
+    /// Names that were made up at random and are gone again: a result that holds one is another each time.
+    pub random_names: Vec<Vec<u8>>,
+    /// Names were looked for and not found that hold the number of a process: the next run looks for others.
+    pub by_chance: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Made<'t> {
+    /// `writer` is the file name of the program: the number of its process may be another's by the end.
+    File {
+        placement: Placement,
+        mode: FileMode,
+        writer: &'t [u8],
+        temporary: bool,
+    },
+    Link,
+    Directory(FileMode),
+    Removed,
+}
+
+/// `'t` is the trace's: paths stay where they stand in it.
+#[derive(Default)]
+struct Fold<'t> {
+    order: Vec<&'t [u8]>,
+    looked: HashMap<&'t [u8], Looked>,
+    kinds: HashMap<&'t [u8], u8>,
+    made: HashMap<&'t [u8], Made<'t>>,
+    made_order: Vec<&'t [u8]>,
+    /// Names that came or went, and whether they were there before.
+    names: HashMap<&'t [u8], bool>,
+    made_inodes: HashSet<(u64, u64)>,
+    /// Names with a `..` in them that led to what the command had made.
+    made_by_other_names: HashSet<&'t [u8]>,
+    /// Names with a `..` in them, and where they lead at the end.
+    real: HashMap<&'t [u8], Option<Vec<u8>>>,
+    /// How each file was when it was last closed after writing.
+    closed: HashMap<(u64, u64), Identity>,
+    /// Owners or attributes of what the command made were set.
+    owners_set: bool,
+    /// Files that the command made and then gave a time.
+    dated: HashSet<&'t [u8]>,
+    /// Such a file is gone, so that nobody can say any more which time it had.
+    date_is_lost: bool,
+    /// A program that goes by times looked at one of those.
+    dates_count: bool,
+    /// What was made there would not have been, or otherwise, over something else.
+    must_be_absent: HashSet<&'t [u8]>,
+    /// Looked at by programs that are no compilers before the command made it: make decides by what is there.
+    looked_at_by_others: HashSet<&'t [u8]>,
+    /// Names that were made up at random.
+    temporary_names: HashSet<&'t [u8]>,
+    /// Those among them that a program was started to make up, for others to use.
+    random_names: Vec<&'t [u8]>,
+    /// Who made each temporary file.
+    authors: HashMap<&'t [u8], Running<'t>>,
+    temporary_places: HashSet<&'t [u8]>,
+    /// Looked at as a link and not there: LLVM does so before it removes a file.
+    lstat_missing: HashSet<&'t [u8]>,
+    /// Where something was to be removed and nothing was.
+    unlinked: HashSet<&'t [u8]>,
+    who: Who<'t>,
+    /// Names that hold the number of the process that did not find them, or of one that it comes from.
+    numbered: HashSet<&'t [u8]>,
+    by_chance: bool,
+    /// Processes in which a shell began.
+    shells: HashSet<u32>,
+    /// Of the program that each process runs.
+    habits: HashMap<u32, Habit>,
+    /// How often each process read the clock and asked for random numbers.
+    clock_reads: HashMap<u32, u32>,
+    zone_reads: HashMap<u32, u32>,
+    random_reads: HashMap<u32, u32>,
+    /// Which process looked at what, and those that give modes to what they make, each by its number and how many had
+    /// that before.
+    seen_by: Vec<((u32, u32), &'t [u8])>,
+    gives_modes: HashSet<(u32, u32)>,
+    lives: HashMap<u32, u32>,
+    /// Processes that took random numbers for a name, until they make something of it.
+    named_at_random: HashSet<u32>,
+    umask: bool,
+    umask_is_set: bool,
+    host: bool,
+    sockets: bool,
+    last_read: HashMap<u32, &'t [u8]>,
+    starts: HashMap<u32, i64>,
+    anonymous: i64,
+    environment: HashMap<&'t [u8], Option<&'t [u8]>>,
+    refusals: Vec<(Unrecorded, Vec<u8>)>,
+    foreign_program: Option<&'t [u8]>,
+}
+
+/// Fold `trace` by `policy`.
+pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
+    let names = crate::paths::names(trace);
+    let mut fold = Fold::default();
+    if let Some(pid) = policy.first_pid {
+        fold.starts.insert(pid, -1);
+    }
+    if trace.incomplete {
+        fold.refuse(Unrecorded::Incomplete, b"");
+    }
+    for (mut event, (path, path2)) in trace.iter().zip(&names) {
+        event.path = path.as_deref().unwrap_or(event.path);
+        event.path2 = path2.as_deref().unwrap_or(event.path2);
+        if matches!(event.kind, Kind::MakeDirectory | Kind::RemoveDirectory | Kind::ChangeMode) {
+            event.path = without_slash(event.path);
+        }
+        if has_parents(event.path) && !fold.real.contains_key(event.path) {
+            fold.real.insert(event.path, (policy.real)(event.path));
+        }
+        fold.note_number(&event, policy);
+        if SHORTAGES.contains(&event.error) {
+            fold.refuse(Unrecorded::Shortage, event.path);
+        }
+        fold.event(&event, policy);
+    }
+    fold.finish(policy)
+}
+
+impl<'t> Fold<'t> {
+    fn refuse(&mut self, why: Unrecorded, path: &[u8]) {
+        self.refusals.push((why, path.to_vec()));
+    }
+
+    fn event(&mut self, e: &Event<'t>, policy: &Policy) {
+        match e.kind {
+            Kind::Start | Kind::Exec | Kind::ExecFailed | Kind::Spawned | Kind::Anonymous | Kind::Drop => {
+                if e.kind == Kind::Start && !(policy.is_compiler_part)(file_name(e.path)) {
+                    self.foreign_program = Some(e.path);
+                }
+                self.process(e, policy);
+            }
+            Kind::Object => self.read(e, false, policy),
+            Kind::Open(flags) => self.open(e, flags, policy),
+            Kind::Stat | Kind::Lstat | Kind::Access | Kind::ReadLink | Kind::RealPath | Kind::List => {
+                if !self.runs_a_compiler_part(e.pid, policy) && !self.is_made(e) {
+                    self.looked_at_by_others.insert(e.path);
+                }
+                self.look(e, policy);
+            }
+            Kind::Clock | Kind::Random => self.clock_or_random(e, policy),
+            Kind::Forked => {
+                if let Some(source) = self.who.learn(e) {
+                    *self.lives.entry(e.pid).or_default() += 1;
+                    self.habits.remove(&e.pid);
+                    for reads in [&mut self.clock_reads, &mut self.zone_reads, &mut self.random_reads] {
+                        let before = reads.get(&source).copied().unwrap_or_default();
+                        reads.insert(e.pid, before);
+                    }
+                }
+            }
+            Kind::Network if e.path == SOCKET && INTERNET.contains(&e.extra) && self.tries_sockets(e.pid, policy) => {
+                self.sockets = true;
+            }
+            Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
+            Kind::Identity => self.host = true,
+            Kind::Umask => {
+                self.umask = true;
+                self.umask_is_set |= !self.runs_a_compiler_part(e.pid, policy);
+            }
+            Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
+            Kind::GetEnvironment => self.variable(e, policy),
+            Kind::Closed => {
+                if let Some(id) = e.identity {
+                    self.closed.insert((id.device, id.inode), id);
+                }
+            }
+            _ => self.change(e, policy),
+        }
+    }
+}
+
+/// A directory's name, which may have a slash at its end, or a dot after that.
+fn without_slash(path: &[u8]) -> &[u8] {
+    let path = path.strip_suffix(b"/.").unwrap_or(path);
+    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
+    &path[..end.max(path.len().min(1))]
+}
+
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let slash = path.iter().rposition(|&b| b == b'/')?;
+    Some(&path[..slash.max(1)])
+}

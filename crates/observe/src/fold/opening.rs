@@ -1,0 +1,130 @@
+//! Opening: reading, and making or writing files, temporary ones among them.
+
+use larder_model::{FileMode, ModeRule, Placement, Unrecorded, is_name_of_tempfile};
+
+use super::{EEXIST, ENOENT, Event, Fold, Made, Policy, parent};
+use crate::paths::file_name;
+use crate::trace::{self, Kind, OpenFlags};
+
+impl<'t> Fold<'t> {
+    pub(super) fn open(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
+        let writes = flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::APPEND);
+        if matches!(e.path, b"/dev/urandom" | b"/dev/random") {
+            return self.clock_or_random(&Event { kind: Kind::Random, ..e.clone() }, policy);
+        }
+        if self.ignored(e.path) || e.path == b"/dev/tty" && self.habit(e.pid, policy).tries_terminal {
+            return;
+        }
+        if e.error != 0 {
+            return self.open_failed(e, flags, writes);
+        }
+        if flags.has(OpenFlags::PATH_ONLY) || flags.has(OpenFlags::DIRECTORY) || e.mode >> 12 == 0o04 {
+            // Paths below it may be found by its real name from now on.
+            return self.look(&Event { kind: Kind::RealPath, ..e.clone() }, policy);
+        }
+        if !writes {
+            return self.read(e, false, policy);
+        }
+        self.open_for_writing(e, flags, policy);
+    }
+
+    fn open_failed(&mut self, e: &Event<'t>, flags: OpenFlags, writes: bool) {
+        if self.is_made(e) {
+            return;
+        }
+        match e.error {
+            // A file could not be made, so the directory is what is missing.
+            ENOENT if flags.has(OpenFlags::CREATE) => {
+                if let Some(directory) = parent(e.path) {
+                    self.touch(directory).absent = true;
+                }
+            }
+            ENOENT => self.touch(e.path).absent = true,
+            EEXIST if writes => self.touch(e.path).kind = true,
+            _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
+            errno => self.touch(e.path).failed = Some((1, errno as u32)),
+        }
+    }
+
+    fn open_for_writing(&mut self, e: &Event<'t>, flags: OpenFlags, policy: &Policy) {
+        match e.mode >> 12 {
+            0o10 | 0 => {}
+            _ => return self.refuse(Unrecorded::OutputSpecial, e.path),
+        }
+        if self.is_made(e) && !matches!(self.made.get(e.path), None | Some(Made::Removed)) {
+            return;
+        }
+        let fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
+        let empty = e.identity.is_some_and(|id| id.size_bytes == 0) && !flags.has(OpenFlags::APPEND);
+        if !fresh && flags.has(OpenFlags::NEW) {
+            self.was_absent(e.path);
+        } else if !fresh && empty {
+            let looked = self.touch(e.path);
+            looked.content = true;
+            looked.identity = looked.identity.or(e.identity);
+        } else if !fresh {
+            // What it becomes is recorded whole, so what it was must be known.
+            if e.identity.as_ref().and_then(|opened| (policy.before)(opened)).is_none() {
+                return self.refuse(Unrecorded::UpdatesFile, e.path);
+            }
+            let looked = self.touch(e.path);
+            looked.content = true;
+            looked.identity = looked.identity.or(e.identity);
+        }
+        let new = flags.has(OpenFlags::NEW | OpenFlags::EXCLUSIVE);
+        if flags.has(OpenFlags::EXCLUSIVE) {
+            self.made_by_its_name(e, policy);
+        }
+        self.name(e.path, !new);
+        let removed = matches!(self.made.get(e.path), Some(Made::Removed)) || self.unlinked.contains(e.path);
+        let placement =
+            if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };
+        let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
+        let reports = self.habit(e.pid, policy).reports;
+        let reported = if reports { trace::output_reported(e.extra) } else { None };
+        let (placement, mode) = reported.unwrap_or((placement, mode));
+        if !matches!(mode.bits, 0o600 | 0o666 | 0o777) && !reports {
+            self.gives_modes.insert(self.life(e.pid));
+        }
+        let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);
+        if temporary && let Some(directory) = parent(e.path) {
+            self.temporary_places.insert(directory);
+        }
+        if temporary {
+            self.authors.insert(e.path, self.who.runs(e.pid));
+        }
+        let writer = self.program(e.pid);
+        self.make(e.path, Made::File { placement, mode, writer, temporary });
+        if let Some(id) = e.identity {
+            self.made_inodes.insert((id.device, id.inode));
+        }
+    }
+
+    /// Made where nothing was, or not at all.
+    pub(super) fn made_by_its_name(&mut self, e: &Event<'t>, policy: &Policy) {
+        let at_random = self.named_at_random.remove(&e.pid) || self.habit(e.pid, policy).names_at_random;
+        let temporary = self.is_temporary_name(e, policy);
+        if at_random || temporary && !self.runs_a_compiler_part(e.pid, policy) {
+            self.temporary_names.insert(e.path);
+            self.random_names.push(e.path);
+        } else if temporary || self.is_of_tempfile(e, policy) {
+            self.temporary_names.insert(e.path);
+        } else {
+            self.was_absent(e.path);
+        }
+    }
+
+    /// Made up at random, so that it says nothing of the next run. Compilers' parts make all their temporary names so.
+    fn is_temporary_name(&self, e: &Event, policy: &Policy) -> bool {
+        const NAMED_BY_LIBC: u16 = OpenFlags::TEMPORARY;
+        let flags = if let Kind::Open(flags) = e.kind { flags } else { OpenFlags(0) };
+        flags.has(NAMED_BY_LIBC) || self.runs_a_compiler_part(e.pid, policy)
+    }
+
+    /// Where no output can be, so that nobody else looks for it.
+    fn is_of_tempfile(&mut self, e: &Event, policy: &Policy) -> bool {
+        is_name_of_tempfile(file_name(e.path))
+            && !(policy.may_write)(e.path)
+            && self.habit(e.pid, policy).names_as_tempfile
+    }
+}

@@ -1,0 +1,143 @@
+//! Processes: which program each runs, what that is trusted with, and whether it was observed at all.
+
+use larder_model::{Habit, Unrecorded};
+
+use super::{ENOENT, Event, Fold, Policy};
+use crate::paths::file_name;
+use crate::trace::{Kind, arguments};
+use crate::who::Running;
+
+impl<'t> Fold<'t> {
+    /// Each successful execution must be followed by a sign of life from the new program: else it was not observed.
+    pub(super) fn process(&mut self, e: &Event<'t>, policy: &Policy) {
+        match e.kind {
+            Kind::Start => {
+                *self.starts.entry(e.pid).or_default() += 1;
+                self.who.learn(e);
+                self.habits.remove(&e.pid);
+                if self.habit(e.pid, policy).tries_terminal {
+                    self.shells.insert(e.pid);
+                }
+                self.clock_reads.remove(&e.pid);
+                self.zone_reads.remove(&e.pid);
+                self.random_reads.remove(&e.pid);
+                self.read(e, true, policy);
+            }
+            Kind::Exec => {
+                *self.starts.entry(e.pid).or_default() -= 1;
+            }
+            Kind::ExecFailed => {
+                *self.starts.entry(e.pid).or_default() += 1;
+                if e.error == ENOENT {
+                    self.touch(e.path).absent = true;
+                } else {
+                    self.touch(e.path).executed = true;
+                    self.touch(e.path).kind = true;
+                }
+            }
+            // The parent said `Exec` before it knew the child's id.
+            Kind::Spawned => {
+                *self.starts.entry(e.pid).or_default() += 1;
+                *self.starts.entry(e.extra).or_default() -= 1;
+            }
+            Kind::Anonymous => self.anonymous += 1,
+            Kind::Drop if e.extra == crate::UNPROVABLE => self.refuse(Unrecorded::Unprovable, e.path),
+            _ => self.refuse(Unrecorded::NotObserved, e.path),
+        }
+        // Without a look at it there is no such file, and the failure that follows says so.
+        if e.kind == Kind::Exec && e.identity.is_some() {
+            self.read(e, true, policy);
+            if !e.path2.is_empty() {
+                // A script's interpreter, by the name that the script has for it.
+                self.read(&Event { path: e.path2, identity: None, ..e.clone() }, true, policy);
+            }
+        }
+    }
+
+    pub(super) fn habit(&mut self, pid: u32, policy: &Policy) -> Habit {
+        if let Some(habit) = self.habits.get(&pid) {
+            return *habit;
+        }
+        let running = self.who.runs(pid);
+        let running = self.author(running).unwrap_or(running);
+        let habit = (policy.habit)(file_name(running.program), running.arguments);
+        self.habits.insert(pid, habit);
+        habit
+    }
+
+    /// Who wrote the script that a process runs, where that is a temporary file of the same interpreter: Meson has
+    /// Python tell about itself so. It is trusted as its author is.
+    fn author(&self, running: Running) -> Option<Running<'t>> {
+        let script = arguments(running.arguments)?.find(|word| !word.starts_with(b"-"))?;
+        let author = self.authors.get(script)?;
+        (author.program == running.program).then_some(*author)
+    }
+
+    /// A process, by its number and how many had that before.
+    pub(super) fn life(&self, pid: u32) -> (u32, u32) {
+        (pid, self.lives.get(&pid).copied().unwrap_or_default())
+    }
+
+    pub(super) fn tries_sockets(&mut self, pid: u32, policy: &Policy) -> bool {
+        let habit = self.habit(pid, policy);
+        habit.tries_sockets || habit.reports
+    }
+
+    /// The file name of what a process runs.
+    pub(super) fn program(&self, pid: u32) -> &'t [u8] {
+        file_name(self.who.runs(pid).program)
+    }
+
+    pub(super) fn runs_a_compiler_part(&self, pid: u32, policy: &Policy) -> bool {
+        (policy.is_compiler_part)(self.program(pid))
+    }
+
+    pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {
+        const LOCAL_TIME: u32 = 4;
+        let habit = self.habit(e.pid, policy);
+        let clock = e.kind == Kind::Clock;
+        let (reads, allowed, why) = match e.kind {
+            Kind::Random => (&mut self.random_reads, habit.random_reads, Unrecorded::Random),
+            _ if e.extra == LOCAL_TIME => (&mut self.zone_reads, habit.zone_reads, Unrecorded::Clock),
+            _ => (&mut self.clock_reads, habit.clock_reads, Unrecorded::Clock),
+        };
+        if !clock && habit.names_at_random {
+            self.named_at_random.insert(e.pid);
+            return;
+        }
+        let reads = reads.entry(e.pid).or_default();
+        *reads += 1;
+        if *reads > allowed {
+            self.refuse(why, self.who.runs(e.pid).program);
+        }
+    }
+
+    /// Note a name that was not looked at before, where it holds the number of who looks for it or makes it.
+    pub(super) fn note_number(&mut self, e: &Event<'t>, policy: &Policy) {
+        let new = policy.names_by_number && file_name(e.path).iter().any(u8::is_ascii_digit);
+        if !new || self.looked.contains_key(e.path) || self.numbered.contains(e.path) || !(policy.may_write)(e.path) {
+            return;
+        }
+        // So long that it is none by accident: a shell between that one and who looks may have done nothing that is
+        // seen.
+        const DIGITS: usize = 3;
+        let numbers = file_name(e.path).split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty());
+        for digits in numbers {
+            let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
+            let Some(number) = number.filter(|_| digits[0] != b'0') else { continue };
+            if self.who.line(e.pid).any(|pid| pid == number) || digits.len() >= DIGITS && self.shells.contains(&number)
+            {
+                self.numbered.insert(e.path);
+                return;
+            }
+        }
+    }
+
+    pub(super) fn variable(&mut self, e: &Event<'t>, policy: &Policy) {
+        let value = (e.error == 0).then_some(e.path2);
+        // A variable that differs from the caller's was set by the command itself.
+        if !(policy.variable_is_covered)(e.path) && (policy.variable)(e.path).as_deref() == value {
+            self.environment.insert(e.path, value);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+use larder_model::{Change, Digest, Placement, Times};
+
+use super::*;
+use crate::trace::OpenFlags;
+
+const PID: u32 = 7;
+const READ: u16 = OpenFlags::READ;
+const MAKE: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
+
+fn event(kind: Kind, path: &str) -> trace::Event {
+    let id = path.bytes().fold(1u64, |sum, b| sum * 31 + u64::from(b));
+    let identity = Identity { device: 1, inode: id, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
+    trace::Event {
+        pid: PID,
+        error: 0,
+        kind,
+        path: path.into(),
+        path2: Vec::new(),
+        identity: Some(identity),
+        mode: 0o100_644,
+        extra: 0o666,
+    }
+}
+
+fn open(path: &str, flags: u16) -> trace::Event {
+    event(Kind::Open(OpenFlags(flags)), path)
+}
+
+fn failed(error: i32, event: trace::Event) -> trace::Event {
+    trace::Event { error, identity: None, mode: 0, ..event }
+}
+
+fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
+    events.insert(0, event(Kind::Start, program));
+    let policy = Policy {
+        replaces_output: &|program| program == b"as",
+        unlinks_output: &|program| program == b"as",
+        adds_execute: &|_| false,
+        variable_is_covered: &|name| name == b"COVERED",
+        variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
+        is_compiler_part: &|program| program == b"as" || program == b"cc1",
+        habit: &|program, told| {
+            let part = program == b"as" || program == b"cc1" || told.starts_with(b"/b/meson");
+            let times = if program == b"find" { Times::Status } else { Times::Blind };
+            let times = if program == b"generator" { Times::Files } else { times };
+            Habit {
+                times,
+                compares: program == b"make",
+                clock_reads: if part { 9 } else { 1 },
+                zone_reads: 0,
+                random_reads: 0,
+                sorts_names: part,
+                tunes_memory: part,
+                tries_terminal: false,
+                names_at_random: false,
+                names_as_tempfile: false,
+                shows_numbers: false,
+                tries_sockets: false,
+                reports: false,
+            }
+        },
+        before: &|opened| {
+            let known = event(Kind::Stat, "/w/known").identity.map(|id| id.inode) == Some(opened.inode);
+            known.then(|| Prior::File { digest: Digest::of(b"old"), mode: Some(0o644) })
+        },
+        names_by_number: true,
+        real: &|_| None,
+        may_write: &|path| path.starts_with(b"/w/"),
+        first_pid: Some(PID),
+    };
+    fold(&Trace { events, ..Trace::default() }, &policy)
+}
+
+/// What is relied on beside the program itself, what is changed, and why it is refused, as text.
+fn told(folded: &Folded) -> (String, String, String) {
+    let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    let looked = folded.seen.looked.iter().filter(|(path, _)| path.starts_with(b"/w/"));
+    let ways = |l: &Looked| match l {
+        Looked { prior: Some(Prior::Absent), .. } => "was absent",
+        Looked { prior: Some(Prior::Kind(_)), .. } => "was there",
+        Looked { prior: Some(Prior::File { .. }), .. } => "had content",
+        Looked { absent: true, .. } => "absent",
+        Looked { failed: Some(_), .. } => "fails",
+        Looked { listed: true, .. } => "listed",
+        Looked { content: true, .. } => "content",
+        _ => "kind",
+    };
+    let looked: Vec<String> = looked.map(|(path, l)| format!("{} {}", text(path), ways(l))).collect();
+    let changed: Vec<String> = folded.seen.changed.iter().map(|(path, _)| text(path)).collect();
+    let refused = folded.refusals.first().map_or(String::new(), |(why, _)| why.code().to_owned());
+    (looked.join(", "), changed.join(", "), refused)
+}
+
+fn check(what: &str, program: &str, events: Vec<trace::Event>, expect: (&str, &str, &str)) {
+    let (looked, changed, refused) = told(&folded(program, events));
+    assert_eq!((&*looked, &*changed, &*refused), expect, "{what}");
+}
+
+#[test]
+fn a_script_of_its_own_is_trusted_as_its_author_is() {
+    let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
+    let python = |pid: u32, told: &str| trace::Event {
+        pid,
+        path2: [told, "\x1f"].concat().into(),
+        ..event(Kind::Start, "/b/python3")
+    };
+    let read_clock = |pid: u32| trace::Event { pid, extra: 1, ..event(Kind::Clock, "") };
+    let refusals = |author: &str, flags: u16, script: &str| {
+        let made = trace::Event { pid: 2, ..open("/t/own.py", flags) };
+        let events = vec![python(2, author), made, python(3, script), read_clock(3), read_clock(3)];
+        let refusals = folded("/b/sh", events).refusals;
+        refusals.iter().filter(|(why, _)| *why == Unrecorded::Clock).count()
+    };
+    assert_eq!(refusals("/b/meson", temporary, "/t/own.py"), 0);
+    assert_eq!(refusals("/b/meson", temporary, "/t/other.py"), 1);
+    assert_eq!(refusals("/b/meson", OpenFlags::WRITE | OpenFlags::CREATE, "/t/own.py"), 1);
+    assert_eq!(refusals("/b/other", temporary, "/t/own.py"), 1);
+}
+
+#[test]
+fn what_is_read_and_what_is_missing() {
+    check("read", "/b/cc1", vec![open("/w/x.c", READ)], ("/w/x.c content", "", ""));
+    check("missing", "/b/cc1", vec![failed(2, open("/w/a/h.h", READ))], ("/w/a/h.h absent", "", ""));
+    check("forbidden", "/b/cc1", vec![failed(13, open("/w/h.h", READ))], ("/w/h.h fails", "", ""));
+    check("listed", "/b/cc1", vec![event(Kind::List, "/w/d")], ("/w/d listed", "", ""));
+    check("device", "/b/cc1", vec![open("/dev/sda", READ)], ("", "", "device"));
+    check("harmless device", "/b/cc1", vec![open("/dev/null", READ)], ("", "", ""));
+    let mut twice = open("/w/x.c", READ);
+    twice.identity = twice.identity.map(|id| Identity { inode: 99, ..id });
+    check("replaced meanwhile", "/b/cc1", vec![open("/w/x.c", READ), twice], ("/w/x.c content", "", "input-changed"));
+}
+
+#[test]
+fn what_is_made_is_no_input() {
+    check("output", "/b/cc1", vec![open("/w/x.s", MAKE), open("/w/x.s", READ)], ("", "/w/x.s", ""));
+    let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY;
+    let unlinked = vec![open("/t/cc1.s", temporary), event(Kind::Unlink, "/t/cc1.s")];
+    check("temporary", "/b/cc1", unlinked, ("", "", ""));
+    let renamed = trace::Event { path2: b"/w/x.o".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/x.tmp") };
+    check("renamed", "/b/cc1", vec![open("/w/x.tmp", temporary), renamed], ("", "/w/x.o", ""));
+    check("elsewhere", "/b/cc1", vec![open("/etc/x", MAKE)], ("", "/etc/x", "output-elsewhere"));
+    let other_name = trace::Event { path: b"/w/./x.s".to_vec(), ..open("/w/x.s", READ) };
+    check("by another name", "/b/cc1", vec![open("/w/x.s", MAKE), other_name], ("", "/w/x.s", ""));
+}
+
+#[test]
+fn a_look_at_an_output_counts_as_it_was_before() {
+    let looked_first = |error| {
+        let look = event(Kind::Lstat, "/w/x.o");
+        vec![if error == 0 { look } else { failed(error, look) }, open("/w/x.o", MAKE)]
+    };
+    check("absent", "/b/sh", looked_first(2), ("/w/x.o was absent", "/w/x.o", ""));
+    check("there", "/b/sh", looked_first(0), ("/w/x.o was there", "/w/x.o", ""));
+    check("a program that replaces it", "/b/as", looked_first(0), ("", "/w/x.o", ""));
+    let mut read = open("/w/x.o", READ);
+    read.identity = read.identity.map(|id| Identity { size_bytes: 5, ..id });
+    let read_first = vec![read, open("/w/x.o", MAKE)];
+    check("read first", "/b/cc1", read_first, ("", "/w/x.o", "updates-file"));
+}
+
+#[test]
+fn a_process_that_has_the_number_of_an_earlier_one_wrote_nothing() {
+    let forked = trace::Event { extra: 99, mode: 99, ..event(Kind::Forked, "") };
+    let events = vec![open("/w/x.o", MAKE), forked, event(Kind::Start, "/b/sh")];
+    let by_as = folded("/b/as", events).seen.changed;
+    let by_sh = folded("/b/sh", vec![open("/w/x.o", MAKE)]).seen.changed;
+    let placement = |changed: &[(Vec<u8>, Change)]| match changed {
+        [(_, Change::File { placement, .. })] => *placement,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((placement(&by_as), placement(&by_sh)), (Placement::Replace, Placement::Truncate));
+}
+
+#[test]
+fn what_cannot_be_recorded() {
+    let clock = |extra| trace::Event { extra, ..event(Kind::Clock, "") };
+    check("a compiler's clock", "/b/cc1", vec![clock(1)], ("", "", ""));
+    check("a date", "/b/cc1", vec![clock(4)], ("", "", "clock"));
+    check("a habit", "/b/sh", vec![clock(1)], ("", "", ""));
+    check("a script's clock", "/b/sh", vec![clock(1), clock(1)], ("", "", "clock"));
+    check("random numbers", "/b/sh", vec![event(Kind::Random, "getrandom")], ("", "", "random"));
+    let known = [open("/w/known", READ), open("/w/known", OpenFlags::WRITE)].to_vec();
+    check("an update of what is known", "/b/ar", known, ("/w/known had content", "/w/known", ""));
+    let times = |program| (program, [event(Kind::Stat, "/w/o"), open("/w/o", MAKE)].to_vec());
+    let (program, events) = times("/b/find");
+    check("an output's times", program, events, ("", "/w/o", "compares-times"));
+    check("network", "/b/cc1", vec![event(Kind::Network, "")], ("", "", "network"));
+    check("shortage", "/b/cc1", vec![failed(28, open("/w/x.o", MAKE))], ("", "", "shortage"));
+    check("a child's death", "/b/cc1", vec![event(Kind::ChildDied, "")], ("", "", "signal"));
+    check("unobserved", "/b/cc1", vec![event(Kind::Drop, "/w/static")], ("", "", "not-observed"));
+    check("appended to", "/b/cc1", vec![updated("/w/log")], ("", "", "updates-file"));
+    let silent = trace::Event { pid: 8, ..event(Kind::Exec, "/b/as") };
+    check("no sign of life", "/b/cc1", vec![silent], ("", "", "not-observed"));
+}
+
+fn updated(path: &str) -> trace::Event {
+    let mut open = open(path, OpenFlags::WRITE | OpenFlags::APPEND);
+    open.identity = open.identity.map(|id| Identity { size_bytes: 5, ..id });
+    open
+}
+
+#[test]
+fn variables_of_the_callers_count() {
+    let asked = |name: &str, value: &str| trace::Event {
+        path2: value.into(),
+        error: if value.is_empty() { 2 } else { 0 },
+        ..event(Kind::GetEnvironment, name)
+    };
+    let events = vec![asked("OUTER", "1"), asked("OWN", "set by the tool"), asked("UNSET", ""), asked("COVERED", "")];
+    let mut names = folded("/b/cc1", events).seen.environment;
+    names.sort();
+    assert_eq!(names, [(b"OUTER".to_vec(), Some(b"1".to_vec())), (b"UNSET".to_vec(), None)]);
+}
