@@ -1,0 +1,132 @@
+//! What counts of all that a run was seen doing: the trace folded by what its programs are known for, less and more as
+//! the caller says, and with what no observer sees.
+
+use larder_compiler::{
+    Family, LISTS_VARIABLES, SERVED, Told, adds_execute, getenv_is_covered, habit, is_compiler_part,
+    matters_on_terminal_only, replaces_output, unlinks_output,
+};
+use larder_model::Observer::Kernel;
+use larder_model::{ALL_VARIABLES as ALL, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded};
+use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
+use larder_store::Bounds;
+
+use super::record::{NotRecorded, Run};
+use crate::real::RealPaths;
+use crate::texts::{Texts, archive_has_none};
+use crate::typed::file_name;
+use crate::watch::Watched;
+
+impl Run<'_> {
+    /// What the run relied on and changed, or why it must not be recorded.
+    pub(super) fn folded(&self, watched: &Watched, texts: &Texts) -> Result<Folded, NotRecorded> {
+        let mut folded = self.fold(&watched.observed, texts);
+        if let Some((why, path)) = std::mem::take(&mut folded.refusals).into_iter().next() {
+            if why == Unrecorded::NotObserved {
+                self.programs().leave_to_the_kernel(watched, &path);
+            }
+            return Err(NotRecorded::Because(why, path));
+        }
+        if let Some((path, _)) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
+            return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path.clone()));
+        }
+        self.narrow_and_widen(&mut folded.seen);
+        Ok(folded)
+    }
+
+    /// What loader and libc look at, and what is read of the environment and the host without asking.
+    pub(super) fn add_what_nobody_saw(
+        &self,
+        watched: &Watched,
+        texts: &Texts,
+        folded: &mut Folded,
+    ) -> Result<(), NotRecorded> {
+        let unseen = self.programs().unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
+        let place = &self.context.place;
+        let seen = &mut folded.seen;
+        seen.looked.extend(unseen);
+        let any_variable = folded.foreign_program.is_some() || self.observer == Kernel;
+        let inherited = [
+            (!self.is_keyed_whole() && any_variable, &b""[..]),
+            (seen.umask, UMASK),
+            (seen.host, HOST),
+            (seen.sockets, SOCKETS),
+        ];
+        self.add_variables_left_out(texts, &watched.observed.trace, seen);
+        for (_, name) in inherited.into_iter().filter(|(asked, _)| *asked) {
+            seen.environment.push((name.to_vec(), place.asked(name)));
+        }
+        seen.looked.extend(loader_looks(place.variable(b"LD_LIBRARY_PATH"), &place.cwd));
+        Ok(())
+    }
+
+    /// clang compares the times of headers with those that a precompiled header was made from.
+    fn checks_times_of(&self, path: &[u8], looked: &Looked) -> bool {
+        let precompiled = [&b".pch"[..], b".gch", b".pcm"].iter().any(|suffix| path.ends_with(suffix));
+        looked.content && precompiled && self.request.family != Family::Gcc
+    }
+
+    fn fold(&self, observed: &Observed, texts: &Texts) -> Folded {
+        let (place, family) = (&self.context.place, self.request.family);
+        let on_terminal = self.request.action.terminal != Terminal::None;
+        let real = RealPaths::default();
+        let policy = Policy {
+            replaces_output: &replaces_output,
+            unlinks_output: &unlinks_output,
+            adds_execute: &adds_execute,
+            variable_is_covered: &|name| {
+                getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
+            },
+            variable: &|name| place.variable(name).map(<[u8]>::to_vec),
+            is_compiler_part: &is_compiler_part,
+            habit: &|program, kept| self.habit(program, kept, texts),
+            before: &|opened| self.before.of(opened),
+            names_by_number: texts.name_processes,
+            real: &|path| real.of(path),
+            may_write: &|path| self.request.may_write(path),
+            first_pid: Some(observed.finished.pid),
+        };
+        fold(&observed.trace, &policy)
+    }
+
+    /// What the caller says counts as read, or does not.
+    fn narrow_and_widen(&self, seen: &mut Seen) {
+        let (scope, cwd) = (&self.request.scope, &self.request.action.cwd);
+        seen.looked.retain(|(path, _)| !scope.leaves_out(path, cwd));
+        for input in &scope.inputs {
+            let looked = Looked { content: true, kind: true, listed: true, ..Looked::default() };
+            seen.looked.push((self.request.absolute(input), looked));
+        }
+    }
+
+    /// Variables that an unknown tool's key leaves out, where a text names them, or a program is known to use them.
+    fn add_variables_left_out(&self, texts: &Texts, trace: &Trace, seen: &mut Seen) {
+        let place = &self.context.place;
+        let mut names = texts.variables.clone();
+        for event in trace.iter().filter(|event| event.kind == Kind::Start) {
+            let program = String::from_utf8_lossy(file_name(event.path)).into_owned();
+            let served = SERVED.iter().filter(|(name, _)| *name == program);
+            names.extend(served.flat_map(|(_, names)| names.iter()).map(|name| name.as_bytes().to_vec()));
+            if LISTS_VARIABLES.contains(&program.as_str()) && !seen.environment.iter().any(|(name, _)| name == ALL) {
+                seen.environment.push((ALL.to_vec(), place.asked(ALL)));
+            }
+        }
+        seen.environment.extend(names.into_iter().map(|name| (name.clone(), place.asked(&name))));
+    }
+
+    /// An archiver that leaves out times and owners, as it does by default on most systems, is blind for them.
+    fn habit(&self, program: &[u8], kept: &[u8], texts: &Texts) -> Habit {
+        let is_set = |name: &[u8]| self.context.place.variable(name).is_some_and(|value| value != b"random");
+        let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);
+        let told = Told { arguments: words.as_deref(), named: texts.named(program), is_set: &is_set };
+        let usual = habit(program, told);
+        let arguments = &self.request.action.argv[1..];
+        let itself = self.request.family == Family::Binutils && usual.times == Times::Files;
+        let archive = if itself { larder_compiler::archive(program, arguments) } else { None };
+        match archive {
+            Some(path) if archive_has_none(&self.request.absolute(path)) => {
+                Habit { times: Times::Blind, clock_reads: u32::MAX, ..usual }
+            }
+            _ => usual,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A miss: the tool runs, observed; what it looked at is witnessed, what it wrote is kept, and the caller is let go.
+//!
+//! | file | is |
+//! |---|---|
+//! | `ordinary` | whether it ended as it will the next time |
+//! | `counts` | what counts of all that was seen |
+//! | `record` | from that to a record |
+//! | `limit` | the store's size after it |
+
+mod counts;
+mod limit;
+mod ordinary;
+mod record;
+
+use std::time::{Duration, Instant};
+
+use larder_compiler::Family;
+use larder_lookup::{Request, choose_observer, kind, subject};
+use larder_model::{ActionResult, Bypass, Fallback, Outcome, Unrecorded};
+use larder_spawn::{Command, Finished, Token};
+use larder_store::{Stamps, Store, Turn};
+use larder_sys::ChildEnd;
+
+use self::limit::keep_within_limit;
+pub(crate) use self::record::NotRecorded;
+use self::record::{Recorded, Run};
+use crate::account::{By, account, log};
+use crate::before::Before;
+use crate::context::Context;
+use crate::fetch::{Fetched, Race, note_recorded};
+use crate::sink::Sink;
+use crate::undo::undo;
+use crate::watch::Eyes;
+use crate::{outer, recording, token};
+
+/// Why the tool runs.
+#[derive(Default)]
+pub(crate) struct Why<'m, 'r> {
+    /// A record that was there did not serve.
+    pub(crate) trouble: Option<Fallback>,
+    /// A record would have served, and is to be compared.
+    pub(crate) verify: Option<ActionResult<'m>>,
+    /// Others wait until it is dropped.
+    pub(crate) turn: Option<Turn>,
+    /// A fetch that may be faster.
+    pub(crate) race: Option<Race<'r>>,
+    /// Another process had the turn.
+    pub(crate) other_runs: bool,
+    /// Leave to run it, where that was waited for already.
+    pub(crate) token: Option<Box<Token>>,
+}
+
+/// How it ended.
+pub(crate) enum Ended {
+    /// With this exit code.
+    Code(i32),
+    /// A fetch was faster: the tool was stopped, and what it left is gone.
+    Overtaken(Fetched, Option<Turn>),
+    /// While it waited for a token another process may have run it: the token is there now.
+    LookAgain(Box<Token>),
+}
+
+/// A tool that waited for less was hardly run by somebody else meanwhile.
+const WORTH_A_LOOK: Duration = Duration::from_millis(50);
+
+/// Run the tool and record its result where that can be done.
+pub(crate) fn run(
+    context: &Context,
+    store: &Store,
+    stamps: &Stamps,
+    request: &Request,
+    Why { trouble, verify, turn, mut race, other_runs, token }: Why,
+) -> Ended {
+    let source = request.subject();
+    let settings = &context.loaded.settings;
+    let untouched = |outcome: Outcome| {
+        account(context, Some(store), outcome, By::request(request), "");
+        Ended::Code(token::start(context, &request.command, request.family, true))
+    };
+    if settings.read_only {
+        return untouched(trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback));
+    }
+    let sink = match Sink::open(store) {
+        Ok(sink) => sink,
+        Err(closed) => {
+            account(context, Some(store), closed.outcome(), By::request(request), &closed.detail());
+            return Ended::Code(token::start(context, &request.command, request.family, true));
+        }
+    };
+    if larder_sys::is_odd_output(1) || larder_sys::is_odd_output(2) {
+        return untouched(Outcome::Bypass(Bypass::OutputToStdout));
+    }
+    let choice = choose_observer(request, &context.place, store, settings.observer).map_err(Outcome::Bypass);
+    let eyes = match choice.and_then(Eyes::of) {
+        Ok(eyes) => eyes,
+        Err(outcome) => return untouched(outcome),
+    };
+    if request.family == Family::Command {
+        skip_process_numbers();
+    }
+    let token = match token {
+        Some(token) => Some(token),
+        None => token::take(context, store, request, race.as_mut()).map(Box::new),
+    };
+    let Some(mut token) = token else {
+        return match race {
+            Some(race) => Ended::Overtaken(race.fetched(false), turn),
+            None => Ended::Code(token::start(context, &request.command, request.family, true)),
+        };
+    };
+    if other_runs && token.waited() >= WORTH_A_LOOK {
+        return Ended::LookAgain(token);
+    }
+    let command = Command { manner: token::manner(settings, request.family, &mut token), ..request.command.clone() };
+    let before = Before::note(request, stamps);
+    let started_ns = larder_sys::now_coarse_ns();
+    let began = Instant::now();
+    let watched = match eyes.run(&command, &context.place.destinations, race.as_mut()) {
+        Ok(watched) => watched,
+        Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
+    };
+    if let (true, Some(race)) = (watched.observed.finished.stopped, &race) {
+        undo(&watched.observed.trace);
+        return Ended::Overtaken(race.fetched(true), turn);
+    }
+    drop(race);
+    context.phase("run");
+    let Finished { used, took, .. } = watched.observed.finished;
+    token.fared(used, took);
+    let _ = store.note_needed(&subject(request), &kind(request), used.peak_kb);
+    end_as_the_tool_on_panic(watched.observed.finished.end);
+    outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace);
+    let run_time_us = began.elapsed().as_micros() as u64;
+    let run = Run {
+        context,
+        sink: &sink,
+        stamps,
+        request,
+        command: &command,
+        before,
+        started_ns,
+        run_time_us,
+        observer: watched.observer,
+    };
+    if let Some(odd) = run.programs().learn(&watched) {
+        log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), source, &odd);
+    }
+    let recorded = run.record(&watched, verify.as_ref());
+    let outcome = match (&recorded, trouble) {
+        (_, Some(cause)) => Outcome::Fallback(cause),
+        (Ok(Recorded { difference: Some(what), .. }), None) => {
+            eprintln!("larder: warning: the record of {} was wrong: {what}", String::from_utf8_lossy(source));
+            Outcome::Fallback(Fallback::Verify)
+        }
+        (Ok(_), None) if verify.is_some() => Outcome::Hit,
+        (Ok(_), None) => Outcome::Miss(None),
+        (Err(NotRecorded::Because(why, _)), None) => Outcome::Miss(Some(*why)),
+        (Err(NotRecorded::Store(error)), None) => Outcome::Fallback(error.fallback()),
+    };
+    let (outcome, word) = sink.finish(outcome);
+    context.recorded(|recording| {
+        recording.grown(recorded.as_ref().map_or(0, |recorded| recorded.grown));
+        recording.phase("keep");
+    });
+    drop(turn);
+    let detail = match &recorded {
+        Ok(recorded) => recorded.difference.clone().unwrap_or(word),
+        Err(why) => why.detail(),
+    };
+    recording::note(context, outcome, &request.action.argv[0], source, &detail);
+    log(context, outcome, source, &token::said(&token, detail));
+    drop(token);
+    let _ = stamps.settle(store);
+    if let Ok(recorded) = recorded {
+        if let (ChildEnd::Exited(0), Outcome::Miss(None)) = (watched.observed.finished.end, outcome) {
+            note_recorded(context, store, &request.weak, &recorded.strong);
+        }
+        if let Sink::Store { counters, .. } = &sink {
+            keep_within_limit(context, counters, recorded.grown);
+        }
+    }
+    Ended::Code(leave(watched.observed.finished))
+}
+
+/// In a namespace of its own, as in a sandbox, a command has the same process numbers in each run, and no second run
+/// would show that they are not in its result. A thread takes a number too.
+fn skip_process_numbers() {
+    const SKIPPED_MAX: u64 = 60;
+    if larder_sys::process_id() > 4096 {
+        return;
+    }
+    for _ in 0..=larder_sys::random_u64() % SKIPPED_MAX {
+        if let Ok(thread) = std::thread::Builder::new().spawn(|| {}) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A fault of larder's own must not fail a build: now that the tool has run, a panic ends as it did.
+fn end_as_the_tool_on_panic(end: ChildEnd) {
+    std::panic::set_hook(Box::new(move |_| match end {
+        ChildEnd::Exited(code) => larder_sys::end_process(code),
+        ChildEnd::Signalled(signal) => larder_sys::die_by(signal),
+    }));
+}
+
+/// End as the tool did.
+fn leave(finished: Finished) -> i32 {
+    let end = match (&finished.failure, finished.end) {
+        (Some(error), ChildEnd::Exited(0)) => {
+            eprintln!("larder: write error: {error}");
+            ChildEnd::Exited(1)
+        }
+        (_, end) => end,
+    };
+    finished.leave_relay_behind();
+    match end {
+        ChildEnd::Exited(code) => i32::from(code),
+        ChildEnd::Signalled(signal) => larder_sys::die_by(signal),
+    }
+}

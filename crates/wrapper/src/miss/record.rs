@@ -1,0 +1,251 @@
+//! Recording a run that has ended: what it relied on is witnessed, what it left is kept, and where that can serve is
+//! decided.
+
+use larder_compiler::EnvironmentRule;
+use larder_lookup::{Request, secret, subject};
+use larder_model::Observer::Depfile;
+use larder_model::{
+    ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Prior, Seen, Unrecorded,
+};
+use larder_observe::{Folded, Trace};
+use larder_spawn::Command;
+use larder_store::{Stamps, StoreError, Witness, Witnessed};
+
+use super::ordinary::exit_code;
+use crate::before::Before;
+use crate::context::Context;
+use crate::dates::Dates;
+use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
+use crate::reach::{Reach, Reached};
+use crate::sink::Sink;
+use crate::texts::{Texts, holds_a_process};
+use crate::typed::file_name;
+use crate::watch::{Programs, Watched};
+
+/// A run was recorded.
+pub(super) struct Recorded {
+    /// By how many bytes the store grew.
+    pub(super) grown: u64,
+    /// Which entry it is.
+    pub(super) strong: Fingerprint,
+    /// How the result differs from the record that it was compared with.
+    pub(super) difference: Option<String>,
+}
+
+/// Why a run was not recorded.
+pub(crate) enum NotRecorded {
+    Because(Unrecorded, Vec<u8>),
+    Store(StoreError),
+}
+
+impl NotRecorded {
+    pub(super) fn detail(&self) -> String {
+        match self {
+            NotRecorded::Because(_, path) => String::from_utf8_lossy(path).into_owned(),
+            NotRecorded::Store(error) => error.to_string(),
+        }
+    }
+}
+
+impl From<StoreError> for NotRecorded {
+    fn from(error: StoreError) -> Self {
+        NotRecorded::Store(error)
+    }
+}
+
+/// A run that has ended.
+pub(super) struct Run<'a> {
+    pub(super) context: &'a Context,
+    pub(super) sink: &'a Sink<'a>,
+    pub(super) stamps: &'a Stamps,
+    pub(super) request: &'a Request,
+    pub(super) command: &'a Command,
+    pub(super) before: Before,
+    pub(super) started_ns: i64,
+    pub(super) run_time_us: u64,
+    pub(super) observer: larder_model::Observer,
+}
+
+impl Run<'_> {
+    /// Record it, after comparing it with what was recorded before.
+    pub(super) fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
+        let finished = &watched.observed.finished;
+        let exit_code = exit_code(finished)?;
+        let texts = Texts::of(self.request, &watched.observed.trace);
+        let mut folded = self.folded(watched, &texts)?;
+        let dates = Dates::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
+        self.add_what_nobody_saw(watched, &texts, &mut folded)?;
+        let witnessed = self.witness(&folded.seen)?;
+        // The dependency file's observer does not see files being closed.
+        let closed = (self.observer != Depfile).then_some(folded.seen.closed.as_slice());
+        let (umask_was_set, owners_were_set) = (folded.seen.umask_is_set, folded.seen.owners_set);
+        let mut kept = Kept { sink: self.sink, grown: 0, closed, umask_was_set, owners_were_set };
+        let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;
+        let streams = kept.streams(&finished.written)?;
+        let by_chance = self.is_by_chance(&watched.observed.trace, &texts, &folded, &outputs, &streams)?;
+        let reach = self.reach(&folded, &witnessed, exit_code);
+        let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);
+        let set = witnessed.set();
+        if by_chance && made.bound.as_ref().is_none_or(|(bound, _)| *bound == Bound::SeenOnce) {
+            made.bound = Some((Bound::Chance, finished.pid.to_string().into_bytes()));
+        }
+        let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
+        if let Some((bound, rewrites)) = reach.lifted(&made, &set, &result) {
+            made.bound = bound;
+            messages = rewrites.messages;
+            outputs.iter_mut().zip(rewrites.outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
+        }
+        let mut result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
+        result.messages = messages;
+        if result.is_rewritten() || made.bound.is_some() {
+            result.origin = self.request.roots.all().map(Vec::as_slice).collect();
+        }
+        let difference = before.and_then(|before| crate::verify::difference(before, &result, self.sink, self.stamps));
+        let (grown, strong) = self.write(&set, &made, &result)?;
+        Ok(Recorded { grown: kept.grown + grown, strong, difference })
+    }
+
+    pub(super) fn programs(&self) -> Programs<'_> {
+        let Run { context, sink, stamps, request, .. } = *self;
+        let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
+        Programs { sink, stamps, place: &context.place, request, preload_is_forced }
+    }
+
+    /// Look at everything once more.
+    fn witness(&self, seen: &Seen) -> Result<Witnessed, NotRecorded> {
+        let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
+        let witness = Witness {
+            objects: self.request.links().then_some(&anywhere),
+            roots: &self.request.roots,
+            stamps: self.stamps,
+            started_ns: self.started_ns,
+            identities_are_the_tools: self.observer != Depfile,
+        };
+        witness.witness(seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))
+    }
+
+    /// Whether the number of a process is in what was left: a whole command may then be recorded once another run, with
+    /// other numbers, gave the same; any other is refused, as is all that holds a name made up at random.
+    fn is_by_chance(
+        &self,
+        trace: &Trace,
+        texts: &Texts,
+        folded: &Folded,
+        outputs: &[KeptOutput],
+        streams: &KeptStreams,
+    ) -> Result<bool, NotRecorded> {
+        let holds = |what: &dyn Fn(&[u8]) -> bool| self.holds(outputs, streams, what);
+        let named = texts.name_processes && holds(&|text| text.contains(&0) || holds_a_process(text, trace));
+        let by_chance = named || folded.by_chance;
+        if by_chance && !self.is_keyed_whole() {
+            return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
+        }
+        let is_held = |name: &&Vec<u8>| holds(&|text| text.windows(name.len()).any(|part| part == name.as_slice()));
+        match folded.random_names.iter().find(is_held) {
+            Some(name) => Err(NotRecorded::Because(Unrecorded::Random, name.clone())),
+            None => Ok(by_chance),
+        }
+    }
+
+    /// The environment is in the key as a whole.
+    pub(super) fn is_keyed_whole(&self) -> bool {
+        self.request.invocation.environment == EnvironmentRule::Whole
+    }
+
+    fn reach<'r>(&'r self, folded: &'r Folded, witnessed: &'r Witnessed, exit_code: u8) -> Reach<'r> {
+        let is_gccs = |(path, looked): &(Vec<u8>, Looked)| looked.content && file_name(path).starts_with(b"cc1");
+        Reach {
+            sink: self.sink,
+            stamps: self.stamps,
+            request: self.request,
+            command: self.command,
+            relocates_debug: self.context.loaded.settings.relocate_debug,
+            carried: witnessed.carried(),
+            environment: &folded.seen.environment,
+            looked: &folded.seen.looked,
+            foreign_program: folded.foreign_program.is_some(),
+            gcc_ran: folded.seen.looked.iter().any(is_gccs),
+            failed: exit_code != 0,
+        }
+    }
+
+    fn result<'k>(
+        &self,
+        exit_code: u8,
+        repeatable: bool,
+        outputs: &'k [KeptOutput],
+        streams: &'k KeptStreams,
+    ) -> ActionResult<'k> {
+        let left = if !self.request.input.is_empty() { larder_sys::standard_input_left().unwrap_or(0) } else { 0 };
+        ActionResult {
+            exit_code,
+            repeatable,
+            consumed_bytes: (self.request.input.len() as u64).saturating_sub(left),
+            outputs: outputs.iter().map(KeptOutput::borrowed).collect(),
+            ..ActionResult::of(streams.borrowed())
+        }
+    }
+
+    /// Write the record. Returns by how much the store grew, and which entry it is.
+    fn write(
+        &self,
+        set: &ObservationSet,
+        made: &Made,
+        result: &ActionResult,
+    ) -> Result<(u64, Fingerprint), NotRecorded> {
+        let request = self.request;
+        let walk = secret::explained(request);
+        let mut body = Vec::new();
+        if result_is_too_large(result, self.context.loaded.settings.max_size_bytes) {
+            return Err(NotRecorded::Because(Unrecorded::TooLarge, Vec::new()));
+        }
+        let entry = Entry::new(&request.weak, self.observer, self.run_time_us, made, set, result, &mut body);
+        let strong = entry.strong;
+        Ok((self.sink.record(&request.weak, &walk, entry, &subject(request))?, strong))
+    }
+
+    /// Whether a message, an output or its name is such.
+    fn holds(&self, outputs: &[KeptOutput], streams: &KeptStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
+        let contents = outputs.iter().filter_map(KeptOutput::content).chain(streams.contents());
+        let texts = contents.map(|content| self.sink.content_bytes(&content.borrowed(), self.stamps));
+        // Where one begins with a root, a zero says so.
+        let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
+        let names = outputs.iter().map(|output| Ok(name(&output.path)));
+        texts.chain(names).any(|text| text.is_ok_and(|text| what(&text)))
+    }
+
+    fn keep_outputs(
+        &self,
+        changed: &[(Vec<u8>, Change)],
+        mut dates: Dates,
+        kept: &mut Kept,
+    ) -> Result<Vec<KeptOutput>, NotRecorded> {
+        let mut outputs = Vec::new();
+        for (path, change) in changed {
+            let mut encoded = Vec::new();
+            self.request.roots.encode_path(path, &mut encoded);
+            let modified = dates.take(path);
+            outputs.push(KeptOutput { path: encoded, kind: kept.output(path, change)?, modified });
+        }
+        // Directories first, so that what goes into them finds them; files as they were finished, so that the newer
+        // of two stays the newer.
+        outputs.sort_by_key(|output| match output.kind {
+            KeptKind::Directory(_) => i64::MIN,
+            KeptKind::File { modified_ns, .. } => modified_ns,
+            KeptKind::Link(_) | KeptKind::Removed => i64::MAX,
+        });
+        Ok(outputs)
+    }
+}
+
+/// Whether the tool could run again on what it left.
+fn is_repeatable(seen: &Seen) -> bool {
+    let plain = |change: &Change| matches!(change, Change::File { .. } | Change::Link);
+    let reads = |looked: &Looked| matches!(looked.prior, Some(Prior::File { .. }));
+    seen.changed.iter().all(|(_, change)| plain(change)) && !seen.looked.iter().any(|(_, looked)| reads(looked))
+}
+
+/// More than the whole store may hold would only drive everything else out.
+fn result_is_too_large(result: &ActionResult, limit_bytes: u64) -> bool {
+    limit_bytes > 0 && result.blobs().map(|blob| blob.size_bytes).sum::<u64>() > limit_bytes
+}

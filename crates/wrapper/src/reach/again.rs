@@ -1,0 +1,167 @@
+//! The same command seen twice: whether the two results are the same but for the place, and by which rules the one
+//! becomes the other.
+
+use std::collections::HashMap;
+
+use larder_compiler::{is_in_no_order, is_log};
+use larder_lookup::relocated::{apply, rewritten, rule};
+use larder_model::{ActionResult, Bound, Content, Made, Manifest, ObservationSet, Output, Rewrite, Streams};
+use larder_relocate::{can_be_relocated, holds_a_root, pickled_words};
+
+use super::{Bind, Reach};
+
+/// What becomes of each content elsewhere.
+pub(crate) struct Rewrites {
+    pub(crate) messages: [Rewrite; 2],
+    pub(crate) outputs: Vec<Rewrite>,
+}
+
+impl Reach<'_> {
+    /// What lifts a bound of a command that is no compile: the same was seen before, with the same result. In another
+    /// place, then it serves in any; with processes of other numbers, then none of those is in it.
+    pub(crate) fn lifted(
+        &self,
+        made: &Made,
+        set: &ObservationSet,
+        result: &ActionResult,
+    ) -> Option<(Option<Bind>, Rewrites)> {
+        let (bound, by) = made.bound.as_ref()?;
+        if !matches!(bound, Bound::SeenOnce | Bound::Chance) {
+            return None;
+        }
+        let file = self.sink.store().read_manifest(&self.request.weak, false).ok()??;
+        let manifest = Manifest::decode(&file.bytes).ok()?;
+        let seen = set.contents();
+        manifest.entries.iter().find_map(|entry| {
+            let elsewhere = entry.made_in != made.made_in;
+            let other_numbers = match (bound, entry.bound) {
+                (Bound::SeenOnce, Some(Bound::SeenOnce)) => elsewhere,
+                (Bound::Chance, Some(Bound::Chance)) => entry.bound_by != by.as_slice(),
+                // What was cleared of chance in one place is now seen in another.
+                (Bound::Chance, Some(Bound::SeenOnce)) => elsewhere,
+                _ => false,
+            };
+            if !other_numbers {
+                return None;
+            }
+            let (other, before) = entry.open().ok()?;
+            if other.contents() != seen {
+                return None;
+            }
+            let rewrites = self.rewrites_between(&before, result)?;
+            Some(((!elsewhere).then_some((Bound::SeenOnce, Vec::new())), rewrites))
+        })
+    }
+
+    /// What is to be written again in the first of two results to give the second.
+    fn rewrites_between(&self, before: &ActionResult, now: &ActionResult) -> Option<Rewrites> {
+        use larder_model::OutputKind::File;
+        let mut rewrites = Rewrites { messages: [Rewrite::None; 2], outputs: Vec::new() };
+        let is_as_long = before.origin.iter().map(|root| root.len()).eq(self.roots().iter().map(|root| root.len()));
+        let same = before.exit_code == now.exit_code
+            && before.repeatable == now.repeatable
+            && before.consumed_bytes == now.consumed_bytes
+            && before.outputs.len() == now.outputs.len();
+        match (before.streams, now.streams) {
+            _ if !same => return None,
+            (Streams::Apart { stdout: a, stderr: b }, Streams::Apart { stdout: c, stderr: d }) => {
+                rewrites.messages =
+                    [self.rewrite_of_message(before, &a, &c)?, self.rewrite_of_message(before, &b, &d)?];
+            }
+            (Streams::Together(a), Streams::Together(b)) => {
+                rewrites.messages[0] = self.rewrite_of_message(before, &a, &b)?;
+            }
+            _ => return None,
+        }
+        // They stand in the order in which they were finished, which need not be the same where several run at once.
+        let by_path: HashMap<&[u8], &Output> = before.outputs.iter().map(|output| (output.path, output)).collect();
+        for output in &now.outputs {
+            let before_it = by_path.get(output.path)?;
+            let rewrite = match (&before_it.kind, &output.kind) {
+                _ if before_it.modified != output.modified => return None,
+                (
+                    File { placement, mode, content, .. },
+                    File { placement: placement2, mode: mode2, content: content2, .. },
+                ) if placement == placement2 && mode == mode2 => match output.path {
+                    path if is_log(path) => self.rewrite_of_log(before, content2)?,
+                    path if is_in_no_order(path) => self.rewrite_in_any_order(before, content, content2)?,
+                    _ => self.rewrite_between(before, content, content2)?,
+                },
+                _ if before_it.kind == output.kind => Rewrite::None,
+                _ => return None,
+            };
+            rewrites.outputs.push(rewrite);
+        }
+        // The size of an object may have been written down, and be another one elsewhere.
+        let says_nothing = is_as_long && rewrites.outputs.contains(&Rewrite::Object) && rewrites.outputs.len() > 1;
+        (!says_nothing).then_some(rewrites)
+    }
+
+    /// Where several run at once, their lines come in another order each time.
+    fn rewrite_of_message(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        self.rewrite_between(before, old, new).or_else(|| {
+            let lines = |bytes: &[u8]| {
+                let mut lines: Vec<Vec<u8>> = bytes.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
+                lines.sort_unstable();
+                lines
+            };
+            let here = lines(&self.sink.content_bytes(new, self.stamps).ok()?);
+            let is_text = |rewrite: &Rewrite| {
+                self.in_another_place(*rewrite, before, old).is_some_and(|again| lines(&again) == here)
+            };
+            let rewrite = self.rewrite_if_it_holds(before, new, Rewrite::Text)?;
+            [Rewrite::Text, Rewrite::None].iter().any(is_text).then_some(rewrite)
+        })
+    }
+
+    /// What of the old would stand here by this rule.
+    fn in_another_place(&self, rewrite: Rewrite, before: &ActionResult, old: &Content) -> Option<Vec<u8>> {
+        let one = ActionResult {
+            origin: before.origin.clone(),
+            messages: [rewrite, Rewrite::None],
+            ..ActionResult::of(Streams::Together(*old))
+        };
+        let bytes = rewritten(&one, &self.request.roots, self.sink.store(), self.stamps)?;
+        let Streams::Together(again) = apply(&one, &bytes).streams else { return None };
+        self.sink.content_bytes(&again, self.stamps).ok()
+    }
+
+    /// Logs hold times, numbers of processes and names of temporary files, which are others in each run.
+    fn rewrite_of_log(&self, before: &ActionResult, content: &Content) -> Option<Rewrite> {
+        self.rewrite_if_it_holds(before, content, Rewrite::Log)
+    }
+
+    /// By this rule, where the place's path is in it.
+    fn rewrite_if_it_holds(&self, before: &ActionResult, content: &Content, by: Rewrite) -> Option<Rewrite> {
+        if before.origin == self.roots() {
+            return Some(Rewrite::None);
+        }
+        let bytes = self.sink.content_bytes(content, self.stamps).ok()?;
+        let roots = self.roots();
+        match holds_a_root(&bytes, &roots) {
+            false => Some(Rewrite::None),
+            true => can_be_relocated(rule(by)?, &bytes, &roots).then_some(by),
+        }
+    }
+
+    /// What keeps its parts in the order of hash tables: where that is a pickle, the parts must be the same ones.
+    fn rewrite_in_any_order(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        self.rewrite_of_log(before, new).or_else(|| {
+            let there = self.in_another_place(Rewrite::Pickle, before, old)?;
+            let here = self.sink.content_bytes(new, self.stamps).ok()?;
+            (pickled_words(&there)? == pickled_words(&here)?).then_some(Rewrite::Pickle)
+        })
+    }
+
+    fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        if old == new {
+            let bytes = self.sink.content_bytes(new, self.stamps).ok()?;
+            // Equal in two places, and yet it names one of them.
+            let names = || holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
+            return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
+        }
+        let here = self.sink.content_bytes(new, self.stamps).ok()?;
+        let rules = [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object];
+        rules.into_iter().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
+    }
+}
