@@ -133,6 +133,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         compares: false,
         clock_reads: 0,
         zone_reads: 0,
+        tells_time: is(&["date"]),
         random_reads: 0,
         sorts_names: false,
         tunes_memory: is(TUNES_MEMORY) && !named.memory

@@ -90,6 +90,8 @@ pub struct Habit {
     pub clock_reads: u32,
     /// How often one process of it asks for the local time of a given moment, and so for the time zone.
     pub zone_reads: u32,
+    /// It writes the time that the clock says, to its standard output alone.
+    pub tells_time: bool,
     /// How often one process of it asks for random numbers.
     pub random_reads: u32,
     /// The order in which a directory lists its names does not reach its result.

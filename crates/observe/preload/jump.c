@@ -121,6 +121,17 @@ static void number_event(unsigned kind, uint32_t extra, const char *name)
     log_write(&event, &text, NULL);
 }
 
+/* The clock is read; where standard output leads, when that is a file. */
+static void time_event(uint32_t extra)
+{
+    struct larder_event event = event_new(LARDER_TIME, false);
+    struct stat st;
+    event.extra = extra;
+    if (raw_fstat(1, &st) == 0 && (st.st_mode & TYPE_MASK) == TYPE_REGULAR)
+        event_stat(&event, &st);
+    log_write(&event, NULL, NULL);
+}
+
 /* System calls that name files, list or start something: by syscall() they pass the
  * library by. */
 static bool names_something(unsigned long number)
@@ -273,7 +284,7 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
             (int)arguments[0] != 11)
             break;
         if (one_of_few(jump->extra == LARDER_TIME_LOCAL ? &locals : &times))
-            number_event(LARDER_TIME, jump->extra, NULL);
+            time_event(jump->extra);
         break;
     case PLAN_RANDOM:
         if (one_of_few(&randoms))

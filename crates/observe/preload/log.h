@@ -124,7 +124,9 @@ enum larder_kind {
     LARDER_XATTR = 26,    /* set or removed; path2: the attribute; flags: 1 not following */
     LARDER_GETENV = 27,   /* path: the name, path2: the value; error ENOENT when unset */
     LARDER_UMASK = 28,    /* extra: the value set; the first time in each process only */
-    LARDER_TIME = 29,     /* extra: enum larder_time; the first few times in each process, LOCAL apart */
+    /* extra: enum larder_time; stat of standard output where that is a file; the first few times in each process, LOCAL
+     * apart */
+    LARDER_TIME = 29,
     LARDER_NET = 30,      /* a socket; extra: its family (0: a name is looked up, path: the function) */
     LARDER_UNIX = 31,     /* connect to path ("@..." when abstract); flags: 1 bind */
     LARDER_IDENTITY = 32, /* path: the function; the first time in each process only */

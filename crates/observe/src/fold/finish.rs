@@ -21,6 +21,12 @@ impl<'t> Fold<'t> {
         if self.starts.values().any(|n| *n < 0) || unaccounted > self.anonymous {
             self.refuse(Unrecorded::NotObserved, b"a program that left no sign");
         }
+        for (program, output) in std::mem::take(&mut self.times_told) {
+            let log = self.logs.get(&output).and_then(|log| self.made.get(log));
+            if !matches!(log, Some(Made::File { .. })) || self.read_again.contains(&output) {
+                self.refuse(Unrecorded::Clock, program);
+            }
+        }
         if self.dates_count && self.date_is_lost {
             self.refuse(Unrecorded::ComparesTimes, b"a file whose time was set, and that is gone");
         }

@@ -80,6 +80,7 @@ impl<'t> Fold<'t> {
         }
         if self.is_made(e) {
             self.dates_count |= self.dated.contains(e.path) && self.habit(e.pid, policy).times >= Times::Inputs;
+            self.read_again.extend(e.identity.map(|id| (id.device, id.inode)));
             return;
         }
         if self.device(e.path) {

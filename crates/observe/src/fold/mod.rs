@@ -57,6 +57,8 @@ pub struct Policy<'a> {
     pub before: &'a dyn Fn(&Identity) -> Option<Prior>,
     /// A text of the command names the numbers of processes, so that names may hold them.
     pub names_by_number: bool,
+    /// Whether a file is one that people read when something went wrong: times in it are of no matter.
+    pub is_log: &'a dyn Fn(&[u8]) -> bool,
     /// Whether the command may write there.
     pub may_write: &'a dyn Fn(&[u8]) -> bool,
     /// The path without links and `..` in its directory, as that is at the end.
@@ -152,6 +154,12 @@ struct Fold<'t> {
     seen_by: Vec<((u32, u32), &'t [u8])>,
     gives_modes: HashSet<(u32, u32)>,
     lives: HashMap<u32, u32>,
+    /// Who told the time, and the file that standard output led to.
+    times_told: Vec<(&'t [u8], (u64, u64))>,
+    /// Logs that the command made, by device and inode.
+    logs: HashMap<(u64, u64), &'t [u8]>,
+    /// Files that the command made and read again.
+    read_again: HashSet<(u64, u64)>,
     /// Processes that took random numbers for a name, until they make something of it.
     named_at_random: HashSet<u32>,
     umask: bool,

@@ -51,6 +51,9 @@ impl<'t> Fold<'t> {
             0o10 | 0 => {}
             _ => return self.refuse(Unrecorded::OutputSpecial, e.path),
         }
+        if flags.has(OpenFlags::READ) {
+            self.read_again.extend(e.identity.map(|id| (id.device, id.inode)));
+        }
         if self.is_made(e) && !matches!(self.made.get(e.path), None | Some(Made::Removed)) {
             return;
         }
@@ -97,6 +100,9 @@ impl<'t> Fold<'t> {
         self.make(e.path, Made::File { placement, mode, writer, temporary });
         if let Some(id) = e.identity {
             self.made_inodes.insert((id.device, id.inode));
+            if (policy.is_log)(e.path) {
+                self.logs.insert((id.device, id.inode), e.path);
+            }
         }
     }
 

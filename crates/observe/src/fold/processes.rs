@@ -107,8 +107,15 @@ impl<'t> Fold<'t> {
         }
         let reads = reads.entry(e.pid).or_default();
         *reads += 1;
-        if *reads > allowed {
-            self.refuse(why, self.who.runs(e.pid).program);
+        if *reads <= allowed {
+            return;
+        }
+        let program = self.who.runs(e.pid).program;
+        match e.identity {
+            Some(output) if clock && habit.tells_time => {
+                self.times_told.push((program, (output.device, output.inode)));
+            }
+            _ => self.refuse(why, program),
         }
     }
 

@@ -8,7 +8,7 @@ const READ: u16 = OpenFlags::READ;
 const MAKE: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
 
 fn event(kind: Kind, path: &str) -> trace::Event {
-    let id = path.bytes().fold(1u64, |sum, b| sum * 31 + u64::from(b));
+    let id = path.bytes().fold(1u64, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
     let identity = Identity { device: 1, inode: id, size_bytes: 0, modified_ns: 0, changed_ns: 0 };
     trace::Event {
         pid: PID,
@@ -48,6 +48,7 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
                 compares: program == b"make",
                 clock_reads: if part { 9 } else { 1 },
                 zone_reads: 0,
+                tells_time: program == b"date",
                 random_reads: 0,
                 sorts_names: part,
                 tunes_memory: part,
@@ -66,6 +67,7 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
         names_by_number: true,
         real: &|_| None,
         may_write: &|path| path.starts_with(b"/w/"),
+        is_log: &|path| path.ends_with(b"/config.log"),
         first_pid: Some(PID),
     };
     fold(&Trace { events, ..Trace::default() }, &policy)
@@ -169,6 +171,26 @@ fn a_process_that_has_the_number_of_an_earlier_one_wrote_nothing() {
         other => panic!("{other:?}"),
     };
     assert_eq!((placement(&by_as), placement(&by_sh)), (Placement::Replace, Placement::Truncate));
+}
+
+#[test]
+fn the_time_may_be_told_to_a_log() {
+    let read_clock = |output: Option<&str>| {
+        let identity = output.and_then(|path| event(Kind::Stat, path).identity);
+        trace::Event { extra: 3, identity, ..event(Kind::Clock, "") }
+    };
+    let is_refused = |output: Option<&str>, then: Vec<trace::Event>| {
+        // The first look at the clock is allowed here to every program.
+        let made = vec![open("/w/config.log", MAKE), open("/w/x", MAKE), read_clock(output), read_clock(output)];
+        folded("/b/date", [made, then].concat()).refusals.iter().any(|(why, _)| *why == Unrecorded::Clock)
+    };
+    assert!(!is_refused(Some("/w/config.log"), vec![]));
+    assert!(is_refused(Some("/w/x"), vec![]));
+    assert!(is_refused(Some("/w/other/config.log"), vec![]));
+    assert!(is_refused(None, vec![]));
+    let renamed = trace::Event { path2: b"/w/y".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/config.log") };
+    assert!(is_refused(Some("/w/config.log"), vec![renamed]));
+    assert!(is_refused(Some("/w/config.log"), vec![open("/w/config.log", READ)]));
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl Watch {
             Call::Address => self.address(caller, call)?,
             Call::Identity => self.number_event(caller, Kind::Identity, 0, b"uname"),
             Call::Umask => self.number_event(caller, Kind::Umask, argument(0) & 0o777, b""),
-            Call::Clock(which) => self.number_event(caller, Kind::Clock, which, b""),
+            Call::Clock(which) => self.clock(caller, which),
             Call::Random => {
                 // So libc asks for itself, for the names of temporary files and to guard its memory.
                 const LIBC_BYTES: u32 = 8;
@@ -235,6 +235,13 @@ impl Watch {
         if self.written.contains(&(look.device, look.inode)) && caller.writes(fd) {
             self.events.push(looked(caller, Kind::Closed, &Ok(look)));
         }
+    }
+
+    /// The clock is read; where standard output leads, when that is a file.
+    fn clock(&mut self, caller: Caller, which: u32) {
+        let output = larder_sys::look_through(&caller.descriptor_link(1)).ok();
+        let identity = output.filter(|look| look.kind == larder_sys::Kind::File).as_ref().map(identity_of);
+        self.events.push(Event { extra: which, identity, ..bare(caller, Kind::Clock) });
     }
 
     fn address(&mut self, caller: Caller, call: &Notification) -> Result<(), Trouble> {

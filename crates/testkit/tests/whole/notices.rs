@@ -72,6 +72,10 @@ fn never_answered() {
     for script in [
         "date > out",
         "date +%Y > out",
+        "date > config.log; cp config.log out",
+        "date > config.log; mv config.log out",
+        "(echo; date; cat in) > out",
+        "echo `date` > config.log",
         "echo $$ > out",
         "bash -c 'echo $RANDOM' > out",
         "bash -c 'echo $((RANDOM % 2))' > out",
@@ -95,6 +99,16 @@ fn never_answered() {
             assert!(again || outcomes.iter().all(|outcome| outcome != "hit"), "{script}: {outcomes:?}");
         }
     }
+}
+
+/// As the configure of zlib does.
+#[test]
+fn a_date_in_a_log_is_the_recorded_ones() {
+    let project = Project::of(&[("in", "x\n")]);
+    let argv = ["sh", "-c", "cat in > config.log; date >> config.log; cat in in > out"];
+    taught(&project, &argv);
+    project.change("in", "y\n");
+    assert_eq!(project.compared(2, &argv), "miss");
 }
 
 #[test]

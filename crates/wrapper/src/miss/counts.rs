@@ -82,6 +82,7 @@ impl Run<'_> {
             before: &|opened| self.before.of(opened),
             names_by_number: texts.name_processes,
             real: &|path| real.of(path),
+            is_log: &larder_compiler::is_log,
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
         };
