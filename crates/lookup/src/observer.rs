@@ -74,7 +74,7 @@ fn preloadable(request: &Request, known: Option<Judgement>) -> Option<Choice> {
     match known {
         Some(Judgement::Believed(_)) => Some(Choice::Preload),
         Some(Judgement::Disbelieved | Judgement::Unreported) => None,
-        Some(Judgement::Again) | None if KernelObserver::new().is_ok() => Some(Choice::Both),
+        Some(Judgement::Again | Judgement::Changes(_)) | None if KernelObserver::new().is_ok() => Some(Choice::Both),
         _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),
         _ => None,
     }
@@ -104,6 +104,11 @@ pub fn tool_key(request: &Request, place: &Place) -> Digest {
 /// what the same shell or `make` starts elsewhere.
 pub fn command_key(request: &Request, place: &Place) -> Option<Digest> {
     (request.family == Family::Command).then(|| key(b'W', &request.weak, place))
+}
+
+/// Where it is kept which files a whole command changes in place.
+pub fn changes_key(request: &Request, place: &Place) -> Option<Digest> {
+    (request.family == Family::Command).then(|| key(b'I', &request.weak, place))
 }
 
 /// Where the judgement of a program with this content is kept.

@@ -23,6 +23,9 @@ pub enum Judgement {
     /// Only the kernel can watch it, and a wrapper inside cannot tell the kernel what it hands out: it is not to be
     /// watched.
     Unreported,
+    /// The command changes these files in place, as roots and names say them: what is in them is to be noted before it
+    /// runs. Kept apart from the others, under a key of its own.
+    Changes(Vec<Vec<u8>>),
 }
 
 /// A look that the library does not see.
@@ -72,11 +75,17 @@ impl Judgement {
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::default();
         w.u8(FORMAT_VERSION);
+        let read = |path: &Vec<u8>| Unseen { path: path.clone(), way: Way::Content };
+        let changed: Vec<Unseen>;
         let (tag, unseen): (u8, &[Unseen]) = match self {
             Judgement::Believed(unseen) => (1, unseen),
             Judgement::Disbelieved => (2, &[]),
             Judgement::Again => (3, &[]),
             Judgement::Unreported => (4, &[]),
+            Judgement::Changes(paths) => {
+                changed = paths.iter().map(read).collect();
+                (5, &changed)
+            }
         };
         w.u8(tag);
         w.number(unseen.len() as u64);
@@ -116,6 +125,7 @@ impl Judgement {
             2 => Judgement::Disbelieved,
             3 => Judgement::Again,
             4 => Judgement::Unreported,
+            5 => Judgement::Changes(unseen.into_iter().map(|look| look.path).collect()),
             tag => return Err(r.unknown_tag(tag)),
         };
         r.finish()?;
@@ -149,8 +159,9 @@ mod tests {
     fn there_and_back_and_never_damaged() {
         let ways = [Way::Content, Way::Kind, Way::Link, Way::Listing, Way::Absence, Way::Error(13)];
         let unseen = ways.into_iter().map(|way| Unseen { path: b"/etc/ld.so.cache".to_vec(), way }).collect();
-        for judgement in [Judgement::Believed(unseen), Judgement::Disbelieved, Judgement::Again, Judgement::Unreported]
-        {
+        let changes = Judgement::Changes(vec![b"\0\x01/zconf.h".to_vec(), b"/x".to_vec()]);
+        let plain = [Judgement::Disbelieved, Judgement::Again, Judgement::Unreported];
+        for judgement in [Judgement::Believed(unseen), changes].into_iter().chain(plain) {
             let bytes = judgement.encode();
             assert_eq!(Judgement::decode(&bytes), Ok(judgement.clone()));
             for at in 0..bytes.len() {

@@ -1,4 +1,5 @@
-//! What was in the files that a command names, before it ran: archivers, `strip` and `sed -i` change what they read.
+//! What was in files before a command ran: those that it names, since archivers, `strip` and `sed -i` change what they
+//! read, and those that a run of it before was seen to change.
 //!
 //! Unaware of: whether the command will read or change them.
 
@@ -23,14 +24,15 @@ pub(crate) struct Before {
 }
 
 impl Before {
-    /// Note the files that `request` names. A compiler's sources are never changed, so nothing is noted for one.
-    pub(crate) fn note(request: &Request, stamps: &Stamps) -> Before {
+    /// Note the files that `request` names, and those that it `changes`. A compiler's sources are never changed, so
+    /// nothing is noted for one.
+    pub(crate) fn note(request: &Request, changes: &[Vec<u8>], stamps: &Stamps) -> Before {
         let mut before = Before::default();
         if !matches!(request.family, Family::Binutils | Family::Command) {
             return before;
         }
         let mut left = READ_BYTES_MAX;
-        for argument in &request.action.argv[1..] {
+        for argument in request.action.argv[1..].iter().chain(changes) {
             let Ok(look) = larder_sys::look_through(argument) else { continue };
             if look.kind != Kind::File || look.size_bytes > left {
                 continue;

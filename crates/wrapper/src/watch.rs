@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{Family, is_compiler_part};
-use larder_lookup::{Choice, Place, Request, command_key, made_program_key, program_key, tool_key};
+use larder_lookup::{Choice, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
 use larder_model::{Digest, Fallback, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
     BothObservers, DepfileObserver, Event, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sight, Trace,
@@ -23,11 +23,13 @@ use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
 use larder_sys::{ChildEnd, Rival};
 
-use crate::context::OWN_FILE;
+use crate::context::{Context, OWN_FILE};
 use crate::fetch::Race;
 use crate::sink::Sink;
 use crate::typed::file_name;
 
+/// A command that changes more files than these is not recorded.
+const CHANGES_MAX: usize = 256;
 /// Looks of loader and libc kept of one program: more means that they are none.
 const UNSEEN_MAX: usize = 4096;
 
@@ -91,15 +93,21 @@ pub(crate) type Doubt = (Unrecorded, Vec<u8>);
 
 /// What is known of programs in a place.
 pub(crate) struct Programs<'a> {
-    pub(crate) sink: &'a Sink<'a>,
-    pub(crate) stamps: &'a Stamps,
-    pub(crate) place: &'a Place,
-    pub(crate) request: &'a Request,
+    sink: &'a Sink<'a>,
+    stamps: &'a Stamps,
+    place: &'a Place,
+    request: &'a Request,
     /// The settings ask for the library: the kernel judges it, and takes no run from it.
-    pub(crate) preload_is_forced: bool,
+    preload_is_forced: bool,
 }
 
-impl Programs<'_> {
+impl<'a> Programs<'a> {
+    /// Those that `request` has to do with.
+    pub(crate) fn new(context: &'a Context, sink: &'a Sink, stamps: &'a Stamps, request: &'a Request) -> Programs<'a> {
+        let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
+        Programs { sink, stamps, place: &context.place, request, preload_is_forced }
+    }
+
     /// Keep what the kernel said of the programs of a run, and what is to be done with the tool the next time.
     /// Trouble in keeping it only means that it is asked again. Returns the first thing that only one of the two saw.
     pub(crate) fn learn(&self, watched: &Watched) -> Option<String> {
@@ -149,6 +157,35 @@ impl Programs<'_> {
                 self.keep(&Judgement::Unreported)
             }
             _ => {}
+        }
+    }
+
+    /// The files that a whole command changed in place when it ran before.
+    pub(crate) fn changes(&self) -> Vec<Vec<u8>> {
+        let known = changes_key(self.request, self.place).and_then(|key| self.sink.judgement(&key));
+        let Some(Judgement::Changes(paths)) = known else { return Vec::new() };
+        let decoded = |encoded: Vec<u8>| {
+            let mut path = Vec::new();
+            self.request.roots.decode_path(&encoded, &mut path).then_some(path)
+        };
+        paths.into_iter().filter_map(decoded).collect()
+    }
+
+    /// A whole command changed these: its next run can be recorded if what is in them is noted first.
+    pub(crate) fn learn_changes<'p>(&self, paths: impl Iterator<Item = &'p [u8]>) {
+        let Some(key) = changes_key(self.request, self.place) else { return };
+        let known = self.sink.judgement(&key);
+        let before = if let Some(Judgement::Changes(before)) = known { before } else { Vec::new() };
+        let mut all = before.clone();
+        all.extend(paths.take(CHANGES_MAX).map(|path| {
+            let mut encoded = Vec::new();
+            self.request.roots.encode_path(path, &mut encoded);
+            encoded
+        }));
+        all.sort();
+        all.dedup();
+        if all != before && all.len() <= CHANGES_MAX {
+            self.sink.keep_judgement(&key, &Judgement::Changes(all));
         }
     }
 

@@ -111,6 +111,26 @@ fn a_date_in_a_log_is_the_recorded_ones() {
     assert_eq!(project.compared(2, &argv), "miss");
 }
 
+/// Files that no argument names: seen to be changed by one run, and read before the next.
+#[test]
+fn files_that_are_changed_in_place() {
+    let project = Project::of(&[("conf.h", "#undef A\n"), ("log", "old\n"), ("in", "x\n")]);
+    let script = "sed s/undef/define/ < conf.h > conf.tmp; mv conf.tmp conf.h; echo more >> log; cat in conf.h > out";
+    let argv = ["sh", "-c", script];
+    let first = project.compared(0, &argv);
+    assert!(first.contains("changed an existing file"), "{first}");
+    for (at, expect) in [(0, "miss"), (1, "miss"), (2, "hit"), (3, "hit")] {
+        assert_eq!(project.compared(at, &argv), expect, "place {at}");
+    }
+    project.change("log", "older\n");
+    assert_eq!(project.compared(3, &argv), "miss");
+    project.change("log", "old\n");
+    project.change("conf.h", "#undef B\n");
+    assert_eq!(project.compared(3, &argv), "miss");
+    project.change("conf.h", "#undef A\n");
+    assert_eq!(project.compared(3, &argv), "hit");
+}
+
 #[test]
 fn variables_and_the_umask() {
     let project = Project::of(&[("in", "x\n")]);

@@ -20,11 +20,14 @@ impl Run<'_> {
     /// What the run relied on and changed, or why it must not be recorded.
     pub(super) fn folded(&self, watched: &Watched, texts: &Texts) -> Result<Folded, NotRecorded> {
         let mut folded = self.fold(&watched.observed, texts);
-        if let Some((why, path)) = std::mem::take(&mut folded.refusals).into_iter().next() {
-            if why == Unrecorded::NotObserved {
-                self.programs().leave_to_the_kernel(watched, &path);
+        let refusals = std::mem::take(&mut folded.refusals);
+        if let Some((why, path)) = refusals.first() {
+            if *why == Unrecorded::NotObserved {
+                self.programs().leave_to_the_kernel(watched, path);
             }
-            return Err(NotRecorded::Because(why, path));
+            let changed = refusals.iter().filter(|(why, _)| *why == Unrecorded::UpdatesFile);
+            self.programs().learn_changes(changed.map(|(_, path)| path.as_slice()));
+            return Err(NotRecorded::Because(*why, path.clone()));
         }
         if let Some((path, _)) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
             return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path.clone()));

@@ -30,7 +30,7 @@ use crate::context::Context;
 use crate::fetch::{Fetched, Race, note_recorded};
 use crate::sink::Sink;
 use crate::undo::undo;
-use crate::watch::Eyes;
+use crate::watch::{Eyes, Programs};
 use crate::{outer, recording, token};
 
 /// Why the tool runs.
@@ -112,7 +112,7 @@ pub(crate) fn run(
         return Ended::LookAgain(token);
     }
     let command = Command { manner: token::manner(settings, request.family, &mut token), ..request.command.clone() };
-    let before = Before::note(request, stamps);
+    let before = Before::note(request, &Programs::new(context, &sink, stamps, request).changes(), stamps);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
     let watched = match eyes.run(&command, &context.place.destinations, race.as_mut()) {

@@ -106,9 +106,7 @@ impl Run<'_> {
     }
 
     pub(super) fn programs(&self) -> Programs<'_> {
-        let Run { context, sink, stamps, request, .. } = *self;
-        let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
-        Programs { sink, stamps, place: &context.place, request, preload_is_forced }
+        Programs::new(self.context, self.sink, self.stamps, self.request)
     }
 
     /// Look at everything once more.
