@@ -3,11 +3,13 @@
 //! | the service | how |
 //! |---|---|
 //! | compares before it replaces | read, merge, replace what was read, again from the start where it was not that any more |
-//! | the last writer wins | read, merge, write, wait, look; where others are at it several times; what is lost is put back |
+//! | the last writer wins | leave a note of what is added, read, merge, write, wait, look; where others are at it several times; what is lost is put back |
 //! | an object never changes | generations, each under a name of its own: the next free one is taken and holds all before it |
 //!
-//! Where the last writer wins this is not proof: a write that lands after everybody's last look takes with it what its
-//! writer had not read. Whoever misses the record then makes it anew.
+//! Where the last writer wins, a write that lands after everybody's last look takes with it what its writer had not
+//! read. That writer knows that it was held up, or sees others at work: it reads the notes, and puts back what is in
+//! them. A record is lost only where its note was overwritten as well, by one of as many that has the same place.
+//! Whoever misses the record then makes it anew.
 //!
 //! Unaware of: what a record says, who is believed.
 
@@ -28,6 +30,8 @@ const SETTLE_TIMES: u32 = 8;
 const LOOKS: u32 = 2;
 /// How often own records must be seen, after waits of which each is twice the one before, once somebody else was seen.
 const LOOKS_WHERE_CONTENDED: u32 = 4;
+/// Places for notes of what was added to a list; which one a writer takes is chance, by what it adds.
+const NOTES: u64 = 64;
 /// Generations of a list that never change; a list that has so many is full.
 const GENERATIONS_MAX: u64 = 4096;
 /// How many generations before the newest are read as well: one of them may be half-made, or lack what was lost.
@@ -90,13 +94,20 @@ async fn add_and_look(
 ) -> Result<Merged, RemoteError> {
     let mut merged = Merged::default();
     let mut looks_needed = LOOKS;
+    // What others have added of late, once there is a sign of them.
+    let mut others = List::default();
+    leave_note(remote, key, new).await?;
     for _ in 0..TRIES_MAX {
         let start = Instant::now();
-        let (list, _) = opened(&key.digest, get(remote, key).await?);
+        let (mut list, _) = opened(&key.digest, get(remote, key).await?);
+        list.merge(&[], &others);
         let bytes = grown(remote, &key.digest, list, new).await?;
         remote.put(key, bytes.len() as u64, whole(bytes.clone()), Put::Replace).await?;
+        let took = start.elapsed();
         // Who read before we wrote writes within about the time that reading and writing takes; then it shows.
-        let mut pause = settle.max(start.elapsed() * SETTLE_TIMES);
+        let mut pause = settle.max(took * SETTLE_TIMES);
+        // As long as others look after they have written: some may have done both meanwhile.
+        let mut crowded = took > settle * ((1 << LOOKS) - 1);
         let mut seen = 0;
         while seen < looks_needed {
             wait.about(pause).await;
@@ -105,8 +116,13 @@ async fn add_and_look(
             if now.as_ref() != Some(&bytes) {
                 // Somebody else is at it, and a third may be: one look is not enough.
                 looks_needed = LOOKS_WHERE_CONTENDED;
+                crowded = true;
             }
-            if !opened(&key.digest, now).0.has_all(new) {
+            if crowded {
+                others = read_notes(remote, key).await?;
+            }
+            let (now, _) = opened(&key.digest, now);
+            if !now.has_all(new) || now.lacks(&others) {
                 merged.put_back += 1;
                 break;
             }
@@ -117,6 +133,29 @@ async fn add_and_look(
         }
     }
     Err(given_up(remote, key))
+}
+
+/// Say what is being added where no other writer of this list writes, but for one in as many as there are places.
+async fn leave_note(remote: &dyn Remote, key: Key, new: &[Item]) -> Result<(), RemoteError> {
+    let Some(first) = new.first() else { return Ok(()) };
+    let place = u64::from(first.strong.0[0]) % NOTES;
+    let bytes = grown(remote, &key.digest, List::default(), new).await?;
+    remote.put(note(key, place), bytes.len() as u64, whole(bytes), Put::Replace).await.map(drop)
+}
+
+/// What stands in all notes.
+async fn read_notes(remote: &dyn Remote, key: Key) -> Result<List, RemoteError> {
+    let places: Vec<Key> = (0..NOTES).map(|place| note(key, place)).collect();
+    let mut all = List::default();
+    for bytes in remote.get_small(&places).await? {
+        all.merge(&[], &opened(&key.digest, bytes).0);
+    }
+    Ok(all)
+}
+
+/// Their numbers are none of a generation.
+fn note(key: Key, place: u64) -> Key {
+    key.part(GENERATIONS_MAX + place)
 }
 
 async fn add_generation(remote: &dyn Remote, key: Key, new: &[Item], wait: &Wait) -> Result<Merged, RemoteError> {

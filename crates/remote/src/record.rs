@@ -198,6 +198,11 @@ impl List {
         self.items.truncate(MANIFEST_ENTRIES_MAX);
     }
 
+    /// Whether some of another list are not in it, though there is room for them.
+    pub(crate) fn lacks(&self, other: &List) -> bool {
+        self.items.len() < MANIFEST_ENTRIES_MAX && !self.has_all(&other.items)
+    }
+
     /// Whether all these are in it.
     pub(crate) fn has_all(&self, new: &[Item]) -> bool {
         new.iter().all(|item| self.items.iter().any(|known| known.strong == item.strong))
