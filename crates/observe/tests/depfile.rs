@@ -95,6 +95,7 @@ fn folded(observer: &dyn Observer, command: &Command) -> Folded {
         habit: &|program, _| larder_compiler::habit(program, larder_compiler::Told::nothing()),
         before: &|_| None,
         adds_execute: &|_| false,
+        is_log: &|_| false,
         may_write: &|_| true,
         first_pid: Some(finished.pid),
     };

@@ -83,6 +83,7 @@ fn folded(observed: &Observed) -> Folded {
         habit: &|program, _| larder_compiler::habit(program, larder_compiler::Told::nothing()),
         adds_execute: &|_| false,
         before: &|_| None,
+        is_log: &|_| false,
         may_write: &|_| true,
         first_pid: Some(observed.finished.pid),
     };
