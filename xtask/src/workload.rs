@@ -64,6 +64,9 @@ impl Workload<'_> {
     fn lay_out(&self) -> Result<()> {
         fresh(&self.tree)?;
         fs::create_dir_all(self.tree.join("build"))?;
+        // A checkout of its own, as a worktree is: else it would be a part of ours, at another place within it each time.
+        fs::create_dir_all(self.tree.join(".git"))?;
+        fs::write(self.tree.join(".git/HEAD"), "ref: refs/heads/main\n")?;
         let src = self.tree.join("src");
         tree::copy(&self.sources.root, &src)?;
         self.project

@@ -68,6 +68,7 @@ const EXCLUDED: &[Exclusion] = &[
     (".ninja_log", "times of this build"),
     (".ninja_deps", "times of this build, in the order in which compilers ended"),
     ("CMakeScratch/", "configure's leftovers under random names"),
+    (".git/", "marks the tree as a checkout"),
 ];
 
 /// Of so many compiles at least so many percent must hit when warm.
