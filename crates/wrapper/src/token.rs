@@ -98,5 +98,5 @@ fn tokens(settings: &Settings) -> Tokens {
 }
 
 fn asker(memory_kb: u64, may_wait: bool) -> Asker {
-    Asker { needs: Needs { memory_kb }, is_inside: outer::is_there(), may_wait, is_handed_on: false }
+    Asker { needs: Needs { memory_kb }, is_inside: outer::is_around(), may_wait, is_handed_on: false }
 }
