@@ -32,8 +32,9 @@ pub(crate) fn install(
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let dir = std::path::absolute(store.directory())?;
     let socket = dir.join(store.daemon_socket().strip_prefix(store.directory())?);
-    let units = match options.launchd {
-        true => vec![launchd(text(&program)?, text(&dir)?)],
+    let launchd = options.launchd || cfg!(target_os = "macos");
+    let units = match launchd {
+        true => vec![plist(text(&program)?, text(&dir)?)],
         false => systemd(text(&program)?, text(&dir)?, text(&socket)?)?,
     };
     if options.print {
@@ -42,7 +43,7 @@ pub(crate) fn install(
         }
         return Ok(FINE);
     }
-    let directory = directory(around, options.launchd).context("no place for the files is known: set HOME")?;
+    let directory = directory(around, launchd).context("no place for the files is known: set HOME")?;
     let writing = |path: &Path| format!("{} cannot be written: see `larder daemon install --print`", path.display());
     std::fs::create_dir_all(&directory).with_context(|| writing(&directory))?;
     for (name, text) in &units {
@@ -50,7 +51,7 @@ pub(crate) fn install(
         std::fs::write(&path, text).with_context(|| writing(&path))?;
         writeln!(out, "{}", path.display())?;
     }
-    match options.launchd {
+    match launchd {
         true => writeln!(out, "now type: launchctl load {}", directory.join("larderd.plist").display())?,
         false => {
             writeln!(out, "now type: systemctl --user daemon-reload && systemctl --user enable --now larderd.socket")?;
@@ -91,7 +92,7 @@ fn systemd(program: &str, dir: &str, socket: &str) -> Result<Vec<Unit>> {
     Ok(vec![("larderd.socket", socket), ("larderd.service", service)])
 }
 
-fn launchd(program: &str, dir: &str) -> Unit {
+fn plist(program: &str, dir: &str) -> Unit {
     let escaped = |path: &str| path.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     ("larderd.plist", PLIST.replace("@LARDERD@", &escaped(program)).replace("@DIR@", &escaped(dir)))
 }
@@ -107,7 +108,7 @@ mod tests {
         assert!(units[1].1.contains("\nExecStart=\"/opt/a b/$$x/larderd\" serve\n"), "{}", units[1].1);
         assert!(units[1].1.contains("\nEnvironment=\"LARDER_DIR=/s/50%%\\\"\"\n"), "{}", units[1].1);
         assert!(systemd("/larderd", "/s", &format!("/{}", "s".repeat(107))).is_err(), "too long");
-        assert!(launchd("/a&b", "/<s>").1.contains("<string>/a&amp;b</string>"));
-        assert!(!units.iter().chain(&[launchd("/l", "/s")]).any(|(_, text)| text.contains('@')), "all are filled in");
+        assert!(plist("/a&b", "/<s>").1.contains("<string>/a&amp;b</string>"));
+        assert!(!units.iter().chain(&[plist("/l", "/s")]).any(|(_, text)| text.contains('@')), "all are filled in");
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use larder_model::{Digest, Fingerprint};
-use larder_sys::{Channel, MESSAGE_DESCRIPTORS_MAX, effective_user};
+use larder_sys::{Channel, Class, MESSAGE_DESCRIPTORS_MAX, effective_user};
 
 use crate::frame::{DIRECTORY_BYTES_MAX, Expect, Frame, Nothing, Remotes, State};
 use crate::incoming::Incoming;
@@ -31,36 +31,50 @@ fn connect(path: &Path, patience: Duration) -> Result<Channel, IpcError> {
     }
 }
 
+/// Say what is wanted, after the class that it is to be done in, where there is one.
+fn begin(channel: &Channel, class: Class, first: &Frame, descriptors: &[BorrowedFd]) -> Result<(), IpcError> {
+    let mut bytes = if class == Class::Inherit { Vec::new() } else { Frame::Class(class).encode() };
+    bytes.extend(first.encode());
+    Ok(channel.send(&bytes, descriptors)?)
+}
+
 /// Whether somebody of our user listens at `path`: an error says why not.
 pub fn listens(path: &Path) -> Result<(), IpcError> {
     connect(path, HAND_OVER_PATIENCE).map(drop)
 }
 
 /// Hand a parcel over, `parcel_bytes` long, and the files of its blobs. There is no answer: what becomes of it is not
-/// waited for.
-pub fn hand_over(path: &Path, parcel: &File, parcel_bytes: u64, blobs: &[File]) -> Result<(), IpcError> {
+/// waited for. It is recorded in `class`, as are all these requests.
+pub fn hand_over(path: &Path, class: Class, parcel: &File, parcel_bytes: u64, blobs: &[File]) -> Result<(), IpcError> {
     if blobs.len() as u64 > BLOBS_MAX {
         return Err(IpcError::TooMany);
     }
     let channel = connect(path, HAND_OVER_PATIENCE)?;
     let descriptors: Vec<BorrowedFd> = [parcel].into_iter().chain(blobs).map(AsFd::as_fd).collect();
     let first = Frame::HandOver { parcel_bytes, blobs: blobs.len() as u64 };
-    let frames = std::iter::once(first).chain(std::iter::repeat(Frame::More));
-    for (frame, some) in frames.zip(descriptors.chunks(MESSAGE_DESCRIPTORS_MAX)) {
-        channel.send(&frame.encode(), some)?;
+    let mut parts = descriptors.chunks(MESSAGE_DESCRIPTORS_MAX);
+    begin(&channel, class, &first, parts.next().unwrap_or_default())?;
+    for some in parts {
+        channel.send(&Frame::More.encode(), some)?;
     }
     Ok(())
 }
 
 /// Say that the record of `weak` was used.
-pub fn note_use(path: &Path, weak: &Fingerprint) -> Result<(), IpcError> {
-    Ok(connect(path, HAND_OVER_PATIENCE)?.send(&Frame::Used(*weak).encode(), &[])?)
+pub fn note_use(path: &Path, class: Class, weak: &Fingerprint) -> Result<(), IpcError> {
+    begin(&connect(path, HAND_OVER_PATIENCE)?, class, &Frame::Used(*weak), &[])
 }
 
 /// Say that something new is in the store.
-pub fn note_recorded(path: &Path, weak: &Fingerprint, strong: &Fingerprint, directory: &[u8]) -> Result<(), IpcError> {
+pub fn note_recorded(
+    path: &Path,
+    class: Class,
+    weak: &Fingerprint,
+    strong: &Fingerprint,
+    directory: &[u8],
+) -> Result<(), IpcError> {
     let (weak, strong, directory) = (*weak, *strong, bounded(directory));
-    Ok(connect(path, HAND_OVER_PATIENCE)?.send(&Frame::Recorded { weak, strong, directory }.encode(), &[])?)
+    begin(&connect(path, HAND_OVER_PATIENCE)?, class, &Frame::Recorded { weak, strong, directory }, &[])
 }
 
 /// Ask how `larderd` is, or have it stop.
@@ -115,9 +129,9 @@ pub enum Told {
 
 impl Fetching {
     /// Ask for the records of `weak`.
-    pub fn begin(path: &Path, weak: &Fingerprint, directory: &[u8]) -> Result<Fetching, IpcError> {
+    pub fn begin(path: &Path, class: Class, weak: &Fingerprint, directory: &[u8]) -> Result<Fetching, IpcError> {
         let channel = connect(path, HAND_OVER_PATIENCE)?;
-        channel.send(&Frame::Fetch { weak: *weak, directory: bounded(directory) }.encode(), &[])?;
+        begin(&channel, class, &Frame::Fetch { weak: *weak, directory: bounded(directory) }, &[])?;
         Ok(Fetching { channel, incoming: Incoming::default() })
     }
 

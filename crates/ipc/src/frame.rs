@@ -19,12 +19,14 @@
 //!  15 flush       number of seconds that it may take
 //!  16 remotes?    nothing
 //!  17 remotes     number of records to be sent, number sent, number dropped, number that failed, digest of the settings
+//!  18 class       u8 class that the work for this request is done in: 1 utility · 2 background
 //! ```
-//! A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16
+//! 18 comes before a request, if at all: without it the work is done as all of `larderd`'s. A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16
 //! with 17. To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that
 //! the tool runs, and 14, and leaves when it wants nothing any more. One that does not know these ends the connection.
 
 use larder_model::{DecodeError, Digest, FORMAT_VERSION, Fingerprint, Reader, Writer};
+use larder_sys::Class;
 
 /// A frame's length, which stands before it.
 pub const HEADER_BYTES: usize = 2;
@@ -98,6 +100,8 @@ pub enum Frame {
     AskRemotes,
     /// Thus.
     Remotes(Remotes),
+    /// What the next frame asks for is done in this class, which is not to inherit.
+    Class(Class),
 }
 
 /// How long fetches take.
@@ -239,6 +243,10 @@ impl Frame {
                 [queued, sent, dropped, failed].into_iter().for_each(|number| w.number(*number));
                 w.digest(settings);
             }
+            Frame::Class(class) => {
+                w.u8(18);
+                w.u8(*class as u8);
+            }
         }
         let length = w.bytes.len() as u16;
         [&length.to_le_bytes()[..], &w.bytes].concat()
@@ -299,6 +307,11 @@ impl Frame {
                 failed: r.number()?,
                 settings: r.digest()?,
             }),
+            18 => match r.u8()? {
+                1 => Frame::Class(Class::Utility),
+                2 => Frame::Class(Class::Background),
+                code => return Err(r.unknown_tag(code)),
+            },
             tag => return Err(r.unknown_tag(tag)),
         };
         r.finish()?;
@@ -345,6 +358,8 @@ mod tests {
         check(Frame::Recorded { weak, strong, directory });
         check(Frame::Flush(most));
         check(Frame::AskRemotes);
+        check(Frame::Class(Class::Utility));
+        check(Frame::Class(Class::Background));
         check(Frame::Remotes(Remotes { queued: most, sent: most, dropped: most, failed: most, settings: weak }));
     }
 
@@ -353,7 +368,8 @@ mod tests {
         assert_eq!(Frame::decode(&[FORMAT_VERSION + 1, 3]), Err(DecodeError::Version(FORMAT_VERSION + 1)));
         assert!(Frame::length([0xff, 0xff]).is_err());
         assert!(Frame::decode(&[]).is_err());
-        assert!(Frame::decode(&[FORMAT_VERSION, 18]).is_err());
+        assert!(Frame::decode(&[FORMAT_VERSION, 19]).is_err());
+        assert!(Frame::decode(&[FORMAT_VERSION, 18, 0]).is_err() && Frame::decode(&[FORMAT_VERSION, 18, 3]).is_err());
         assert!(Frame::decode(&[FORMAT_VERSION, 10, 4]).is_err());
     }
 }

@@ -4,9 +4,13 @@
 //! as long. That is seen by a tool that was kept from a processor for most of its time although there are no more tools
 //! than processors. Then tools are started as the build was, and now and then one is tried in its class again.
 //!
+//! Such a tool costs seconds. So where nothing is known of the last moments, and before each try, the machine is asked
+//! for some milliseconds in that class first: it loses the same share of them.
+//!
 //! ```text
-//! state, a word that all wrappers share: bits 0…39 until when no tool is lowered, in ms since the system was started ·
-//! 40…47 the pause before the next try: 2^n s, 0 while tools are lowered · 48…55 tries in a row that went well
+//! state, a word that all wrappers share: bits 0…39 until when no tool is lowered, in ms since the system was started;
+//! while tools are lowered, until when that is known to go well · 40…47 the pause before the next try: 2^n s, 0 while
+//! tools are lowered · 48…55 tries in a row that went well
 //! ```
 
 use std::time::Duration;
@@ -18,6 +22,10 @@ use larder_sys::Use;
 const GOOD_TRIES: u64 = 3;
 /// Then the next one follows soon.
 const GOOD_PAUSE_MS: u64 = 500;
+/// So long what was seen of a tool, or asked for, holds.
+const KNOWN_MS: u64 = 10_000;
+/// Of a tool that used less it says nothing that it went well: it may have had its one turn.
+const TELLING: Duration = Duration::from_millis(20);
 /// 2^6 s: a hog that stays costs one slow tool a minute.
 const PAUSE_LOG_MAX: u64 = 6;
 const UNTIL_BITS: u64 = (1 << 40) - 1;
@@ -34,8 +42,10 @@ pub(crate) enum Start {
     AsInherited,
     /// In its class.
     Lowered,
-    /// In its class, to see how it fares.
+    /// In its class, to see how it fares, if the machine gives as much as is asked for.
     Try,
+    /// In its class, if the machine gives as much as is asked for.
+    Unknown,
 }
 
 #[derive(Clone, Copy)]
@@ -63,16 +73,25 @@ impl State {
 pub(crate) fn next(word: u64, now_ms: u64) -> (Start, u64) {
     let state = State::of(word);
     match state {
-        State { pause_log: 0, .. } => (Start::Lowered, word),
+        State { pause_log: 0, .. } if state.until_ms > now_ms && state.until_ms <= now_ms + KNOWN_MS => {
+            (Start::Lowered, word)
+        }
+        State { pause_log: 0, .. } => (Start::Unknown, word),
         // Of an earlier run of the system.
-        _ if state.until_ms > now_ms + (2000 << PAUSE_LOG_MAX) => (Start::Lowered, 0),
+        _ if state.until_ms > now_ms + (2000 << PAUSE_LOG_MAX) => (Start::Unknown, 0),
         _ if now_ms < state.until_ms => (Start::AsInherited, word),
         // Nobody else tries before this one is done, or has taken too long.
         _ => (Start::Try, State { until_ms: now_ms + state.pause_ms(), ..state }.word()),
     }
 }
 
-/// The state after a tool that was started so ended.
+/// What was seen of a tool, or of the machine when it was asked; `None` where that says nothing.
+pub(crate) fn seen(used: Use, took: Duration) -> Option<bool> {
+    let is_starved = starved(used, took);
+    (is_starved || used.cpu_us >= TELLING.as_micros() as u64).then_some(is_starved)
+}
+
+/// The state after that was seen of what was started so.
 pub(crate) fn after(word: u64, now_ms: u64, start: Start, starved: bool) -> u64 {
     let state = State::of(word);
     let step_down = |pause_log| {
@@ -81,12 +100,17 @@ pub(crate) fn after(word: u64, now_ms: u64, start: Start, starved: bool) -> u64 
     };
     match (start, starved) {
         (Start::Try, true) => step_down((state.pause_log + 1).min(PAUSE_LOG_MAX)),
-        (Start::Try, false) if state.good + 1 >= GOOD_TRIES => 0,
+        (Start::Try, false) if state.good + 1 >= GOOD_TRIES => known_to_go_well(now_ms),
         (Start::Try, false) => State { until_ms: now_ms + GOOD_PAUSE_MS, good: state.good + 1, ..state }.word(),
         // Those that were started before the first of them said so say nothing new.
-        (Start::Lowered, true) if state.pause_log == 0 => step_down(1),
+        (Start::Lowered | Start::Unknown, true) if state.pause_log == 0 => step_down(1),
+        (Start::Lowered | Start::Unknown, false) if state.pause_log == 0 => known_to_go_well(now_ms),
         _ => word,
     }
+}
+
+fn known_to_go_well(now_ms: u64) -> u64 {
+    State { until_ms: now_ms + KNOWN_MS, pause_log: 0, good: 0 }.word()
 }
 
 /// Whether a tool that used this was kept from a processor for most of the time that it took.
@@ -121,8 +145,11 @@ mod tests {
     #[test]
     fn steps_down_and_tries_again() {
         let (start, word) = next(0, 5000);
-        assert_eq!((start, after(word, 5000, start, false)), (Start::Lowered, 0));
-        let word = after(word, 5000, start, true);
+        assert_eq!((start, next(after(word, 5000, start, true), 5001).0), (Start::Unknown, Start::AsInherited));
+        let word = after(word, 5000, start, false);
+        assert_eq!((next(word, 5001), next(word, 14_999).0), ((Start::Lowered, word), Start::Lowered));
+        assert_eq!(next(word, 15_000).0, Start::Unknown, "too long ago");
+        let word = after(word, 5000, Start::Lowered, true);
         // Others that were started before say the same a moment later.
         assert_eq!(after(word, 5300, Start::Lowered, true), word);
         assert_eq!(next(word, 6999), (Start::AsInherited, word));
@@ -143,7 +170,7 @@ mod tests {
             word = after(next_word, now + 100, start, false);
             now += 100 + GOOD_PAUSE_MS;
         }
-        assert_eq!(next(word, now), (Start::Lowered, 0));
+        assert_eq!(next(word, now), (Start::Lowered, word));
     }
 
     #[test]
@@ -154,6 +181,19 @@ mod tests {
             after(word, u64::MAX >> 1, Start::Try, true);
         }
         let never = State { until_ms: 1 << 39, pause_log: 3, good: 0 }.word();
-        assert_eq!(next(never, 1000), (Start::Lowered, 0), "of a system that ran for years");
+        assert_eq!(next(never, 1000), (Start::Unknown, 0), "of a system that ran for years");
+        let known = known_to_go_well(1 << 39);
+        assert_eq!(next(known, 1000), (Start::Unknown, known), "the same");
+    }
+
+    #[test]
+    fn a_short_tool_says_nothing() {
+        let check = |cpu_ms: u64, took_ms: u64, expect: Option<bool>| {
+            let used = Use { cpu_us: cpu_ms * 1000, peak_kb: 0, preempted: 99 };
+            assert_eq!(seen(used, Duration::from_millis(took_ms)), expect, "{cpu_ms} of {took_ms}");
+        };
+        check(5, 6, None);
+        check(5, 500, Some(true));
+        check(300, 320, Some(false));
     }
 }

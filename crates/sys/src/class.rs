@@ -5,9 +5,9 @@
 pub enum Class {
     /// As the program that starts it.
     #[default]
-    Inherit,
+    Inherit = 0,
     /// After what people and services wait for.
-    Utility,
+    Utility = 1,
     /// When nobody else wants the machine.
-    Background,
+    Background = 2,
 }

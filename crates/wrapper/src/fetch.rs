@@ -17,6 +17,7 @@ use larder_sys::Rival;
 
 use crate::context::Context;
 use crate::patience::{UNKNOWN, patience};
+use crate::token::class;
 use crate::{outer, summon};
 
 /// While the tool runs, what comes is read without waiting for more.
@@ -79,7 +80,12 @@ impl Asking<'_> {
     fn begin(&self) -> Option<Fetching> {
         let ask = || {
             let directory = &self.context.place.cwd;
-            Fetching::begin(&self.store.daemon_socket(), &self.request.weak, directory)
+            Fetching::begin(
+                &self.store.daemon_socket(),
+                class(&self.context.loaded.settings),
+                &self.request.weak,
+                directory,
+            )
         };
         match ask() {
             Ok(fetching) => Some(fetching),
@@ -205,7 +211,8 @@ pub(crate) fn note_recorded(
     if settings.remote.is_empty() || settings.remote_read_only {
         return;
     }
-    let note = || larder_ipc::note_recorded(&store.daemon_socket(), weak, strong, &context.place.cwd);
+    let class = class(settings);
+    let note = || larder_ipc::note_recorded(&store.daemon_socket(), class, weak, strong, &context.place.cwd);
     if let Err(IpcError::Io(_)) = note()
         && summon::summon(context, store)
     {

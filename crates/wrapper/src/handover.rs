@@ -12,6 +12,7 @@ use std::path::Path;
 
 use larder_ipc::{Handed, IpcError, PARCEL_BYTES_MAX, Parcel, hand_over, listens};
 use larder_model::{Blob, Digest, DigestWriter, Entry, ExplainWalk, Fingerprint, Judgement, Manifest, Outcome};
+use larder_spawn::Class;
 use larder_store::{Store, StoreError};
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -22,6 +23,8 @@ const MEMORY_BYTES_MAX: u64 = 256 << 20;
 /// What is to be handed over.
 pub(crate) struct Handover<'a> {
     pub(crate) store: &'a Store,
+    /// That it is recorded in.
+    class: Class,
     blobs: RefCell<Vec<(Blob, File)>>,
     memory_bytes: Cell<u64>,
     judgements: RefCell<Vec<(Digest, Judgement)>>,
@@ -31,10 +34,11 @@ pub(crate) struct Handover<'a> {
 
 impl<'a> Handover<'a> {
     /// Where somebody listens. Nothing is connected meanwhile: a tool can run for hours.
-    pub(crate) fn open(store: &'a Store) -> Result<Handover<'a>, IpcError> {
+    pub(crate) fn open(store: &'a Store, class: Class) -> Result<Handover<'a>, IpcError> {
         listens(&store.daemon_socket())?;
         Ok(Handover {
             store,
+            class,
             blobs: RefCell::default(),
             memory_bytes: Cell::new(0),
             judgements: RefCell::default(),
@@ -114,14 +118,14 @@ impl<'a> Handover<'a> {
         }
         let file = larder_sys::sealed_memory_file("larder-parcel", &bytes)?;
         let files = blobs.iter().map(|(_, file)| file.try_clone()).collect::<io::Result<Vec<_>>>()?;
-        hand_over(&self.store.daemon_socket(), &file, bytes.len() as u64, &files)
+        hand_over(&self.store.daemon_socket(), self.class, &file, bytes.len() as u64, &files)
     }
 }
 
 /// Have it noted that a record was used, so that it is not evicted as one that nobody needs. Once an hour for each
 /// record at most, and only where that cannot be noted from here.
-pub(crate) fn note_use(store: &Store, weak: &Fingerprint) {
-    let _ = larder_ipc::note_use(&store.daemon_socket(), weak);
+pub(crate) fn note_use(store: &Store, class: Class, weak: &Fingerprint) {
+    let _ = larder_ipc::note_use(&store.daemon_socket(), class, weak);
 }
 
 /// Read `source` to its end, and write it to `to`.
@@ -151,9 +155,9 @@ mod tests {
     fn what_was_put_is_there_and_stays_as_it_was() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        assert!(Handover::open(&store).is_err(), "nobody listens");
+        assert!(Handover::open(&store, Class::Inherit).is_err(), "nobody listens");
         let _door = store.open_daemon_door().expect("listens");
-        let handover = Handover::open(&store).expect("somebody listens");
+        let handover = Handover::open(&store, Class::Inherit).expect("somebody listens");
         let path = dir.path().join("x.o");
         std::fs::write(&path, b"object").expect("writes");
         let mut file = File::open(&path).expect("opens");

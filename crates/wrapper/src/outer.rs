@@ -5,6 +5,7 @@
 //! Unaware of: what it makes of that.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use larder_lookup::Request;
 use larder_model::{
@@ -26,6 +27,9 @@ const DIRECTORY: u32 = 0o040_755;
 /// system calls.
 static OUTER: OnceLock<OuterLog> = OnceLock::new();
 
+/// Whether there is one, be it out of reach.
+static NAMED: AtomicBool = AtomicBool::new(false);
+
 fn with<T>(use_it: impl FnOnce(&OuterLog) -> T) -> Option<T> {
     OUTER.get().map(use_it)
 }
@@ -36,6 +40,7 @@ fn report(events: Vec<Event>) {
 
 /// Find it by the environment, take its variables out of that, and say that we have begun.
 pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
+    NAMED.store(OuterLog::is_named(environment), Relaxed);
     let Some(log) = OuterLog::take(environment) else { return };
     let own = larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default();
     let parent = larder_sys::parent_process_id();
@@ -46,6 +51,11 @@ pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
 /// Whether there is one.
 pub(crate) fn is_there() -> bool {
     with(|_| ()).is_some()
+}
+
+/// Whether there is one, also where it cannot be told anything.
+pub(crate) fn is_around() -> bool {
+    NAMED.load(Relaxed)
 }
 
 /// We become the tool: it is observed in our place.

@@ -7,6 +7,7 @@ use std::io::Read;
 
 use larder_ipc::IpcError;
 use larder_model::{Blob, Content, Digest, Entry, ExplainWalk, Fingerprint, Judgement, Outcome, Unrecorded};
+use larder_spawn::Class;
 use larder_store::{Counters, Stamps, Store, StoreError};
 
 use crate::handover::Handover;
@@ -42,10 +43,10 @@ impl Closed {
 
 impl<'a> Sink<'a> {
     /// The store, or `larderd` where nothing may be written.
-    pub(crate) fn open(store: &'a Store) -> Result<Sink<'a>, Closed> {
+    pub(crate) fn open(store: &'a Store, class: Class) -> Result<Sink<'a>, Closed> {
         match store.may_be_written().and_then(|()| Counters::open(store)) {
             Ok(counters) => Ok(Sink::Store { store, counters }),
-            Err(error) if error.refuses_writing() => match Handover::open(store) {
+            Err(error) if error.refuses_writing() => match Handover::open(store, class) {
                 Ok(handover) => Ok(Sink::Handover(handover)),
                 Err(why) => Err(Closed::NoDaemon(error, why)),
             },

@@ -70,12 +70,16 @@ pub(crate) fn manner(settings: &Settings, family: Family, token: &mut Token) -> 
     if family == Family::Command {
         return Manner::default();
     }
-    let class = match settings.class {
+    token.manner(class(settings), settings.class_cgroup.as_deref())
+}
+
+/// The class that is asked for: of tools, and of what `larderd` does for this command.
+pub(crate) fn class(settings: &Settings) -> larder_spawn::Class {
+    match settings.class {
         Class::Inherit => larder_spawn::Class::Inherit,
         Class::Utility => larder_spawn::Class::Utility,
         Class::Background => larder_spawn::Class::Background,
-    };
-    token.manner(class, settings.class_cgroup.as_deref())
+    }
 }
 
 /// What the log says, with how long the tool waited.
@@ -98,5 +102,5 @@ fn tokens(settings: &Settings) -> Tokens {
 }
 
 fn asker(memory_kb: u64, may_wait: bool) -> Asker {
-    Asker { needs: Needs { memory_kb }, is_inside: outer::is_there(), may_wait, is_handed_on: false }
+    Asker { needs: Needs { memory_kb }, is_inside: outer::is_around(), may_wait, is_handed_on: false }
 }

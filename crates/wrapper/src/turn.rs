@@ -98,7 +98,8 @@ fn bound(run_time_us: u64) -> Duration {
 fn wait(running: &Running, bound: Duration) -> Duration {
     let (began, mut stopped) = (Instant::now(), 0);
     loop {
-        let is_stopped = larder_sys::process_state(running.pid).is_some_and(|(stopped, _)| stopped);
+        let state = larder_sys::process_state(running.pid);
+        let is_stopped = state.is_some_and(|(stopped, _)| stopped || larder_sys::is_frozen(running.pid));
         stopped = if is_stopped { stopped + 1 } else { 0 };
         let waited = began.elapsed();
         if waited >= bound || !running.goes_on() || stopped >= LOOKS {

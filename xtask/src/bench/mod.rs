@@ -21,6 +21,7 @@ mod inputs;
 mod machine;
 mod measure;
 mod miss;
+mod pages;
 mod record;
 mod remote;
 mod replay;
@@ -70,6 +71,8 @@ enum Word {
     Spawn(spawn::Options),
     /// Builds beside a service, a download, frames and a hog: plain, nice make, tokens, classes, one build and two
     Class(class::Options),
+    /// Compilers with and without huge pages: time, page faults, memory
+    Pages(pages::Options),
     /// Many at once, and much in the store: make with many jobs, two builds at once, large stores, eviction meanwhile
     Scale(scale::Options),
     /// larderd taking what a build hands over, with every allocator that there is, with and without huge pages
@@ -122,6 +125,7 @@ fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
         Word::Copy(options) => copy::copy(place, options)?,
         Word::Spawn(options) => vec![spawn::spawn(place, options)?],
         Word::Class(options) => vec![class::class(place, options)?],
+        Word::Pages(options) => vec![pages::pages(place, options)?],
         Word::Scale(options) => vec![scale::scale(place, options)?],
         Word::Alloc(options) => vec![alloc::alloc(place, options)?],
         Word::Record(options) => vec![record::record(place, options)?],

@@ -9,7 +9,7 @@ use crate::progress::Bar;
 use crate::table::Table;
 use crate::{binaries, run, setup};
 use anyhow::{Context, Result};
-use larder_samples::quantile;
+use larder_samples::{median, quantile};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -28,8 +28,12 @@ pub(crate) struct Options {
 const SIZES_MB: &[(u64, u32)] = &[(10, 1), (500, 2), (4096, 10)];
 /// What must stay free beside, in MB: others use the machine.
 const SPARE_MB: u64 = 1024;
-/// What `crates/spawn` starts tools by.
-const LARDERS_WAY: &str = "posix_spawn";
+/// What `crates/spawn` starts tools by, in each class.
+const LARDERS_WAYS: &[&str] = &["larder, inherit", "larder, utility", "larder, background"];
+/// What they are compared with: nothing starts a program for less.
+const BARE: &str = "vfork, exec";
+/// What they may cost more than that, in µs until the child has ended.
+const MORE_US_MAX: f64 = 60.0;
 const HEADER: &[&str] = &[
     "size MB",
     "huge pages MB",
@@ -70,11 +74,12 @@ pub(crate) fn spawn(place: &Place, options: &Options) -> Result<Report> {
             let rounds = options.runs.div_ceil(less_often);
             let text = measured(&program, &child, size_mb, huge, rounds)?;
             text.lines().try_for_each(|line| add(&mut report, line))?;
-            bar.at(report.rows.len() as u64 / 4);
+            bar.at(report.rows.len() as u64 / 7);
         }
     }
     bar.end(&format!("spawn: {} rows", report.rows.len()));
     report.figures = figures(&report.rows);
+    over_bare(&mut report);
     Ok(report)
 }
 
@@ -87,10 +92,42 @@ fn figures(rows: &[Value]) -> Vec<Figure> {
         let same = |row: &&Value| row["size_mb"] == larders["size_mb"] && row["huge"] == larders["huge"];
         let fork = rows.iter().filter(same).find(|row| row["way"] == "fork, exec")?;
         let pages = if larders["huge"] == true { "huge pages" } else { "small pages" };
-        let name = format!("{LARDERS_WAY} from {} MB, {pages}, CPU ÷ fork", larders["size_mb"]);
+        let name = format!("{} from {} MB, {pages}, CPU ÷ fork", larders["way"].as_str()?, larders["size_mb"]);
         Figure::ratio(name, &cpu(larders), &cpu(fork), None)
     };
-    rows.iter().filter(|row| row["way"] == LARDERS_WAY).filter_map(figure).collect()
+    rows.iter().filter(|row| is_larders(row)).filter_map(figure).collect()
+}
+
+fn is_larders(row: &Value) -> bool {
+    row["way"].as_str().is_some_and(|way| LARDERS_WAYS.contains(&way))
+}
+
+/// Round by round, what larder's ways took more than the bare one, until the child had ended; and a note of the most.
+fn over_bare(report: &mut Report) {
+    let ended = |row: &Value| -> Vec<f64> {
+        row["ended_ns"].as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+    };
+    let mut all = Vec::new();
+    for larders in report.rows.iter().filter(|row| is_larders(row)) {
+        let same = |row: &&Value| row["size_mb"] == larders["size_mb"] && row["huge"] == larders["huge"];
+        let Some(bare) = report.rows.iter().filter(same).find(|row| row["way"] == BARE) else { continue };
+        let more: Vec<f64> =
+            ended(larders).iter().zip(ended(bare)).map(|(these, those)| (these - those) / 1000.0).collect();
+        let Some(more) = median(&more) else { continue };
+        let pages = if larders["huge"] == true { "huge" } else { "small" };
+        let way = larders["way"].as_str().unwrap_or("");
+        all.push((more.value, format!("{way} from {} MB, {pages} pages: {:.0} µs", larders["size_mb"], more.value)));
+    }
+    let worst = all.iter().map(|(more, _)| *more).fold(f64::MIN, f64::max);
+    if !all.is_empty() {
+        let list: Vec<String> = all.into_iter().map(|(_, text)| text).collect();
+        report.notes.push(format!(
+            "More than `{BARE}` until the child had ended, median of the differences in a round: {}.",
+            list.join("; ")
+        ));
+        let name = format!("the most that a start costs beyond `{BARE}`, µs");
+        report.figures.push(Figure::count(name, worst, Some(MORE_US_MAX)));
+    }
 }
 
 fn measured(program: &Path, child: &Path, size_mb: u64, huge: bool, rounds: u32) -> Result<String> {

@@ -46,7 +46,7 @@ pub(crate) struct DaemonInstall {
     /// Print the files instead of writing them
     #[arg(long)]
     pub(crate) print: bool,
-    /// For launchd instead of systemd
+    /// For launchd, as always on macOS, instead of systemd
     #[arg(long)]
     pub(crate) launchd: bool,
 }

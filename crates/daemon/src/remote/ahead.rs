@@ -126,7 +126,7 @@ impl Shared {
         if !self.expected.may_ask(Instant::now()) {
             return Ok(0);
         }
-        let used = self.far.used(commits).await?;
+        let used = self.far().used(commits).await?;
         let (shared, weaks) = (Arc::clone(self), used.clone());
         let absent = on_disk(&Handle::current(), move || shared.absent(weaks)).await.unwrap_or_default();
         if let Some(commit) = commits.first() {
@@ -145,7 +145,7 @@ impl Shared {
         }
         let count = records.join_all().await.into_iter().filter(|came| *came).count();
         self.count(Remote::Prefetched, count as u64);
-        self.count(Remote::Refused, self.far.refused());
+        self.count(Remote::Refused, self.far().refused());
         Ok(count)
     }
 
@@ -164,7 +164,7 @@ impl Shared {
 
 /// Fetch the records of a fingerprint, and what the newest of them needs.
 async fn fetch(shared: Arc<Shared>, coming: Coming, permit: OwnedSemaphorePermit) -> bool {
-    let came = match shared.far.records(&coming.weak).await {
+    let came = match shared.far().records(&coming.weak).await {
         Ok(Some(bytes)) => Arc::new(bytes),
         Ok(None) => return false,
         Err(error) => {
@@ -208,7 +208,7 @@ async fn publish(shared: &Arc<Shared>, settled: Duration) {
         .collect()
     };
     for (commit, all, since) in due {
-        if let Err(error) = shared.far.publish_used(&commit, &all).await {
+        if let Err(error) = shared.far().publish_used(&commit, &all).await {
             (shared.log)(&format!("a list of records cannot be sent: {error}"));
             if let Some(known) = shared.ahead.commits().get_mut(&commit) {
                 known.unsent = since;

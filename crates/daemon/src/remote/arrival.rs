@@ -57,7 +57,7 @@ impl Shared {
         let come: u64 = missing.iter().map(|blob| blob.size_bytes).sum();
         let fetch = |blob: Blob| {
             let shared = Arc::clone(self);
-            async move { shared.far.blob(&blob, &shared.dir).await }
+            async move { shared.far().blob(&blob, &shared.dir).await }
         };
         stream::iter(missing).map(fetch).buffer_unordered(BLOBS_AT_ONCE).try_collect::<()>().await?;
         let shared = Arc::clone(self);

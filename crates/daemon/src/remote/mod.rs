@@ -21,9 +21,10 @@ pub(crate) mod places;
 mod queue;
 mod session;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -31,7 +32,7 @@ use larder_config::Settings;
 use larder_ipc::{IpcError, Recorded, Remotes, Session};
 use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Counters, Remote, Store, StoreError};
-use larder_sys::Channel;
+use larder_sys::{Channel, Class};
 use tokio::runtime::{Handle, Runtime};
 
 use self::ahead::Ahead;
@@ -51,12 +52,17 @@ const STACK_BYTES: usize = 512 << 10;
 pub(crate) struct Remoting {
     runtime: Runtime,
     shared: Arc<Shared>,
+    /// For callers who are in these classes, once there was one.
+    utility: OnceLock<Option<Runtime>>,
+    background: OnceLock<Option<Runtime>>,
 }
 
 /// What tasks and connections share.
 struct Shared {
     dir: PathBuf,
-    far: Far,
+    /// For each class its own: a connection lives in the threads of those who made it.
+    far: [OnceLock<Far>; 3],
+    how: Settings,
     expected: Expectations,
     places: Places,
     queue: Queue,
@@ -74,10 +80,24 @@ pub(crate) fn settings_digest(settings: &Settings) -> Digest {
     Digest::of(text.as_bytes())
 }
 
+thread_local! {
+    /// Of the threads of a runtime, and so of all that runs in it.
+    static CLASS: Cell<Class> = const { Cell::new(Class::Inherit) };
+}
+
 /// A runtime for transfers.
 pub(crate) fn runtime() -> Result<Runtime> {
+    runtime_in(Class::Inherit)
+}
+
+/// One whose threads are in a class.
+fn runtime_in(class: Class) -> Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(THREADS).max_blocking_threads(DISK_THREADS_MAX).thread_stack_size(STACK_BYTES).enable_all();
+    builder.on_thread_start(move || {
+        CLASS.set(class);
+        larder_sys::lower_thread(class);
+    });
     builder.build().context("no threads for remotes")
 }
 
@@ -94,24 +114,36 @@ impl Remoting {
         let runtime = runtime()?;
         let _inside = runtime.enter();
         let shared = Arc::new(Shared::new(dir, settings, log));
-        if shared.far.writes() {
+        // Trouble with them is said now.
+        if shared.far().writes() {
             let queued = shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
             queued.into_iter().for_each(|upload| shared.queue.add(upload));
             runtime.spawn(queue::send_all(Arc::clone(&shared)));
             runtime.spawn(ahead::publish_lists(Arc::clone(&shared)));
         }
-        Ok(Some(Remoting { runtime, shared }))
+        Ok(Some(Remoting { runtime, shared, utility: OnceLock::new(), background: OnceLock::new() }))
     }
 
     /// Serve a wrapper that asks for a fetch, until it leaves.
     pub(crate) fn serve(
         &self,
+        class: Class,
         channel: &Arc<Channel>,
         weak: Fingerprint,
         directory: &[u8],
         session: Session,
     ) -> Result<(), IpcError> {
-        session::serve(&self.shared, self.runtime.handle(), channel, weak, directory, session)
+        session::serve(&self.shared, self.threads_of(class).handle(), channel, weak, directory, session)
+    }
+
+    /// Those for callers of a class; where there can be none, those for all.
+    fn threads_of(&self, class: Class) -> &Runtime {
+        let own = match class {
+            Class::Inherit => return &self.runtime,
+            Class::Utility => &self.utility,
+            Class::Background => &self.background,
+        };
+        own.get_or_init(|| runtime_in(class).ok()).as_ref().unwrap_or(&self.runtime)
     }
 
     /// Something new is in the store.
@@ -124,7 +156,7 @@ impl Remoting {
         // Somebody may have queued without saying so.
         let queued = self.shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
         queued.into_iter().for_each(|upload| self.shared.queue.add(upload));
-        if self.shared.far.writes() {
+        if self.shared.far().writes() {
             let flushed = async {
                 self.shared.queue.empty().await;
                 ahead::publish_now(&self.shared).await;
@@ -153,7 +185,8 @@ impl Shared {
     fn new(dir: &Path, settings: &Settings, log: Box<dyn Fn(&str) + Send + Sync>) -> Shared {
         Shared {
             dir: dir.to_owned(),
-            far: Far::open(settings, &*log),
+            far: Default::default(),
+            how: settings.clone(),
             expected: Expectations::default(),
             places: Places::default(),
             queue: Queue::default(),
@@ -162,6 +195,11 @@ impl Shared {
             settings: settings_digest(settings),
             log,
         }
+    }
+
+    /// Of the class that this thread is in.
+    fn far(&self) -> &Far {
+        self.far[CLASS.get() as usize].get_or_init(|| Far::open(&self.how, &*self.log))
     }
 
     fn store(&self) -> Result<Store, StoreError> {
@@ -175,7 +213,7 @@ impl Shared {
     }
 
     fn recorded(&self, recorded: &Recorded) {
-        if !self.far.writes() {
+        if !self.far().writes() {
             return;
         }
         let upload = (recorded.weak, recorded.strong);

@@ -213,7 +213,7 @@ impl Shared {
         let (shared, record) = (Arc::clone(self), *upload);
         let read = on_disk(&Handle::current(), move || shared.read(&record)).await;
         match read {
-            Some(Some(record)) => match self.far.publish(&record.manifest, &self.dir).await {
+            Some(Some(record)) => match self.far().publish(&record.manifest, &self.dir).await {
                 Ok(Some(bytes)) => End::Sent(bytes),
                 Ok(None) => End::Needless,
                 Err(error) => End::Failed(error.to_string()),

@@ -139,8 +139,8 @@ impl Answering {
         if !self.shared.expected.may_ask(began) {
             return self.nothing(Nothing::OutOfReach);
         }
-        let came = self.shared.far.records(&weak).await;
-        self.shared.count(Remote::Refused, self.shared.far.refused());
+        let came = self.shared.far().records(&weak).await;
+        self.shared.count(Remote::Refused, self.shared.far().refused());
         match came {
             Ok(found) => {
                 self.shared.expected.took(Class::Records, began.elapsed());
@@ -173,7 +173,7 @@ impl Answering {
                 let _ = say(&self.channel, &Frame::Fetched { bytes }, None);
             }
             Err(error) => {
-                self.shared.count(Remote::Refused, self.shared.far.refused());
+                self.shared.count(Remote::Refused, self.shared.far().refused());
                 self.failed(&error);
             }
         }

@@ -4,13 +4,15 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | who may serve, the loop that accepts, when it ends |
+//! | `class.rs` | work in the class of whoever asked for it |
 //! | `take.rs` | one hand-over: verified, then recorded |
 //! | `warm.rs` | stamps for those who cannot write any |
 //! | `log.rs` | what went wrong, in the store's `daemon.log` |
 //!
-//! A thread for each connection, a bounded number of them. What a connection sends is not believed, and costs at most
+//! A thread for each connection, a bounded number of them; where the caller is in a class, one more in that class. What a connection sends is not believed, and costs at most
 //! that connection. It holds nothing of the build's: not its directory, not its descriptors, not its session.
 
+mod class;
 mod log;
 mod take;
 mod warm;
@@ -25,8 +27,9 @@ use anyhow::{Context, Result, bail};
 use larder_ipc::{Frame, IpcError, Nothing, Recorded, Remotes, Request, Session, State, answer, listens, receive, say};
 use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Counters, Store, StoreSocket};
-use larder_sys::{Channel, Door};
+use larder_sys::{Channel, Class, Door};
 
+use self::class::in_class;
 use self::log::Log;
 use crate::cli::Serve;
 use crate::remote::Remoting;
@@ -234,56 +237,61 @@ impl Daemon {
 
     /// Serve one connection.
     fn attend(&self, channel: &Arc<Channel>) {
-        let done = receive(channel, PATIENCE).and_then(|request| {
-            match request {
-                Request::Nothing => {}
-                Request::HandOver { parcel, parcel_bytes, blobs } => self.take(parcel, parcel_bytes, blobs),
-                Request::Used(weak) => {
-                    let _ = Store::open(&self.dir).and_then(|store| store.read_manifest(&weak, true));
-                }
-                Request::Fetch { weak, directory, session } => self.fetch(channel, weak, &directory, session)?,
-                Request::Recorded(recorded) => {
-                    self.remoting.iter().for_each(|remoting| remoting.recorded(&recorded));
-                }
-                Request::Flush(seconds) => {
-                    let patience = Duration::from_secs(seconds.min(FLUSH_MAX_S));
-                    self.remoting.iter().for_each(|remoting| remoting.flush(patience));
-                    self.say_remotes(channel)?;
-                }
-                Request::AskRemotes => self.say_remotes(channel)?,
-                Request::Ask => answer(channel, self.state())?,
-                Request::Stop => {
-                    answer(channel, self.state())?;
-                    drop(self.wake.lock().unwrap_or_else(PoisonError::into_inner).take());
-                }
-            }
-            Ok(())
-        });
-        if let Err(error) = done {
-            self.refuse(&match error {
-                IpcError::Stranger(user) => format!("user {user} connected"),
-                error => error.to_string(),
-            });
+        let done = receive(channel, PATIENCE)
+            .and_then(|(class, request)| in_class(class, || self.serve_request(channel, class, request)));
+        match done {
+            // Not in the caller's class: who waits for room may be of another.
+            Ok(grown) => self.keep_within_limit(grown),
+            Err(IpcError::Stranger(user)) => self.refuse(&format!("user {user} connected")),
+            Err(error) => self.refuse(&error.to_string()),
         }
+    }
+
+    /// Do what is asked for. Returns by how many bytes the store grew.
+    fn serve_request(&self, channel: &Arc<Channel>, class: Class, request: Request) -> Result<u64, IpcError> {
+        match request {
+            Request::Nothing => {}
+            Request::HandOver { parcel, parcel_bytes, blobs } => return Ok(self.take(parcel, parcel_bytes, blobs)),
+            Request::Used(weak) => {
+                let _ = Store::open(&self.dir).and_then(|store| store.read_manifest(&weak, true));
+            }
+            Request::Fetch { weak, directory, session } => {
+                return self.fetch(channel, class, weak, &directory, session);
+            }
+            Request::Recorded(recorded) => {
+                self.remoting.iter().for_each(|remoting| remoting.recorded(&recorded));
+            }
+            Request::Flush(seconds) => {
+                let patience = Duration::from_secs(seconds.min(FLUSH_MAX_S));
+                self.remoting.iter().for_each(|remoting| remoting.flush(patience));
+                self.say_remotes(channel)?;
+            }
+            Request::AskRemotes => self.say_remotes(channel)?,
+            Request::Ask => answer(channel, self.state())?,
+            Request::Stop => {
+                answer(channel, self.state())?;
+                drop(self.wake.lock().unwrap_or_else(PoisonError::into_inner).take());
+            }
+        }
+        Ok(0)
     }
 
     /// Serve a wrapper that asks for a fetch.
     fn fetch(
         &self,
         channel: &Arc<Channel>,
+        class: Class,
         weak: Fingerprint,
         directory: &[u8],
         session: Session,
-    ) -> Result<(), IpcError> {
+    ) -> Result<u64, IpcError> {
         let Some(remoting) = &self.remoting else {
-            return say(channel, &Frame::Nothing(Nothing::NoRemote), None);
+            say(channel, &Frame::Nothing(Nothing::NoRemote), None)?;
+            return Ok(0);
         };
         // However it ends, it is no fault of who asked: a wrapper leaves when its tool was faster.
-        let _ = remoting.serve(channel, weak, directory, session);
-        if let (grown @ 1.., Ok(store)) = (remoting.grown(), Store::open(&self.dir)) {
-            self.keep_within_limit(&store, grown);
-        }
-        Ok(())
+        let _ = remoting.serve(class, channel, weak, directory, session);
+        Ok(remoting.grown())
     }
 
     fn say_remotes(&self, channel: &Channel) -> Result<(), IpcError> {
@@ -307,19 +315,25 @@ impl Daemon {
         }
     }
 
-    fn take(&self, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec<OwnedFd>) {
+    fn take(&self, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec<OwnedFd>) -> u64 {
         let store = match Store::open(&self.dir) {
             Ok(store) => store,
-            Err(error) => return self.refuse(&error.to_string()),
+            Err(error) => {
+                self.refuse(&error.to_string());
+                return 0;
+            }
         };
         match take::take(&store, self.limit_bytes, parcel, parcel_bytes, blobs) {
             Ok(taken) => {
                 self.recorded.fetch_add(1, Relaxed);
                 self.send(&taken.manifest);
                 warm::warm(&store, &taken.manifest);
-                self.keep_within_limit(&store, taken.grown);
+                taken.grown
             }
-            Err(error) => self.refuse(&format!("{error:#}")),
+            Err(error) => {
+                self.refuse(&format!("{error:#}"));
+                0
+            }
         }
     }
 
@@ -333,13 +347,14 @@ impl Daemon {
         }
     }
 
-    fn keep_within_limit(&self, store: &Store, grown: u64) {
-        let Ok(counters) = Counters::open(store) else { return };
+    fn keep_within_limit(&self, grown: u64) {
+        let Some(store) = (grown > 0).then(|| Store::open(&self.dir).ok()).flatten() else { return };
+        let Ok(counters) = Counters::open(&store) else { return };
         let size_bytes = counters.grew(grown);
         if self.limit_bytes == 0 || size_bytes <= self.limit_bytes || self.evicting.swap(true, Relaxed) {
             return;
         }
-        if let Err(error) = evict::to_limit(store, self.limit_bytes) {
+        if let Err(error) = evict::to_limit(&store, self.limit_bytes) {
             self.log.say(&format!("the store cannot be evicted: {error:#}"));
         }
         self.evicting.store(false, Relaxed);

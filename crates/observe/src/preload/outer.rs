@@ -28,6 +28,11 @@ pub struct OuterLog {
 }
 
 impl OuterLog {
+    /// Whether an environment names one, also one that cannot be opened from here: in a process namespace of our own.
+    pub fn is_named(environment: &[(Vec<u8>, Vec<u8>)]) -> bool {
+        environment.iter().any(|(name, _)| *name == LOG_VARIABLE[..LOG_VARIABLE.len() - 1])
+    }
+
     /// The log that an environment leads to. Its two variables are taken out, as the library takes them out.
     pub fn take(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) -> Option<OuterLog> {
         let name = |variable: &[u8]| variable[..variable.len() - 1].to_vec();

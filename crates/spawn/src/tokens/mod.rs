@@ -23,6 +23,7 @@ mod queue;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -105,7 +106,18 @@ impl Token {
             let (start, next) = fare::next(word, now_ms());
             // Of several who would try, one does.
             let changed = next == word || fare.compare_exchange(word, next, Relaxed, Relaxed).is_ok();
-            let start = if changed { start } else { Start::AsInherited };
+            let mut start = if changed { start } else { Start::AsInherited };
+            if matches!(start, Start::Try | Start::Unknown) {
+                let starves = larder_sys::would_starve();
+                if starves || start == Start::Unknown {
+                    note(fare, start, starves);
+                }
+                start = match start {
+                    _ if starves => Start::AsInherited,
+                    Start::Unknown => Start::Lowered,
+                    start => start,
+                };
+            }
             self.start = Some(start);
             if start == Start::AsInherited {
                 return Manner::default();
@@ -116,9 +128,8 @@ impl Token {
 
     /// Its tool used this and took so long.
     pub fn fared(&self, used: Use, took: Duration) {
-        if let (Some(held), Some(start)) = (&self.held, self.start) {
-            let (fare, starved) = (held.pool().fare(), fare::starved(used, took));
-            let _ = fare.fetch_update(Relaxed, Relaxed, |word| Some(fare::after(word, now_ms(), start, starved)));
+        if let (Some(held), Some(start), Some(starved)) = (&self.held, self.start, fare::seen(used, took)) {
+            note(held.pool().fare(), start, starved);
         }
     }
 
@@ -126,6 +137,10 @@ impl Token {
     pub fn is_stepped_down(&self) -> bool {
         self.start == Some(Start::AsInherited)
     }
+}
+
+fn note(fare: &AtomicU64, start: Start, starved: bool) {
+    let _ = fare.fetch_update(Relaxed, Relaxed, |word| Some(fare::after(word, now_ms(), start, starved)));
 }
 
 impl Tokens {

@@ -123,6 +123,10 @@ impl Pool {
         self.word(MOVES).load(SeqCst)
     }
 
+    pub(super) fn note_move(&self) {
+        self.word(MOVES).fetch_add(1, SeqCst);
+    }
+
     // ------------------------------------------------------------ the bytes
 
     /// A token that nobody has.
@@ -196,7 +200,7 @@ impl Pool {
         if layer == 0 {
             self.word(EXPECTED + token as usize).store(needs.counted_kb(), Relaxed);
         }
-        self.word(MOVES).fetch_add(1, SeqCst);
+        self.note_move();
         Held { pool: self, token, layer }
     }
 
@@ -268,7 +272,7 @@ impl Drop for Held {
             pool.word(EXPECTED + self.token as usize).store(0, Relaxed);
         }
         let _ = larder_sys::unlock_byte(&pool.file, byte(self.token, self.layer));
-        pool.word(MOVES).fetch_add(1, SeqCst);
+        pool.note_move();
         pool.call();
     }
 }

@@ -5,7 +5,7 @@
 //! nobody before him took closes it.
 //!
 //! A holder that was killed gives back silently, so the first in the queue looks now and then by himself. And he lends
-//! himself the tokens of holders that are stopped: a build that somebody suspended must not hold up another.
+//! himself the tokens of holders that are stopped or frozen: a build that somebody suspended must not hold up another.
 
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,12 @@ const STOPPED_LOOKS_EVERY: Duration = Duration::from_millis(200);
 /// take; a whole program's link may take longer, and then has company. It is the way out of whatever nobody has thought
 /// of.
 const STUCK: Duration = Duration::from_secs(30);
+/// More for each of those before, who may have been killed: else all in the queue would begin at once.
+const STUCK_FOR_EACH: Duration = Duration::from_secs(2);
+/// Between two looks no more than this counts of that: whoever was stopped or frozen himself saw nothing meanwhile.
+const UNSEEN_MAX: Duration = Duration::from_secs(1);
+/// What a holder in a namespace that cannot be seen into is called.
+const UNSEEN: u32 = 0;
 /// A process with more ancestors than this is none that a build starts.
 const ANCESTORS_MAX: usize = 128;
 
@@ -43,6 +49,14 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
             return held(pool, at, asker, began, false);
         }
         is_below_a_holder = holds_above(&pool, &mut ancestors);
+        if !is_below_a_holder && pool.any_holder(&|pid| pid == UNSEEN) {
+            // Somebody is around us, and it is none of those whom we see.
+            ancestors.get_or_insert_with(ancestors_of_ours).push(UNSEEN);
+            if let Some(at) = lent(&pool, &mut ancestors) {
+                return held(pool, at, asker, began, false);
+            }
+            is_below_a_holder = true;
+        }
     }
     if pool.nobody_waits()
         && pool.has_room(asker.needs)
@@ -79,7 +93,9 @@ struct Waiting {
     was_for_memory: bool,
     looked_at_stopped: Instant,
     moves: u64,
-    moved: Instant,
+    /// How long nothing was seen to move, and when that was last looked at.
+    unmoved: Duration,
+    looked: Instant,
 }
 
 fn wait(
@@ -100,21 +116,25 @@ fn wait(
         was_for_memory: false,
         looked_at_stopped: now,
         moves,
-        moved: now,
+        unmoved: Duration::ZERO,
+        looked: now,
     };
     loop {
         let seen = pool.calls(ticket);
         let place = if stands { pool.ahead(ticket) } else { 0 };
         let got = waiting.look(&pool, asker, place);
-        if got.is_some() || waiting.is_stuck(&pool) || !wanted() {
-            if stands && (got.is_some() || place <= 0) {
+        let gives_up = got.is_none() && waiting.is_stuck(&pool, place);
+        if gives_up {
+            // The next one gives up after as long again: not all at once.
+            pool.note_move();
+        }
+        if got.is_some() || gives_up || !wanted() {
+            if stands && (got.is_some() || gives_up || place <= 0) {
                 pool.served(ticket);
             }
             return match got {
                 Some(at) => held(pool, at, asker, began, waiting.was_for_memory),
-                None if waiting.is_stuck(&pool) => {
-                    Taken::Token(Token { waited: began.elapsed(), gave_up: true, ..Token::default() })
-                }
+                None if gives_up => Taken::Token(Token { waited: began.elapsed(), gave_up: true, ..Token::default() }),
                 None => Taken::NotWanted,
             };
         }
@@ -137,6 +157,7 @@ impl Waiting {
         if !is_free {
             self.looked_at_stopped = if looks_at_stopped { Instant::now() } else { self.looked_at_stopped };
             self.free_looks = if looks_at_stopped { 0 } else { self.free_looks };
+            self.for_memory = false;
             return None;
         }
         self.free_looks += 1;
@@ -156,19 +177,21 @@ impl Waiting {
         pool.try_take().or_else(|| if looks_at_stopped { pool.try_borrow(&is_stopped) } else { None })
     }
 
-    fn is_stuck(&mut self, pool: &Pool) -> bool {
-        let moves = pool.moves();
-        if moves != self.moves {
-            (self.moves, self.moved) = (moves, Instant::now());
-        }
+    /// Whether nothing has moved for too long; `place` is how many are before us, who would have seen it first.
+    fn is_stuck(&mut self, pool: &Pool, place: i64) -> bool {
+        let (moves, now) = (pool.moves(), Instant::now());
+        let since = now.saturating_duration_since(self.looked).min(UNSEEN_MAX);
+        self.unmoved = if moves == self.moves { self.unmoved + since } else { Duration::ZERO };
+        (self.moves, self.looked) = (moves, now);
         // Memory comes when somebody ends; who is alone is not refused any.
-        self.moved.elapsed() >= STUCK && !self.for_memory
+        let before = u32::try_from(place).unwrap_or(0).min(PLACES_COUNTED);
+        self.unmoved >= STUCK + STUCK_FOR_EACH * before && !self.for_memory
     }
 }
 
 /// Who cannot be seen is taken to run.
 fn is_stopped(pid: u32) -> bool {
-    larder_sys::process_state(pid).is_some_and(|(stopped, _)| stopped)
+    larder_sys::process_state(pid).is_some_and(|(stopped, _)| stopped || larder_sys::is_frozen(pid))
 }
 
 /// A token that a holder above us lends.

@@ -128,6 +128,29 @@ fn resident(pid: u32) -> Option<(u32, u32, u64)> {
     Some((pid, fields.get(PARENT)?.parse().ok()?, fields.get(RESIDENT)?.parse().ok()?))
 }
 
+/// Whether a process is in a group that was frozen, by either hierarchy: a paused container. False where that cannot be
+/// told; of a group outside of our own part of the hierarchy nothing can be.
+pub fn is_frozen(pid: u32) -> bool {
+    let Some(groups) = text(format!("/proc/{pid}/cgroup")) else { return false };
+    frozen_by(&groups).any(|(file, line)| text(file).is_some_and(|text| text.lines().any(|its| its == line)))
+}
+
+/// The files that say so of these groups, and the line of them that does.
+fn frozen_by(groups: &str) -> impl Iterator<Item = (String, &'static str)> {
+    groups.lines().flat_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { return Vec::new() };
+        let group = if group == "/" { "" } else { group };
+        let of = |top: &str, file: &str| format!("/sys/fs/cgroup{top}{group}/{file}");
+        match controllers {
+            // The new hierarchy, by itself or beside the others.
+            "" => vec![(of("", "cgroup.events"), "frozen 1"), (of("/unified", "cgroup.events"), "frozen 1")],
+            "freezer" => vec![(of("/freezer", "freezer.state"), "FROZEN")],
+            _ => Vec::new(),
+        }
+    })
+}
+
 /// Give a file that many bytes, with room for all of them on its disk, where its file system can say so.
 pub fn make_room(file: &fs::File, bytes: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
@@ -156,6 +179,16 @@ mod tests {
         assert_eq!(inactive_file("anon 5\ninactive_file 7\n"), 7);
         assert_eq!(whole("150000", "100000\n"), Some(2));
         assert_eq!((whole("max", "100000"), whole("-1\n", "100000\n")), (None, None));
+    }
+
+    #[test]
+    fn knows_where_a_frozen_group_says_so() {
+        let files = |groups: &str| -> Vec<String> { frozen_by(groups).map(|(file, _)| file).collect() };
+        let new = ["/sys/fs/cgroup/a:b/c/cgroup.events", "/sys/fs/cgroup/unified/a:b/c/cgroup.events"];
+        assert_eq!(files("0::/a:b/c\n"), new);
+        assert_eq!(files("7:memory:/x\n6:freezer:/\n1:name=systemd:/y\n"), ["/sys/fs/cgroup/freezer/freezer.state"]);
+        assert!(files("").is_empty() && files("nonsense\n").is_empty());
+        assert!(!is_frozen(std::process::id()) && !is_frozen(u32::MAX));
     }
 
     #[test]

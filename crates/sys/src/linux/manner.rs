@@ -6,6 +6,7 @@
 use std::ffi::{CString, c_int, c_long};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use crate::Class;
 
@@ -77,6 +78,43 @@ impl Manner {
             }
         }
     }
+}
+
+/// Lower this thread alone for the rest of its life, and threads that it starts: what belongs to the whole process stays
+/// as it is.
+pub fn lower_thread(class: Class) {
+    Manner { oom_score_adj: None, cgroup: None, ..Manner::of(class, None) }.take_on();
+}
+
+/// Asked for by `would_starve`, of a processor's time.
+const ASKED: Duration = Duration::from_millis(10);
+/// One part in so many is enough: beside what people have it is half, beside a hog a tenth.
+const ENOUGH: u32 = 3;
+/// It waits no longer than this for that.
+const WAITED_MAX: Duration = Duration::from_millis(40);
+const STACK_BYTES: usize = 64 << 10;
+
+/// Whether a program in `utility` would get less than a third of a processor at this moment: asked for by a thread that is
+/// in it, with 10 ms of a processor where nobody else wants it. What is `background` would get no more. False where it
+/// cannot be asked.
+pub fn would_starve() -> bool {
+    let ask = || {
+        lower_thread(Class::Utility);
+        let began = Instant::now();
+        loop {
+            let (had, waited) = (thread_time(), began.elapsed());
+            if had >= ASKED || waited >= WAITED_MAX {
+                return had < waited / ENOUGH;
+            }
+        }
+    };
+    let asked = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(ask);
+    asked.ok().and_then(|asked| asked.join().ok()).unwrap_or(false)
+}
+
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn inherited_nice() -> c_int {

@@ -32,8 +32,8 @@ pub use files::{
     sealed_memory_file, standard_look, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
 pub use loopback::loop_device;
-pub use machine::{FreeMemory, free_memory, make_room, now_ms, processors, resident_below_kb};
-pub use manner::Manner;
+pub use machine::{FreeMemory, free_memory, is_frozen, make_room, now_ms, processors, resident_below_kb};
+pub use manner::{Manner, lower_thread, would_starve};
 pub use map::Words;
 pub use mount::{
     MountAttributes, MountRefused, MountValue, clone_mount, mount_number, new_mount, open_directory, open_place,

@@ -101,3 +101,28 @@ fn units_are_written() {
     here.larder(&["daemon", "install", "--launchd"]).ends(0);
     assert!(text("home/Library/LaunchAgents/larderd.plist").contains("<string>serve</string>"));
 }
+
+/// systemd reads them itself, and so does a reader of property lists.
+#[test]
+fn units_are_such() {
+    probe_skip!(has("systemd-analyze"), "systemd-analyze is not installed");
+    let here = Here::new();
+    here.larder(&["daemon", "install"]).ends(0);
+    let units = ["socket", "service"].map(|kind| here.place.text(&format!("home/.config/systemd/user/larderd.{kind}")));
+    for words in [&["--user"][..], &[]] {
+        let all: Vec<&str> = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=yes"]
+            .into_iter()
+            .chain(words.iter().copied())
+            .chain(units.iter().map(String::as_str))
+            .collect();
+        let run = here.command(&all).env("XDG_RUNTIME_DIR", here.place.path("tmp"));
+        // A key that it does not know is a warning only.
+        let said = run.run().ends(0).stderr;
+        assert!(!units.iter().any(|unit| said.contains(unit.as_str())), "{said}");
+    }
+    probe_skip!(has("python3"), "python3 is not installed");
+    here.larder(&["daemon", "install", "--launchd"]).ends(0);
+    let script = "import plistlib, sys; print(plistlib.load(open(sys.argv[1], 'rb'))['ProgramArguments'][1])";
+    let plist = here.place.text("home/Library/LaunchAgents/larderd.plist");
+    assert_eq!(here.run(&["python3", "-c", script, &plist]).ends(0).stdout, "serve\n");
+}

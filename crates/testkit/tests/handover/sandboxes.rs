@@ -203,3 +203,61 @@ fn a_bazel_sandbox_records() {
     // Bazel leaves directories that their owner may not write to.
     here.run(&["chmod", "-R", "u+w", &here.place.text("bazel")]).ends(0);
 }
+
+/// Niceness and policy of each of its threads, the first one first.
+fn threads_of(pid: u64) -> Vec<(i32, u32)> {
+    // Of the fields after the name, counted from the state.
+    const NICE: usize = 16;
+    const POLICY: usize = 38;
+    let manner = |tid: &str| -> Option<(i32, u32)> {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        Some((fields.get(NICE)?.parse().ok()?, fields.get(POLICY)?.parse().ok()?))
+    };
+    let names = fs::read_dir(format!("/proc/{pid}/task")).expect("is there").flatten();
+    let mut tids: Vec<u64> = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    tids.sort_by_key(|tid| (*tid != pid, *tid));
+    tids.iter().filter_map(|tid| manner(&tid.to_string())).collect()
+}
+
+/// What a build in the background has recorded is recorded in the background, and `larderd` itself stays as it is.
+#[test]
+fn the_callers_class_comes_with_what_it_hands_over() {
+    const IDLE: u32 = 5;
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    // Enough to be at work for a while.
+    here.place.tool("work/mycc", "{ cat x.c; head -c 30000000 /dev/zero; } > x.o; echo said");
+    let pid = here.start();
+    let before = threads_of(pid)[0];
+    probe_skip!(before.1 == 0, "this program is not scheduled as usual itself");
+    for (round, class) in ["inherit", "utility", "background"].into_iter().enumerate() {
+        here.place.put("x.c", format!("int a{round};\n"));
+        let script = "exec \"$LARDER\" ./mycc -c x.c -o x.o";
+        let build = here.sandbox_command(script).env("LARDER_CLASS", class).start();
+        // Asking it how it is would be work for it, too.
+        let mut seen = Vec::new();
+        let until = std::time::Instant::now() + 3 * crate::here::PATIENCE;
+        while here.counted()["miss"] != round as u64 + 1 {
+            assert!(std::time::Instant::now() < until, "{class}: {}", here.daemon_log());
+            for _ in 0..100 {
+                threads_of(pid).into_iter().for_each(|one| {
+                    if !seen.contains(&one) {
+                        seen.push(one)
+                    }
+                });
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        larder_testkit::Ran::of(build).ends(0);
+        let lowered = match class {
+            "inherit" => before,
+            "utility" => (before.0.max(10), 0),
+            _ => (before.0.max(10), IDLE),
+        };
+        assert!(seen.contains(&lowered), "{class}: {lowered:?} is none of {seen:?}");
+        // One that is being lowered has its niceness before its policy.
+        assert!(seen.iter().all(|one| *one == before || one.0 == lowered.0), "{class}: {seen:?}");
+        assert_eq!(threads_of(pid)[0], before, "{class}");
+    }
+}

@@ -17,9 +17,11 @@ fn place() -> Place {
 /// Niceness, how soon it is killed for memory, policy (5 is idle), I/O class, as a tool of this class sees them.
 fn seen(place: &Place, class: &str, variables: &[(&str, &str)], before: &[&str]) -> Vec<String> {
     place.remove(&["0.o"]);
-    // What was learnt of how tools fare on a machine that has other work, too.
-    let _ = std::fs::remove_file(place.path("tokens"));
-    let mut run = wrapped(place, &compile("mycc", 0), "2").env("LARDER_CLASS", class).env("LARDER_RECACHE", "1");
+    // With tokens a machine that has other work would be found too busy for it.
+    let mut run = wrapped(place, &compile("mycc", 0), "2")
+        .env("LARDER_CLASS", class)
+        .env("LARDER_RECACHE", "1")
+        .env("LARDER_TOKENS", "0");
     run = variables.iter().fold(run, |run, (name, value)| run.env(name, value));
     if !before.is_empty() {
         let program = run.command.get_program().to_owned();

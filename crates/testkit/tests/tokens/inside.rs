@@ -62,6 +62,15 @@ fn not_behind_those_who_wait_for_it() {
     nobody_gave_up(&place);
 }
 
+/// In a process namespace of their own, from which nobody above can be seen: what is known is that somebody is there.
+#[test]
+fn in_a_namespace_of_their_own() {
+    larder_testkit::probe_skip!(larder_testkit::can_mount(), "no namespaces of one's own here");
+    const ALONE: &str = "unshare -p -f";
+    let script = ONE_AFTER_THE_OTHER.replace("L ", &format!("{ALONE} L "));
+    ends(&place(&script), "auto");
+}
+
 /// A compiler that itself runs `make`, whose jobs are behind larder.
 #[test]
 fn a_compiler_that_runs_make() {

@@ -1,19 +1,29 @@
-//! Builds whose processes are killed at random: nothing that is left holds a token, and the next build runs.
+//! Builds whose processes are killed at random: nothing that is left holds a token, nobody waits until he gives up, and
+//! the next build runs.
+//!
+//! `LARDER_KILL_RUNS` says how many are killed, `LARDER_KILL_SEED` which processes and when, `LARDER_KILL_TOOL` by which
+//! build tool alone.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_testkit::{Place, Ran, has, larder, probe_skip};
+use larder_testkit::{Place, Ran, Run, has, larder, probe_skip};
 
-use crate::support::{PATIENCE, signal};
+use crate::support::{PATIENCE, nobody_gave_up, signal, with_cargo};
 
 const FILES: usize = 6;
+const RUNS: usize = 18;
+/// After so many that were killed comes one that is not.
+const WHOLE_EVERY: usize = 6;
 
-/// How many builds are killed: `LARDER_KILL_RUNS`, else a few.
-fn runs() -> usize {
-    std::env::var("LARDER_KILL_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(24)
+/// For those who wait for thousands.
+const SAID_EVERY: usize = 100;
+
+/// A number that somebody set.
+fn number(name: &str) -> Option<usize> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 /// Numbers that look random and are the same in each run.
@@ -48,45 +58,111 @@ fn place() -> Place {
     let ninja =
         format!("rule cc\n  command = L ./mycc -c $in -o $out\n{first}{edges}").replace("L ", &format!("{larder} "));
     place.put("build.ninja", ninja);
-    place.settle();
     place
 }
 
-fn build(place: &Place, words: &[&str]) -> Child {
-    let mut command = place.run(words).env("LARDER_JOBS", "1").env("LARDER_RECACHE", "1").command;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().expect("starts")
+/// A package whose build script has C files compiled by the crate `cc`, as many at once as Cargo's job server allows.
+fn package(place: &Place) {
+    let features = "[build-dependencies]\ncc = { version = \"1\", features = [\"parallel\"] }\n";
+    let names = "[package]\nname = \"killed\"\nversion = \"0.1.0\"\nedition = \"2021\"\n";
+    place.put("package/Cargo.toml", format!("{names}{features}[profile.dev]\ndebug = 0\n[workspace]\n"));
+    place.put("package/src/lib.rs", "");
+    let script = format!(
+        "fn main() {{ println!(\"cargo:rerun-if-env-changed=ROUND\"); let mut build = cc::Build::new(); \
+         for n in 0..{FILES} {{ build.file(format!(\"../{{n}}.c\")); }} build.compile(\"parts\"); }}"
+    );
+    place.put("package/build.rs", script);
 }
 
-/// Every process below this one.
-fn below(top: u32) -> Vec<u32> {
+/// One way to build all of it.
+struct Tool {
+    name: &'static str,
+    words: Vec<&'static str>,
+    /// How long a build takes that nobody disturbs.
+    took: Duration,
+}
+
+impl Tool {
+    fn run(&self, place: &Place, round: usize) -> Run {
+        (0..FILES).for_each(|number| place.remove(&[&format!("{number}.o")]));
+        let run = place.run(&self.words).env("LARDER_JOBS", "1").env("LARDER_RECACHE", "1");
+        let run = run.env("LARDER_LOG", place.path("log"));
+        match self.name {
+            "cargo" => with_cargo(run)
+                .cwd(place.path("work/package"))
+                .env("CC", format!("{} gcc", larder().display()))
+                .env("ROUND", round.to_string()),
+            _ => run,
+        }
+    }
+
+    fn build(&self, place: &Place, round: usize) -> Child {
+        let mut command = self.run(place, round).command;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("starts")
+    }
+}
+
+/// Those that are here, after a build with each.
+fn tools(place: &Place) -> Vec<Tool> {
+    let tool = |name, words: &[&'static str]| Tool { name, words: words.to_vec(), took: Duration::ZERO };
+    let mut all = vec![tool("make", &["make", "-k", "-j8"]), tool("ninja", &["ninja", "-k0", "-j8"])];
+    all.extend(option_env!("CARGO").map(|cargo| tool("cargo", &[cargo, "build", "--offline", "-q", "-j8"])));
+    let only = std::env::var("LARDER_KILL_TOOL").ok();
+    all.retain(|tool| only.as_ref().is_none_or(|only| only == tool.name));
+    all.retain_mut(|tool| {
+        if tool.name != "cargo" && !has(tool.name) {
+            eprintln!("skipped: {} is not installed", tool.name);
+            return false;
+        }
+        // The first may have to build what is always there later.
+        let first = tool.run(place, usize::MAX).run();
+        if tool.name == "cargo" && first.stderr.contains("no matching package") {
+            eprintln!("skipped: the crate `cc` with what it needs was never fetched: cargo fetch");
+            return false;
+        }
+        first.ends(0);
+        let began = Instant::now();
+        tool.run(place, usize::MAX - 1).run().ends(0);
+        tool.took = began.elapsed();
+        true
+    });
+    all
+}
+
+/// Every process below this one, and whether it is a larder.
+fn below(top: u32) -> Vec<(u32, bool)> {
     let names = fs::read_dir("/proc").expect("reads").flatten().map(|entry| entry.file_name());
     let pids = names.filter_map(|name| name.to_str()?.parse::<u32>().ok());
-    let parent = |pid: u32| -> Option<u32> {
+    let parent = |pid: u32| -> Option<(u32, bool)> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+        let (name, after) = text.rsplit_once(')')?;
+        Some((after.split_ascii_whitespace().nth(1)?.parse().ok()?, name.ends_with("(larder")))
     };
-    let parents: BTreeMap<u32, u32> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let parents: BTreeMap<u32, (u32, bool)> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let is_below = |pid: &u32| {
         let mut at = *pid;
         for _ in 0..64 {
             match parents.get(&at) {
-                Some(&parent) if parent == top => return true,
-                Some(&parent) => at = parent,
+                Some(&(parent, _)) if parent == top => return true,
+                Some(&(parent, _)) => at = parent,
                 None => return false,
             }
         }
         false
     };
-    parents.keys().copied().filter(is_below).collect()
+    parents.iter().filter(|(pid, _)| is_below(pid)).map(|(pid, (_, is_larder))| (*pid, *is_larder)).collect()
 }
 
-fn killed(place: &Place, words: &[&str], dice: &mut Dice) {
-    let mut child = build(place, words);
-    std::thread::sleep(Duration::from_millis(dice.below(60) as u64));
+fn killed(place: &Place, tool: &Tool, round: usize, dice: &mut Dice) {
+    let mut child = tool.build(place, round);
+    std::thread::sleep(Duration::from_millis(dice.below(tool.took.as_millis() as usize) as u64));
     for _ in 0..=dice.below(3) {
-        let victims = below(child.id());
-        if let Some(victim) = victims.get(dice.below(victims.len())) {
+        let mut victims = below(child.id());
+        if dice.below(2) == 0 && victims.iter().any(|(_, is_larder)| *is_larder) {
+            victims.retain(|(_, is_larder)| *is_larder);
+        }
+        if let Some((victim, _)) = victims.get(dice.below(victims.len())) {
             let name = ["KILL", "KILL", "TERM", "INT"][dice.below(4)];
             signal(*victim, name);
         }
@@ -97,32 +173,31 @@ fn killed(place: &Place, words: &[&str], dice: &mut Dice) {
     }
     let began = Instant::now();
     while child.try_wait().expect("can be asked").is_none() {
-        assert!(began.elapsed() < PATIENCE, "a build that was killed at hangs: {words:?}");
+        assert!(began.elapsed() < PATIENCE, "run {round}, {}: a build that was killed at hangs", tool.name);
         std::thread::sleep(Duration::from_millis(2));
     }
 }
 
 #[test]
 fn nothing_hangs_and_the_next_build_runs() {
-    let tools: Vec<&[&str]> = [(has("make"), &["make", "-k", "-j8"][..]), (has("ninja"), &["ninja", "-k0", "-j8"])]
-        .into_iter()
-        .filter_map(|(there, words)| there.then_some(words))
-        .collect();
-    probe_skip!(!tools.is_empty(), "neither make nor ninja is installed");
     let place = place();
-    let seed = std::env::var("LARDER_KILL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let mut dice = Dice(seed);
-    for run in 0..runs() {
-        let words = tools[run % tools.len()];
-        for number in 0..FILES {
-            place.remove(&[&format!("{number}.o")]);
-        }
-        killed(&place, words, &mut dice);
-        if run % 8 == 7 {
-            place.remove(&["0.o", "3.o"]);
+    package(&place);
+    place.settle();
+    let tools = tools(&place);
+    probe_skip!(!tools.is_empty(), "no build tool is installed");
+    let mut dice = Dice(number("LARDER_KILL_SEED").unwrap_or(1) as u64);
+    for round in 0..number("LARDER_KILL_RUNS").unwrap_or(RUNS) {
+        let tool = &tools[round % tools.len()];
+        killed(&place, tool, round, &mut dice);
+        if round % WHOLE_EVERY == WHOLE_EVERY - 1 {
             let began = Instant::now();
-            Ran::of(build(&place, words)).ends(0);
-            assert!(began.elapsed() < PATIENCE, "run {run}: {:?}", began.elapsed());
+            Ran::of(tool.build(&place, round + usize::MAX / 2)).ends(0);
+            assert!(began.elapsed() < PATIENCE, "run {round}: {:?}", began.elapsed());
+            nobody_gave_up(&place);
+        }
+        if round % SAID_EVERY == SAID_EVERY - 1 {
+            eprintln!("{} builds were killed", round + 1);
         }
     }
+    nobody_gave_up(&place);
 }

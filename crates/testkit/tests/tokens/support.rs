@@ -1,6 +1,7 @@
 //! Tools that say when they begin and end, and larders beside each other.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,21 @@ pub(crate) fn timed(place: &Place, name: &str, seconds: &str) {
         "for out; do :; done; echo \"+ $$ $out\" >> {log}; sleep {seconds}; echo \"- $$ $out\" >> {log}; echo made > \"$out\""
     );
     place.tool(&format!("work/{name}"), &script);
+}
+
+/// The same, at work until `open_gate`, or until its place is gone.
+pub(crate) fn gated(place: &Place, name: &str) {
+    place.put("gate", "");
+    let (log, gate) = (place.text("times"), place.text("work/gate"));
+    let script = format!(
+        "for out; do :; done; echo \"+ $$ $out\" >> {log}; while [ -e {gate} ]; do sleep 0.05; done; \
+         echo \"- $$ $out\" >> {log}; echo made > \"$out\""
+    );
+    place.tool(&format!("work/{name}"), &script);
+}
+
+pub(crate) fn open_gate(place: &Place) {
+    place.remove(&["gate"]);
 }
 
 /// Sources `0.c` … of different texts.
@@ -77,6 +93,18 @@ pub(crate) fn until(holds: impl Fn() -> bool) {
     }
 }
 
+/// Wait until so many stood in the queue at some time.
+#[track_caller]
+pub(crate) fn until_waiting(place: &Place, count: u64) {
+    until(|| tickets(place) >= count);
+}
+
+/// The first word of the file.
+fn tickets(place: &Place) -> u64 {
+    let bytes = fs::read(place.path("tokens")).unwrap_or_default();
+    bytes.first_chunk().copied().map_or(0, u64::from_ne_bytes)
+}
+
 pub(crate) fn signal(pid: u32, name: &str) {
     let _ = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).stderr(Stdio::null()).status();
 }
@@ -85,6 +113,19 @@ pub(crate) fn signal(pid: u32, name: &str) {
 #[track_caller]
 pub(crate) fn nobody_gave_up(place: &Place) {
     assert!(!log(place).contains("in vain"), "{}", log(place));
+}
+
+/// With the variables by which Cargo finds its own files, and the compiler beside it.
+pub(crate) fn with_cargo(run: Run) -> Run {
+    let own = |name: &str, usual: &str| {
+        let named = std::env::var_os(name).map(PathBuf::from);
+        named.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(usual))).filter(|path| path.is_dir())
+    };
+    let rustc = option_env!("CARGO").map(|cargo| Path::new(cargo).with_file_name("rustc"));
+    let variables =
+        [("CARGO_HOME", own("CARGO_HOME", ".cargo")), ("RUSTUP_HOME", own("RUSTUP_HOME", ".rustup")), ("RUSTC", rustc)];
+    let set = variables.into_iter().filter_map(|(name, path)| Some((name, path?)));
+    set.fold(run, |run, (name, path)| run.env(name, path))
 }
 
 pub(crate) fn log(place: &Place) -> String {

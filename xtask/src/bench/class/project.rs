@@ -46,7 +46,7 @@ impl Project {
 }
 
 /// Two projects have different sources: none is answered by the other's.
-fn source(project: &str, number: u32) -> Result<String> {
+pub(in crate::bench) fn source(project: &str, number: u32) -> Result<String> {
     let mut text = format!("/* {project} */\n#include <stdio.h>\n#include <string.h>\n");
     for at in 0..FUNCTIONS {
         let salt = number * FUNCTIONS + at;

@@ -32,6 +32,15 @@ pub(crate) struct Cell {
     pub(crate) beside: Beside,
     pub(crate) wall_s: Vec<f64>,
     pub(crate) fared: Vec<Fared>,
+    /// The share of the processors that others had.
+    pub(crate) others: Vec<f64>,
+}
+
+/// What one of them gave.
+pub(crate) struct Ran {
+    pub(crate) wall_s: f64,
+    pub(crate) fared: Option<Fared>,
+    pub(crate) others: f64,
 }
 
 const HEADER: &[&str] = &[
@@ -46,6 +55,7 @@ const HEADER: &[&str] = &[
     "p99 ÷ no build",
     "frames missed",
     "download MB/s",
+    "others",
 ];
 
 /// What is asked of larder: setting, builds, beside what, what is compared, and how much more it may be at most.
@@ -70,7 +80,13 @@ enum Compared {
 
 impl Cell {
     pub(crate) fn new(setting: &'static str, builds: usize, beside: Beside) -> Self {
-        Self { setting, builds, beside, wall_s: Vec::new(), fared: Vec::new() }
+        Self { setting, builds, beside, wall_s: Vec::new(), fared: Vec::new(), others: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, ran: Ran) {
+        self.wall_s.push(ran.wall_s);
+        self.fared.extend(ran.fared);
+        self.others.push(ran.others);
     }
 
     /// Of each round.
@@ -123,6 +139,7 @@ fn row(cells: &[Cell], cell: &Cell) -> Vec<String> {
         shown(p99.zip(alone).map(|(these, those)| these / those), 2),
         cell.middle(|fared| fared.missed).map_or(String::new(), |share| format!("{:.1} %", share * 100.0)),
         shown(cell.middle(|fared| fared.mb_per_s), 0),
+        middle(&cell.others).map_or(String::new(), |share| format!("{:.0} %", share * 100.0)),
     ]
 }
 
@@ -134,6 +151,7 @@ fn sample(cell: &Cell) -> Value {
         "builds": cell.builds,
         "beside": cell.beside.word(),
         "wall_s": cell.wall_s,
+        "others_share": cell.others,
         "ping_ms_p50_p90_p99": cell.fared.iter().map(quantiles).collect::<Vec<_>>(),
         "frames_missed": cell.fared.iter().map(|fared| fared.missed).collect::<Vec<_>>(),
         "download_mb_per_s": cell.fared.iter().map(|fared| fared.mb_per_s).collect::<Vec<_>>(),
@@ -167,7 +185,9 @@ fn notes(processors: u32, jobs: u32, sources: u32) -> Vec<String> {
              C files of about 0.4 s with gcc -O2, each compile a miss. build: wall time until all have ended; medians of rounds in turn."
         ),
         "ping: 64 bytes over the loopback and back, every 2 ms, from when it was due. frames: 4 ms of a processor every 16.7 ms; missed \
-         when it is not ready before the next. download: over the loopback, paced to 200 MB/s. hog: a program that wants a processor for good."
+         when it is not ready before the next. download: over the loopback, paced to 200 MB/s. hog: a program that wants a processor for good. \
+         others: the share of these processors that programs had which are no part of this; a run beside more than 5 % is repeated, \
+         twice at most, and the quietest counts."
             .to_owned(),
     ]
 }

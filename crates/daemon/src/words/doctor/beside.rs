@@ -57,6 +57,11 @@ struct Server {
     sched: Scheduling,
 }
 
+/// Where the system says who gets huge pages.
+const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+/// What was measured.
+const GAIN: &str = "gcc took 0.90 to 1.04 of its time with them where that was measured, no gain for sure";
+
 /// How a process is scheduled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Scheduling {
@@ -70,7 +75,24 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     let mut checks = vec![tokens(around)];
     let compilers = of_process("self").unwrap_or_default();
     checks.push(servers(around.settings().class, &compilers, &found()));
+    checks.extend(std::fs::read_to_string(HUGE_PAGES).ok().and_then(|text| huge_pages(&text)));
     checks
+}
+
+/// What compilers would gain from huge pages, by what the system does about them. Figures: `cargo xtask bench pages`,
+/// docs/scheduling.md, "Huge pages for tools".
+fn huge_pages(text: &str) -> Option<Check> {
+    let mode = text.split_ascii_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))?;
+    let found = match mode {
+        "always" => "the system gives them to every program: nothing to be set for compilers".to_owned(),
+        "never" => format!("switched off for all programs ({HUGE_PAGES}): compilers cannot have any"),
+        mode => format!(
+            "given to programs that ask ({mode}), as compilers do not: {GAIN}; in the build's environment \
+             GLIBC_TUNABLES=glibc.malloc.hugetlb=1 has gcc and clang ask, MALLOC_CONF=thp:always rustc; no result and no \
+             compiler's key changes"
+        ),
+    };
+    Some(ok("huge pages", found))
 }
 
 fn tokens(around: &Surroundings) -> Check {
@@ -172,6 +194,15 @@ fn group_in(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn says_who_gets_huge_pages() {
+        let found = |text: &str| huge_pages(text).map(|check| check.found);
+        assert!(found("[always] madvise never\n").expect("is said").contains("nothing to be set"));
+        assert!(found("always [madvise] never\n").expect("is said").contains("GLIBC_TUNABLES"));
+        assert!(found("always madvise [never]\n").expect("is said").contains("switched off"));
+        assert_eq!(found("nonsense"), None);
+    }
 
     #[test]
     fn reads_how_a_process_is_scheduled() {
