@@ -16,7 +16,7 @@ use team::Team;
 #[derive(Parser)]
 struct Options {
     /// Machines of the team, four of ten of them CI's; several with commas between
-    #[arg(long, default_values_t = [5, 50, 500], value_delimiter = ',', value_name = "N")]
+    #[arg(long, default_values_t = [5, 50], value_delimiter = ',', value_name = "N")]
     machines: Vec<usize>,
     /// Builds of each machine a day
     #[arg(long, default_value_t = 20, value_name = "N")]

@@ -25,7 +25,7 @@ const CONTENT_BYTES_MAX: usize = 8 << 20;
 /// What is packed at once, bytes: it is held whole, here and by whoever reads it.
 pub(crate) const PACKED_AT_ONCE_BYTES: u64 = 2 << 20;
 /// Records of one bundle.
-const RECORDS_MAX: usize = 4096;
+const RECORDS_MAX: usize = crate::USED_MAX;
 /// Blobs of one.
 const BLOBS_MAX: usize = 4 * RECORDS_MAX;
 

@@ -27,9 +27,10 @@ const USED_FORMAT: u8 = 2;
 pub const USED_MAX: usize = 16_384;
 /// Bundles of one list.
 const BUNDLES_MAX: usize = 1024;
-/// With so many small ones, of less than a quarter of what one may be, their records are put into larger ones: each is a
-/// request.
+/// With so many small ones, of less than a quarter of what one may be and of few records, their records are put into
+/// larger ones: each is a request.
 const SMALL_ONES_MAX: usize = 32;
+const FEW_RECORDS: usize = 32;
 /// Records of which the blobs are more, bytes, are in no bundle: by themselves they are fetched as fast.
 const BUNDLED_BYTES_MAX: u64 = 512 << 10;
 
@@ -217,11 +218,11 @@ impl Remotes {
     ) -> Result<u64, RemoteError> {
         let key = Key::used(*place);
         let old = get_one(&*one.remote, key).await?.map(|bytes| Used::decode(place, &bytes)).unwrap_or_default();
-        let base = Used { weaks: base.weaks.clone(), bundles: there(one, &base.bundles, &old).await? };
         let new = Used { weaks: fresh.to_vec(), bundles: Vec::new() };
         let limit = one.remote.abilities().one_request_bytes;
-        let mut used = new.with(base).with(old).tidied();
-        let is_small = |bundle: &Bundle| bundle.size_bytes < limit / 4;
+        let mut used = new.with(base.clone()).with(old).tidied();
+        used.bundles = there(one, used.bundles).await?;
+        let is_small = |bundle: &Bundle| bundle.size_bytes < limit / 4 && bundle.records.len() < FEW_RECORDS;
         if used.bundles.iter().filter(|bundle| is_small(bundle)).count() > SMALL_ONES_MAX {
             used.bundles.retain(|bundle| !is_small(bundle));
         }
@@ -232,14 +233,13 @@ impl Remotes {
             used.weaks.iter().rev().filter(|weak| fresh.contains(weak) || !known.contains_key(weak)).copied().collect();
         let mut sent = 0;
         let mut pieces: Vec<Piece> = Vec::new();
-        let most = PACKED_AT_ONCE_BYTES.min(limit * 4);
         for weak in due {
             let Some(whole) = reading(weak, BUNDLED_BYTES_MAX).await else { continue };
             let Some(piece) = Piece::of(whole, self.keys()) else { continue };
             if known.get(&weak) == Some(&hint(&piece.item.strong)) {
                 continue;
             }
-            if pieces.iter().chain([&piece]).map(Piece::size_bytes).sum::<u64>() > most {
+            if pieces.iter().chain([&piece]).map(Piece::size_bytes).sum::<u64>() > PACKED_AT_ONCE_BYTES {
                 sent += send(one, &mut pieces, limit, &mut used.bundles).await?;
             }
             pieces.push(piece);
@@ -252,16 +252,14 @@ impl Remotes {
     }
 }
 
-/// Those of `bundles` that this remote has; the others were found on another one.
-async fn there(one: &One, bundles: &[Bundle], old: &Used) -> Result<Vec<Bundle>, RemoteError> {
-    let is_old = |bundle: &Bundle| old.bundles.iter().any(|known| known.digest == bundle.digest);
-    let asked: Vec<Bundle> = bundles.iter().filter(|bundle| !is_old(bundle)).cloned().collect();
-    if asked.is_empty() {
-        return Ok(Vec::new());
+/// Those of `bundles` that this remote has: it may have forgotten some, and others were found on another one.
+async fn there(one: &One, bundles: Vec<Bundle>) -> Result<Vec<Bundle>, RemoteError> {
+    if bundles.is_empty() {
+        return Ok(bundles);
     }
-    let keys: Vec<Key> = asked.iter().map(|bundle| Key::blob(bundle.digest)).collect();
+    let keys: Vec<Key> = bundles.iter().map(|bundle| Key::blob(bundle.digest)).collect();
     let has = one.remote.has(&keys).await?;
-    Ok(asked.into_iter().zip(has).filter_map(|(bundle, there)| there.then_some(bundle)).collect())
+    Ok(bundles.into_iter().zip(has).filter_map(|(bundle, there)| there.then_some(bundle)).collect())
 }
 
 /// Send what was gathered, as bundles of at most `limit` bytes, and put them first. What is too large even by itself

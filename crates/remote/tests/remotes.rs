@@ -277,7 +277,14 @@ async fn most_of_what_was_used_comes_in_bundles() {
         assert!(whole.manifest[..] == manifest[..] && blobs[&Digest::of(&whole.blobs[0])] == whole.blobs[0]);
     }
 
-    // One that was changed on its way, or forgotten, is none.
+    // What the service has forgotten is bundled anew.
+    let forgetful = Team::new("memory://");
+    let elsewhere = forgetful.seen_by(&options(3, &[]));
+    elsewhere.publish_used(&one, &weaks[..10], &next, &reading).await.expect("published");
+    let found = elsewhere.used(&[one]).await.expect("asked");
+    assert_eq!((found.weaks.len(), held(&found)), (250, 250));
+
+    // One that was changed on its way, or is not there, is none.
     let key = Key::blob(next.bundles[0].digest);
     let mut wrong = team.memory.peek(key).expect("is there").to_vec();
     wrong[1000] ^= 1;

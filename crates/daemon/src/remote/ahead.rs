@@ -23,10 +23,8 @@ use super::{Shared, on_disk};
 
 /// Records that are fetched at once, one by one.
 const AT_ONCE: usize = 64;
-/// Bundles that are held at once, bytes when they are unpacked.
-const BUNDLES_BYTES_MAX: usize = 24 << 20;
-/// A bundle unpacks to about so many times its size: objects and records of C were 3 to 5 times as large.
-const UNPACKS_TO: usize = 5;
+/// Bundles that are held at once: each unpacks to about 2 MiB (`remote/src/bundle.rs`).
+const BUNDLES_AT_ONCE: usize = 12;
 /// A bundle of which less than one record in so many is wanted is not opened for it: that one is fetched by itself.
 const WANTED_OF: usize = 8;
 /// A build that goes on for longer than this, or another one after it, begins anew.
@@ -174,7 +172,7 @@ impl Shared {
 
     /// Fetch these in bundles, newest first. Returns how many came, and those that did not.
     async fn in_bundles(self: &Arc<Self>, bundles: Vec<Bundle>, coming: Vec<Coming>) -> (usize, Vec<Coming>) {
-        let room = Arc::new(Semaphore::new(BUNDLES_BYTES_MAX));
+        let room = Arc::new(Semaphore::new(BUNDLES_AT_ONCE));
         let mut left: HashMap<Fingerprint, Coming> = coming.into_iter().map(|one| (one.weak, one)).collect();
         let mut opened = JoinSet::new();
         let mut shares = Vec::with_capacity(bundles.len());
@@ -190,8 +188,7 @@ impl Shared {
                 rest.extend(wanted.into_values());
                 continue;
             }
-            let size = (bundle.size_bytes as usize).saturating_mul(UNPACKS_TO).clamp(1, BUNDLES_BYTES_MAX);
-            let Ok(permit) = Arc::clone(&room).acquire_many_owned(size as u32).await else { break };
+            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
             let shared = Arc::clone(self);
             opened.spawn(async move { shared.open_bundle(&bundle, wanted, permit).await });
         }
