@@ -100,7 +100,7 @@ fn github() {
         step["run"].as_str().expect("is a script").to_owned()
     };
     assert!(named("Build larder").contains("cargo xtask build") && named("Path").contains("GITHUB_PATH"));
-    works(&place, &["bash", "-e", "-o", "pipefail", "-c"], &["Build", "Send", "Statistics"].map(named));
+    works(&place, &["bash", "-e", "-o", "pipefail", "-c"], &["Start", "Build", "Send", "Statistics"].map(named));
 }
 
 #[test]
