@@ -58,6 +58,8 @@ const PACKAGES_FOR_REMOTES: &[(Sign, &str)] = &[
     (Sign::Program("memcached"), "memcached"),
     (Sign::File(&["/usr/sbin/nginx"]), "nginx-light"),
     (Sign::Program("openssl"), "openssl"),
+    // Reads the examples for CI.
+    (Sign::File(&["/usr/lib/python3/dist-packages/yaml/__init__.py"]), "python3-yaml"),
 ];
 
 /// What makes the images that the tests of mounts mount, and mounts them where nobody else may.

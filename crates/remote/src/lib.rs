@@ -8,6 +8,7 @@
 //! | `error.rs` | what can go wrong, and which of it is worth another try |
 //! | `options.rs` | what the caller decides: environment, seeds, limits, keys |
 //! | `remotes.rs`, `publish.rs` | all remotes together: what `larderd` uses |
+//! | `used.rs`, `bundle.rs` | what builds of a commit used, and many records in one object |
 //! | `images.rs` | images: found by key and prefix, sent |
 //! | `record.rs`, `merge.rs`, `sign.rs` | records on a remote, how their list grows, who is believed |
 //! | `tally.rs`, `wait.rs` | counts; waits with jitter |
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod body;
+mod bundle;
 mod error;
 mod images;
 mod key;
@@ -32,15 +34,16 @@ mod sign;
 mod stack;
 mod tally;
 mod url;
+mod used;
 mod wait;
 
 pub use body::{collect, file_body, whole};
+pub use bundle::{Unpacked, Whole};
 pub use error::{RemoteError, Trouble};
 pub use key::{Key, Kind, LAYOUT};
 pub use leaf::memory::Memory;
 pub use options::{Options, Variables};
 pub use publish::Published;
-pub use record::USED_MAX;
 pub use remote::{Abilities, Body, Fetched, Mark, Put, Remote, SMALL_BYTES_MAX, Stored};
 pub use remotes::{Remotes, Sink};
 pub use sign::{Keys, NotAKey};
@@ -50,6 +53,7 @@ pub use stack::{
 };
 pub use tally::{Share, Tally};
 pub use url::{Headers, Login, RemoteUrl, Service, Tls};
+pub use used::{Bundle, Hint, Reading, USED_MAX, Used};
 
 use std::sync::Arc;
 

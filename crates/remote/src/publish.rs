@@ -3,7 +3,7 @@
 use crate::record::Item;
 use crate::stack::verified;
 use crate::{Key, Put, Remote, RemoteError, Remotes, Stored, Trouble, file_body};
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, FuturesUnordered, StreamExt};
 use larder_model::{Blob, Content, Digest, Manifest, OutputKind, Streams};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,9 +30,21 @@ pub struct Published {
     pub failed: Vec<RemoteError>,
 }
 
+impl Published {
+    fn add(&mut self, other: Published) {
+        let Published { blobs, bytes, blobs_there, entries, passed_over, failed } = other;
+        self.blobs += blobs;
+        self.bytes += bytes;
+        self.blobs_there += blobs_there;
+        self.entries += entries;
+        self.passed_over += passed_over;
+        self.failed.extend(failed);
+    }
+}
+
 impl Remotes {
     /// Publish the entries of a manifest on every remote that may be written: blobs that are missing there, from the
-    /// files that `blobs` names, then the entries.
+    /// files that `blobs` names, then the entries. All remotes at once.
     pub async fn publish(
         &self,
         manifest: &Manifest<'_>,
@@ -50,10 +62,27 @@ impl Remotes {
             };
             items.push((Item::of(manifest, entry, self.keys()), needed));
         }
+        // A slow one does not hold back the others.
+        let mut under_way = FuturesUnordered::new();
         for remote in self.writable() {
-            if let Err(error) = self.publish_on(remote, &manifest.weak, &items, &blobs, &mut published).await {
-                published.failed.push(error);
-            }
+            under_way.push(self.publish_alone(remote, &manifest.weak, &items, &blobs));
+        }
+        while let Some(one) = under_way.next().await {
+            published.add(one);
+        }
+        published
+    }
+
+    async fn publish_alone(
+        &self,
+        remote: &dyn Remote,
+        weak: &Digest,
+        items: &[(Item, Vec<Blob>)],
+        blobs: &(impl Fn(&Digest) -> Option<PathBuf> + Send + Sync),
+    ) -> Published {
+        let mut published = Published::default();
+        if let Err(error) = self.publish_on(remote, weak, items, blobs, &mut published).await {
+            published.failed.push(error);
         }
         published
     }

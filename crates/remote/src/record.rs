@@ -4,7 +4,6 @@
 //! list   = u8 format version, digest weak fingerprint, number of items, item*, digest
 //! item   = digest strong fingerprint, digest of the record, number of its bytes, u8 (0: it is a blob of that digest, 1: bytes)
 //! record = bytes manifest of one entry, u8 (0: nobody signed, 1: 32 bytes public key, 64 bytes signature)
-//! used   = u8 format version, digest place, number of weak fingerprints, digest*, digest
 //! ```
 //! An image's record is the same with the bytes of its ImageRecord, and the digest of its key for the strong
 //! fingerprint; it is in the list of its key and in those of prefixes of it. A record never changes. The list grows:
@@ -20,8 +19,6 @@ const RECORD_FORMAT: u8 = 1;
 const INLINE_BYTES_MAX: usize = 96 << 10;
 /// A record, bytes: the entry's own limit and its fields.
 pub(crate) const RECORD_BYTES_MAX: u64 = 96 << 20;
-/// Weak fingerprints of one list of what was used.
-pub const USED_MAX: usize = 16_384;
 
 /// An item of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -207,29 +204,4 @@ impl List {
     pub(crate) fn has_all(&self, new: &[Item]) -> bool {
         new.iter().all(|item| self.items.iter().any(|known| known.strong == item.strong))
     }
-}
-
-/// The weak fingerprints of a list of what was used, newest first; nothing where it is damaged.
-pub(crate) fn read_used(place: &Digest, bytes: &[u8]) -> Vec<Digest> {
-    let read = || -> Result<Vec<Digest>, DecodeError> {
-        let mut r = Reader::sealed(bytes)?;
-        if r.u8()? != RECORD_FORMAT || r.digest()? != *place {
-            return Err(DecodeError::Damaged);
-        }
-        let count = r.count()?.min(USED_MAX);
-        (0..count).map(|_| r.digest()).collect()
-    };
-    read().unwrap_or_default()
-}
-
-/// The bytes of a list of what was used: `new` first, then what is not in that.
-pub(crate) fn write_used(place: &Digest, new: &[Digest], old: &[Digest]) -> Bytes {
-    let mut seen = std::collections::HashSet::new();
-    let all: Vec<&Digest> = new.iter().chain(old).filter(|weak| seen.insert(**weak)).take(USED_MAX).collect();
-    let mut w = Writer::default();
-    w.u8(RECORD_FORMAT);
-    w.digest(place);
-    w.number(all.len() as u64);
-    all.into_iter().for_each(|weak| w.digest(weak));
-    w.seal().into()
 }

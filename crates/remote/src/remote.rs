@@ -47,6 +47,8 @@ pub struct Abilities {
     pub swap: bool,
     /// Several small objects travel in one request.
     pub batch: bool,
+    /// An object of so many bytes takes one request; larger ones may take several.
+    pub one_request_bytes: u64,
     /// The largest object, bytes; `None` where we know of no limit.
     pub largest_bytes: Option<u64>,
 }

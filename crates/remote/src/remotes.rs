@@ -1,16 +1,17 @@
 //! Remotes: all that are configured, near first, as `larderd` uses them.
 
 use crate::merge::{self, Merged};
-use crate::record::{Dropped, Item, List, RECORD_BYTES_MAX, read_used, write_used};
+use crate::record::{Dropped, Item, List, RECORD_BYTES_MAX};
 use crate::sign::Keys;
 use crate::stack::verified;
 use crate::tally::{Share, Tally};
 use crate::wait::Wait;
 use crate::{
-    Connected, Counts, Key, Options, Put, Remote, RemoteError, RemoteUrl, Switch, Trouble, collect, connect, whole,
+    Asked, Connected, Counts, Key, Options, Remote, RemoteError, RemoteUrl, SMALL_BYTES_MAX, Switch, Trouble, collect,
+    connect,
 };
 use bytes::Bytes;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
 use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use larder_model::{Digest, Manifest};
 use std::io;
@@ -21,6 +22,9 @@ use tokio::time::Instant;
 
 /// A remote that has not answered when another has is waited for as long again, and at least so long.
 const GRACE_MIN: Duration = Duration::from_millis(20);
+/// One that takes longer than so many times what nine of ten of its answers took, and at least so long, is late.
+const LATE_TIMES: u32 = 4;
+const LATE_MIN: Duration = Duration::from_millis(250);
 /// How many records that do not stand in their list are fetched at once.
 const RECORDS_AT_ONCE: usize = 8;
 
@@ -43,6 +47,14 @@ pub struct One {
     pub counts: Arc<Counts>,
     /// Whether it is left alone now.
     pub breaker: Arc<Switch>,
+}
+
+impl One {
+    /// How long it is waited for at most, once another has answered.
+    fn patience(&self) -> Duration {
+        let usual = self.counts.quantile(Asked::Get, SMALL_BYTES_MAX, 0.9).unwrap_or_default();
+        (usual * LATE_TIMES).max(LATE_MIN)
+    }
 }
 
 /// Where a blob's bytes go. A remote that fails half-way is followed by another, from the start.
@@ -133,9 +145,11 @@ impl Remotes {
 
     /// The manifest of a weak fingerprint, as its bytes are in a store: of all remotes together, the nearest remote's
     /// entries first. Entries that are damaged, of another fingerprint, or not to be believed are dropped and counted.
-    /// An error where no remote had an entry and one could not say.
+    /// An error where no remote could say. One that is silent for longer than it is wont to be is not waited for once
+    /// another has answered, and after a few times left alone by itself.
     pub async fn manifest(&self, weak: &Digest) -> Result<Option<Vec<u8>>, RemoteError> {
         let mut answers: Vec<Option<Vec<(Digest, Bytes)>>> = vec![None; self.all.len()];
+        let mut waited: Vec<usize> = (0..self.all.len()).collect();
         let mut asked: FuturesUnordered<_> = self
             .all
             .iter()
@@ -146,17 +160,20 @@ impl Remotes {
         let mut deadline: Option<Duration> = None;
         let mut trouble = None;
         loop {
-            let next = match deadline {
+            let somebody = answers.iter().any(Option::is_some);
+            let patience = somebody.then(|| waited.iter().map(|&number| self.all[number].patience()).max());
+            let next = match deadline.or(patience.flatten()) {
                 None => asked.next().await,
                 Some(wait) => match tokio::time::timeout(wait.saturating_sub(start.elapsed()), asked.next()).await {
                     Ok(next) => next,
                     Err(_) => break,
                 },
             };
-            match next {
-                None => break,
-                Some((_, Err(error))) => trouble = Some(error),
-                Some((number, Ok(entries))) => {
+            let Some((number, answer)) = next else { break };
+            waited.retain(|waited| *waited != number);
+            match answer {
+                Err(error) => trouble = Some(error),
+                Ok(entries) => {
                     if !entries.is_empty() && deadline.is_none() {
                         deadline = Some((start.elapsed() * 2).max(start.elapsed() + GRACE_MIN));
                     }
@@ -164,11 +181,17 @@ impl Remotes {
                 }
             }
         }
+        for one in waited.into_iter().map(|number| &self.all[number]) {
+            if start.elapsed() >= one.patience() {
+                one.breaker.late(Instant::now().into_std());
+            }
+        }
+        let nobody = answers.iter().all(Option::is_none);
         let encoded: Vec<(Digest, Bytes)> = answers.into_iter().flatten().flatten().collect();
-        match (encoded.is_empty(), trouble) {
-            (true, Some(error)) => Err(error),
-            (true, None) => Ok(None),
-            (false, _) => Ok(Some(together(weak, &encoded))),
+        match trouble {
+            Some(error) if nobody => Err(error),
+            _ if encoded.is_empty() => Ok(None),
+            _ => Ok(Some(together(weak, &encoded))),
         }
     }
 
@@ -226,40 +249,6 @@ impl Remotes {
         found
     }
 
-    /// The weak fingerprints that were used in a place at a commit, as `place` names both; newest first.
-    pub async fn used(&self, place: &Digest) -> Result<Vec<Digest>, RemoteError> {
-        let key = Key::used(*place);
-        let asked = self.all.iter().map(|one| async move { Ok(get_one(&*one.remote, key).await?.unwrap_or_default()) });
-        let answers: Vec<Result<Bytes, RemoteError>> = join_all(asked).await;
-        let mut all = Vec::new();
-        let mut trouble = None;
-        for answer in answers {
-            match answer {
-                Ok(bytes) => all.extend(read_used(place, &bytes)),
-                Err(error) => trouble = Some(error),
-            }
-        }
-        let mut seen = std::collections::HashSet::new();
-        all.retain(|weak| seen.insert(*weak));
-        if all.is_empty() { trouble.map_or(Ok(all), Err) } else { Ok(all) }
-    }
-
-    /// Add to what was used in a place at a commit, on every remote that may be written. Of several writers at once
-    /// the last may win: what is lost costs a prefetch.
-    pub async fn publish_used(&self, place: &Digest, weaks: &[Digest]) -> Result<(), RemoteError> {
-        let key = Key::used(*place);
-        let mut outcome = Ok(());
-        for one in self.all.iter().filter(|one| !one.read_only && one.remote.abilities().replace) {
-            let added = async {
-                let old = get_one(&*one.remote, key).await?.map(|bytes| read_used(place, &bytes)).unwrap_or_default();
-                let bytes = write_used(place, weaks, &old);
-                one.remote.put(key, bytes.len() as u64, whole(bytes), Put::Replace).await
-            };
-            outcome = outcome.and(added.await.map(drop));
-        }
-        outcome
-    }
-
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -291,7 +280,7 @@ impl From<Dropped> for Share {
     }
 }
 
-async fn get_one(remote: &dyn Remote, key: Key) -> Result<Option<Bytes>, RemoteError> {
+pub(crate) async fn get_one(remote: &dyn Remote, key: Key) -> Result<Option<Bytes>, RemoteError> {
     Ok(remote.get_small(&[key]).await?.into_iter().next().flatten())
 }
 

@@ -4,13 +4,17 @@
 mod sample;
 
 use bytes::Bytes;
+use futures::future::{BoxFuture, pending};
 use larder_model::{Blob, Digest, Manifest};
 use larder_remote::{
-    Asked, Connected, Fault, Faults, Key, Keys, Memory, Options, Put, Remote, Remotes, Share, Trouble, stacked, whole,
+    Abilities, Asked, Body, BreakerState, Bundle, Connected, Fault, Faults, Fetched, Key, Keys, Memory, Options, Put,
+    Remote, RemoteError, Remotes, SMALL_BYTES_MAX, Share, Stored, Trouble, Used, Whole, stacked, whole,
 };
 use sample::{Run, bytes, manifest, names, options};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 struct Team {
@@ -193,16 +197,181 @@ async fn a_large_history_stays_within_its_limits() {
     );
 }
 
+/// Reads nothing: no bundles.
+fn nothing(_: Digest, _: u64) -> BoxFuture<'static, Option<Whole>> {
+    Box::pin(async { None })
+}
+
 #[tokio::test]
 async fn what_was_used_is_merged_newest_first() {
     let team = Team::new("memory://");
     let remotes = team.seen_by(&options(3, &[]));
     let (place, digest) = (Digest::of(b"place"), |number: u8| Digest([number; 32]));
-    assert!(remotes.used(&place).await.expect("asked").is_empty());
-    remotes.publish_used(&place, &[digest(1), digest(2)]).await.expect("published");
-    remotes.publish_used(&place, &[digest(3), digest(1)]).await.expect("published");
-    assert_eq!(remotes.used(&place).await.expect("asked"), [digest(3), digest(1), digest(2)]);
-    assert!(remotes.used(&Digest::of(b"elsewhere")).await.expect("asked").is_empty());
+    let none = Used::default();
+    let used = async |places: &[Digest]| remotes.used(places).await.expect("asked").weaks;
+    assert!(used(&[place]).await.is_empty());
+    remotes.publish_used(&place, &[digest(1), digest(2)], &none, &nothing).await.expect("published");
+    let base = Used { weaks: vec![digest(4)], ..none };
+    remotes.publish_used(&place, &[digest(3), digest(1)], &base, &nothing).await.expect("published");
+    let all = [digest(3), digest(1), digest(4), digest(2)];
+    assert_eq!(used(&[place]).await, all);
+    let elsewhere = Digest::of(b"elsewhere");
+    assert!(used(&[elsewhere]).await.is_empty());
+    assert_eq!(used(&[elsewhere, place]).await, all, "the first of which there is a list");
+}
+
+/// What a store would read: records of these runs, each of a weak fingerprint of its own, with an output of its own.
+fn store(count: usize, output: usize) -> Vec<(Digest, Whole)> {
+    let one = |number: usize| {
+        let weak = Digest::of(format!("weak {number}").as_bytes());
+        let content = bytes(&format!("output {number}"), output);
+        let blob = Blob { digest: Digest::of(&content), size_bytes: output as u64 };
+        let manifest = manifest(&weak, &[Run { name: "run", exit_code: 0, output: Some(blob) }]);
+        (weak, Whole { manifest, blobs: vec![content] })
+    };
+    (0..count).map(one).collect()
+}
+
+#[tokio::test]
+async fn most_of_what_was_used_comes_in_bundles() {
+    let team = Team::new("memory://");
+    let remotes = team.seen_by(&options(3, &[]));
+    let all: HashMap<Digest, Whole> = store(300, 20_000).into_iter().collect();
+    let mut weaks: Vec<Digest> = all.keys().copied().collect();
+    weaks.sort_by_key(|weak| weak.0);
+    let reads = AtomicUsize::new(0);
+    let reading = |weak: Digest, most: u64| -> BoxFuture<'_, Option<Whole>> {
+        reads.fetch_add(1, Relaxed);
+        let whole = all.get(&weak).filter(|whole| whole.blobs[0].len() as u64 <= most).cloned();
+        Box::pin(async move { whole })
+    };
+    let (one, two) = (Digest::of(b"one"), Digest::of(b"two"));
+    let none = Used::default();
+    let sent = remotes.publish_used(&one, &weaks[..200], &none, &reading).await.expect("published");
+    let used = remotes.used(&[one]).await.expect("asked");
+    assert!(sent > 200 * 20_000, "it cannot be compressed: {sent}");
+    let held = |used: &Used| used.bundles.iter().map(|bundle| bundle.records.len()).sum::<usize>();
+    assert_eq!((held(&used), used.bundles.len() < 10), (200, true), "{} bundles", used.bundles.len());
+    assert!(used.bundles.iter().all(|bundle| bundle.size_bytes <= SMALL_BYTES_MAX));
+
+    // The next commit uses 50 of them and 50 new ones: only those are bundled, and read.
+    reads.store(0, Relaxed);
+    remotes.publish_used(&two, &weaks[200..250], &used, &reading).await.expect("published");
+    assert_eq!(reads.load(Relaxed), 50);
+    let next = remotes.used(&[two, one]).await.expect("asked");
+    assert_eq!((next.weaks.len(), held(&next)), (250, 250));
+    remotes.publish_used(&two, &weaks[200..250], &used, &reading).await.expect("published");
+    assert_eq!(remotes.used(&[two]).await.expect("asked"), next, "the same again adds nothing");
+
+    // All of it comes back, verified.
+    let mut came = HashMap::new();
+    let mut blobs = HashMap::new();
+    for bundle in &next.bundles {
+        let unpacked = remotes.bundle(bundle).await.expect("is there");
+        came.extend(unpacked.records);
+        blobs.extend(unpacked.blobs);
+    }
+    assert_eq!(came.len(), 250);
+    for (weak, manifest) in &came {
+        let whole = &all[weak];
+        assert!(whole.manifest[..] == manifest[..] && blobs[&Digest::of(&whole.blobs[0])] == whole.blobs[0]);
+    }
+
+    // What the service has forgotten is bundled anew.
+    let forgetful = Team::new("memory://");
+    let elsewhere = forgetful.seen_by(&options(3, &[]));
+    elsewhere.publish_used(&one, &weaks[..10], &next, &reading).await.expect("published");
+    let found = elsewhere.used(&[one]).await.expect("asked");
+    assert_eq!((found.weaks.len(), held(&found)), (250, 250));
+
+    // One that was changed on its way, or is not there, is none.
+    let key = Key::blob(next.bundles[0].digest);
+    let mut wrong = team.memory.peek(key).expect("is there").to_vec();
+    wrong[1000] ^= 1;
+    team.memory.put(key, wrong.len() as u64, whole(wrong.into()), Put::Replace).await.expect("put");
+    assert!(remotes.bundle(&next.bundles[0]).await.is_none());
+    let forgotten = Bundle { digest: Digest::of(b"forgotten"), ..next.bundles[0].clone() };
+    assert!(remotes.bundle(&forgotten).await.is_none());
+}
+
+/// Bundles are signed record by record, and small ones become large ones.
+#[tokio::test]
+async fn bundles_are_believed_as_records_are() {
+    let team = Team::new("memory://");
+    let ci = Keys::default().sign_with(&key("1")).expect("a key");
+    let reader = team.seen_by(&with(Keys::default().believe(&ci.public().expect("has one")).expect("a key")));
+    let all: Vec<(Digest, Whole)> = store(40, 500);
+    let reading = |weak: Digest, _: u64| -> BoxFuture<'_, Option<Whole>> {
+        let whole = all.iter().find(|one| one.0 == weak).map(|one| one.1.clone());
+        Box::pin(async move { whole })
+    };
+    let place = Digest::of(b"place");
+    let signing = team.seen_by(&with(ci));
+    for (weak, _) in &all[..36] {
+        signing.publish_used(&place, &[*weak], &Used::default(), &reading).await.expect("published");
+    }
+    let used = reader.used(&[place]).await.expect("asked");
+    assert_eq!(used.weaks.len(), 36);
+    assert!(used.bundles.len() < 10, "{} bundles", used.bundles.len());
+    let mut records = 0;
+    for bundle in &used.bundles {
+        records += reader.bundle(bundle).await.expect("is there").records.len();
+    }
+    assert_eq!(records, 36);
+    let nobody = team.seen_by(&options(3, &[]));
+    nobody.publish_used(&place, &[all[39].0], &Used::default(), &reading).await.expect("published");
+    let used = reader.used(&[place]).await.expect("asked");
+    assert!(reader.bundle(&used.bundles[0]).await.expect("is there").records.is_empty());
+    assert_eq!(reader.tally().of(Share::Unsigned), 1);
+}
+
+/// Takes what is put there, and never says anything else.
+struct Silent(Memory);
+
+impl Remote for Silent {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+
+    fn get(&self, _: Key) -> BoxFuture<'_, Result<Fetched, RemoteError>> {
+        Box::pin(pending())
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        self.0.put(key, size, body, how)
+    }
+
+    fn has<'a>(&'a self, _: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        Box::pin(pending())
+    }
+}
+
+/// One that is silent costs those who answer a moment, and after a few times nothing.
+#[tokio::test(start_paused = true)]
+async fn one_that_is_silent_is_left_alone_by_itself() {
+    let options = options(3, &[]);
+    let silent: Arc<dyn Remote> = Arc::new(Silent(Memory::new("memory://silent")));
+    let team = Team::new("memory://far");
+    team.publish(&team.seen_by(&options), &[run("far")]).await;
+    let stack = |leaf: Arc<dyn Remote>| (stacked(leaf, &options), false);
+    let both = Remotes::of(vec![stack(silent), stack(team.memory.clone())], &options);
+    let mut waited = Vec::new();
+    for number in 0..6 {
+        let start = tokio::time::Instant::now();
+        // What the other one has, and what it has not: neither is a failure.
+        let weak = if number % 2 == 0 { Digest::of(b"nowhere") } else { team.weak };
+        let found = both.manifest(&weak).await.expect("one could say");
+        assert_eq!(found.is_some(), number % 2 == 1);
+        waited.push(start.elapsed());
+    }
+    assert!(waited[0] < Duration::from_secs(1), "{waited:?}");
+    assert_eq!(waited[5], Duration::ZERO, "it is not asked any more: {waited:?}");
+    let state = |at: usize| both.each()[at].breaker.state(tokio::time::Instant::now().into_std());
+    assert!(matches!(state(0), BreakerState::Open(_)) && state(1) == BreakerState::Closed);
 }
 
 /// A remote that stalls is given up, then left alone at no cost.

@@ -29,6 +29,7 @@ mod report;
 mod rivals;
 mod saved;
 mod scale;
+mod scale_remote;
 mod server;
 mod spawn;
 mod subjects;
@@ -81,6 +82,8 @@ enum Word {
     Record(record::Options),
     /// A build from a remote, at several latencies, beside the same from the local store; larderd's memory
     Remote(remote::Options),
+    /// What teams of several sizes ask of a remote and pay for it, by simulation: the tables of docs/scale.md
+    ScaleRemote(scale_remote::Options),
     /// A node_modules of 100,000 files saved and restored: larder's images beside archives
     Image(image::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
@@ -104,6 +107,7 @@ pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
     };
     match word {
         Word::Remote(options) => remote::remote(place, options),
+        Word::ScaleRemote(options) => scale_remote::scale_remote(place, options).map(|()| true),
         Word::Bazel(options) => bazel::bazel(place, options).map(|()| true),
         Word::Configure(options) => whole::configure(place, options),
         Word::Whole(options) => whole::whole(place, options),

@@ -1,5 +1,5 @@
 //! `cargo xtask bench remote`: a build of which everything is on a remote and nothing here, beside the same from the
-//! local store; and what `larderd` needs of memory.
+//! local store; builds with a remote that is silent or dead, beside plain ones; and what `larderd` needs of memory.
 //!
 //! The remote is Redis on this machine, behind a proxy that adds latency.
 
@@ -44,6 +44,16 @@ const SETTLING: Duration = Duration::from_millis(50);
 /// Files of which the outputs are as large, for the memory of many transfers, and their size.
 const LARGE_FILES: u32 = 64;
 const LARGE_BYTES: usize = 4 << 20;
+
+/// What a build without larder is called.
+const PLAIN: &str = "plain";
+/// With a remote that is silent a build takes at most so many times as long as a plain one.
+const GOAL_SILENT: f64 = 1.1;
+/// With one that is dead a build takes at most so much longer than with none.
+const GOAL_DEAD: Duration = Duration::from_secs(1);
+/// What `larderd` has resident at most, in kB: when it is idle, and while many objects are on their way.
+const GOAL_IDLE_KB: u64 = 20_000;
+const GOAL_BUSY_KB: u64 = 150_000;
 
 struct Bench {
     larder: PathBuf,
@@ -91,7 +101,8 @@ pub(crate) fn remote(place: &Place, options: &Options) -> Result<bool> {
         rows: Vec::new(),
     };
     let met = bench.builds(options, &url, &proxy, &mut report)?;
-    bench.memory(&url, &proxy, &mut report)?;
+    let met = bench.troubles(options, &url, &proxy, &mut report)? && met;
+    let met = bench.memory(&url, &proxy, &mut report)? && met;
     bench.stop("first")?;
     bench.stop("second")?;
     remove(&bench.work)?;
@@ -195,8 +206,62 @@ impl Bench {
         Ok(met)
     }
 
+    /// Builds of which nothing is anywhere: plainly, without a remote, with one that is silent from the start or from
+    /// some byte on, and with one that is dead.
+    fn troubles(&self, options: &Options, url: &str, proxy: &Proxy, report: &mut Report) -> Result<bool> {
+        let project = Project::write(self.work.join("project"), options.sources)?;
+        sleep(SETTLING);
+        let kinds: [(&str, Option<Way>); 5] = [
+            (PLAIN, None),
+            ("cold, no remote", None),
+            ("cold, a remote that is silent", Some(Way::Stalled)),
+            ("cold, a remote silent after 20 kB", Some(Way::StalledAfter(20_000))),
+            ("cold, a dead remote", Some(Way::Cut)),
+        ];
+        let mut samples: Vec<Vec<Usage>> = vec![Vec::new(); kinds.len()];
+        let bar = Bar::new("remotes in trouble", kinds.len() as u64 * u64::from(options.rounds));
+        let mut done = 0;
+        for _ in 0..options.rounds {
+            for ((what, way), samples) in kinds.iter().zip(&mut samples) {
+                fresh(&self.work.join("second"))?;
+                fs::remove_dir(self.work.join("second"))?;
+                way.iter().for_each(|way| proxy.set(*way));
+                let launcher = match what {
+                    &PLAIN => Launcher::plain(),
+                    _ => self.launcher("second", way.map(|_| url))?,
+                };
+                samples.push(project.build(&launcher, &self.home, (self.jobs, "all"), &[])?.0);
+                way.map_or(Ok(()), |_| self.stop("second"))?;
+                done += 1;
+                bar.at(done);
+            }
+        }
+        bar.end(&format!("remotes in trouble: {} rounds", options.rounds));
+        proxy.set(Way::Late(Duration::ZERO));
+        let walls: Vec<Duration> = samples.iter().map(|samples| median(samples, |usage| usage.wall)).collect();
+        let mut met = true;
+        for ((what, way), (wall, samples)) in kinds.iter().zip(walls.iter().zip(&samples)) {
+            let ratio = wall.as_secs_f64() / walls[0].as_secs_f64();
+            let more = wall.saturating_sub(walls[1]);
+            let (goal, fine) = match way {
+                None => ("-".to_owned(), true),
+                Some(Way::Cut) => (format!("+{} s", GOAL_DEAD.as_secs()), more <= GOAL_DEAD),
+                Some(_) => (format!("{GOAL_SILENT:.1} × plain"), ratio <= GOAL_SILENT),
+            };
+            met &= fine;
+            report.notes.push(format!(
+                "{what}: {} ms, {ratio:.2} times plain, {} ms more than without a remote (goal {goal}).",
+                millis(*wall),
+                more.as_millis()
+            ));
+            let walls: Vec<f64> = samples.iter().map(|usage| usage.wall.as_secs_f64()).collect();
+            report.rows.push(json!({ "what": what, "wall_s": walls, "times_plain": ratio, "goal": goal }));
+        }
+        Ok(met)
+    }
+
     /// What `larderd` has resident when it is idle, and at most while so many large objects are on their way at once.
-    fn memory(&self, url: &str, proxy: &Proxy, report: &mut Report) -> Result<()> {
+    fn memory(&self, url: &str, proxy: &Proxy, report: &mut Report) -> Result<bool> {
         let dir = self.work.join("large");
         fs::create_dir_all(&dir)?;
         for file in 0..LARGE_FILES {
@@ -252,7 +317,7 @@ impl Bench {
             LARGE_BYTES >> 20
         ));
         report.rows.push(json!({ "what": "memory", "idle_kb": idle, "most_kb": most, "objects": came }));
-        Ok(())
+        Ok(idle <= GOAL_IDLE_KB && most <= GOAL_BUSY_KB)
     }
 
     /// Make a checkout of it, since that is what records are fetched ahead by.

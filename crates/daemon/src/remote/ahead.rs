@@ -1,6 +1,6 @@
 //! Fetching ahead: when a build begins in a checkout, the records that builds of its commit used elsewhere, or of a
-//! commit before it, are fetched in bulk before they are asked for. And the other way: the list of what is used here,
-//! for others.
+//! commit before it, are fetched in bulk before they are asked for: most of them in bundles, the rest one by one. And
+//! the other way: the list of what is used here, and bundles of it, for others.
 //!
 //! What is recorded here or was fetched because it was asked for is noted; what a hit used is not, since a hit asks
 //! nobody. So the list that a build began with is kept in the new one.
@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use larder_model::{Digest, Fingerprint};
+use futures::future::BoxFuture;
+use larder_model::{Digest, Fingerprint, Manifest};
+use larder_remote::{Bundle, Hint, Used, Whole};
 use larder_store::Remote;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -19,12 +21,18 @@ use super::arrival::newest;
 use super::far::Failure;
 use super::{Shared, on_disk};
 
-/// Records that are fetched at once.
+/// Records that are fetched at once, one by one.
 const AT_ONCE: usize = 64;
+/// Bundles that are held at once: each unpacks to about 2 MiB (`remote/src/bundle.rs`).
+const BUNDLES_AT_ONCE: usize = 12;
+/// A bundle of which less than one record in so many is wanted is not opened for it: that one is fetched by itself.
+const WANTED_OF: usize = 8;
 /// A build that goes on for longer than this, or another one after it, begins anew.
 const AGAIN: Duration = Duration::from_secs(600);
-/// A list is sent when it was not for so long.
+/// A list is sent when nothing was added to it for so long,
 const SETTLED: Duration = Duration::from_secs(2);
+/// or something in it was not sent for so long.
+const OVERDUE: Duration = Duration::from_secs(30);
 /// Commits that are remembered.
 const COMMITS_MAX: usize = 256;
 
@@ -40,13 +48,17 @@ pub(super) struct Ahead {
 
 #[derive(Default)]
 struct Commit {
-    /// What others used, as far as that was asked; newest first.
-    base: Vec<Fingerprint>,
+    /// What others used, as far as that was asked.
+    base: Used,
+    /// The same, to be looked up.
+    elsewhere: HashSet<Fingerprint>,
     /// What was used here, oldest first.
     here: Vec<Fingerprint>,
     known: HashSet<Fingerprint>,
     /// Since when something of that is not sent.
     unsent: Option<Instant>,
+    /// When something was last added.
+    added: Option<Instant>,
     /// When it was last asked.
     begun: Option<Instant>,
 }
@@ -60,16 +72,26 @@ impl Ahead {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A record is used by a build of this commit.
+    /// A record was fetched for a build of this commit.
     pub(super) fn note(&self, commit: Digest, weak: Fingerprint) {
+        self.add(commit, weak, |known| !known.elsewhere.contains(&weak));
+    }
+
+    /// A record was made by a build of this commit: newer than what others may have of it.
+    pub(super) fn note_new(&self, commit: Digest, weak: Fingerprint) {
+        self.add(commit, weak, |_| true);
+    }
+
+    fn add(&self, commit: Digest, weak: Fingerprint, is_new: impl Fn(&Commit) -> bool) {
         let mut commits = self.commits();
         if commits.len() >= COMMITS_MAX {
             commits.retain(|_, known| known.unsent.is_some());
         }
         let known = commits.entry(commit).or_default();
-        if known.here.len() < larder_remote::USED_MAX && known.known.insert(weak) {
+        if known.here.len() < larder_remote::USED_MAX && is_new(known) && known.known.insert(weak) {
             known.here.push(weak);
             known.unsent.get_or_insert_with(Instant::now);
+            known.added = Some(Instant::now());
         }
     }
 
@@ -127,26 +149,95 @@ impl Shared {
             return Ok(0);
         }
         let used = self.far().used(commits).await?;
-        let (shared, weaks) = (Arc::clone(self), used.clone());
-        let absent = on_disk(&Handle::current(), move || shared.absent(weaks)).await.unwrap_or_default();
+        let (shared, list) = (Arc::clone(self), used.clone());
+        let absent = on_disk(&Handle::current(), move || shared.absent(&list)).await.unwrap_or_default();
         if let Some(commit) = commits.first() {
             let mut commits = self.ahead.commits();
             let known = commits.entry(*commit).or_default();
-            known.known.extend(&used);
-            known.base = used;
+            known.elsewhere.extend(&used.weaks);
+            known.base = used.clone();
         }
         // In the order in which they were used: so they will be asked for.
-        let coming: Vec<Coming> = absent.into_iter().rev().map(|weak| self.is_coming(weak)).collect();
+        let mut coming: Vec<Coming> = absent.into_iter().rev().map(|weak| self.is_coming(weak)).collect();
+        let bundled: HashSet<Fingerprint> =
+            used.bundles.iter().flat_map(|one| &one.records).map(|held| held.0).collect();
+        let alone = coming.extract_if(.., |one| !bundled.contains(&one.weak)).collect();
+        let bundles = self.in_bundles(used.bundles, coming);
+        let (one_by_one, (came, rest)) = tokio::join!(self.one_by_one(alone), bundles);
+        let count = came + one_by_one + self.one_by_one(rest).await;
+        self.count(Remote::Prefetched, count as u64);
+        self.count(Remote::Refused, self.far().refused());
+        Ok(count)
+    }
+
+    /// Fetch these in bundles, newest first. Returns how many came, and those that did not.
+    async fn in_bundles(self: &Arc<Self>, bundles: Vec<Bundle>, coming: Vec<Coming>) -> (usize, Vec<Coming>) {
+        let room = Arc::new(Semaphore::new(BUNDLES_AT_ONCE));
+        let mut left: HashMap<Fingerprint, Coming> = coming.into_iter().map(|one| (one.weak, one)).collect();
+        let mut opened = JoinSet::new();
+        let mut shares = Vec::with_capacity(bundles.len());
+        // What is in several is taken from the newest, and the oldest is fetched first.
+        for bundle in bundles {
+            let wanted = bundle.records.iter().filter_map(|(weak, _)| left.remove(weak));
+            let wanted: HashMap<Fingerprint, Coming> = wanted.map(|one| (one.weak, one)).collect();
+            shares.push((bundle, wanted));
+        }
+        let mut rest = Vec::new();
+        for (bundle, wanted) in shares.into_iter().rev() {
+            if wanted.len() * WANTED_OF < bundle.records.len().max(1) {
+                rest.extend(wanted.into_values());
+                continue;
+            }
+            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
+            let shared = Arc::clone(self);
+            opened.spawn(async move { shared.open_bundle(&bundle, wanted, permit).await });
+        }
+        let mut came = 0;
+        rest.extend(left.into_values());
+        while let Some(done) = opened.join_next().await {
+            let Ok((count, missing)) = done else { continue };
+            came += count;
+            rest.extend(missing);
+        }
+        (came, rest)
+    }
+
+    async fn open_bundle(
+        self: &Arc<Self>,
+        bundle: &Bundle,
+        mut wanted: HashMap<Fingerprint, Coming>,
+        permit: OwnedSemaphorePermit,
+    ) -> (usize, Vec<Coming>) {
+        let Some(unpacked) = self.far().bundle(bundle).await else { return (0, wanted.into_values().collect()) };
+        let (shared, handle) = (Arc::clone(self), Handle::current());
+        let taken = on_disk(&handle, move || {
+            let (all, mut came) = (wanted.len(), Vec::with_capacity(wanted.len()));
+            let wants: HashSet<Fingerprint> = wanted.keys().copied().collect();
+            shared.take_bundle(
+                &unpacked,
+                |weak| wants.contains(weak),
+                |weak, manifest| {
+                    if let Some(coming) = wanted.remove(weak) {
+                        let _ = coming.end.send(Some(Arc::new(manifest.to_vec())));
+                        came.push(coming);
+                    }
+                },
+            );
+            drop(permit);
+            (all - wanted.len(), wanted.into_values().collect())
+        });
+        taken.await.unwrap_or_default()
+    }
+
+    /// Fetch these, each by itself. Returns how many came.
+    async fn one_by_one(self: &Arc<Self>, coming: Vec<Coming>) -> usize {
         let room = Arc::new(Semaphore::new(AT_ONCE));
         let mut records = JoinSet::new();
         for one in coming {
             let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
             records.spawn(fetch(Arc::clone(self), one, permit));
         }
-        let count = records.join_all().await.into_iter().filter(|came| *came).count();
-        self.count(Remote::Prefetched, count as u64);
-        self.count(Remote::Refused, self.far().refused());
-        Ok(count)
+        records.join_all().await.into_iter().filter(|came| *came).count()
     }
 
     fn is_coming(self: &Arc<Self>, weak: Fingerprint) -> Coming {
@@ -155,10 +246,20 @@ impl Shared {
         Coming { shared: Arc::clone(self), weak, end }
     }
 
-    /// Those of which the store has no record.
-    fn absent(&self, weaks: Vec<Fingerprint>) -> Vec<Fingerprint> {
+    /// Those of which the store has no record, or not the one that the newest bundle has.
+    fn absent(&self, used: &Used) -> Vec<Fingerprint> {
         let Ok(store) = self.store() else { return Vec::new() };
-        weaks.into_iter().filter(|weak| !matches!(store.read_manifest(weak, false), Ok(Some(_)))).collect()
+        let mut newest: HashMap<Fingerprint, Hint> = HashMap::new();
+        for (weak, hint) in used.bundles.iter().flat_map(|bundle| &bundle.records) {
+            newest.entry(*weak).or_insert(*hint);
+        }
+        let is_here = |weak: &Fingerprint| {
+            let Ok(Some(file)) = store.read_manifest(weak, false) else { return false };
+            let Some(hint) = newest.get(weak) else { return true };
+            let manifest = Manifest::decode(&file.bytes);
+            manifest.is_ok_and(|all| all.entries.iter().any(|entry| entry.strong.0.starts_with(hint)))
+        };
+        used.weaks.iter().copied().filter(|weak| !is_here(weak)).collect()
     }
 }
 
@@ -187,31 +288,41 @@ async fn fetch(shared: Arc<Shared>, coming: Coming, permit: OwnedSemaphorePermit
 pub(super) async fn publish_lists(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(SETTLED / 2).await;
-        publish(&shared, SETTLED).await;
+        let is_over = |since: Option<Instant>, time| since.is_some_and(|since: Instant| since.elapsed() >= time);
+        publish(&shared, |known| is_over(known.added, SETTLED) || is_over(known.unsent, OVERDUE)).await;
     }
 }
 
 /// Send all lists of which something was not sent.
 pub(super) async fn publish_now(shared: &Arc<Shared>) {
-    publish(shared, Duration::ZERO).await;
+    publish(shared, |_| true).await;
 }
 
-async fn publish(shared: &Arc<Shared>, settled: Duration) {
-    let is_due = |known: &Commit| known.unsent.is_some_and(|since| since.elapsed() >= settled);
-    let due: Vec<(Digest, Vec<Fingerprint>, Option<Instant>)> = {
+/// A list to be sent: whose, what was used here, newest first, what that build began with, since when it waits.
+type Due = (Digest, Vec<Fingerprint>, Used, Option<Instant>);
+
+async fn publish(shared: &Arc<Shared>, is_due: impl Fn(&Commit) -> bool) {
+    let due: Vec<Due> = {
         let mut commits = shared.ahead.commits();
-        let due = commits.iter_mut().filter(|(_, known)| is_due(known));
+        let due = commits.iter_mut().filter(|(_, known)| known.unsent.is_some() && is_due(known));
         due.map(|(commit, known)| {
-            let all = known.here.iter().rev().chain(&known.base).copied().collect();
-            (*commit, all, known.unsent.take())
+            let here = known.here.iter().rev().copied().collect();
+            (*commit, here, known.base.clone(), known.unsent.take())
         })
         .collect()
     };
-    for (commit, all, since) in due {
-        if let Err(error) = shared.far().publish_used(&commit, &all).await {
-            (shared.log)(&format!("a list of records cannot be sent: {error}"));
-            if let Some(known) = shared.ahead.commits().get_mut(&commit) {
-                known.unsent = since;
+    let reading = |weak: Fingerprint, most_bytes: u64| -> BoxFuture<'_, Option<Whole>> {
+        let shared = Arc::clone(shared);
+        Box::pin(async move { on_disk(&Handle::current(), move || shared.whole(&weak, most_bytes)).await? })
+    };
+    for (commit, here, base, since) in due {
+        match shared.far().publish_used(&commit, &here, &base, &reading).await {
+            Ok(bytes) => shared.count(Remote::BytesOut, bytes),
+            Err(error) => {
+                (shared.log)(&format!("a list of records cannot be sent: {error}"));
+                if let Some(known) = shared.ahead.commits().get_mut(&commit) {
+                    known.unsent = since;
+                }
             }
         }
     }
@@ -241,10 +352,13 @@ mod tests {
         let ahead = Ahead::default();
         let (commit, weak) = (Digest([1; 32]), Digest([2; 32]));
         assert!(ahead.begins(&commit) && !ahead.begins(&commit));
-        ahead.commits().get_mut(&commit).expect("is known").known.insert(weak);
+        ahead.commits().get_mut(&commit).expect("is known").elsewhere.insert(weak);
         ahead.note(commit, weak);
         assert!(ahead.commits()[&commit].unsent.is_none(), "the list has it already");
         ahead.note(commit, Digest([4; 32]));
         assert!(ahead.commits()[&commit].unsent.is_some());
+        ahead.note_new(commit, weak);
+        ahead.note_new(commit, weak);
+        assert_eq!(ahead.commits()[&commit].here, [Digest([4; 32]), weak], "made anew, it is not what others have");
     }
 }

@@ -1,12 +1,15 @@
-//! What came from a remote, into the store: a record with all that it needs. Blobs come first, so that whoever finds
-//! the record finds them.
+//! What came from a remote, into the store: a record with all that it needs, or a bundle of them. Blobs come first, so
+//! that whoever finds the record finds them. And the other way: a record with all that it needs, to be bundled.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use larder_model::{Blob, Digest, Fingerprint, Manifest};
-use larder_store::Remote;
+use larder_remote::{Unpacked, Whole};
+use larder_store::{Remote, Store, StoreError};
 use tokio::runtime::Handle;
 
 use super::far::Failure;
@@ -69,4 +72,53 @@ impl Shared {
         self.count(Remote::BytesIn, come);
         Ok(come)
     }
+
+    /// Keep those records of a bundle that `is_wanted`, and tell `kept` of each as soon as it is there. One of which
+    /// something is missing is passed over. Waits for the disk.
+    pub(super) fn take_bundle(
+        &self,
+        unpacked: &Unpacked,
+        is_wanted: impl Fn(&Fingerprint) -> bool,
+        mut kept: impl FnMut(&Fingerprint, &[u8]),
+    ) {
+        let Ok(store) = self.store() else { return };
+        let here: HashMap<&Digest, &Bytes> = unpacked.blobs.iter().map(|(digest, blob)| (digest, blob)).collect();
+        let (mut come, mut grown) = (0, 0);
+        for (weak, manifest) in unpacked.records.iter().filter(|(weak, _)| is_wanted(weak)) {
+            let Some(alone) = newest(manifest) else { continue };
+            let keep = |blob: &Blob| match here.get(&blob.digest) {
+                _ if store.has_blob(blob) => Some(0),
+                Some(bytes) => keep_blob(&store, blob, bytes).ok(),
+                None => None,
+            };
+            let Some(size) = alone.blobs.iter().map(keep).sum::<Option<u64>>() else { continue };
+            let Ok(more) = store.take_record(manifest, &alone.blobs, None) else { continue };
+            (come, grown) = (come + size + manifest.len() as u64, grown + size + more);
+            kept(weak, manifest);
+        }
+        self.grown.fetch_add(grown, Relaxed);
+        self.count(Remote::BytesIn, come);
+    }
+
+    /// The newest record of a fingerprint, with what it needs, where that is at most so many bytes and sound.
+    pub(super) fn whole(&self, weak: &Fingerprint, most_bytes: u64) -> Option<Whole> {
+        let store = self.store().ok()?;
+        let Alone { manifest, blobs } = newest(&store.read_manifest(weak, false).ok()??.bytes)?;
+        if manifest.len() as u64 + blobs.iter().map(|blob| blob.size_bytes).sum::<u64>() > most_bytes {
+            return None;
+        }
+        let read = |blob: &Blob| {
+            let bytes = Bytes::from(std::fs::read(store.blob_file(&blob.digest)).ok()?);
+            (Digest::of(&bytes) == blob.digest).then_some(bytes)
+        };
+        let blobs = blobs.iter().map(read).collect::<Option<_>>()?;
+        Some(Whole { manifest, blobs })
+    }
+}
+
+fn keep_blob(store: &Store, blob: &Blob, bytes: &[u8]) -> Result<u64, StoreError> {
+    let mut receiving = store.receive_blob(blob)?;
+    receiving.write(bytes)?;
+    receiving.finish()?;
+    Ok(blob.size_bytes)
 }

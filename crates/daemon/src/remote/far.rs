@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use futures::future::{BoxFuture, join_all, ready};
+use futures::future::{BoxFuture, ready};
 use larder_config::{Settings, masked};
 use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest};
-use larder_remote::{Key, Keys, Options, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, connect, leaf};
+use larder_remote::{
+    Bundle, Key, Keys, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Unpacked, Used, connect,
+    leaf,
+};
 use larder_store::{Receiving, Store, StoreError};
 
 /// All remotes, the nearest first.
@@ -169,22 +172,26 @@ impl Far {
         }
     }
 
-    /// What builds of these commits used, the first of them of which there is a list; newest first.
-    pub(super) async fn used(&self, commits: &[Digest]) -> Result<Vec<Fingerprint>, Failure> {
-        let mut trouble = None;
-        for list in join_all(commits.iter().map(|commit| self.remotes.used(commit))).await {
-            match list {
-                Ok(list) if list.is_empty() => {}
-                Ok(list) => return Ok(list),
-                Err(error) => trouble = Some(error),
-            }
-        }
-        trouble.map_or(Ok(Vec::new()), |error| Err(error.into()))
+    /// What builds of these commits used: of the first of them of which there is a list.
+    pub(super) async fn used(&self, commits: &[Digest]) -> Result<Used, Failure> {
+        Ok(self.remotes.used(commits).await?)
     }
 
-    /// Add to such a list; newest first.
-    pub(super) async fn publish_used(&self, commit: &Digest, weaks: &[Fingerprint]) -> Result<(), Failure> {
-        Ok(self.remotes.publish_used(commit, weaks).await?)
+    /// What a bundle holds and is believed, if it can be had.
+    pub(super) async fn bundle(&self, bundle: &Bundle) -> Option<Unpacked> {
+        self.remotes.bundle(bundle).await
+    }
+
+    /// Add to what builds of a commit used: `fresh`, and what the build began with. Returns how many bytes of bundles
+    /// were sent.
+    pub(super) async fn publish_used(
+        &self,
+        commit: &Digest,
+        fresh: &[Fingerprint],
+        base: &Used,
+        reading: &Reading<'_>,
+    ) -> Result<u64, Failure> {
+        Ok(self.remotes.publish_used(commit, fresh, base, reading).await?)
     }
 }
 

@@ -226,7 +226,7 @@ impl Shared {
             }
         }
         if let Some(commit) = self.places.commits(&recorded.directory).first() {
-            self.ahead.note(*commit, recorded.weak);
+            self.ahead.note_new(*commit, recorded.weak);
         }
     }
 }

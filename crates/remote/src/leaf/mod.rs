@@ -3,7 +3,8 @@
 //! | file | over | swaps | of several writers |
 //! |---|---|---|---|
 //! | `file.rs` | a directory | yes, under a lock | |
-//! | `object.rs`, `services.rs` | opendal: S3, GCS, Azure Blob, Redis, memcached, Actions cache | object stores | Redis, memcached: the last wins; Actions cache: the first |
+//! | `object.rs`, `services.rs` | opendal: S3, GCS, Azure Blob, memcached, Actions cache | object stores | memcached: the last wins; Actions cache: the first |
+//! | `redis.rs` | Redis' own client | no | the last wins |
 //! | `http.rs` | PUT and GET, WebDAV | no | the last wins |
 //! | `grpc/` | the Remote Execution API | no | the last wins |
 //! | `memory.rs` | nothing: for tests and simulations | as told | as told |
@@ -14,4 +15,5 @@ pub(crate) mod grpc;
 pub(crate) mod http;
 pub(crate) mod memory;
 pub(crate) mod object;
+pub(crate) mod redis;
 pub(crate) mod services;

@@ -5,9 +5,10 @@ use super::file::Directory;
 use super::grpc::Grpc;
 use super::http::Http;
 use super::object::Object;
+use super::redis::{Place, Redis};
 use crate::stack::Parts;
-use crate::{Abilities, Options, Remote, RemoteError, RemoteUrl, Service, Tls, Trouble};
-use opendal::services::{Azblob, Gcs, Ghac, Memcached, Redis, S3};
+use crate::{Abilities, Login, Options, Remote, RemoteError, RemoteUrl, SMALL_BYTES_MAX, Service, Tls, Trouble};
+use opendal::services::{Azblob, Gcs, Ghac, Memcached, S3};
 use opendal::{Builder, HttpTransporter, OperationContext, Operator};
 use opendal_http_transport_reqwest::ReqwestTransport;
 use std::sync::Arc;
@@ -18,10 +19,23 @@ const VALUE_BYTES_MAX: u64 = 128 << 10;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Object stores: of several writers the first wins where they are asked for that, and a replacement can name what it
 /// replaces.
-const STORE: Abilities =
-    Abilities { writable: true, create_new: true, replace: true, swap: true, batch: false, largest_bytes: None };
+const STORE: Abilities = Abilities {
+    writable: true,
+    create_new: true,
+    replace: true,
+    swap: true,
+    batch: false,
+    one_request_bytes: SMALL_BYTES_MAX,
+    largest_bytes: None,
+};
 /// Key-value servers, as far as opendal goes: the last writer wins.
-const VALUES: Abilities = Abilities { create_new: false, swap: false, largest_bytes: Some(VALUE_BYTES_MAX), ..STORE };
+const VALUES: Abilities = Abilities {
+    create_new: false,
+    swap: false,
+    largest_bytes: Some(VALUE_BYTES_MAX),
+    one_request_bytes: VALUE_BYTES_MAX,
+    ..STORE
+};
 /// The Actions cache: an entry never changes.
 const ENTRIES: Abilities = Abilities { create_new: true, replace: false, swap: false, ..STORE };
 
@@ -80,26 +94,16 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             Ok(Arc::new(Object::new(name, operator, prefix, STORE)))
         }
         Service::Redis { address, database, prefix, ttl_days, login, tls } => {
-            let scheme = if tls.is_some() { "rediss" } else { "redis" };
-            let mut builder = Redis::default()
-                .endpoint(&format!("{scheme}://{address}"))
-                .db(*database)
-                .connection_pool_max_size(options.requests_max);
-            if let Some(user) = &login.user {
-                builder = builder.username(user);
-            }
             // The variable is that of Redis' own client.
-            if let Some(password) = login.password.clone().or_else(|| (options.variable)("REDISCLI_AUTH")) {
-                builder = builder.password(&password);
-            }
-            if let Some(days) = ttl_days {
-                builder = builder.default_ttl(DAY * *days);
-            }
+            let password = login.password.clone().or_else(|| (options.variable)("REDISCLI_AUTH"));
+            let login = Login { password, ..login.clone() };
             if let (Some(_), Some(provider)) = (tls, provider()) {
                 // Its client takes the process's; whoever came first installed the same.
                 let _ = Arc::unwrap_or_clone(provider).install_default();
             }
-            let values = Object::new(name, self::operator(url, builder)?, prefix, VALUES);
+            let place = Place { address, database: *database, login, encrypted: tls.is_some() };
+            let ttl_s = ttl_days.map(|days| DAY.as_secs() * u64::from(days));
+            let values = Redis::new(name, &place, prefix, ttl_s, (VALUES, options.stall))?;
             Ok(Arc::new(Parts::new(Arc::new(values), VALUE_BYTES_MAX, options.seed)))
         }
         Service::Memcached { address, prefix, ttl_days } => {

@@ -129,6 +129,11 @@ impl Switch {
         }
     }
 
+    /// Somebody waited for it in vain, and did not wait for its end.
+    pub(crate) fn late(&self, now: Instant) {
+        self.ended(now, Outcome::Badly);
+    }
+
     fn locked(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

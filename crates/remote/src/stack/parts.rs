@@ -180,7 +180,8 @@ impl Remote for Parts {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { swap: false, largest_bytes: None, ..self.inner.abilities() }
+        // Before a whole object stands a byte.
+        Abilities { swap: false, one_request_bytes: self.part_bytes - 1, largest_bytes: None, ..self.inner.abilities() }
     }
 
     fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {

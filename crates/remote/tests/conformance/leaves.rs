@@ -2,9 +2,12 @@
 
 use crate::server::Server;
 use crate::{many, need, sample, suite};
-use larder_remote::{Abilities, Asked, Memory, Remote, RemoteUrl, connect, leaf};
+use bytes::Bytes;
+use larder_model::Digest;
+use larder_remote::{Abilities, Asked, Key, Memory, Put, Remote, RemoteUrl, connect, leaf};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A runtime with two workers, so that what is not `Send` or races shows.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
@@ -87,6 +90,29 @@ fn redis_conforms() {
     need!("redis-server");
     let server = redis(Some("hush")).expect("it is there");
     conforms(&format!("redis://:hush@127.0.0.1:{}/2?prefix=team", server.port));
+}
+
+/// An answer that takes longer than half a second, which other clients of Redis give up.
+#[test]
+fn redis_that_answers_late() {
+    need!("redis-server");
+    let server = redis(None).expect("it is there");
+    let proxy = larder_testkit::Proxy::before(([127, 0, 0, 1], server.port).into());
+    proxy.set(larder_testkit::Way::Late(Duration::from_millis(600)));
+    let url: RemoteUrl = format!("redis://{}", proxy.address()).parse().unwrap_or_else(|error| panic!("{error}"));
+    let remote = leaf(&url, &sample::options(7, &[])).unwrap_or_else(|error| panic!("{error}"));
+    runtime().block_on(async {
+        let objects: Vec<(Key, Bytes)> = (0..100u64)
+            .map(|number| (Key::blob(Digest::of(&number.to_le_bytes())), Bytes::from(format!("object {number}"))))
+            .collect();
+        let keys: Vec<Key> = objects.iter().map(|(key, _)| *key).collect();
+        let began = Instant::now();
+        remote.put_small(&objects, Put::Replace).await.unwrap_or_else(|error| panic!("{error}"));
+        let found = remote.get_small(&keys).await.unwrap_or_else(|error| panic!("{error}"));
+        assert!(found.into_iter().eq(objects.into_iter().map(|(_, bytes)| Some(bytes))));
+        // Two hundred round trips, one after the other, would take two minutes.
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    });
 }
 
 #[test]

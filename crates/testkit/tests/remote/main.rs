@@ -4,4 +4,5 @@ mod far;
 
 mod filled;
 mod races;
+mod signed;
 mod trouble;

@@ -9,7 +9,7 @@ use larder_testkit::{Ran, Run, Way, has, larder};
 use crate::far::{FIRST, Far, SECOND};
 
 /// More than is waited for without history, and less than the compile takes.
-const LATE: Way = Way::Late(Duration::from_millis(200));
+const LATE: Way = Way::Late(Duration::from_millis(400));
 const COMPILE: [&str; 6] = ["gcc", "-B./tools/", "-c", "x.c", "-o", "x.o"];
 
 /// With a compile that takes so long, recorded and sent by the first; and a second store that knows all of its

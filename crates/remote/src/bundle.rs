@@ -1,0 +1,205 @@
+//! Bundles: records with all that they need, many in one object, so that a build is fetched in a few requests.
+//!
+//! ```text
+//! bundle  = u8 format version, u8 (0: as it is, 1: Zstandard), content
+//! content = number of records, record*, number of blobs, bytes*
+//! record  = digest weak fingerprint, digest strong fingerprint, bytes record as in a list (record.rs)
+//! ```
+//! A bundle is a blob: it never changes, and its digest is verified as any blob's. Its blobs have no names in it: whoever
+//! reads it hashes them. A record is believed as any is that stands in a list.
+//!
+//! Unaware of: what is put in one, and when.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use larder_model::{DecodeError, Digest, Manifest, Reader, Writer};
+
+use crate::record::{Dropped, Item};
+use crate::sign::Keys;
+
+/// The version of this format.
+const BUNDLE_FORMAT: u8 = 1;
+/// What a bundle unpacks to at most, bytes: one that has more is lying.
+const CONTENT_BYTES_MAX: usize = 8 << 20;
+/// What is packed at once, bytes: it is held whole, here and by whoever reads it.
+pub(crate) const PACKED_AT_ONCE_BYTES: u64 = 2 << 20;
+/// Records of one bundle.
+const RECORDS_MAX: usize = crate::USED_MAX;
+/// Blobs of one.
+const BLOBS_MAX: usize = 4 * RECORDS_MAX;
+
+/// A record, and every blob that it needs.
+#[derive(Clone, Debug)]
+pub struct Whole {
+    /// A manifest with one entry.
+    pub manifest: Vec<u8>,
+    /// Its blobs, each once.
+    pub blobs: Vec<Bytes>,
+}
+
+/// A record that goes into a bundle.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) weak: Digest,
+    pub(crate) item: Item,
+    pub(crate) blobs: Vec<Bytes>,
+}
+
+/// What came in a bundle and is believed.
+#[derive(Clone, Debug, Default)]
+pub struct Unpacked {
+    /// Weak fingerprints, each with a manifest of one entry.
+    pub records: Vec<(Digest, Bytes)>,
+    /// Blobs by what was found to be their digest.
+    pub blobs: Vec<(Digest, Bytes)>,
+}
+
+impl Piece {
+    /// `None` for what nobody would believe: a run that failed, where we do not sign.
+    pub(crate) fn of(whole: Whole, keys: &Keys) -> Option<Piece> {
+        let manifest = Manifest::decode(&whole.manifest).ok()?;
+        let [entry] = manifest.entries.as_slice() else { return None };
+        let (_, result) = entry.open().ok()?;
+        let believed = result.exit_code == 0 || keys.can_sign();
+        let item = believed.then(|| Item::of(&manifest, entry, keys))?;
+        let weak = manifest.weak;
+        Some(Piece { weak, item, blobs: whole.blobs })
+    }
+
+    /// How many bytes of a bundle it is, before that is compressed.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.item.size + self.blobs.iter().map(|blob| blob.len() as u64).sum::<u64>()
+    }
+}
+
+/// A bundle of these.
+pub(crate) fn pack(pieces: &[Piece]) -> Bytes {
+    let mut w = Writer::default();
+    w.number(pieces.len() as u64);
+    for Piece { weak, item, .. } in pieces {
+        w.digest(weak);
+        w.digest(&item.strong);
+        w.bytes(item.bytes.as_deref().unwrap_or_default());
+    }
+    let mut seen = HashSet::new();
+    let blobs: Vec<&Bytes> = pieces.iter().flat_map(|piece| &piece.blobs).filter(|blob| seen.insert(*blob)).collect();
+    w.number(blobs.len() as u64);
+    blobs.into_iter().for_each(|blob| w.bytes(blob));
+    compression::pack(&w.bytes).into()
+}
+
+/// What is in a bundle; of each record that is not believed, why.
+pub(crate) fn unpack(bytes: &[u8], keys: &Keys) -> Result<(Unpacked, Vec<Dropped>), DecodeError> {
+    let content: Bytes = compression::unpack(bytes)?.into();
+    let mut r = Reader::new(&content);
+    let (mut unpacked, mut dropped) = (Unpacked::default(), Vec::new());
+    for _ in 0..limited(r.count()?, RECORDS_MAX)? {
+        let (weak, strong) = (r.digest()?, r.digest()?);
+        let record = content.slice_ref(r.bytes(CONTENT_BYTES_MAX as u64)?);
+        let item = Item { strong, digest: Digest::of(&record), size: record.len() as u64, bytes: Some(record) };
+        match item.believed(&weak, keys) {
+            Ok(manifest) => unpacked.records.push((weak, manifest)),
+            Err(why) => dropped.push(why),
+        }
+    }
+    for _ in 0..limited(r.count()?, BLOBS_MAX)? {
+        let blob = content.slice_ref(r.bytes(CONTENT_BYTES_MAX as u64)?);
+        unpacked.blobs.push((Digest::of(&blob), blob));
+    }
+    r.finish()?;
+    Ok((unpacked, dropped))
+}
+
+fn limited(count: usize, most: usize) -> Result<usize, DecodeError> {
+    if count > most { Err(DecodeError::Damaged) } else { Ok(count) }
+}
+
+/// The first two bytes, and what follows from them.
+mod compression {
+    use larder_model::DecodeError;
+
+    use super::{BUNDLE_FORMAT, CONTENT_BYTES_MAX};
+
+    const PLAIN: u8 = 0;
+    const ZSTD: u8 = 1;
+
+    pub(super) fn pack(content: &[u8]) -> Vec<u8> {
+        let (how, packed) = match zstd(content) {
+            Some(packed) => (ZSTD, packed),
+            None => (PLAIN, content.to_vec()),
+        };
+        [&[BUNDLE_FORMAT, how][..], &packed].concat()
+    }
+
+    pub(super) fn unpack(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        match bytes {
+            [BUNDLE_FORMAT, PLAIN, content @ ..] if content.len() <= CONTENT_BYTES_MAX => Ok(content.to_vec()),
+            [BUNDLE_FORMAT, ZSTD, packed @ ..] => unzstd(packed).ok_or(DecodeError::Damaged),
+            [version, ..] => Err(DecodeError::Version(*version)),
+            [] => Err(DecodeError::Truncated(0)),
+        }
+    }
+
+    /// Fast: what waits is the network.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    fn zstd(content: &[u8]) -> Option<Vec<u8>> {
+        zstd::bulk::compress(content, 1).ok()
+    }
+
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    fn unzstd(packed: &[u8]) -> Option<Vec<u8>> {
+        let said = zstd::zstd_safe::get_frame_content_size(packed).ok()??;
+        let room = usize::try_from(said).ok().filter(|size| *size <= CONTENT_BYTES_MAX)?;
+        zstd::bulk::decompress(packed, room).ok()
+    }
+
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    fn zstd(_: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    fn unzstd(_: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_these() {
+        let weak = Digest([1; 32]);
+        let item = Item { strong: Digest([2; 32]), digest: Digest([3; 32]), size: 3, bytes: Some(Bytes::from("abc")) };
+        let piece = Piece { weak, item, blobs: vec![Bytes::from("blob"), Bytes::from("blob")] };
+        let packed = pack(&[piece]);
+        let content = compression::unpack(&packed).expect("ours");
+        let expected = [&[1][..], &[1; 32], &[2; 32], b"\x03abc", b"\x01", b"\x04blob"].concat();
+        assert_eq!(content, expected, "a blob that several need stands in it once");
+        let (unpacked, dropped) = unpack(&packed, &Keys::default()).expect("has its form");
+        assert_eq!(unpacked.blobs, [(Digest::of(b"blob"), Bytes::from("blob"))]);
+        assert_eq!((unpacked.records.len(), dropped.len()), (0, 1), "that is no record");
+    }
+
+    #[test]
+    fn what_is_damaged_is_nothing() {
+        let packed = pack(&[]);
+        assert!(unpack(&packed, &Keys::default()).is_ok());
+        for bytes in [&b""[..], b"\x01", b"\x02\x00", b"\x01\x02", b"\x01\x00", b"\x01\x01xyz", b"\x01\x00\xff\xff\x7f"]
+        {
+            assert!(unpack(bytes, &Keys::default()).is_err(), "{bytes:?}");
+        }
+        let mut long = packed.to_vec();
+        long.push(0);
+        assert!(unpack(&long, &Keys::default()).is_err());
+    }
+
+    /// Nobody is made to hold more than the limit, whatever a bundle says.
+    #[test]
+    fn one_that_unpacks_to_too_much() {
+        let much = compression::pack(&vec![0; CONTENT_BYTES_MAX + 1]);
+        assert!(compression::unpack(&much).is_err());
+    }
+}

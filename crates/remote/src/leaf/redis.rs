@@ -1,0 +1,183 @@
+//! Redis, by its own client: requests of all tasks travel one after another over a few connections without waiting for
+//! each other's answers, so that many small objects take one round trip.
+//!
+//! opendal's Redis asks each connection whether it is alive before it is used, which doubles every latency, and gives
+//! up an answer that takes half a second.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, FromRedisValue, IntoConnectionInfo,
+    RedisConnectionInfo, RedisError,
+};
+use tokio::sync::Mutex;
+
+use super::client::CONNECT_WAIT_MAX;
+use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, whole};
+
+/// Requests share these: more than one, so that a large answer does not hold back all others.
+const CONNECTIONS: usize = 4;
+/// How many requests `has` has under way at once.
+const LOOKS_MAX: usize = 64;
+
+pub(crate) struct Redis {
+    name: Arc<str>,
+    client: Client,
+    config: AsyncConnectionConfig,
+    prefix: String,
+    ttl_s: Option<u64>,
+    abilities: Abilities,
+    connections: [Mutex<Slot>; CONNECTIONS],
+    turn: AtomicUsize,
+}
+
+/// A connection, once somebody needed one, and which it is of those that were there.
+#[derive(Default)]
+struct Slot {
+    connection: Option<MultiplexedConnection>,
+    number: u64,
+}
+
+/// What says where a server is and who we are.
+pub(crate) struct Place<'a> {
+    pub(crate) address: &'a str,
+    pub(crate) database: i64,
+    pub(crate) login: Login,
+    pub(crate) encrypted: bool,
+}
+
+impl Redis {
+    pub(crate) fn new(
+        name: &str,
+        place: &Place<'_>,
+        prefix: &str,
+        ttl_s: Option<u64>,
+        (abilities, stall): (Abilities, Duration),
+    ) -> Result<Self, RemoteError> {
+        let name: Arc<str> = name.into();
+        let client = open(place).map_err(|error| failed(&name, None, &error))?;
+        // Before whoever waits gives up (`stack/stall.rs`): so the connection is known to be bad, and another is made.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_WAIT_MAX))
+            .set_response_timeout(Some(stall * 9 / 10));
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
+        let (connections, turn) = (Default::default(), AtomicUsize::new(0));
+        Ok(Redis { name, client, config, prefix, ttl_s, abilities, connections, turn })
+    }
+
+    fn path(&self, key: Key) -> String {
+        format!("{}{}", self.prefix, key.path())
+    }
+
+    /// The answer to a command. A connection that failed is not used again.
+    async fn ask<T: FromRedisValue>(&self, key: Key, command: &Cmd) -> Result<T, RemoteError> {
+        let slot = &self.connections[self.turn.fetch_add(1, Relaxed) % CONNECTIONS];
+        let (mut connection, number) =
+            self.connection(slot).await.map_err(|error| failed(&self.name, Some(key), &error))?;
+        match command.query_async(&mut connection).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                if error.is_io_error() || error.is_unrecoverable_error() {
+                    let mut slot = slot.lock().await;
+                    // Somebody else may have made a new one since.
+                    if slot.number == number {
+                        slot.connection = None;
+                    }
+                }
+                Err(failed(&self.name, Some(key), &error))
+            }
+        }
+    }
+
+    async fn connection(&self, slot: &Mutex<Slot>) -> Result<(MultiplexedConnection, u64), RedisError> {
+        let mut slot = slot.lock().await;
+        if let Some(connection) = &slot.connection {
+            return Ok((connection.clone(), slot.number));
+        }
+        let connection = self.client.get_multiplexed_async_connection_with_config(&self.config).await?;
+        slot.connection = Some(connection.clone());
+        slot.number += 1;
+        Ok((connection, slot.number))
+    }
+
+    async fn store(&self, key: Key, size: u64, body: Body, how: Put) -> Result<Stored, RemoteError> {
+        self.abilities.takes(&self.name, key, size)?;
+        let bytes = body::collect(&self.name, key, body, SMALL_BYTES_MAX).await?;
+        let mut set = redis::cmd("SET");
+        set.arg(self.path(key)).arg(&bytes[..]);
+        self.ttl_s.map(|seconds| set.arg("EX").arg(seconds));
+        if how == Put::IfAbsent {
+            set.arg("NX");
+        }
+        // Nothing is said where it was there.
+        let done: Option<String> = self.ask(key, &set).await?;
+        Ok(if done.is_some() { Stored::New } else { Stored::Existed })
+    }
+}
+
+fn open(place: &Place<'_>) -> Result<Client, RedisError> {
+    let (host, port) = place.address.rsplit_once(':').unwrap_or((place.address, ""));
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let port = port.parse().map_err(|_| RedisError::from((ErrorKind::InvalidClientConfig, "no port")))?;
+    let address = match place.encrypted {
+        false => ConnectionAddr::Tcp(host, port),
+        true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+    };
+    // Who we are is said to servers that ask for it, and nothing else: a round trip less for the others.
+    let mut who = RedisConnectionInfo::default().set_db(place.database).set_skip_set_lib_name();
+    if let Some(user) = &place.login.user {
+        who = who.set_username(user);
+    }
+    if let Some(password) = &place.login.password {
+        who = who.set_password(password);
+    }
+    let tcp = TcpSettings::default().set_nodelay(true);
+    Client::open(address.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(who))
+}
+
+impl Remote for Redis {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
+        Box::pin(async move {
+            let found: Option<bytes::Bytes> = self.ask(key, redis::cmd("GET").arg(self.path(key))).await?;
+            Ok(found.map(|bytes| (Some(bytes.len() as u64), whole(bytes))))
+        })
+    }
+
+    fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        Box::pin(self.store(key, size, body::exactly(self.name.clone(), key, size, body), how))
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        let look = move |key: Key| async move { self.ask::<bool>(key, redis::cmd("EXISTS").arg(self.path(key))).await };
+        Box::pin(stream::iter(keys.iter().copied().map(look)).buffered(LOOKS_MAX).try_collect())
+    }
+}
+
+/// What the client says of where it was is left out: the name is said anyway.
+fn failed(name: &Arc<str>, key: Option<Key>, error: &RedisError) -> RemoteError {
+    let trouble = match (error.kind(), error.code()) {
+        (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "READONLY")) => {
+            Trouble::Denied
+        }
+        (_, Some("OOM" | "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN")) => Trouble::Busy,
+        (_, Some("MOVED" | "ASK" | "CROSSSLOT")) => Trouble::Unable,
+        _ if error.is_timeout() => Trouble::Stalled,
+        _ if error.is_io_error() || error.is_unrecoverable_error() => Trouble::Unreachable,
+        _ => Trouble::Other,
+    };
+    RemoteError::failed(name, key, trouble, error)
+}

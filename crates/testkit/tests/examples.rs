@@ -1,0 +1,120 @@
+//! The examples for CI (`examples/ci`): they can be parsed, and their steps work as they stand on a machine where larder
+//! is already, twice: the second time everything comes from the first.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use larder_testkit::{Place, Run, has, larder, probe_skip, workspace};
+use serde_json::Value;
+
+/// An example as JSON: there is one way to read YAML, and that is Python's.
+fn example(place: &Place, name: &str) -> Option<Value> {
+    let path = workspace().join("examples/ci").join(name);
+    let script = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1])), default=str))";
+    let read = place.run(&["python3", "-c", script, path.to_str().expect("is text")]).run();
+    if read.stderr.contains("No module named 'yaml'") {
+        eprintln!("skipped: Python's yaml is not installed");
+        return None;
+    }
+    Some(serde_json::from_str(&read.ends(0).stdout).expect("JSON"))
+}
+
+/// A machine of CI: an empty store, the programs where the example has them, a project of its own.
+fn machine(place: &Place, number: u32) {
+    place.put("Makefile", "all: a.o b.o\n%.o: %.c\n\t$(CC) -c $< -o $@\n");
+    for name in ["a", "b"] {
+        place.put(&format!("{name}.c"), format!("int {name};\n"));
+        place.remove(&[&format!("{name}.o")]);
+    }
+    let programs = place.path("work/.larder-programs");
+    fs::create_dir_all(&programs).expect("makes");
+    for program in ["larder", "larderd"] {
+        let _ = fs::remove_file(programs.join(program));
+        symlink(larder().with_file_name(program), programs.join(program)).expect("links");
+    }
+    let _ = fs::create_dir(place.path(&format!("store{number}")));
+}
+
+/// A step, by the shell and with the switches that the service runs it by.
+fn step(place: &Place, number: u32, words: &[&str], script: &str) -> String {
+    place.settle();
+    let path = format!("{}:{}", place.text("work/.larder-programs"), std::env::var("PATH").expect("is set"));
+    let run = place.run(&[words, &[script]].concat());
+    let set = |run: Run, (name, value): (&str, String)| run.env(name, value);
+    let variables = [
+        ("PATH", path),
+        ("CI_PROJECT_DIR", place.text("work")),
+        ("LARDER_DIR", place.text(&format!("store{number}"))),
+        ("LARDER_REMOTE", format!("file://{}", place.text("work/.larder-remote"))),
+    ];
+    let ran = variables.into_iter().fold(run, set).run().ends(0);
+    assert!(!ran.stdout.contains("not all was sent"), "{ran:?}");
+    ran.stdout
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let all = value.as_array().expect("is a list").iter();
+    all.map(|one| one.as_str().expect("is text").to_owned()).collect()
+}
+
+/// All steps on one machine, then on others, of which one finds all of it at the remote: on a busy machine `larderd` may
+/// begin too late, and the tool runs. The last step says `larder stats`.
+fn works(place: &Place, words: &[&str], steps: &[String]) {
+    assert!(steps.len() >= 3, "{steps:?}");
+    let build = |number: u32| {
+        place.remove(&["a.o", "b.o"]);
+        let said = steps.iter().map(|script| step(place, number, words, script)).last().expect("there are some");
+        assert!(said.contains("hit"), "{said}");
+        let json = step(place, number, words, "larder stats --json");
+        let stats: Value = serde_json::from_str(&json).expect("JSON");
+        (stats["hit"].as_u64().expect("a number"), stats["remote_hit"].as_u64().unwrap_or(0))
+    };
+    machine(place, 1);
+    // The first runs of a compiler teach how it is observed.
+    let mut hits = 0;
+    let recorded = (0..8).any(|_| {
+        let before = std::mem::replace(&mut hits, build(1).0);
+        hits == before + 2
+    });
+    assert!(recorded, "nothing is recorded");
+    step(place, 1, words, "larder daemon stop");
+    let found = (2..8).any(|number| {
+        machine(place, number);
+        let found = build(number);
+        step(place, number, words, "larder daemon stop");
+        found == (2, 2)
+    });
+    assert!(found, "no machine finds what the first one sent");
+}
+
+#[test]
+fn github() {
+    probe_skip!(has("make") && has("gcc") && has("bash"), "make, gcc or bash is not installed");
+    let place = Place::new();
+    let Some(example) = example(&place, "github.yml") else { return };
+    let job = &example["jobs"]["build"];
+    assert_eq!(job["env"]["LARDER_REMOTE"], "ghac://larder");
+    let steps = job["steps"].as_array().expect("is a list");
+    let named = |name: &str| {
+        let step = steps.iter().find(|step| step["name"] == name).unwrap_or_else(|| panic!("no step {name}"));
+        step["run"].as_str().expect("is a script").to_owned()
+    };
+    assert!(named("Build larder").contains("cargo xtask build") && named("Path").contains("GITHUB_PATH"));
+    works(&place, &["bash", "-e", "-o", "pipefail", "-c"], &["Start", "Build", "Send", "Statistics"].map(named));
+}
+
+#[test]
+fn gitlab() {
+    probe_skip!(has("make") && has("gcc"), "make or gcc is not installed");
+    let place = Place::new();
+    let Some(example) = example(&place, "gitlab.yml") else { return };
+    assert_eq!(example["variables"]["LARDER_REMOTE"], "file://$CI_PROJECT_DIR/.larder-remote");
+    let job = &example["build"];
+    let kept: Vec<String> =
+        job["cache"].as_array().expect("is a list").iter().flat_map(|one| texts(&one["paths"])).collect();
+    assert_eq!(kept, [".larder-programs", ".larder-remote"]);
+    // One shell for the first two, as GitLab has it. The programs are there: nothing is built.
+    let before = [texts(&job["before_script"]), texts(&job["script"])].concat().join("\n");
+    let steps: Vec<String> = [before].into_iter().chain(texts(&job["after_script"])).collect();
+    works(&place, &["sh", "-e", "-c"], &steps);
+}

@@ -1,0 +1,78 @@
+//! A team that signs: what its own machines recorded is believed, nothing else.
+
+use std::fs;
+
+use larder_testkit::Run;
+
+use crate::far::{FIRST, Far, SECOND};
+
+/// A secret key and its public one: the first test of RFC 8032, section 7.1.
+const SECRET: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+/// Somebody else's: the second one.
+const STRANGER: &str = "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb";
+
+/// Record the present source at the first store, signed with this key or with none, and have it sent.
+#[track_caller]
+fn record(far: &Far, key: Option<&str>) {
+    let path = far.place.path("key");
+    let signs = |run: Run| match key {
+        Some(_) => run.env("LARDER_REMOTE_SIGN_WITH", &path),
+        None => run,
+    };
+    if let Some(key) = key {
+        fs::write(&path, format!("{key}\n")).expect("writes");
+    }
+    far.larder(FIRST, &["daemon", "stop"]).run();
+    signs(far.larder(FIRST, &["daemon", "start"])).run().ends(0);
+    assert!((0..8).any(|_| far.compile_by(FIRST, signs).0.contains(" hit: ")), "nothing is recorded");
+    let flushed = signs(far.larder(FIRST, &["remote", "flush"])).run().ends(0);
+    assert!(flushed.stdout.contains(" 0 left"), "{flushed:?}");
+}
+
+fn believes(run: Run) -> Run {
+    run.env("LARDER_REMOTE_TRUST", PUBLIC)
+}
+
+#[test]
+fn only_what_the_team_signed_is_believed() {
+    let far = Far::directory();
+    // Each is a source of its own, so that each is recorded once.
+    for (which, key) in [(1, Some(SECRET)), (2, None), (3, Some(STRANGER))] {
+        far.source(0.0, which);
+        record(&far, key);
+    }
+    far.source(0.0, 1);
+    let (log, _) = far.compile_by(SECOND, believes);
+    assert!(log.contains(" hit: ") && log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
+    let refused = || far.stats(SECOND)["remote"]["refused"].as_u64().unwrap_or(0);
+    let before = refused();
+    for which in [2, 3] {
+        far.source(0.0, which);
+        let (log, _) = far.compile_by(SECOND, believes);
+        assert!(log.contains("miss: x.c"), "{which}: {log}");
+    }
+    // All three stand in one list, which was asked for twice.
+    assert_eq!(refused() - before, 4, "each of them is counted each time");
+    assert_eq!(far.stats(SECOND)["remote_hit"], 1);
+    // Who does not sign believes all of them.
+    far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
+    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    for which in [1, 2, 3] {
+        far.source(0.0, which);
+        assert!(far.compile(SECOND).contains("fetched from a remote"), "{which}");
+    }
+}
+
+/// Nobody would know whom to believe.
+#[test]
+fn a_key_that_cannot_be_read() {
+    let far = Far::directory();
+    far.record();
+    let bad = far.place.path("bad");
+    fs::write(&bad, "no key\n").expect("writes");
+    let (log, _) = far.compile_by(SECOND, |run| run.env("LARDER_REMOTE_SIGN_WITH", &bad));
+    assert!(log.contains("miss: x.c"), "{log}");
+    let said = far.daemon_log(SECOND);
+    assert!(said.contains("no remote is used") && said.contains("/bad: "), "{said}");
+}
