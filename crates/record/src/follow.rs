@@ -1,20 +1,20 @@
-//! From the tracer's steps to lines of a record, as they come.
+//! From the tracer's steps to lines of a record, as they come. A process that executed waits while it is looked at, so
+//! that is all that is done meanwhile: what is seen is written once it goes on.
 //!
 //! Unaware of: what is made of the lines.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use larder_sys::{ChildEnd, Step, Tracer};
 
 use crate::Redact;
 use crate::form::Event;
+use crate::look::{Looks, Program};
 
-/// Arguments of one process that are kept, in bytes: a link with response files aside, few are longer.
-const ARGV_BYTES_MAX: usize = 1 << 16;
 /// What was seen is in the file at the latest after this.
 const FLUSH_AFTER: Duration = Duration::from_millis(250);
 
@@ -31,11 +31,11 @@ pub(crate) fn follow(
         lines: BufWriter::with_capacity(1 << 16, lines),
         flushed: Instant::now(),
         began,
-        redact,
+        looks: Looks::new(redact)?,
         directories: HashMap::new(),
         peaks: HashMap::new(),
     };
-    follower.executed(tracer.pid)?;
+    follower.executed(tracer, tracer.pid)?;
     let mut processes = 1;
     while let Some(step) = tracer.step()? {
         match step {
@@ -44,8 +44,10 @@ pub(crate) fn follow(
                 count(processes);
                 follower.forked(parent, child)?;
             }
-            Step::Executed { pid } => follower.executed(pid)?,
-            Step::Ending { pid } => follower.ending(pid),
+            Step::Executed { pid } => follower.executed(tracer, pid)?,
+            Step::Ending { pid } => {
+                follower.peaks.extend(follower.looks.peak_bytes(pid).map(|peak| (pid, peak)));
+            }
             Step::Ended { pid, end, usage, threads } => {
                 follower.ended(pid, end, usage, threads)?;
                 if pid == tracer.pid {
@@ -63,9 +65,9 @@ struct Follower<'a> {
     lines: BufWriter<File>,
     flushed: Instant,
     began: Instant,
-    redact: &'a Redact,
+    looks: Looks<'a>,
     /// Of each process, as far as it is known.
-    directories: HashMap<i32, Vec<u8>>,
+    directories: HashMap<i32, Rc<[u8]>>,
     /// The most memory that a process which is about to end held itself.
     peaks: HashMap<i32, u64>,
 }
@@ -86,30 +88,24 @@ impl Follower<'_> {
     }
 
     fn forked(&mut self, parent: i32, pid: i32) -> io::Result<()> {
-        if let Some(directory) = self.directories.get(&parent).cloned() {
+        if let Some(directory) = self.directories.get(&parent).map(Rc::clone) {
             self.directories.insert(pid, directory);
         }
         self.write(&Event::Fork { t: self.now(), parent, pid })
     }
 
-    fn executed(&mut self, pid: i32) -> io::Result<()> {
+    fn executed(&mut self, tracer: &mut Tracer, pid: i32) -> io::Result<()> {
         let t = self.now();
-        let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let directory = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default().as_os_str().as_bytes().to_vec();
-        let is_new = self.directories.get(&pid) != Some(&directory);
+        let program = self.looks.program(pid);
+        tracer.go_on();
+        let Program { exe, directory } = program;
+        let is_new = self.directories.get(&pid).is_none_or(|known| **known != directory[..]);
         let cwd = is_new.then(|| String::from_utf8_lossy(&directory).into_owned());
-        self.directories.insert(pid, directory);
-        let argv = arguments(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default(), self.redact);
-        self.write(&Event::Exec { t, pid, exe: exe.to_string_lossy().into_owned(), argv, cwd })
-    }
-
-    /// `VmHWM: 1234 kB`, of the program that it runs now.
-    fn ending(&mut self, pid: i32) {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        if let Some(kib) = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()) {
-            self.peaks.insert(pid, kib * 1024);
+        if is_new {
+            self.directories.insert(pid, directory.into());
         }
+        let argv = self.looks.arguments();
+        self.write(&Event::Exec { t, pid, exe: String::from_utf8_lossy(&exe).into_owned(), argv, cwd })
     }
 
     fn ended(&mut self, pid: i32, end: ChildEnd, usage: larder_sys::Usage, threads: u32) -> io::Result<()> {
@@ -127,32 +123,9 @@ pub(crate) fn exit_code(end: ChildEnd) -> i32 {
     }
 }
 
-/// As in `/proc/PID/cmdline`, secrets taken out.
-fn arguments(bytes: &[u8], redact: &Redact) -> Vec<String> {
-    let kept = &bytes[..bytes.len().min(ARGV_BYTES_MAX)];
-    let mut argv: Vec<&[u8]> = kept.split(|&b| b == 0).collect();
-    if kept.ends_with(b"\0") {
-        argv.pop();
-    }
-    let mut shown = redact.arguments(&argv);
-    if kept.len() < bytes.len() {
-        shown.push(format!("… {} bytes more", bytes.len() - kept.len()));
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn arguments_as_the_kernel_gives_them() {
-        let redact = Redact::nothing();
-        assert_eq!(arguments(b"cc\0-c\0x y.c\0\0", &redact), ["cc", "-c", "x y.c", ""]);
-        assert_eq!(arguments(b"", &redact), [""]);
-        let long = [b"x".repeat(ARGV_BYTES_MAX), b"yz\0".to_vec()].concat();
-        assert_eq!(arguments(&long, &redact)[1], "… 3 bytes more");
-    }
 
     #[test]
     fn ends() {
