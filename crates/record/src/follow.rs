@@ -7,6 +7,9 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::rc::Rc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larder_sys::{ChildEnd, Step, Tracer};
@@ -15,8 +18,8 @@ use crate::Redact;
 use crate::form::Event;
 use crate::look::{Looks, Program};
 
-/// What was seen is in the file at the latest after this.
-const FLUSH_AFTER: Duration = Duration::from_millis(250);
+/// What was seen is in the file at the latest after this, also when nothing more is seen for long.
+const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
 /// Follow the program to its end, and return how it ended and the most memory that one of its processes held, in bytes.
 /// `count` is told how many processes there were so far.
@@ -28,14 +31,14 @@ pub(crate) fn follow(
     count: &mut dyn FnMut(u64),
 ) -> io::Result<(ChildEnd, u64)> {
     let mut follower = Follower {
-        lines: BufWriter::with_capacity(1 << 16, lines),
-        flushed: Instant::now(),
+        lines: Lines::into(lines),
         began,
         looks: Looks::new(redact)?,
         directories: HashMap::new(),
         peaks: HashMap::new(),
     };
-    follower.executed(tracer, tracer.pid)?;
+    let command = tracer.pid;
+    follower.executed(tracer, command)?;
     let mut processes = 1;
     while let Some(step) = tracer.step()? {
         match step {
@@ -50,20 +53,19 @@ pub(crate) fn follow(
             }
             Step::Ended { pid, end, usage, threads } => {
                 follower.ended(pid, end, usage, threads)?;
-                if pid == tracer.pid {
-                    follower.lines.flush()?;
+                if pid == command {
+                    follower.lines.end()?;
                     return Ok((end, usage.peak_bytes));
                 }
             }
         }
     }
-    follower.lines.flush()?;
+    follower.lines.end()?;
     Err(io::Error::other("the end of the command was not seen"))
 }
 
 struct Follower<'a> {
-    lines: BufWriter<File>,
-    flushed: Instant,
+    lines: Lines,
     began: Instant,
     looks: Looks<'a>,
     /// Of each process, as far as it is known.
@@ -77,21 +79,11 @@ impl Follower<'_> {
         self.began.elapsed().as_nanos() as u64
     }
 
-    fn write(&mut self, event: &Event) -> io::Result<()> {
-        serde_json::to_writer(&mut self.lines, event)?;
-        self.lines.write_all(b"\n")?;
-        if self.flushed.elapsed() > FLUSH_AFTER {
-            self.lines.flush()?;
-            self.flushed = Instant::now();
-        }
-        Ok(())
-    }
-
     fn forked(&mut self, parent: i32, pid: i32) -> io::Result<()> {
         if let Some(directory) = self.directories.get(&parent).map(Rc::clone) {
             self.directories.insert(pid, directory);
         }
-        self.write(&Event::Fork { t: self.now(), parent, pid })
+        self.lines.write(&Event::Fork { t: self.now(), parent, pid })
     }
 
     fn executed(&mut self, tracer: &mut Tracer, pid: i32) -> io::Result<()> {
@@ -105,13 +97,46 @@ impl Follower<'_> {
             self.directories.insert(pid, directory.into());
         }
         let argv = self.looks.arguments();
-        self.write(&Event::Exec { t, pid, exe: String::from_utf8_lossy(&exe).into_owned(), argv, cwd })
+        self.lines.write(&Event::Exec { t, pid, exe: String::from_utf8_lossy(&exe).into_owned(), argv, cwd })
     }
 
     fn ended(&mut self, pid: i32, end: ChildEnd, usage: larder_sys::Usage, threads: u32) -> io::Result<()> {
         self.directories.remove(&pid);
         let peak = self.peaks.remove(&pid);
-        self.write(&Event::Exit { t: self.now(), pid, code: exit_code(end), usage: usage.into(), peak, threads })
+        self.lines.write(&Event::Exit { t: self.now(), pid, code: exit_code(end), usage: usage.into(), peak, threads })
+    }
+}
+
+/// Lines that are written together, and not too late.
+struct Lines {
+    buffer: Arc<Mutex<BufWriter<File>>>,
+    stop: Sender<()>,
+    flusher: JoinHandle<()>,
+}
+
+impl Lines {
+    fn into(file: File) -> Lines {
+        let buffer = Arc::new(Mutex::new(BufWriter::with_capacity(1 << 16, file)));
+        let ((stop, stopped), lines) = (channel::<()>(), Arc::clone(&buffer));
+        let flusher = std::thread::spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(FLUSH_EVERY) {
+                // An error comes again with the next line.
+                let _ = lines.lock().unwrap_or_else(PoisonError::into_inner).flush();
+            }
+        });
+        Lines { buffer, stop, flusher }
+    }
+
+    fn write(&self, event: &Event) -> io::Result<()> {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::to_writer(&mut *buffer, event)?;
+        buffer.write_all(b"\n")
+    }
+
+    fn end(self) -> io::Result<()> {
+        drop(self.stop);
+        let _ = self.flusher.join();
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }
 
@@ -126,6 +151,22 @@ pub(crate) fn exit_code(end: ChildEnd) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_in_the_file_also_when_nothing_follows() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let lines = Lines::into(file.reopen().expect("opens"));
+        lines.write(&Event::Fork { t: 1, parent: 2, pid: 3 }).expect("writes");
+        let read = || std::fs::read_to_string(file.path()).expect("reads");
+        let began = Instant::now();
+        while read().is_empty() && began.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(read().ends_with("}\n"), "{}", read());
+        lines.write(&Event::Fork { t: 2, parent: 2, pid: 4 }).expect("writes");
+        lines.end().expect("writes");
+        assert_eq!(read().lines().count(), 2);
+    }
 
     #[test]
     fn ends() {
