@@ -1,35 +1,24 @@
-//! `cargo xtask bench record`: what recording adds to a build, with and without following its processes.
+//! What recording adds to a build, with and without following its processes.
 //!
-//! A build of many short processes, plainly and with every compile a warm hit, run by itself and in two kinds of
-//! record. The time is that of the command alone: what a record says of it, and for the plain run that of the same
-//! command.
+//! A build of many short processes, plainly and with every compile a warm hit, and libX11 configured and made: each by
+//! itself and in two kinds of record. The time is that of the command alone: what a record says of it, and for the plain
+//! run that of the same command.
 
-use super::report::{Figure, Report, millis};
-use crate::launcher::Launcher;
-use crate::place::{Place, fresh, remove};
+use super::{Bench, done};
+use crate::bench::report::{Figure, Report, millis};
+use crate::bench::whole::packages;
+use crate::place::remove;
 use crate::progress::Bar;
 use crate::table::Table;
-use crate::{binaries, run, setup};
 use anyhow::{Context, Result, ensure};
 use larder_samples::{Drawn, ratio};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-/// What `cargo xtask bench record` takes.
-#[derive(clap::Args)]
-pub(crate) struct Options {
-    /// How often each way is run
-    #[arg(long, default_value_t = 40, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    runs: u32,
-    /// Measure this larder, with its larderd beside it, instead of building one
-    #[arg(long, value_name = "PROGRAM")]
-    larder: Option<PathBuf>,
-}
-
-/// Sources of the build: some hundred processes.
+/// Sources of the small build: some hundred processes.
 const SOURCES: usize = 60;
 const JOBS: &str = "-j2";
 const MAKEFILE: &str = "\
@@ -55,27 +44,26 @@ struct Sample {
     stops: u64,
 }
 
-struct Bench {
-    work: PathBuf,
-    larder: PathBuf,
-    launcher: Launcher,
+/// A build that is measured.
+struct Build {
+    name: &'static str,
+    dir: PathBuf,
+    /// What is done before each run, in a shell.
+    prepare: String,
+    command: Vec<String>,
 }
 
-/// Measures both builds.
-pub(crate) fn record(place: &Place, options: &Options) -> Result<Report> {
-    setup::for_bench(place)?;
-    let larder = binaries::larder(place, options.larder.as_deref())?;
-    let work = place.own("bench-record")?;
-    fresh(&work)?;
-    let launcher = Launcher::larder(&larder, &work.join("store"))?;
-    let bench = Bench { work, larder, launcher };
-    bench.make_sources()?;
+/// Measures all builds, the small ones `runs` times each way.
+pub(super) fn cost(bench: &Bench, runs: usize, package_runs: usize) -> Result<Report> {
+    let dir = bench.work.join("project");
+    make_sources(&dir)?;
     let mut report = Report {
         name: "record",
         title: "What recording adds to a build".to_owned(),
         notes: vec![
             format!(
-                "{SOURCES} compiles of some lines by make {JOBS}; the three ways in turn, in an order of their own in each round."
+                "gcc, warm hits: {SOURCES} compiles of some lines by make {JOBS}. libX11: its configure, and make \
+                 {JOBS}, with gcc. The three ways in turn, in an order of their own in each round."
             ),
             "Wall and CPU time of the command, the recorder's own CPU time added; ratios of the same rounds."
                 .to_owned(),
@@ -83,76 +71,73 @@ pub(crate) fn record(place: &Place, options: &Options) -> Result<Report> {
         table: Table::new(2, HEADER),
         ..Report::default()
     };
-    for (build, compiler) in [("gcc", "gcc".to_owned()), ("warm hits", bench.launcher.compiler("gcc"))] {
-        let samples = bench.samples(build, &compiler, options.runs as usize)?;
-        add(&mut report, build, &samples);
+    let small = |name, compiler: String| Build {
+        name,
+        dir: dir.clone(),
+        prepare: "rm -f *.o".to_owned(),
+        command: ["make", "-s", JOBS, &format!("CC={compiler}")].map(str::to_owned).to_vec(),
+    };
+    let mut builds =
+        vec![(small("gcc", "gcc".to_owned()), runs), (small("warm hits", bench.launcher.compiler("gcc")), runs)];
+    if package_runs > 0 {
+        let (dir, prepare, script) = packages::libx11(bench.place, &bench.work, "gcc")?;
+        let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
+        builds.push((Build { name: "libX11", dir, prepare, command }, package_runs));
     }
-    remove(&bench.work)?;
+    for (build, rounds) in builds {
+        let samples = samples(bench, &build, rounds)?;
+        add(&mut report, build.name, &samples);
+    }
     Ok(report)
 }
 
-impl Bench {
-    fn make_sources(&self) -> Result<()> {
-        let dir = self.work.join("project");
-        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        fs::write(dir.join("Makefile"), MAKEFILE)?;
-        for at in 0..SOURCES {
-            let text = format!("#include <string.h>\nint f{at}(const char *s) {{ return strlen(s) + {at}; }}\n");
-            fs::write(dir.join(format!("f{at}.c")), text)?;
-        }
-        Ok(())
+fn make_sources(dir: &Path) -> Result<()> {
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    fs::write(dir.join("Makefile"), MAKEFILE)?;
+    for at in 0..SOURCES {
+        let text = format!("#include <string.h>\nint f{at}(const char *s) {{ return strlen(s) + {at}; }}\n");
+        fs::write(dir.join(format!("f{at}.c")), text)?;
     }
+    Ok(())
+}
 
-    /// For each way the samples of all rounds. The first round warms, and is not kept.
-    fn samples(&self, build: &str, compiler: &str, rounds: usize) -> Result<[Vec<Sample>; 3]> {
-        let (mut all, mut drawn) = ([const { Vec::new() }; 3], Drawn::from(SEED));
-        let bar = Bar::new(build, rounds as u64);
-        for round in 0..=rounds {
-            let mut order = [0, 1, 2];
-            drawn.shuffle(&mut order);
-            for way in order {
-                let sample = self.one(compiler, WAYS[way].1)?;
-                if round > 0 {
-                    all[way].push(sample);
-                }
+/// For each way the samples of all rounds. The first round warms, and is not kept.
+fn samples(bench: &Bench, build: &Build, rounds: usize) -> Result<[Vec<Sample>; 3]> {
+    let (mut all, mut drawn) = ([const { Vec::new() }; 3], Drawn::from(SEED));
+    let bar = Bar::new(build.name, rounds as u64);
+    for round in 0..=rounds {
+        let mut order = [0, 1, 2];
+        drawn.shuffle(&mut order);
+        for way in order {
+            let sample = one(bench, build, WAYS[way].1)?;
+            if round > 0 {
+                all[way].push(sample);
             }
-            bar.at(round as u64);
         }
-        bar.end(&format!("{build}: {rounds} rounds"));
-        Ok(all)
+        bar.at(round as u64);
     }
+    bar.end(&format!("{}: {rounds} rounds", build.name));
+    Ok(all)
+}
 
-    fn one(&self, compiler: &str, trace: Option<&str>) -> Result<Sample> {
-        let project = self.work.join("project");
-        for entry in fs::read_dir(&project)?.flatten() {
-            if entry.path().extension().is_some_and(|extension| extension == "o") {
-                fs::remove_file(entry.path())?;
-            }
+fn one(bench: &Bench, build: &Build, trace: Option<&str>) -> Result<Sample> {
+    done(Command::new("sh").args(["-c", &build.prepare]).current_dir(&build.dir))?;
+    let mut command = match trace {
+        None => Command::new(&build.command[0]),
+        Some(trace) => {
+            let mut command = Command::new(&bench.larder);
+            command.args(["record", "--name", "x", "--output", "dropped", "--trace", trace, "--", &build.command[0]]);
+            command
         }
-        let make = ["make", "-s", JOBS];
-        let compiler = format!("CC={compiler}");
-        let records = self.work.join("records");
-        let mut command = match trace {
-            None => Command::new(make[0]),
-            Some(trace) => {
-                let mut command = Command::new(&self.larder);
-                command.args(["record", "--name", "x", "--trace", trace, "--dir"]).arg(&records);
-                command.args(["--", make[0]]);
-                command
-            }
-        };
-        command.args(&make[1..]).arg(compiler).current_dir(&project);
-        self.launcher.apply(&mut command, &self.work.join("home"));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let (status, usage) = run::measured(&mut command)?;
-        ensure!(status.success(), "{} ended with {status}", run::shown(&command));
-        if trace.is_none() {
-            return Ok(Sample { wall: usage.wall, cpu: usage.cpu, ..Sample::default() });
-        }
-        let sample = recorded(&records.join("x/runs/1/run.json"))?;
-        remove(&records)?;
-        Ok(sample)
+    };
+    bench.silently(command.args(&build.command[1..]), &bench.launcher, &build.dir);
+    let usage = done(&mut command)?;
+    if trace.is_none() {
+        return Ok(Sample { wall: usage.wall, cpu: usage.cpu, ..Sample::default() });
     }
+    let sample = recorded(&bench.records().join("x/runs/1/run.json"))?;
+    remove(&bench.records())?;
+    Ok(sample)
 }
 
 /// What the record says of its run.

@@ -2,7 +2,7 @@
 
 use crate::fetch;
 use crate::place::Place;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 /// One package. Its commands run in `build` beside `src`, or in `src`.
@@ -158,6 +158,19 @@ impl Phase {
             Phase::Make => "make",
         }
     }
+}
+
+/// libX11 as something that is built again and again: below `work` a checkout of its own with the sources, what makes
+/// that ready in a shell, and what then configures and makes it there, silently, with `compiler`.
+pub(in crate::bench) fn libx11(place: &Place, work: &Path, compiler: &str) -> Result<(PathBuf, String, String)> {
+    let package = PACKAGES.iter().find(|package| package.name == "libx11").context("libX11 is a package")?;
+    let tree = work.join("libx11");
+    if !tree.exists() {
+        super::pass::lay_out(&package.fetch(place)?, &tree)?;
+    }
+    let configure: Vec<String> = package.words(Phase::Configure, &tree.join("installed"), 2);
+    let script = format!("cd build && {} CC='{compiler}' -q >/dev/null && make -s -j2", configure.join(" "));
+    Ok((tree, "rm -rf build && mkdir build".to_owned(), script))
 }
 
 #[cfg(test)]
