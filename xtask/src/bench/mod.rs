@@ -142,3 +142,28 @@ fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
         _ => return Ok(None),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    /// As it is typed behind `cargo xtask bench`.
+    #[derive(clap::Parser)]
+    #[command(no_binary_name = true)]
+    struct Typed {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn whatever_measures_can_be_recorded() {
+        for words in [&["--record"][..], &["--record", "--quick"], &["hit", "--record"], &["record", "--record"]] {
+            let typed = Typed::try_parse_from(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+            assert!(typed.options.record, "{words:?}");
+            assert_eq!(typed.options.word.is_some(), words[0] != "--record", "{words:?}");
+        }
+        let parts = Typed::try_parse_from(["record", "--only", "cost", "--only", "package"]).expect("is understood");
+        assert!(matches!(parts.options.word, Some(Word::Record(_))) && !parts.options.record);
+    }
+}

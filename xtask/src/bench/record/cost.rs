@@ -80,7 +80,7 @@ pub(super) fn cost(bench: &Bench, runs: usize, package_runs: usize) -> Result<Re
     let mut builds =
         vec![(small("gcc", "gcc".to_owned()), runs), (small("warm hits", bench.launcher.compiler("gcc")), runs)];
     if package_runs > 0 {
-        let (dir, prepare, script) = packages::libx11(bench.place, &bench.work, "gcc")?;
+        let (dir, prepare, script) = packages::again(bench.place, &bench.work, "libx11", "gcc")?;
         let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
         builds.push((Build { name: "libX11", dir, prepare, command }, package_runs));
     }

@@ -2,7 +2,7 @@
 //! package, compared.
 //!
 //! `cost` measures the first, `verdicts` the second by sessions of the same build and of one made slower on purpose,
-//! `package` records libX11 plainly, through ccache and through larder.
+//! `package` records a real one plainly, through ccache and through larder.
 
 mod cost;
 mod package;
@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// How often each way of libX11's configure and make is run; 0 leaves it out
     #[arg(long, default_value_t = 3, value_name = "N")]
     package_runs: u32,
+    /// Which package is recorded plainly, through ccache and through larder
+    #[arg(long, default_value = "libx11", value_parser = package::NAMES)]
+    package: String,
     /// Sessions of the same build, and as many of one that was made slower
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     sessions: u32,
@@ -45,7 +48,7 @@ enum Part {
     Cost,
     /// What sessions say of the same, and of 3 % more
     Verdicts,
-    /// Records of libX11
+    /// Records of a package
     Package,
 }
 
@@ -79,7 +82,7 @@ pub(crate) fn record(place: &Place, options: &Options) -> Result<Vec<Report>> {
         reports.push(verdicts::verdicts(&bench, options.sessions as usize)?);
     }
     if is_wanted(Part::Package) {
-        reports.extend(package::package(&bench)?);
+        reports.extend(package::package(&bench, &options.package)?);
     }
     remove(&bench.work)?;
     Ok(reports)

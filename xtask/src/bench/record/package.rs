@@ -1,4 +1,4 @@
-//! libX11 configured and made: a record of it plainly, one through ccache and one through larder, both warm, compared.
+//! A package configured and made: a record of it plainly, one through ccache and one through larder, both warm, compared.
 //!
 //! `target/bench` then has the page of larder's record compared with the plain one, and the summary that CI would show.
 
@@ -34,14 +34,21 @@ const HEADER: &[&str] = &[
 ];
 const COMPARED_HEADER: &[&str] = &["A", "B", "what", "verdict", "A", "B", "B ÷ A"];
 
+/// The packages that can be recorded, and what their reports are called.
+const PACKAGES: [[&str; 3]; 2] =
+    [["libx11", "record-libx11", "record-libx11-compared"], ["zlib", "record-zlib", "record-zlib-compared"]];
+/// Their names, for the command line.
+pub(super) const NAMES: [&str; 2] = [PACKAGES[0][0], PACKAGES[1][0]];
+
 /// Records all three, and compares them.
-pub(super) fn package(bench: &Bench) -> Result<Vec<Report>> {
+pub(super) fn package(bench: &Bench, package: &str) -> Result<Vec<Report>> {
+    let names = PACKAGES.into_iter().find(|names| names[0] == package).context("a package is named as listed")?;
     let stores = bench.work.join("package-stores");
     let ccache = Launcher::ccache(&fetch::ccache(bench.place)?, &stores.join("ccache"))?;
     let larder = Launcher::larder(&bench.larder, &stores.join("larder"))?;
     let mut records = Report {
-        name: "record-libx11",
-        title: "Records of libX11, configured and made".to_owned(),
+        name: names[1],
+        title: format!("Records of {package}, configured and made"),
         notes: vec![
             "One followed run each, in turn: configure and make -j2, compilers plain, behind ccache and behind larder, \
              whose stores hold the same build already. Hits, misses and bypasses are larder's."
@@ -51,15 +58,15 @@ pub(super) fn package(bench: &Bench) -> Result<Vec<Report>> {
         ..Report::default()
     };
     for launcher in [&Launcher::plain(), &ccache, &larder] {
-        let shown = record(bench, launcher)?;
+        let shown = record(bench, package, launcher)?;
         records.table.rows.push(row(launcher.name, &shown));
         records
             .rows
             .push(json!({ "record": launcher.name, "run": shown["runs"][0], "tools": shown["context"]["tools"] }));
     }
     let mut compared = Report {
-        name: "record-libx11-compared",
-        title: "Records of libX11 compared: what `larder compare` says".to_owned(),
+        name: names[2],
+        title: format!("Records of {package} compared: what `larder compare` says"),
         notes: vec![
             "Of one run a side it cannot tell, and says so; the pairs are of actions and processes.".to_owned(),
         ],
@@ -67,21 +74,21 @@ pub(super) fn package(bench: &Bench) -> Result<Vec<Report>> {
         ..Report::default()
     };
     for [a, b] in COMPARED {
-        let said = bench.said(&["compare", &name(a), &name(b), "--json"])?;
+        let said = bench.said(&["compare", &name(package, a), &name(package, b), "--json"])?;
         compared.table.rows.extend(comparison_rows(a, b, &said));
         compared.rows.push(said);
     }
-    pages(bench)?;
+    pages(bench, names)?;
     Ok(vec![records, compared])
 }
 
-fn name(of: &str) -> String {
-    format!("libx11-{of}")
+fn name(package: &str, of: &str) -> String {
+    format!("{package}-{of}")
 }
 
 /// Once without a record where there is a store to be filled, then with one; what `larder record show` says.
-fn record(bench: &Bench, launcher: &Launcher) -> Result<Value> {
-    let (dir, prepare, script) = packages::libx11(bench.place, &bench.work, &launcher.compiler("gcc"))?;
+fn record(bench: &Bench, package: &str, launcher: &Launcher) -> Result<Value> {
+    let (dir, prepare, script) = packages::again(bench.place, &bench.work, package, &launcher.compiler("gcc"))?;
     let ready = || done(Command::new("sh").args(["-c", &prepare]).current_dir(&dir)).map(drop);
     if launcher.program.is_some() {
         ready()?;
@@ -91,9 +98,9 @@ fn record(bench: &Bench, launcher: &Launcher) -> Result<Value> {
         std::thread::sleep(SETTLING);
     }
     let mut command = bench.larder(launcher, &dir);
-    command.args(["record", "--name", &name(launcher.name), "--output", "dropped", "--prepare", &prepare]);
+    command.args(["record", "--name", &name(package, launcher.name), "--output", "dropped", "--prepare", &prepare]);
     done(command.args(["--", "sh", "-c", &script]))?;
-    bench.said(&["record", "show", &name(launcher.name), "--json"])
+    bench.said(&["record", "show", &name(package, launcher.name), "--json"])
 }
 
 fn row(name: &str, shown: &Value) -> Vec<String> {
@@ -148,17 +155,17 @@ fn comparison_rows(a: &str, b: &str, said: &Value) -> Vec<Vec<String>> {
 }
 
 /// The page of larder's record compared with the plain one, and the summaries.
-fn pages(bench: &Bench) -> Result<()> {
+fn pages(bench: &Bench, [package, report_name, _]: [&str; 3]) -> Result<()> {
     let results = bench.place.results()?;
     let mut report = bench.larder(&bench.launcher, &bench.work);
-    let page = results.join("record-libx11.html");
-    done(report.args(["report", &name("larder"), "--against", &name("plain"), "-o"]).arg(&page))?;
+    let page = results.join(format!("{report_name}.html"));
+    done(report.args(["report", &name(package, "larder"), "--against", &name(package, "plain"), "-o"]).arg(&page))?;
     println!("written: {}", page.display());
-    let path = results.join("record-libx11-summary.md");
+    let path = results.join(format!("{report_name}-summary.md"));
     let mut export = bench.larder(&bench.launcher, &bench.work);
     let text = run::output(
         export
-            .args(["record", "export", &name("larder"), "--as", "markdown"])
+            .args(["record", "export", &name(package, "larder"), "--as", "markdown"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped()),
     )?;
