@@ -1,22 +1,25 @@
-//! From the tracer's steps to lines of a record, as they come.
+//! From the tracer's steps to lines of a record, as they come. A process that executed waits while it is looked at, so
+//! that is all that is done meanwhile: what is seen is written once it goes on.
 //!
 //! Unaware of: what is made of the lines.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larder_sys::{ChildEnd, Step, Tracer};
 
 use crate::Redact;
 use crate::form::Event;
+use crate::look::{Looks, Program};
 
-/// Arguments of one process that are kept, in bytes: a link with response files aside, few are longer.
-const ARGV_BYTES_MAX: usize = 1 << 16;
-/// What was seen is in the file at the latest after this.
-const FLUSH_AFTER: Duration = Duration::from_millis(250);
+/// What was seen is in the file at the latest after this, also when nothing more is seen for long.
+const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
 /// Follow the program to its end, and return how it ended and the most memory that one of its processes held, in bytes.
 /// `count` is told how many processes there were so far.
@@ -28,14 +31,14 @@ pub(crate) fn follow(
     count: &mut dyn FnMut(u64),
 ) -> io::Result<(ChildEnd, u64)> {
     let mut follower = Follower {
-        lines: BufWriter::with_capacity(1 << 16, lines),
-        flushed: Instant::now(),
+        lines: Lines::into(lines),
         began,
-        redact,
+        looks: Looks::new(redact)?,
         directories: HashMap::new(),
         peaks: HashMap::new(),
     };
-    follower.executed(tracer.pid)?;
+    let command = tracer.pid;
+    follower.executed(tracer, command)?;
     let mut processes = 1;
     while let Some(step) = tracer.step()? {
         match step {
@@ -44,28 +47,29 @@ pub(crate) fn follow(
                 count(processes);
                 follower.forked(parent, child)?;
             }
-            Step::Executed { pid } => follower.executed(pid)?,
-            Step::Ending { pid } => follower.ending(pid),
+            Step::Executed { pid } => follower.executed(tracer, pid)?,
+            Step::Ending { pid } => {
+                follower.peaks.extend(follower.looks.peak_bytes(pid).map(|peak| (pid, peak)));
+            }
             Step::Ended { pid, end, usage, threads } => {
                 follower.ended(pid, end, usage, threads)?;
-                if pid == tracer.pid {
-                    follower.lines.flush()?;
+                if pid == command {
+                    follower.lines.end()?;
                     return Ok((end, usage.peak_bytes));
                 }
             }
         }
     }
-    follower.lines.flush()?;
+    follower.lines.end()?;
     Err(io::Error::other("the end of the command was not seen"))
 }
 
 struct Follower<'a> {
-    lines: BufWriter<File>,
-    flushed: Instant,
+    lines: Lines,
     began: Instant,
-    redact: &'a Redact,
+    looks: Looks<'a>,
     /// Of each process, as far as it is known.
-    directories: HashMap<i32, Vec<u8>>,
+    directories: HashMap<i32, Rc<[u8]>>,
     /// The most memory that a process which is about to end held itself.
     peaks: HashMap<i32, u64>,
 }
@@ -75,47 +79,64 @@ impl Follower<'_> {
         self.began.elapsed().as_nanos() as u64
     }
 
-    fn write(&mut self, event: &Event) -> io::Result<()> {
-        serde_json::to_writer(&mut self.lines, event)?;
-        self.lines.write_all(b"\n")?;
-        if self.flushed.elapsed() > FLUSH_AFTER {
-            self.lines.flush()?;
-            self.flushed = Instant::now();
-        }
-        Ok(())
-    }
-
     fn forked(&mut self, parent: i32, pid: i32) -> io::Result<()> {
-        if let Some(directory) = self.directories.get(&parent).cloned() {
+        if let Some(directory) = self.directories.get(&parent).map(Rc::clone) {
             self.directories.insert(pid, directory);
         }
-        self.write(&Event::Fork { t: self.now(), parent, pid })
+        self.lines.write(&Event::Fork { t: self.now(), parent, pid })
     }
 
-    fn executed(&mut self, pid: i32) -> io::Result<()> {
+    fn executed(&mut self, tracer: &mut Tracer, pid: i32) -> io::Result<()> {
         let t = self.now();
-        let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        let directory = fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default().as_os_str().as_bytes().to_vec();
-        let is_new = self.directories.get(&pid) != Some(&directory);
+        let program = self.looks.program(pid);
+        tracer.go_on();
+        let Program { exe, directory } = program;
+        let is_new = self.directories.get(&pid).is_none_or(|known| **known != directory[..]);
         let cwd = is_new.then(|| String::from_utf8_lossy(&directory).into_owned());
-        self.directories.insert(pid, directory);
-        let argv = arguments(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default(), self.redact);
-        self.write(&Event::Exec { t, pid, exe: exe.to_string_lossy().into_owned(), argv, cwd })
-    }
-
-    /// `VmHWM: 1234 kB`, of the program that it runs now.
-    fn ending(&mut self, pid: i32) {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        if let Some(kib) = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()) {
-            self.peaks.insert(pid, kib * 1024);
+        if is_new {
+            self.directories.insert(pid, directory.into());
         }
+        let argv = self.looks.arguments();
+        self.lines.write(&Event::Exec { t, pid, exe: String::from_utf8_lossy(&exe).into_owned(), argv, cwd })
     }
 
     fn ended(&mut self, pid: i32, end: ChildEnd, usage: larder_sys::Usage, threads: u32) -> io::Result<()> {
         self.directories.remove(&pid);
         let peak = self.peaks.remove(&pid);
-        self.write(&Event::Exit { t: self.now(), pid, code: exit_code(end), usage: usage.into(), peak, threads })
+        self.lines.write(&Event::Exit { t: self.now(), pid, code: exit_code(end), usage: usage.into(), peak, threads })
+    }
+}
+
+/// Lines that are written together, and not too late.
+struct Lines {
+    buffer: Arc<Mutex<BufWriter<File>>>,
+    stop: Sender<()>,
+    flusher: JoinHandle<()>,
+}
+
+impl Lines {
+    fn into(file: File) -> Lines {
+        let buffer = Arc::new(Mutex::new(BufWriter::with_capacity(1 << 16, file)));
+        let ((stop, stopped), lines) = (channel::<()>(), Arc::clone(&buffer));
+        let flusher = std::thread::spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(FLUSH_EVERY) {
+                // An error comes again with the next line.
+                let _ = lines.lock().unwrap_or_else(PoisonError::into_inner).flush();
+            }
+        });
+        Lines { buffer, stop, flusher }
+    }
+
+    fn write(&self, event: &Event) -> io::Result<()> {
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::to_writer(&mut *buffer, event)?;
+        buffer.write_all(b"\n")
+    }
+
+    fn end(self) -> io::Result<()> {
+        drop(self.stop);
+        let _ = self.flusher.join();
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }
 
@@ -127,31 +148,24 @@ pub(crate) fn exit_code(end: ChildEnd) -> i32 {
     }
 }
 
-/// As in `/proc/PID/cmdline`, secrets taken out.
-fn arguments(bytes: &[u8], redact: &Redact) -> Vec<String> {
-    let kept = &bytes[..bytes.len().min(ARGV_BYTES_MAX)];
-    let mut argv: Vec<&[u8]> = kept.split(|&b| b == 0).collect();
-    if kept.ends_with(b"\0") {
-        argv.pop();
-    }
-    let mut shown = redact.arguments(&argv);
-    if kept.len() < bytes.len() {
-        shown.push(format!("… {} bytes more", bytes.len() - kept.len()));
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn arguments_as_the_kernel_gives_them() {
-        let redact = Redact::nothing();
-        assert_eq!(arguments(b"cc\0-c\0x y.c\0\0", &redact), ["cc", "-c", "x y.c", ""]);
-        assert_eq!(arguments(b"", &redact), [""]);
-        let long = [b"x".repeat(ARGV_BYTES_MAX), b"yz\0".to_vec()].concat();
-        assert_eq!(arguments(&long, &redact)[1], "… 3 bytes more");
+    fn lines_are_in_the_file_also_when_nothing_follows() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let lines = Lines::into(file.reopen().expect("opens"));
+        lines.write(&Event::Fork { t: 1, parent: 2, pid: 3 }).expect("writes");
+        let read = || std::fs::read_to_string(file.path()).expect("reads");
+        let began = Instant::now();
+        while read().is_empty() && began.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(read().ends_with("}\n"), "{}", read());
+        lines.write(&Event::Fork { t: 2, parent: 2, pid: 4 }).expect("writes");
+        lines.end().expect("writes");
+        assert_eq!(read().lines().count(), 2);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //! | `form.rs` | what the files of a record hold |
 //! | `directory.rs` | their names; reading, writing, packing |
 //! | `session.rs` | which runs there are, in which order |
-//! | `run.rs`, `follow.rs`, `load.rs`, `stacks.rs` | one run; its processes; the machine's load; sampled stacks |
+//! | `run.rs`, `load.rs`, `stacks.rs` | one run; the machine's load; sampled stacks |
+//! | `follow.rs`, `look.rs` | its processes as they come; a look at one |
 //! | `context/` | what a measurement has to be believed with |
 //! | `redact.rs`, `reproduce.rs` | what is taken out; the script that does it again |
 //! | `processes.rs`, `critical.rs`, `summary.rs` | lines → processes, the critical path, counts and causes |
@@ -27,6 +28,7 @@ pub mod export;
 mod follow;
 pub mod form;
 mod load;
+mod look;
 mod page;
 
 mod processes;

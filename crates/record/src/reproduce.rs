@@ -27,16 +27,19 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
             text += "echo 'reproduce: not all was committed: see project.diff beside this script' >&2\n";
         }
     }
-    text += "\n";
+    // The variables below may hide it.
+    text += "\nlarder=$(command -v larder) || larder=";
+    text += &format!("{}\n\n", quoted(recorder(context)));
     for (name, value) in &header.environment {
         match is_hidden(value) {
             true => text += &format!("# {name} held a secret: it is taken from the environment.\n"),
             false => text += &format!("export {name}={}\n", quoted(value)),
         }
     }
+    text += &cannot(header);
     let command = header.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     text += &format!("\n# The program was {}.\n", comment(&program.to_string_lossy()));
-    text += &format!("exec larder record --name {} -n {}", quoted(&header.name), header.runs);
+    text += &format!("exec \"$larder\" record --name {} -n {}", quoted(&header.name), header.runs);
     if let Some(words) = &header.prepare {
         text += &format!(" --prepare {}", quoted(words));
     }
@@ -45,6 +48,24 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
     }
     text += &format!(" -- {command}\n");
     text
+}
+
+/// The larder that made the record.
+fn recorder(context: &Context) -> &str {
+    context.binaries.keys().find(|path| path.ends_with("/larder")).map_or("larder", String::as_str)
+}
+
+/// Why the command cannot be run as it stands here, and that it is not; empty where it can.
+fn cannot(header: &Header) -> String {
+    let words = || header.command.iter().chain(&header.prepare);
+    let why = if words().any(|word| is_hidden(word)) {
+        "a secret was taken out of the command: put it in at the end of this script, and remove this line"
+    } else if words().any(|word| word.contains(char::REPLACEMENT_CHARACTER)) {
+        "the command has bytes that are no UTF-8: put them in at the end of this script, and remove this line"
+    } else {
+        return String::new();
+    };
+    format!("\necho 'reproduce: {why}' >&2; exit 1\n")
 }
 
 /// How what is taken out is shown.
@@ -85,11 +106,25 @@ mod tests {
         let script = script(&header, &Context::default(), OsStr::new("/bin/sh"));
         // In place of larder, what runs the words after `--`.
         let run = script.replace(
-            "exec larder record",
+            "exec \"$larder\" record",
             "larder() { while [ \"$1\" != -- ]; do shift; done; shift; \"$@\"; }; larder record",
         );
         let ran = std::process::Command::new("/bin/sh").args(["-c", &run]).output().expect("a shell");
         assert_eq!(String::from_utf8_lossy(&ran.stdout), "-O2 -DX='a b'|a|b|", "{script}");
         assert!(!script.contains("export TOKEN"));
+    }
+
+    #[test]
+    fn what_was_taken_out_is_not_run() {
+        let check = |word: &str, why: &str| {
+            let header = Header { command: vec!["false".into(), word.into()], cwd: "/".into(), ..Header::default() };
+            let script = script(&header, &Context::default(), OsStr::new("false"));
+            let ran = std::process::Command::new("/bin/sh").args(["-c", &script]).output().expect("a shell");
+            assert_eq!(ran.status.code(), Some(1));
+            let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+            assert!(said.starts_with("reproduce: ") && said.contains(why), "{said}");
+        };
+        check("--token=(not shown, digest 12345678)", "a secret was taken out");
+        check("x\u{fffd}y", "no UTF-8");
     }
 }

@@ -19,7 +19,11 @@ const LINES: &[(&str, &str, bool)] = &[
     ("alloc", "alloc --rounds 2", true),
     ("copy --runs 15", "copy --runs 3", false),
     ("hit --runs 40", "hit --runs 6", true),
-    ("record --runs 20", "record --runs 4", true),
+    (
+        "record --runs 20 --package-runs 2 --sessions 10 --only cost --only verdicts",
+        "record --runs 4 --package-runs 0 --sessions 1 --only cost --only verdicts",
+        true,
+    ),
     ("miss --runs 12", "miss --runs 3 --quick", true),
     ("scale --runs 40", "scale --sources 12 --runs 6 --records 1000,10000", true),
     ("build --only bzip2 --only zeromq", "build --rounds 1 --only bzip2", true),

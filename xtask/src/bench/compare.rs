@@ -4,6 +4,7 @@
 //! A figure has changed where the whole interval of its ratio lies beyond what the same program differs by from run to
 //! run.
 
+use super::recorded;
 use super::report::{Figure, Kind, number};
 use super::saved::Saved;
 use crate::place::Place;
@@ -57,12 +58,17 @@ pub(crate) fn compare(place: &Place, options: &Options) -> Result<bool> {
     if ["processor", "processors", "kernel"].iter().any(|fact| a.machine[fact] != b.machine[fact]) {
         println!("They were measured on different machines: counts and ratios mean less.\n");
     }
+    let doubts = recorded::doubts(recorded::of(&before)?.as_ref(), recorded::of(&after)?.as_ref());
+    if !doubts.is_empty() {
+        println!("By their records:\n- {}\n", doubts.join("\n- "));
+    }
     let (table, worse, summary) = compared(&a.figures()?, &b.figures()?);
     println!("{table}\n\n{summary}");
     Ok(worse == 0)
 }
 
-/// Keeps a report as the one that others are compared with, without its samples.
+/// Keeps a report as the one that others are compared with, without its samples. One of a single benchmark is kept
+/// beside that of all. What its record says comes along.
 pub(crate) fn accept(place: &Place, options: &AcceptOptions) -> Result<()> {
     let path = match &options.report {
         Some(path) => path.clone(),
@@ -73,7 +79,13 @@ pub(crate) fn accept(place: &Place, options: &AcceptOptions) -> Result<()> {
     ensure!(saved.failed.is_empty(), "{} lacks what failed: {}", path.display(), saved.failed.join("; "));
     let dir = place.accepted();
     std::fs::create_dir_all(&dir)?;
-    for path in saved.without_samples().write(&dir, REPORT)? {
+    let name = path.file_stem().map_or(REPORT.into(), |stem| stem.to_string_lossy());
+    if let Some(record) = recorded::of(&path)? {
+        let kept = recorded::beside(&dir.join(format!("{name}.json")));
+        std::fs::write(&kept, format!("{record:#}\n"))?;
+        println!("written: {}", kept.display());
+    }
+    for path in saved.without_samples().write(&dir, &name)? {
         // What a reason for skipping something names may lie in our own directories.
         let text = std::fs::read_to_string(&path)?;
         let own = [&place.target, &place.repo].map(|dir| dir.display().to_string());

@@ -2,7 +2,8 @@
 //!
 //! `measure` runs commands in turn and keeps samples, `count` counts system calls, instructions and memory, `calls`
 //! tells what a build called, `floor` is what a hit cannot do without, `report` shows a result, `saved` writes it to
-//! `target/bench` and reads it, `compare` compares two, `all` runs every benchmark. What samples say is
+//! `target/bench` and reads it, `compare` compares two, `recorded` keeps
+//! what numbers have to be believed with, `all` runs every benchmark. What samples say is
 //! `benches/samples`. A new benchmark is a file that builds subjects and fills a report.
 
 mod all;
@@ -23,6 +24,7 @@ mod measure;
 mod miss;
 mod pages;
 mod record;
+mod recorded;
 mod remote;
 mod replay;
 mod report;
@@ -36,7 +38,7 @@ mod subjects;
 mod whole;
 
 use crate::place::Place;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use report::Report;
 use std::path::PathBuf;
 
@@ -46,6 +48,9 @@ use std::path::PathBuf;
 pub(crate) struct Options {
     #[command(subcommand)]
     word: Option<Word>,
+    /// Keep what the numbers have to be believed with, by `larder record`, beside the report
+    #[arg(long, global = true)]
+    record: bool,
     /// Fewer runs, smaller stores, one project: some minutes, and intervals that say little
     #[arg(long)]
     quick: bool,
@@ -78,7 +83,7 @@ enum Word {
     Scale(scale::Options),
     /// larderd taking what a build hands over, with every allocator that there is, with and without huge pages
     Alloc(alloc::Options),
-    /// What recording adds to a build, with and without following its processes
+    /// What recording adds to a build, whether verdicts of real builds can be believed, and records of libX11, compared
     Record(record::Options),
     /// A build from a remote, at several latencies, beside the same from the local store; larderd's memory
     Remote(remote::Options),
@@ -101,7 +106,15 @@ enum Word {
 
 /// Runs one benchmark, or all that `all` lists. `false` where what it compared is not as it must be.
 pub(crate) fn bench(place: &Place, options: &Options) -> Result<bool> {
-    let Options { word, quick, resume, larder } = options;
+    let Options { word, record, quick, resume, larder } = options;
+    if *record {
+        let typed = std::env::args().skip(2).find(|typed| !typed.starts_with('-')).filter(|_| word.is_some());
+        ensure!(
+            !matches!(word, Some(Word::Compare(_) | Word::Accept(_))),
+            "--record is for what measures: compare and accept read what was recorded"
+        );
+        return recorded::again(place, typed.as_deref());
+    }
     let Some(word) = word else {
         return all::all(place, &all::How { quick: *quick, resume: *resume, larder: larder.as_deref() });
     };
@@ -132,8 +145,33 @@ fn reports(place: &Place, word: &Word) -> Result<Option<Vec<Report>>> {
         Word::Pages(options) => vec![pages::pages(place, options)?],
         Word::Scale(options) => vec![scale::scale(place, options)?],
         Word::Alloc(options) => vec![alloc::alloc(place, options)?],
-        Word::Record(options) => vec![record::record(place, options)?],
+        Word::Record(options) => record::record(place, options)?,
         Word::Image(options) => image::image(place, options)?,
         _ => return Ok(None),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    /// As it is typed behind `cargo xtask bench`.
+    #[derive(clap::Parser)]
+    #[command(no_binary_name = true)]
+    struct Typed {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn whatever_measures_can_be_recorded() {
+        for words in [&["--record"][..], &["--record", "--quick"], &["hit", "--record"], &["record", "--record"]] {
+            let typed = Typed::try_parse_from(words).unwrap_or_else(|error| panic!("{words:?}: {error}"));
+            assert!(typed.options.record, "{words:?}");
+            assert_eq!(typed.options.word.is_some(), words[0] != "--record", "{words:?}");
+        }
+        let parts = Typed::try_parse_from(["record", "--only", "cost", "--only", "package"]).expect("is understood");
+        assert!(matches!(parts.options.word, Some(Word::Record(_))) && !parts.options.record);
+    }
 }

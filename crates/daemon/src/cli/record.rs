@@ -44,6 +44,9 @@ pub(crate) struct RecordOptions {
     /// Run with one configuration file and with another in turn, and record both
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     pub(crate) ab: Option<Vec<PathBuf>>,
+    /// Run one command and another in turn, each by a shell, and record both: other flags, another larder
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["ab", "command"])]
+    pub(crate) ab_commands: Option<Vec<OsString>>,
     /// Which runs are followed, process by process
     #[arg(long, value_name = "WHEN", default_value = "once")]
     pub(crate) trace: TraceWhen,

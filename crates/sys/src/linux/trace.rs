@@ -1,7 +1,9 @@
 //! Following a program and everything that it starts: who forks, executes and ends, and what that took. By `ptrace`
 //! with events for these alone: nothing else that a process does stops it.
 //!
-//! Each step leaves its process stopped until the next one is asked for, so that it can be looked at in `/proc`.
+//! A process that executed or is about to end stays stopped until it is let go on, so that it can be looked at in
+//! `/proc`. Everything here is on the way of every process of a build: a stop costs two switches of context, and what is
+//! done before the process goes on again is time that the build waits.
 //! Unaware of: what is made of that.
 
 use std::collections::{HashMap, HashSet};
@@ -76,8 +78,12 @@ pub struct Tracer {
     threads: HashMap<i32, u32>,
     /// Stopped before its parent said that it made it.
     early: HashSet<i32>,
-    /// Stopped until the next step is asked for.
+    /// Stopped until it is let go on.
     held: Option<i32>,
+    /// Threads that stop once more when they end.
+    told: HashSet<i32>,
+    /// What was made by one of these, and is to stop no more than others.
+    inherited: HashSet<i32>,
 }
 
 /// A thread is known by its number, and stays so until it has ended.
@@ -117,6 +123,8 @@ pub fn spawn_traced(start: Start, mask: &crate::SignalForwarding) -> io::Result<
         threads: HashMap::new(),
         early: HashSet::new(),
         held: None,
+        told: HashSet::new(),
+        inherited: HashSet::new(),
     };
     tracer.begun(told)
 }
@@ -203,11 +211,16 @@ impl Tracer {
         }
     }
 
-    /// What happens next, after letting go on what the last step was about. `None` when nothing is followed any more.
-    pub fn step(&mut self) -> io::Result<Option<Step>> {
+    /// Let go on what the last step was about.
+    pub fn go_on(&mut self) {
         if let Some(held) = self.held.take() {
             go_on(held, 0);
         }
+    }
+
+    /// What happens next, after letting go on what the last step was about. `None` when nothing is followed any more.
+    pub fn step(&mut self) -> io::Result<Option<Step>> {
+        self.go_on();
         loop {
             let mut status = 0;
             // SAFETY: writes to our own structures.
@@ -236,6 +249,8 @@ impl Tracer {
 
     fn ended(&mut self, pid: i32, status: i32, usage: &libc::rusage) -> Option<Step> {
         self.early.remove(&pid);
+        self.told.remove(&pid);
+        self.inherited.remove(&pid);
         let process = self.of_thread.remove(&pid);
         self.free_orphans();
         let process = process?;
@@ -286,12 +301,18 @@ impl Tracer {
                 None
             }
             _ => {
-                // Its parent's wish to be told of its end is none of its own.
-                let _ = control(libc::PTRACE_SETOPTIONS as _, pid, 0, FOLLOWED as usize);
-                go_on(pid, 0);
+                self.begin(pid);
                 None
             }
         }
+    }
+
+    /// Let what was made go on. Its parent's wish to be told of its end is none of its own.
+    fn begin(&mut self, pid: i32) {
+        if self.inherited.remove(&pid) {
+            let _ = control(libc::PTRACE_SETOPTIONS as _, pid, 0, FOLLOWED as usize);
+        }
+        go_on(pid, 0);
     }
 
     fn forked(&mut self, pid: i32) -> Option<Step> {
@@ -300,28 +321,29 @@ impl Tracer {
             go_on(pid, 0);
             return None;
         };
-        let is_thread = std::fs::metadata(format!("/proc/{parent}/task/{child}")).is_ok();
+        let is_thread = is_thread_of(parent, child);
         self.of_thread.insert(child, if is_thread { parent } else { child });
-        if self.early.remove(&child) {
-            let _ = control(libc::PTRACE_SETOPTIONS as _, child, 0, FOLLOWED as usize);
-            go_on(child, 0);
+        if self.told.contains(&pid) {
+            self.inherited.insert(child);
         }
-        if is_thread {
-            *self.threads.entry(parent).or_default() += 1;
-            go_on(pid, 0);
-            return None;
+        if self.early.remove(&child) {
+            self.begin(child);
         }
         // What its peak was cannot be told from its children's once they are added up.
-        let _ = control(libc::PTRACE_SETOPTIONS as _, pid, 0, (FOLLOWED | libc::PTRACE_O_TRACEEXIT) as usize);
-        self.held = Some(pid);
+        if !is_thread && self.told.insert(pid) {
+            let _ = control(libc::PTRACE_SETOPTIONS as _, pid, 0, (FOLLOWED | libc::PTRACE_O_TRACEEXIT) as usize);
+        }
+        go_on(pid, 0);
+        if is_thread {
+            *self.threads.entry(parent).or_default() += 1;
+            return None;
+        }
         Some(Step::Forked { parent, child })
     }
 
     /// Let go of all that is still there: it goes on by itself. Returns how many processes that were.
     pub fn let_go(&mut self) -> usize {
-        if let Some(held) = self.held.take() {
-            go_on(held, 0);
-        }
+        self.go_on();
         for child in self.early.drain() {
             let _ = control(libc::PTRACE_DETACH as _, child, 0, 0);
         }
@@ -361,6 +383,13 @@ fn makers(child: i32) -> Vec<i32> {
     let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
     let of = |line: &str| line.strip_prefix("Tgid:").or(line.strip_prefix("PPid:"))?.trim().parse().ok();
     status.lines().filter_map(of).filter(|maker| *maker != child).collect()
+}
+
+/// Asked by the signal that does nothing, which takes no look along a path.
+fn is_thread_of(process: i32, thread: i32) -> bool {
+    // SAFETY: numbers only.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
+    sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 /// Signals that stop a process until another lets it go on.

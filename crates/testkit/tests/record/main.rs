@@ -7,3 +7,4 @@ mod builds;
 mod made;
 mod page;
 mod processes;
+mod sessions;

@@ -7,7 +7,7 @@
 mod compare;
 mod grains;
 mod masks;
-mod packages;
+pub(super) mod packages;
 mod pass;
 mod rows;
 

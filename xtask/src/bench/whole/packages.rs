@@ -2,7 +2,7 @@
 
 use crate::fetch;
 use crate::place::Place;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 /// One package. Its commands run in `build` beside `src`, or in `src`.
@@ -158,6 +158,28 @@ impl Phase {
             Phase::Make => "make",
         }
     }
+}
+
+/// A package as something that is built again and again: below `work` a checkout of its own with the sources, what makes
+/// that ready in a shell, and what then configures and makes it there, silently, with `compiler`.
+pub(in crate::bench) fn again(
+    place: &Place,
+    work: &Path,
+    name: &str,
+    compiler: &str,
+) -> Result<(PathBuf, String, String)> {
+    let package = PACKAGES.iter().find(|package| package.name == name).context("a package is named as listed")?;
+    let tree = work.join(name);
+    if !tree.exists() {
+        super::pass::lay_out(&package.fetch(place)?, &tree)?;
+    }
+    let configure = package.words(Phase::Configure, &tree.join("installed"), 2).join(" ");
+    let (build, prepare) = match package.in_place {
+        true => ("src", "[ -d pristine ] || cp -a src pristine; rm -rf src && cp -a pristine src"),
+        false => ("build", "rm -rf build && mkdir build"),
+    };
+    let script = format!("cd {build} && CC='{compiler}' {configure} >/dev/null && {} -s -j2 >/dev/null", package.tool);
+    Ok((tree, prepare.to_owned(), script))
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ fn left_by(phase: Phase) -> String {
 }
 
 /// A checkout with the sources in `src`, their times those of the archive, and an empty `build`.
-fn lay_out(sources: &Path, tree: &Path) -> Result<()> {
+pub(super) fn lay_out(sources: &Path, tree: &Path) -> Result<()> {
     fresh(&tree.join("build"))?;
     remove(&tree.join("src"))?;
     run::output(Command::new("git").args(["init", "--quiet", "--template="]).arg(tree))?;

@@ -1,5 +1,6 @@
 //! From what was typed to a session.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -26,20 +27,23 @@ const TOOL_VARIABLES: &[&str] = &["CC", "CXX", "LD", "AR"];
 /// Characters of a name that is made from a command.
 const NAME_CHARS_MAX: usize = 40;
 
+/// What runs a command that is one text, as `--prepare` does.
+const SHELL: &str = "/bin/sh";
+
 /// The session that was asked for.
 pub(super) fn session<'a>(around: &Surroundings, options: &RecordOptions, records: &'a Path) -> Result<Session<'a>> {
-    let argv: Vec<Vec<u8>> = options.command.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let argv = commands(options);
     let sides = sides(around, options, &argv, records)?;
     let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
     let name = match &options.name {
         Some(name) => checked(name)?,
-        None => format!("{}-{}", named_after(&argv), super::show::date(now_s, "%Y%m%d-%H%M%S")),
+        None => format!("{}-{}", named_after(&argv[0]), super::show::date(now_s, "%Y%m%d-%H%M%S")),
     };
     let output = match options.output {
         Some(OutputTo::Shown) => Output::Shown,
         Some(OutputTo::Kept) => Output::Kept,
         Some(OutputTo::Dropped) => Output::Dropped,
-        None if options.runs == 1 && options.ab.is_none() => Output::Shown,
+        None if options.runs == 1 && sides.len() == 1 => Output::Shown,
         None => Output::Kept,
     };
     Ok(Session {
@@ -63,39 +67,63 @@ pub(super) fn session<'a>(around: &Surroundings, options: &RecordOptions, record
     })
 }
 
-/// Once, or for each of two configuration files.
+/// One command, or one a side.
+fn commands(options: &RecordOptions) -> Vec<Vec<Vec<u8>>> {
+    let shell = |text: &OsString| [SHELL.into(), b"-c".to_vec(), text.as_bytes().to_vec()].to_vec();
+    match &options.ab_commands {
+        Some(texts) => texts.iter().map(shell).collect(),
+        None => vec![options.command.iter().map(|word| word.as_bytes().to_vec()).collect()],
+    }
+}
+
+/// One for each command, or for each of two configuration files.
 fn sides(
     around: &Surroundings,
     options: &RecordOptions,
-    argv: &[Vec<u8>],
+    commands: &[Vec<Vec<u8>>],
     records: &Path,
 ) -> Result<Vec<SideOfSession>> {
     let cwd = around.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
-    let Some(tool) = find(&argv[0], around.variable(b"PATH"), &nobody(), false) else {
-        bail!("{}: command not found (looked along PATH)", say::clean(&argv[0]));
+    let command = |argv: &Vec<Vec<u8>>, environment: &[(Vec<u8>, Vec<u8>)]| -> Result<Command> {
+        let Some(tool) = find(&argv[0], around.variable(b"PATH"), &nobody(), false) else {
+            bail!("{}: command not found (looked along PATH)", say::clean(&argv[0]));
+        };
+        Ok(Command { program: tool.path.clone(), argv: argv.clone(), environment: environment.to_vec() })
     };
-    let side = |loaded: &Loaded, environment: &[(Vec<u8>, Vec<u8>)], configuration: Option<PathBuf>| SideOfSession {
-        command: Command { program: tool.path.clone(), argv: argv.to_vec(), environment: environment.to_vec() },
+    let side = |loaded: &Loaded, command: Command, configuration: Option<PathBuf>| SideOfSession {
+        surroundings: surroundings(around, loaded, options, &command.argv, cwd, records),
+        command,
         configuration,
-        surroundings: surroundings(around, loaded, options, cwd, records),
     };
-    let Some(files) = &options.ab else { return Ok(vec![side(&around.loaded, &around.environment, None)]) };
     let mut sides = Vec::new();
-    for file in files {
-        let file = std::fs::canonicalize(file).with_context(|| format!("--ab: {}", file.display()))?;
+    for file in options.ab.iter().flatten() {
+        let file = std::fs::canonicalize(file).with_context(|| not_a_file(file))?;
         let (loaded, environment) = around.with_configuration(&file);
         if let Some(problem) = loaded.problems.first() {
             bail!("--ab: {problem}");
         }
-        sides.push(side(&loaded, &environment, Some(file)));
+        sides.push(side(&loaded, command(&commands[0], &environment)?, Some(file)));
+    }
+    if sides.is_empty() {
+        for argv in commands {
+            sides.push(side(&around.loaded, command(argv, &around.environment)?, None));
+        }
     }
     Ok(sides)
+}
+
+/// People who know other tools write commands.
+fn not_a_file(given: &Path) -> String {
+    let text = given.to_string_lossy();
+    let hint = if text.contains(' ') { " (it takes configuration files; --ab-commands takes commands)" } else { "" };
+    format!("--ab {}{hint}", say::one_line(&text))
 }
 
 fn surroundings(
     around: &Surroundings,
     loaded: &Loaded,
     options: &RecordOptions,
+    argv: &[Vec<u8>],
     cwd: &Path,
     records: &Path,
 ) -> Recorded {
@@ -110,7 +138,7 @@ fn surroundings(
     let prefix = &loaded.settings.record_commit_prefix;
     Recorded {
         cwd: cwd.to_owned(),
-        binaries: around.wrapper.iter().cloned().chain(std::env::current_exe()).collect(),
+        binaries: binaries(around, argv),
         configuration: loaded.values().into_iter().map(value).collect(),
         commit_prefix: (!prefix.is_empty()).then(|| prefix.clone()),
         base: options.base.clone(),
@@ -138,6 +166,32 @@ fn tools(around: &Surroundings) -> Vec<(String, PathBuf)> {
     names.into_iter().filter_map(file).collect()
 }
 
+/// Our own programs first, each once.
+fn binaries(around: &Surroundings, argv: &[Vec<u8>]) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = around.wrapper.iter().cloned().chain(std::env::current_exe()).collect();
+    for named in larders(argv) {
+        if !all.contains(&named) {
+            all.push(named);
+        }
+    }
+    all
+}
+
+/// The larders that a command names, also within `CC="…/larder gcc"`: which ones they are is what is compared at times.
+fn larders(argv: &[Vec<u8>]) -> Vec<PathBuf> {
+    let is_end = |b: &u8| b.is_ascii_whitespace() || b"='\";&|()".contains(b);
+    let words = argv.iter().flat_map(|argument| argument.split(is_end)).filter(|word| word.contains(&b'/'));
+    let mut found: Vec<PathBuf> = words
+        .filter_map(|word| std::fs::canonicalize(std::ffi::OsStr::from_bytes(word)).ok())
+        .filter(|path| path.file_name().is_some_and(|name| name == "larder"))
+        .flat_map(|path| [path.with_file_name("larderd"), path])
+        .filter(|path| path.is_file())
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 /// A name becomes a directory's.
 fn checked(name: &str) -> Result<String> {
     let is_odd = name.is_empty() || name.starts_with('.') || name.contains('/') || name.contains(char::is_control);
@@ -148,7 +202,11 @@ fn checked(name: &str) -> Result<String> {
 }
 
 fn named_after(argv: &[Vec<u8>]) -> String {
-    let first = argv[0].rsplit(|&b| b == b'/').next().unwrap_or_default();
+    let words = argv.iter().flat_map(|argument| argument.split(u8::is_ascii_whitespace));
+    // Of a shell's command the program in it.
+    let is_shell = argv[0] == SHELL.as_bytes() && argv.get(1).is_some_and(|option| option == b"-c");
+    let word = words.skip(if is_shell { 2 } else { 0 }).find(|word| !word.is_empty()).unwrap_or_default();
+    let first = word.rsplit(|&b| b == b'/').next().unwrap_or_default();
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_+.".contains(*c);
     let name: String = String::from_utf8_lossy(first).chars().filter(is_plain).take(NAME_CHARS_MAX).collect();
     let name = name.trim_start_matches('.').to_owned();
@@ -163,6 +221,8 @@ mod tests {
     fn names() {
         assert_eq!(named_after(&[b"/usr/bin/make".to_vec()]), "make");
         assert_eq!(named_after(&["…".as_bytes().to_vec()]), "build");
+        let shell = ["/bin/sh", "-c", "  ninja -C x"].map(|word| word.as_bytes().to_vec());
+        assert_eq!(named_after(&shell), "ninja");
         assert!(checked("../x").is_err() && checked("last").is_err() && checked("a b").is_ok());
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn run(around: &Surroundings, typed: Records, out: &mut dyn Write) ->
 }
 
 fn record(around: &Surroundings, options: &RecordOptions) -> Result<u8> {
-    if options.command.is_empty() {
+    if options.command.is_empty() && options.ab_commands.is_none() {
         bail!("record: which command? Write it after two dashes: larder record -- make -j8");
     }
     let records = match &options.dir {
@@ -44,6 +44,14 @@ fn record(around: &Surroundings, options: &RecordOptions) -> Result<u8> {
     let recorded = recorded?;
     for path in &recorded.paths {
         finished(path, options.pack)?;
+    }
+    if let [a, b] = &recorded.paths[..] {
+        // By their names they are found where records are by default.
+        let called = |path: &Path| match (&options.dir, path.file_name()) {
+            (None, Some(name)) => name.to_string_lossy().into_owned(),
+            _ => path.display().to_string(),
+        };
+        say::tell(&say::one_line(&format!("`larder compare {} {}` says which one needs less", called(a), called(b))));
     }
     if recorded.left_out > 0 {
         say::tell(&format!("{} did not take place", say::count(recorded.left_out as u64, "run", "runs")));

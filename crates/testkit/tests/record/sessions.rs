@@ -1,0 +1,206 @@
+//! Records as people make them: two commands in turn, a script that does it again, builds that leave something behind,
+//! arguments that are no text, places where nothing can be followed.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use larder_testkit::{Place, Ran, has, larder, probe_skip};
+use serde_json::Value;
+
+const RECORDS: &str = "home/.local/state/larder/records";
+
+fn word(place: &Place, words: &[&str]) -> Ran {
+    place.run(&[&[larder().to_str().expect("is text")], words].concat()).run()
+}
+
+fn shown(place: &Place, name: &str) -> Value {
+    serde_json::from_str(&word(place, &["record", "show", name, "--json"]).ends(0).stdout).expect("is JSON")
+}
+
+fn file(place: &Place, name: &str) -> String {
+    std::fs::read_to_string(place.path(RECORDS).join(name)).expect("is there")
+}
+
+#[test]
+fn two_commands_in_turn() {
+    let place = Place::new();
+    let other = place.path("other/larder");
+    std::fs::create_dir_all(other.parent().expect("has one")).expect("can be made");
+    std::fs::copy(larder(), &other).expect("copies");
+    // Thirty times as long, and two of twelve pairs may be disturbed by as much.
+    let slow = format!(": {}; sleep 0.15", other.display());
+    let words = ["record", "--name", "v", "-n", "12", "--trace", "never", "--ab-commands", "sleep 0.005", &slow];
+    word(&place, &words).ends(0);
+    let compared = word(&place, &["compare", "v-a", "v-b", "--json"]).ends(0).stdout;
+    let compared: Value = serde_json::from_str(&compared).expect("is JSON");
+    assert_eq!((&compared["measures"][0]["verdict"], &compared["refused"]), (&"more".into(), &"".into()), "{compared}");
+    assert!(compared["unlike"].as_array().is_some_and(|all| all.iter().any(|one| one["part"] == "command")));
+    assert_eq!(shown(&place, "v-b")["record"]["command"][2], slow);
+    // Which larders a command names is kept.
+    let named = |name: &str| shown(&place, name)["context"]["binaries"].get(other.to_str().expect("text")).is_some();
+    assert_eq!((named("v-a"), named("v-b")), (false, true));
+}
+
+#[test]
+fn what_ab_takes() {
+    let place = Place::new();
+    let check = |words: &[&str], why: &str| {
+        let ran = word(&place, &[&["record"], words].concat());
+        assert!(ran.code != Some(0) && ran.stderr.contains(why), "{words:?}: {}", ran.stderr);
+    };
+    check(&["--ab", "make CC=gcc", "make CC=clang", "--", "true"], "--ab-commands takes commands");
+    check(&["--ab-commands", "true", "false", "--", "true"], "cannot be used with");
+    check(&["--ab-commands", "true"], "2 values");
+    check(&["--ab", "a.toml", "b.toml"], "which command?");
+}
+
+#[test]
+fn a_script_does_it_again() {
+    probe_skip!(has("git"), "git is not here");
+    let place = Place::new();
+    let git = |words: &[&str]| {
+        let mut command = Command::new("git");
+        command.current_dir(place.path("work")).args(["-c", "user.name=x", "-c", "user.email=x@example.org"]);
+        assert!(command.args(words).status().expect("starts").success(), "{words:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["commit", "-q", "--allow-empty", "-m", "first"]);
+    let command = "printf '%s|' \"$CFLAGS\" \"$1\" >> ../said";
+    let whole =
+        ["record", "--name", "x", "--prepare", "echo >> ../said", "--", "sh", "-c", command, "sh", "a 'b' $c\n"];
+    let words = [&[larder().to_str().expect("is text")], &whole[..]].concat();
+    place.run(&words).env("CFLAGS", "-O2 -DX='a b'").run().ends(0);
+    let script = place.path(RECORDS).join("x/reproduce.sh");
+    // larder is not in the `PATH` that was recorded: the one that made the record is taken.
+    let again = || place.run(&["/bin/sh", script.to_str().expect("is text")]).run();
+    again().ends(0);
+    let said = std::fs::read_to_string(place.path("said")).expect("is there");
+    assert_eq!(said, "\n-O2 -DX='a b'|a 'b' $c\n|".repeat(2));
+    let (first, second) = (shown(&place, "x"), shown(&place, "x-2"));
+    for part in ["command", "cwd", "prepare", "runs"] {
+        assert_eq!(first["record"][part], second["record"][part], "{part}");
+    }
+    git(&["commit", "-q", "--allow-empty", "-m", "second"]);
+    let refused = again().ends(1);
+    assert!(refused.stderr.contains("reproduce: check out "), "{}", refused.stderr);
+}
+
+#[test]
+fn arguments_that_are_no_text_and_many() {
+    let place = Place::new();
+    let odd = std::ffi::OsStr::from_bytes(b"a\xffb");
+    let words = ["record", "--name", "odd", "--", "true"].map(std::ffi::OsStr::new);
+    place.run(&[&[larder().as_os_str()], &words[..], &[odd]].concat()).run().ends(0);
+    let refused =
+        place.run(&["sh", place.path(RECORDS).join("odd/reproduce.sh").to_str().expect("text")]).run().ends(1);
+    assert!(refused.stderr.contains("no UTF-8"), "{}", refused.stderr);
+
+    let numbers: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+    let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+    word(&place, &[&["record", "--name", "many", "--", "true"], &numbers[..]].concat()).ends(0);
+    let many = shown(&place, "many");
+    assert_eq!(many["record"]["command"].as_array().map(Vec::len), Some(20_001));
+    if many["runs"][0]["end"]["not_traced"].is_null() {
+        let argv = &many["explained"]["processes"][0]["argv"];
+        assert!(argv.to_string().contains("… more than 65536 bytes"));
+    }
+    word(&place, &["report", "many", "-o", place.text("tmp/many.html").as_str()]).ends(0);
+}
+
+#[test]
+fn secrets_are_taken_out() {
+    let place = Place::new();
+    let run = place.run(&[
+        larder().to_str().expect("text"),
+        "record",
+        "--name",
+        "s",
+        "--",
+        "sh",
+        "-c",
+        "true --password hunter2abc; API_TOKEN=hunter3abc true",
+        "--secret-key=hunter4abc",
+    ]);
+    run.env("CARGO_REGISTRY_TOKEN", "hunter5abc").env("CFLAGS", "-DAPI_KEY=hunter6abc").run().ends(0);
+    let mut looked = 0;
+    for name in ["record.json", "context.json", "reproduce.sh", "runs/1/events.jsonl", "runs/1/run.json"] {
+        let text = file(&place, &format!("s/{name}"));
+        assert!(!text.contains("hunter"), "{name}: {text}");
+        looked += usize::from(text.contains("not shown"));
+    }
+    assert!(looked >= 2, "they were there");
+    for form in ["json", "markdown", "chrome"] {
+        let exported = word(&place, &["record", "export", "s", "--as", form]).ends(0).stdout;
+        assert!(!exported.contains("hunter"), "{form}: {exported}");
+    }
+}
+
+#[test]
+fn what_goes_on_is_let_go() {
+    probe_skip!(has("setsid"), "setsid is not here");
+    let place = Place::new();
+    let script = "setsid sleep 600 > /dev/null 2>&1 < /dev/null & echo $! > ../pid";
+    word(&place, &["record", "--name", "d", "--", "sh", "-c", script]).ends(0);
+    let pid = std::fs::read_to_string(place.path("pid")).expect("is there").trim().to_owned();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it goes on");
+    let _ = Command::new("kill").arg(&pid).status();
+    assert!(status.contains("TracerPid:\t0"), "{status}");
+    assert_eq!(shown(&place, "d")["runs"][0]["end"]["left"], 1);
+}
+
+/// As in a container that forbids `ptrace`: what is traced already cannot be followed.
+#[test]
+fn where_nothing_can_be_followed() {
+    probe_skip!(has("strace"), "strace is not here");
+    let place = Place::new();
+    let words = ["strace", "-f", "-qq", "-e", "trace=none", "-o", "/dev/null", larder().to_str().expect("is text")];
+    let ran = place.run(&[&words[..], &["record", "--name", "n", "--", "sh", "-c", "true; exit 3"]].concat()).run();
+    if ran.stderr.contains("strace:") {
+        eprintln!("skipped: strace does not work here: {}", ran.stderr);
+        return;
+    }
+    let ran = ran.ends(3);
+    assert!(ran.stderr.contains("processes cannot be followed here"), "{}", ran.stderr);
+    let page = place.text("tmp/page.html");
+    word(&place, &["report", "n", "-o", &page]).ends(0);
+    assert!(std::fs::read_to_string(page).expect("is there").contains("No processes."));
+}
+
+#[test]
+fn a_recorder_that_is_killed_leaves_what_it_saw() {
+    let place = Place::new();
+    let words = ["record", "--name", "cut", "--", "sh", "-c", "/bin/echo seen > /dev/null; exec sleep 600"];
+    let mut recorder = place.run(&[&[larder().to_str().expect("is text")], &words[..]].concat()).start();
+    let events: PathBuf = place.path(RECORDS).join("cut/runs/1/events.jsonl");
+    let began = std::time::Instant::now();
+    let lines = || std::fs::read_to_string(&events).unwrap_or_default();
+    while !lines().contains("sleep")
+        && began.elapsed().as_secs() < 60
+        && recorder.try_wait().is_ok_and(|end| end.is_none())
+    {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let (seen, last) = (lines(), lines().lines().last().unwrap_or_default().to_owned());
+    recorder.kill().expect("can be killed");
+    recorder.wait().expect("has ended");
+    let pid = serde_json::from_str::<Value>(&last).ok().and_then(|event| event["pid"].as_i64());
+    if let Some(pid) = pid {
+        let _ = Command::new("kill").arg(pid.to_string()).status();
+    }
+    if seen.is_empty() {
+        eprintln!("skipped: processes cannot be followed here");
+        return;
+    }
+    assert!(seen.contains("sleep"), "{seen}");
+    let said = word(&place, &["record", "show", "cut"]).ends(0).stdout;
+    assert!(said.contains("cut off"), "{said}");
+    let page = place.text("tmp/page.html");
+    word(&place, &["report", "cut", "-o", &page]).ends(0);
+    assert!(std::fs::read_to_string(page).expect("is there").contains("Cut off."));
+    // What was cut off in the middle of a line, or lost one of its files, is read as far as it goes.
+    let state = place.path(RECORDS).join("cut/runs/1/run.json");
+    std::fs::write(&state, "{\"number\":1,").expect("can be written");
+    let damaged = word(&place, &["report", "cut", "-o", &place.text("tmp/x.html")]).ends(1);
+    assert!(damaged.stderr.contains("runs/1/run.json, line 1"), "{}", damaged.stderr);
+}

@@ -1,0 +1,122 @@
+//! `cargo xtask bench record`: what recording adds to a build, whether verdicts can be believed, and records of a real
+//! package, compared.
+//!
+//! `cost` measures the first, `verdicts` the second by sessions of the same build and of one made slower on purpose,
+//! `package` records a real one plainly, through ccache and through larder.
+
+mod cost;
+mod package;
+mod verdicts;
+
+use super::report::Report;
+use crate::launcher::Launcher;
+use crate::place::{Place, fresh, remove};
+use crate::{binaries, run, setup};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What `cargo xtask bench record` takes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Measure only this; may be given several times
+    #[arg(long, value_name = "PART")]
+    only: Vec<Part>,
+    /// How often each way of the small builds is run
+    #[arg(long, default_value_t = 40, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// How often each way of libX11's configure and make is run; 0 leaves it out
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    package_runs: u32,
+    /// Which package is recorded plainly, through ccache and through larder
+    #[arg(long, default_value = "libx11", value_parser = package::NAMES)]
+    package: String,
+    /// Sessions of the same build, and as many of one that was made slower
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sessions: u32,
+    /// Measure this larder, with its larderd beside it, instead of building one
+    #[arg(long, value_name = "PROGRAM")]
+    larder: Option<PathBuf>,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// What recording adds
+    Cost,
+    /// What sessions say of the same, and of 3 % more
+    Verdicts,
+    /// Records of a package
+    Package,
+}
+
+/// Where all of it happens.
+struct Bench<'a> {
+    place: &'a Place,
+    work: PathBuf,
+    larder: PathBuf,
+    launcher: Launcher,
+}
+
+/// Measures what was chosen.
+pub(crate) fn record(place: &Place, options: &Options) -> Result<Vec<Report>> {
+    let is_wanted = |part| options.only.is_empty() || options.only.contains(&part);
+    if is_wanted(Part::Package) || options.package_runs > 0 {
+        setup::for_bench_whole(place)?;
+    } else {
+        setup::for_bench(place)?;
+    }
+    let larder = binaries::larder(place, options.larder.as_deref())?;
+    let work = place.own("bench-record")?;
+    fresh(&work)?;
+    fs::create_dir_all(work.join("home"))?;
+    let launcher = Launcher::larder(&larder, &work.join("store"))?;
+    let bench = Bench { place, work, larder, launcher };
+    let mut reports = Vec::new();
+    if is_wanted(Part::Cost) {
+        reports.push(cost::cost(&bench, options.runs as usize, options.package_runs as usize)?);
+    }
+    if is_wanted(Part::Verdicts) {
+        reports.push(verdicts::verdicts(&bench, options.sessions as usize)?);
+    }
+    if is_wanted(Part::Package) {
+        reports.extend(package::package(&bench, &options.package)?);
+    }
+    remove(&bench.work)?;
+    Ok(reports)
+}
+
+impl Bench<'_> {
+    fn records(&self) -> PathBuf {
+        self.work.join("records")
+    }
+
+    /// larder with `words`, in `dir` and in the environment of `launcher`'s builds, saying nothing.
+    fn larder(&self, launcher: &Launcher, dir: &Path) -> Command {
+        let mut command = Command::new(&self.larder);
+        self.silently(&mut command, launcher, dir);
+        command
+    }
+
+    fn silently(&self, command: &mut Command, launcher: &Launcher, dir: &Path) {
+        launcher.apply(command, &self.work.join("home"));
+        command.env("LARDER_RECORD_DIR", self.records()).current_dir(dir);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    }
+
+    /// What `larder WORDS` prints, as JSON.
+    fn said(&self, words: &[&str]) -> Result<Value> {
+        let mut command = self.larder(&self.launcher, &self.work);
+        let text = run::output(command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+        serde_json::from_str(&text).with_context(|| format!("{}: this is no JSON", run::shown(&command)))
+    }
+}
+
+/// Runs a command that has to succeed.
+fn done(command: &mut Command) -> Result<run::Usage> {
+    let (status, usage) = run::measured(command)?;
+    ensure!(status.success(), "{} ended with {status}", run::shown(command));
+    Ok(usage)
+}
