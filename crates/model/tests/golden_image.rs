@@ -9,8 +9,8 @@ use larder_model::{
 use larder_testkit::{golden, golden_bytes};
 
 /// Of `deps-linux-1`, and of the list of `deps-`.
-const KEY: &str = "@KEY@";
-const LIST: &str = "@LIST@";
+const KEY: &str = "8f32437fb365ed1aba95b5e9e249b6501acd3807653763c34e67fa755081f7ec";
+const LIST: &str = "1daa4233f025b40c31eb84aa34f860ac2e4e65b6556e01ccfcf0f68f1048d570";
 
 fn file(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(name)

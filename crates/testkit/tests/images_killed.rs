@@ -53,7 +53,7 @@ fn killed(place: &Place, words: &[&str], at: Duration) -> Ran {
     let mut child = image(place, words).start();
     std::thread::sleep(at);
     let _ = child.kill();
-    Run::of(child)
+    Ran::of(child)
 }
 
 fn is_sound(place: &Place) {
@@ -215,7 +215,7 @@ fn a_mount_that_is_killed_is_whole_or_not_there() {
                 true => brokers(&place).iter().for_each(|pid| kill(pid)),
                 false => drop(child.kill()),
             }
-            Run::of(child);
+            Ran::of(child);
             // Who mounts for others may be at it still; then it is whole.
             std::thread::sleep(Duration::from_millis(20));
             if mounts(&place) > 0 && !is_broker {

@@ -112,7 +112,10 @@ pub(super) fn sink(to: Box<dyn Write + Send>, packing: Packing) -> Result<Box<dy
     Ok(match packing {
         Packing::None => Box::new(plain),
         Packing::Gzip => Box::new(flate2::write::GzEncoder::new(plain, flate2::Compression::default())),
-        Packing::Lz4 => Box::new(lz4_flex::frame::FrameEncoder::new(plain)),
+        Packing::Lz4 => {
+            let checked = lz4_flex::frame::FrameInfo::new().content_checksum(true);
+            Box::new(lz4_flex::frame::FrameEncoder::with_frame_info(checked, plain))
+        }
         Packing::Zstd => {
             let stream = squeeze::writer(plain)?;
             Box::new(Ending(stream, |stream| squeeze::end(stream)?.flush()))

@@ -1,14 +1,14 @@
 //! squashfs, by the programs of Debian's `squashfs-tools`: the kernel and others read what they write.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::JoinHandle;
 
 use crate::ImageError;
 
-/// It is told what went wrong with the last of these bytes.
-const SAID_BYTES_MAX: usize = 4096;
+/// What is told of what a program said, bytes: it begins with what went wrong.
+const SAID_BYTES_MAX: usize = 512;
 
 /// A program that makes a file of a tar.
 pub(super) struct Making {
@@ -21,12 +21,12 @@ pub(super) struct Making {
 pub(super) fn begin(to: &Path) -> Result<(Making, ChildStdin), ImageError> {
     let mut command = Command::new("mksquashfs");
     command.arg("-").arg(to).args(["-tar", "-quiet", "-no-progress", "-comp", "zstd", "-Xcompression-level", "3"]);
-    command.args(["-default-mode", "755", "-noappend"]);
+    command.arg("-noappend");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| missing(to, "mksquashfs", &error))?;
     let input = child.stdin.take().expect("it was asked for");
     let errors = child.stderr.take().expect("it was asked for");
-    let said = std::thread::spawn(move || last_of(errors));
+    let said = std::thread::spawn(move || first_of(errors));
     Ok((Making { child, said, to: to.to_owned() }, input))
 }
 
@@ -50,7 +50,7 @@ pub(super) fn read(from: &Path, top: &Path) -> Result<(), ImageError> {
     command.arg(std::path::absolute(from).map_err(ImageError::io("find it", from))?);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| missing(from, "unsquashfs", &error))?;
-    let said = last_of(child.stderr.take().expect("it was asked for"));
+    let said = first_of(child.stderr.take().expect("it was asked for"));
     let status = child.wait().map_err(ImageError::io("wait for unsquashfs", from))?;
     match status.success() {
         true => Ok(()),
@@ -69,13 +69,10 @@ fn failed(program: &str, status: std::process::ExitStatus, said: &[u8]) -> Strin
     format!("{program} ended with {status}: {}", lines.join("; "))
 }
 
-/// The last bytes of what comes.
-fn last_of(mut from: impl io::Read) -> Vec<u8> {
-    let (mut said, mut buffer) = (Vec::new(), [0; SAID_BYTES_MAX]);
-    while let Ok(count @ 1..) = from.read(&mut buffer) {
-        said.extend_from_slice(&buffer[..count]);
-        let too_many = said.len().saturating_sub(SAID_BYTES_MAX);
-        said.drain(..too_many);
-    }
+/// The first bytes of what comes; the rest is read, so that nobody waits.
+fn first_of(mut from: impl Read) -> Vec<u8> {
+    let mut said = Vec::new();
+    let _ = (&mut from).take(SAID_BYTES_MAX as u64).read_to_end(&mut said);
+    let _ = io::copy(&mut from, &mut io::sink());
     said
 }

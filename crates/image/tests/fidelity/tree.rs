@@ -244,7 +244,7 @@ pub(crate) fn plain(top: &Path) {
     for number in 0..300 {
         fs::write(top.join("bin").join(format!("f {number}")), pattern(number * 17)).expect("writes");
     }
-    fs::write(top.join("bin/deep/er/big"), pattern(2_500_000)).expect("writes");
+    fs::write(top.join("bin/deep/er/big"), pattern(400_000)).expect("writes");
     fs::write(top.join("nothing"), b"").expect("writes");
     fs::write(top.join("bin/run"), b"#!/bin/sh\n").expect("writes");
     fs::set_permissions(top.join("bin/run"), Permissions::from_mode(0o755)).expect("sets");
