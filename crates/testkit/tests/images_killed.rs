@@ -9,7 +9,7 @@ use larder_testkit::{Place, Ran, Run, Tree, larder};
 
 const SEED: u64 = 0x1a2d_e26c_0ffe;
 /// Kills of each word.
-const KILLS: u32 = 24;
+const KILLS: u32 = 16;
 
 /// Numbers from a seed.
 struct Moments(u64);
@@ -34,7 +34,7 @@ fn image(place: &Place, words: &[&str]) -> Run {
 
 fn project() -> Place {
     let place = Place::new();
-    for number in 0..1500 {
+    for number in 0..500 {
         place.put(&format!("deps/{}/{number}", number % 40), format!("{number} ").repeat(number % 400));
     }
     place.put("deps/big", vec![7; 3 << 20]);
@@ -139,7 +139,7 @@ fn an_import_that_is_killed_saves_all_or_nothing() {
     let before = Tree::of(&place.path("work/deps"));
     image(&place, &["save", "--strict", "--key", "k", "deps"]).run().ends(0);
     let written = left_alone(&place, &["export", "--key", "k", "deps.tar.zst"]);
-    for _ in 0..KILLS / 3 {
+    for _ in 0..KILLS / 4 {
         place.remove(&["to.tar.zst"]);
         killed(&place, &["export", "--key", "k", "to.tar.zst"], moments.before(written));
         if place.path("work/to.tar.zst").exists() {

@@ -37,8 +37,8 @@ impl<'a> Contents<'a> {
         Bytes { contents: self, size, blocks, at: 0 }
     }
 
-    /// The blocks from `block` to the end of its pack.
-    fn from_block(&mut self, block: u32) -> Result<&[u8], ImageError> {
+    /// What is in `block` and behind it in its pack.
+    fn rest_of_pack(&mut self, block: u32) -> Result<&[u8], ImageError> {
         let number = self.image.packs.of_block(block).ok_or(ImageError::TooLarge("the packs of its list"))?;
         let place = match self.kept.iter().position(|(kept, _)| *kept == number) {
             Some(place) => place,
@@ -80,7 +80,7 @@ impl Read for Bytes<'_, '_> {
         match self.blocks.get(number as usize) {
             None | Some(&HOLE) => bytes.fill(0),
             Some(&block) => {
-                let raw = self.contents.from_block(block).map_err(io::Error::other)?;
+                let raw = self.contents.rest_of_pack(block).map_err(io::Error::other)?;
                 bytes.copy_from_slice(&raw[offset as usize..offset as usize + count]);
             }
         }
