@@ -4,7 +4,7 @@ use super::bytes_of;
 use super::tree::Tree;
 use crate::place::{fresh, remove};
 use crate::run;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
