@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use larder_compiler::{Family, ResponseFiles, family_of, is_compiler_part, parse, provable};
 use larder_config::{Surroundings, load, parse_size, show_size};
 use larder_ipc::{Frame, HEADER_BYTES, Parcel};
-use larder_model::{ActionResult, Digest, FORMAT_VERSION, Judgement, Manifest, ObservationSet, Reader, Roots, Writer};
+use larder_model::{
+    AccessTrace, ActionResult, Digest, FORMAT_VERSION, IMAGE_VERSION, ImageRecord, Judgement, Manifest, ObservationSet,
+    PackList, PieceList, Reader, Roots, Writer,
+};
 
 const FAMILIES: [Family; 5] = [Family::Gcc, Family::Clang, Family::Binutils, Family::Generic, Family::Command];
 
@@ -47,6 +50,39 @@ pub(crate) fn judgement(data: &[u8]) {
         if let Ok(judgement) = Judgement::decode(bytes) {
             assert_eq!(Judgement::decode(&judgement.encode()).as_ref(), Ok(&judgement));
         }
+    }
+}
+
+/// As it is, and with the version and the seal that it ought to have.
+pub(crate) fn image(data: &[u8]) {
+    let mut w = Writer::default();
+    w.bytes.push(IMAGE_VERSION);
+    w.bytes.extend_from_slice(data.get(1..data.len().saturating_sub(32)).unwrap_or_default());
+    for bytes in [data, &w.seal()] {
+        if let Ok(record) = ImageRecord::decode(bytes) {
+            assert!(record.encode() == bytes, "has another form");
+            assert!(record.needed().all(|needed| record.blobs().any(|blob| blob == needed)));
+        }
+    }
+}
+
+/// As a list of packs, of pieces, and as a trace, each with its version.
+pub(crate) fn packs(data: &[u8]) {
+    let mut bytes = data.to_vec();
+    if let Some(version) = bytes.first_mut() {
+        *version = IMAGE_VERSION;
+    }
+    let packs = PackList::decode(&bytes);
+    if let Ok(packs) = &packs {
+        assert!(packs.encode() == bytes, "has another form");
+        let blocks = packs.blocks();
+        assert!(packs.of_block(blocks).is_none() && (blocks == 0 || packs.of_block(blocks - 1).is_some()));
+    }
+    if let Ok(pieces) = PieceList::decode(&bytes) {
+        assert!(pieces.encode() == bytes, "has another form");
+    }
+    if let Ok(trace) = AccessTrace::decode(&bytes) {
+        assert!(trace.encode() == bytes, "has another form");
     }
 }
 

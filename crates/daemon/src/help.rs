@@ -130,7 +130,9 @@ Examples:
   larder image restore --key 'deps-{{hash package-lock.json}}' --if-missing 'npm ci' node_modules
   larder image list
   larder image show KEY            also whether it is there at all: exit code 11 when not
-  larder image drop KEY";
+  larder image drop KEY
+  larder image import --key KEY deps.tar.zst
+  larder image export --key KEY deps.squashfs";
 
 pub(crate) const SERVE: &str = "\
 Stays in the foreground. What goes wrong is in daemon.log in the store's directory.

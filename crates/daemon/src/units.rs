@@ -14,10 +14,14 @@ use crate::words::FINE;
 
 const SOCKET: &str = include_str!("../units/larderd.socket");
 const SERVICE: &str = include_str!("../units/larderd.service");
+const BROKER: &str = include_str!("../units/larder-broker.service");
 const PLIST: &str = include_str!("../units/larderd.plist");
 
 /// What systemd takes for a socket's path.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Where an administrator's units are.
+const SYSTEM: &str = "/etc/systemd/system";
 
 /// A file's name and text.
 type Unit = (&'static str, String);
@@ -33,9 +37,10 @@ pub(crate) fn install(
     let dir = std::path::absolute(store.directory())?;
     let socket = dir.join(store.daemon_socket().strip_prefix(store.directory())?);
     let launchd = options.launchd || cfg!(target_os = "macos");
-    let units = match launchd {
-        true => vec![plist(text(&program)?, text(&dir)?)],
-        false => systemd(text(&program)?, text(&dir)?, text(&socket)?)?,
+    let units = match (launchd, options.broker) {
+        (true, _) => vec![plist(text(&program)?, text(&dir)?)],
+        (false, true) => vec![broker(text(&program)?, text(&dir)?, &options.target)?],
+        (false, false) => systemd(text(&program)?, text(&dir)?, text(&socket)?)?,
     };
     if options.print {
         for (name, text) in &units {
@@ -43,7 +48,11 @@ pub(crate) fn install(
         }
         return Ok(FINE);
     }
-    let directory = directory(around, launchd).context("no place for the files is known: set HOME")?;
+    let directory = match options.broker {
+        true => Some(PathBuf::from(SYSTEM)),
+        false => directory(around, launchd),
+    };
+    let directory = directory.context("no place for the files is known: set HOME")?;
     let writing = |path: &Path| format!("{} cannot be written: see `larder daemon install --print`", path.display());
     std::fs::create_dir_all(&directory).with_context(|| writing(&directory))?;
     for (name, text) in &units {
@@ -51,9 +60,12 @@ pub(crate) fn install(
         std::fs::write(&path, text).with_context(|| writing(&path))?;
         writeln!(out, "{}", path.display())?;
     }
-    match launchd {
-        true => writeln!(out, "now type: launchctl load {}", directory.join("larderd.plist").display())?,
-        false => {
+    match (launchd, options.broker) {
+        (true, _) => writeln!(out, "now type: launchctl load {}", directory.join("larderd.plist").display())?,
+        (false, true) => {
+            writeln!(out, "now type: systemctl daemon-reload && systemctl enable --now larder-broker.service")?;
+        }
+        (false, false) => {
             writeln!(out, "now type: systemctl --user daemon-reload && systemctl --user enable --now larderd.socket")?;
         }
     }
@@ -79,17 +91,44 @@ fn systemd(program: &str, dir: &str, socket: &str) -> Result<Vec<Unit>> {
     if socket.len() > SOCKET_PATH_BYTES_MAX {
         bail!("{socket} is too long a path for systemd: use `larder daemon start`, or set LARDER_DIR to a shorter one");
     }
-    if [program, dir].iter().any(|path| path.contains(char::is_control)) {
-        bail!("a path with control characters cannot stand in a unit file: use `larder daemon start`");
-    }
-    // Specifiers begin with a per cent sign; quoted words have escapes; a dollar sign begins a variable.
-    let plain = |path: &str| path.replace('%', "%%");
-    let quoted = |word: &str| format!("\"{}\"", plain(word).replace('\\', "\\\\").replace('"', "\\\""));
+    no_control(&[program, dir])?;
     let service = SERVICE
         .replace("@LARDERD@", &quoted(program).replace('$', "$$"))
         .replace("@VARIABLE@", &quoted(&format!("LARDER_DIR={dir}")));
     let socket = SOCKET.replace("@SOCKET@", &plain(socket));
     Ok(vec![("larderd.socket", socket), ("larderd.service", service)])
+}
+
+/// What mounts for all jobs of the machine.
+fn broker(program: &str, dir: &str, targets: &[PathBuf]) -> Result<Unit> {
+    no_control(&[program, dir])?;
+    let mut words = String::new();
+    for target in targets {
+        let target = text(target)?;
+        no_control(&[target])?;
+        words.push_str(&format!(" --target {}", quoted(target).replace('$', "$$")));
+    }
+    let service = BROKER
+        .replace("@LARDERD@", &quoted(program).replace('$', "$$"))
+        .replace("@VARIABLE@", &quoted(&format!("LARDER_DIR={dir}")))
+        .replace("@TARGETS@", &words);
+    Ok(("larder-broker.service", service))
+}
+
+fn no_control(paths: &[&str]) -> Result<()> {
+    if paths.iter().any(|path| path.contains(char::is_control)) {
+        bail!("a path with control characters cannot stand in a unit file: use `larder daemon start`");
+    }
+    Ok(())
+}
+
+/// Specifiers begin with a per cent sign; quoted words have escapes; a dollar sign begins a variable.
+fn plain(path: &str) -> String {
+    path.replace('%', "%%")
+}
+
+fn quoted(word: &str) -> String {
+    format!("\"{}\"", plain(word).replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn plist(program: &str, dir: &str) -> Unit {
@@ -108,6 +147,10 @@ mod tests {
         assert!(units[1].1.contains("\nExecStart=\"/opt/a b/$$x/larderd\" serve\n"), "{}", units[1].1);
         assert!(units[1].1.contains("\nEnvironment=\"LARDER_DIR=/s/50%%\\\"\"\n"), "{}", units[1].1);
         assert!(systemd("/larderd", "/s", &format!("/{}", "s".repeat(107))).is_err(), "too long");
+        let (_, unit) = broker("/opt/a b/larderd", "/s", &["/ci/jobs".into(), "/a$b".into()]).expect("fits");
+        let line = "ExecStart=\"/opt/a b/larderd\" image broker --socket /run/larder/broker.sock --target \"/ci/jobs\" \
+                    --target \"/a$$b\"\n";
+        assert!(unit.contains(line) && unit.contains("\nKillMode=process\n") && !unit.contains('@'), "{unit}");
         assert!(plist("/a&b", "/<s>").1.contains("<string>/a&amp;b</string>"));
         assert!(!units.iter().chain(&[plist("/l", "/s")]).any(|(_, text)| text.contains('@')), "all are filled in");
     }

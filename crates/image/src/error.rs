@@ -48,6 +48,13 @@ pub enum ImageError {
     Store(StoreError),
     /// Where packs come from there is trouble.
     Source(String),
+    /// An archive is in trouble, or cannot hold something.
+    Archive {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// Compression is not built for this machine.
     NotHere,
 }
@@ -75,6 +82,7 @@ impl fmt::Display for ImageError {
             ImageError::TooLarge(what) => write!(f, "an image holds at most {what}"),
             ImageError::Store(error) => error.fmt(f),
             ImageError::Source(why) => f.write_str(why),
+            ImageError::Archive { path, why } => write!(f, "{}: {why}", path.display()),
             ImageError::NotHere => f.write_str("images are not built for this machine: x86-64 with Linux is needed"),
         }
     }
@@ -101,6 +109,21 @@ impl ImageError {
     /// For `map_err`: what was being done to which path.
     pub(crate) fn io<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl FnOnce(E) -> ImageError {
         move |error| ImageError::Io { doing, path: path.to_owned(), source: error.into() }
+    }
+
+    /// Why an archive cannot be read or written.
+    pub(crate) fn archive(path: &Path, why: String) -> ImageError {
+        ImageError::Archive { path: path.to_owned(), why }
+    }
+
+    /// The same of a file by the name that it will have.
+    pub(crate) fn named(self, made: &Path, to: &Path) -> ImageError {
+        let renamed = |path: PathBuf| if path == made { to.to_owned() } else { path };
+        match self {
+            ImageError::Io { doing, path, source } => ImageError::Io { doing, path: renamed(path), source },
+            ImageError::Archive { path, why } => ImageError::Archive { path: renamed(path), why },
+            other => other,
+        }
     }
 
     /// For `map_err`: which part is damaged.

@@ -8,6 +8,8 @@
 //! | `image.rs` | an image of the store, opened |
 //! | `restore/` | packs as they come → directories |
 //! | `erofs/` | a tree → the metadata of a read-only file system whose data is elsewhere |
+//! | `archive/` | tar, zip and squashfs, in and out |
+//! | `place.rs` | where something is made before it is whole, and how it gets to its place |
 //! | `device.rs` | that elsewhere: packs → ranges of a file |
 //! | `find.rs` | exact, fallback or miss |
 //! | `squeeze.rs`, `progress.rs`, `error.rs` | compression, how far it is, what can go wrong |
@@ -16,6 +18,7 @@
 #![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
+mod archive;
 mod device;
 mod erofs;
 mod error;
@@ -23,6 +26,7 @@ mod find;
 mod image;
 mod key;
 mod packs;
+mod place;
 mod progress;
 mod restore;
 mod save;
@@ -30,6 +34,7 @@ mod squeeze;
 mod threads;
 mod tree;
 
+pub use archive::{Exported, Format, Packing, Unpacked, export, unpack};
 pub use device::Device;
 pub use erofs::metadata;
 pub use error::ImageError;

@@ -1,5 +1,7 @@
 //! Compression: Zstandard. Where the library is not built there are no images.
 
+use std::io::{self, BufRead, Read, Write};
+
 use crate::ImageError;
 
 /// What packs and trees are compressed with: three quarters of what the highest levels save, for a small part of their
@@ -42,10 +44,44 @@ pub(crate) fn unpacked_size(bytes: &[u8]) -> Option<usize> {
     inner::unpacked_size(bytes)
 }
 
+/// A stream that is compressed as it is written.
+pub(crate) type Stream<W> = inner::Stream<W>;
+
+/// Compress what is written into `to`.
+pub(crate) fn writer<W: Write>(to: W) -> Result<Stream<W>, ImageError> {
+    inner::writer(to, LEVEL)
+}
+
+/// The end of what is written.
+pub(crate) fn end<W: Write>(stream: Stream<W>) -> io::Result<W> {
+    inner::end(stream)
+}
+
+/// What is in a compressed stream.
+pub(crate) fn reader<'a>(from: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>, ImageError> {
+    inner::reader(from)
+}
+
 #[cfg(target_arch = "x86_64")]
 mod inner {
     use crate::ImageError;
-    use std::io;
+    use std::io::{self, BufRead, Read, Write};
+
+    pub(super) type Stream<W> = zstd::stream::write::Encoder<'static, W>;
+
+    pub(super) fn writer<W: Write>(to: W, level: i32) -> Result<Stream<W>, ImageError> {
+        let mut stream = Stream::new(to, level).map_err(failed)?;
+        stream.include_checksum(true).map_err(failed)?;
+        Ok(stream)
+    }
+
+    pub(super) fn end<W: Write>(stream: Stream<W>) -> io::Result<W> {
+        stream.finish()
+    }
+
+    pub(super) fn reader<'a>(from: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>, ImageError> {
+        Ok(Box::new(zstd::stream::read::Decoder::with_buffer(from).map_err(failed)?))
+    }
 
     pub(super) type Packer = zstd::bulk::Compressor<'static>;
     pub(super) type Unpacker = zstd::bulk::Decompressor<'static>;
@@ -79,6 +115,21 @@ mod inner {
 #[cfg(not(target_arch = "x86_64"))]
 mod inner {
     use crate::ImageError;
+    use std::io::{self, BufRead, BufWriter, Read, Write};
+
+    pub(super) type Stream<W> = BufWriter<W>;
+
+    pub(super) fn writer<W: Write>(_: W, _: i32) -> Result<Stream<W>, ImageError> {
+        Err(ImageError::NotHere)
+    }
+
+    pub(super) fn end<W: Write>(stream: Stream<W>) -> io::Result<W> {
+        stream.into_inner().map_err(|error| error.into_error())
+    }
+
+    pub(super) fn reader<'a>(_: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>, ImageError> {
+        Err(ImageError::NotHere)
+    }
 
     pub(super) type Packer = ();
     pub(super) type Unpacker = ();

@@ -24,8 +24,8 @@ pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
 pub use image::{
-    BLOCK_BYTES, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, ImageRecord, NotAKey, PACK_BLOCKS_MAX, PIECE_BYTES,
-    Pack, PackList, PieceList, SAVED_PATHS_MAX, SavedPath, listed_prefix,
+    AccessTrace, BLOCK_BYTES, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, ImageRecord, NotAKey, PACK_BLOCKS_MAX,
+    PIECE_BYTES, Pack, PackList, PieceList, SAVED_PATHS_MAX, SavedPath, listed_prefix,
 };
 pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile};

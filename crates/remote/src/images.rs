@@ -25,7 +25,9 @@ impl Remotes {
                 Ok(records) => {
                     for record in records {
                         let known: &mut ImageRecord = newest.entry(record.key.clone()).or_insert(record.clone());
-                        if record.created_ms > known.created_ms {
+                        // Of one that was sent again, the one with a trace.
+                        let newer = |record: &ImageRecord| (record.created_ms, record.trace.is_some());
+                        if newer(&record) > newer(known) {
                             *known = record;
                         }
                     }

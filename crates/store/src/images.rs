@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! images/records/ab/cd…   ImageRecord of the key whose digest is abcd…; its modification time is its last use
-//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata-N, data-N, and lazy-N, what was filled
+//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata-N, data-N, and lazy-N, what was filled;
+//!                         its record
 //! images/mounts/          what is mounted (crates/mount/src/places); images/broker.sock who is asked to mount
+//! images/staging/         archives that are unpacked to be saved
 //! locks/image-ab          shared by whoever uses an image ab…; an eviction that finds it taken lets such images be
 //! ```
 //! Trees, lists and packs are blobs. A record is written after them, and only while all of them are there.
@@ -47,6 +49,8 @@ pub enum Live {
     Data(usize),
     /// A directory: what came, and what was touched.
     Lazy(usize),
+    /// The record: another image may get the key while this one is mounted.
+    Record,
 }
 
 impl Live {
@@ -55,6 +59,7 @@ impl Live {
             Live::Metadata(number) => format!("metadata-{number}"),
             Live::Data(number) => format!("data-{number}"),
             Live::Lazy(number) => format!("lazy-{number}"),
+            Live::Record => "record".to_owned(),
         }
     }
 }
@@ -155,6 +160,22 @@ impl Store {
         let dir = self.file("images");
         make_directory(&dir)?;
         Ok((dir.join("broker.sock"), dir.join("mounts")))
+    }
+
+    /// The record of the image that `file` belongs to, which mounts of it need; none where it is no such file, or the
+    /// record cannot be read.
+    pub fn live_record(&self, file: &Path) -> Option<ImageRecord> {
+        let dir = file.parent()?;
+        let record = ImageRecord::decode(&read_plain(&dir.join(Live::Record.name()), RECORD_BYTES_MAX).ok()?).ok()?;
+        let same = |left: &Path, right: &Path| Some(left.canonicalize().ok()? == right.canonicalize().ok()?);
+        same(dir, &self.live_dir(&record.image())).filter(|same| *same).map(|_| record)
+    }
+
+    /// A directory where archives are unpacked before they are saved; it is made.
+    pub fn image_staging(&self) -> Result<PathBuf, StoreError> {
+        let dir = self.file("images").join("staging");
+        make_directory(&dir)?;
+        Ok(dir)
     }
 
     /// The lock that one who mounts for us has as long as it lives; none while another has it.

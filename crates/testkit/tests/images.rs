@@ -233,3 +233,126 @@ fn a_mount_brings_its_bytes_from_a_remote() {
     elsewhere(&place, &["unmount", "there"]).run().ends(0);
     there.expect("is the same");
 }
+
+/// What blobs of a store were written, in that order: their sizes.
+fn blobs_in_order(store: &std::path::Path) -> Vec<u64> {
+    let words = ["-path", "*/blobs/*", "-type", "f", "-printf", "%T@ %s\\n"];
+    let found = Command::new("find").arg(store).args(words).output().expect("starts");
+    let mut all: Vec<(f64, u64)> = String::from_utf8(found.stdout)
+        .expect("is text")
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(at, size)| (at.parse().expect("a time"), size.parse().expect("a size")))
+        .collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all.into_iter().map(|(_, size)| size).collect()
+}
+
+/// Bytes that no one can compress.
+fn noise(seed: u64, count: usize) -> Vec<u8> {
+    let mut state = seed << 1 | 1;
+    let next = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 24) as u8
+    });
+    next.take(count).collect()
+}
+
+#[test]
+fn what_a_job_touched_comes_first_for_the_next() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
+    let place = Place::new();
+    const PACKS: u64 = 40;
+    for number in 0..PACKS {
+        place.put(&format!("deps/{number:02}"), noise(number + 1, 1 << 20));
+    }
+    // Found again by the size of its pack: nothing else is so large when it is packed, and so small.
+    place.put("deps/needed", [noise(99, 300_000), vec![0; 700_000]].concat());
+    let is_needed = |size: &u64| (200_000..500_000).contains(size);
+    here(&place, &["save", "--key", "d-1", "deps"]).run().ends(0);
+    let of = |store: &str, words: &[&str]| elsewhere(&place, words).env("LARDER_DIR", place.path(store)).run();
+    let is_traced = |store: &str| json(&of(store, &["show", "--json", "d-1"]).ends(0))["traced"] == true;
+    assert!(!is_traced("third"));
+    let mounted = of("second", &["mount", "--key", "d-1", "--via", "lazy", "--strict", "there"]);
+    larder_testkit::probe_skip!(mounted.code == Some(0), "nothing can be mounted lazily here: {}", mounted.stderr);
+    let read = fs::read(place.path("work/there/needed"));
+    of("second", &["unmount", "there"]).ends(0);
+    assert_eq!(read.expect("reads").len(), 1_000_000);
+    // It is sent by whoever mounted, after all that.
+    for _ in 0..200 {
+        if is_traced("third") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(is_traced("third"), "nobody sent it");
+    of("third", &["mount", "--key", "d-1", "--via", "lazy", "--strict", "again"]).ends(0);
+    let mut order = Vec::new();
+    for _ in 0..400 {
+        order = blobs_in_order(&place.path("third"));
+        if order.iter().filter(|size| **size > 1_000_000).count() as u64 == PACKS {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    of("third", &["unmount", "again"]).ends(0);
+    let packs: Vec<u64> = order.into_iter().filter(|size| *size > 200_000).collect();
+    let at = packs.iter().position(is_needed).expect("it came");
+    assert_eq!(packs.len() as u64, PACKS + 1);
+    assert!((at as u64) < PACKS / 2, "number {at} of {}, though it is the last of the image", packs.len());
+    // What is saved next knows it, too.
+    fs::remove_dir_all(place.path("work/there")).ok();
+    place.put("deps/00", "changed");
+    of("third", &["save", "--key", "d-2", "deps"]).ends(0);
+    let shown = json(&of("third", &["show", "--json", "d-2"]).ends(0));
+    assert_eq!(shown["traced"], true, "{shown}");
+}
+
+#[test]
+fn archives_go_in_and_out() {
+    let place = project();
+    let before = Tree::of(&place.path("work/deps"));
+    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    for file in ["x.tar.zst", "x.tar.lz4", "x.zip"] {
+        let out = json(&image(&place, &["export", "--key", "a-1", "--json", file]).run().ends(0));
+        assert_eq!((out["outcome"].as_str(), out["archive_bytes"].as_u64() > Some(100)), (Some("exact"), true));
+        let said = image(&place, &["import", "--key", file, file]).run().quiet();
+        assert!(said.contains("3 files"), "{said}");
+        image(&place, &["import", "--key", "named", "--as", "other/deps", file]).run().quiet();
+        fs::remove_dir_all(place.path("work/deps")).expect("removes");
+        image(&place, &["restore", "--key", file]).run().ends(0);
+        assert_eq!(Tree::of(&place.path("work/deps")), before, "{file}");
+    }
+    image(&place, &["restore", "--key", "named"]).run().ends(0);
+    assert_eq!(Tree::of(&place.path("work/other/deps/deps")), before);
+    image(&place, &["export", "--key", "none", "y.tar"]).run().ends(11);
+    image(&place, &["export", "--key", "none", "--fallback", "a-", "y.tar"]).run().ends(10);
+    let odd = image(&place, &["export", "--key", "a-1", "y.rar"]).run().ends(1);
+    assert!(odd.stderr.contains(".tar.zst") && odd.stderr.lines().count() == 1, "{odd:#?}");
+    place.put("cut.zip", "PK");
+    let cut = image(&place, &["import", "--key", "cut", "cut.zip"]).run().ends(1);
+    assert!(cut.stderr.contains("cut.zip") && cut.stderr.lines().count() == 1, "{cut:#?}");
+    image(&place, &["show", "cut"]).run().ends(11);
+}
+
+#[test]
+fn what_was_unpacked_instead_of_mounted_says_why() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can give up its rights");
+    larder_testkit::probe_skip!(larder_testkit::has("setpriv"), "setpriv is not installed");
+    let place = project();
+    let before = Tree::of(&place.path("work/deps"));
+    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    let program = larder().to_str().expect("is text");
+    // A superuser without rights is as good as none.
+    let words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", program, "image", "mount", "--json"];
+    let mounted = place.run(&[&words[..], &["--key", "a-1", "there"]].concat()).run().ends(0);
+    let said = json(&mounted);
+    assert_eq!((said["via"].as_str(), said["outcome"].as_str()), (Some("unpack"), Some("exact")), "{mounted:#?}");
+    assert!(said["why_unpacked"].as_str().is_some_and(|why| why.contains("cannot be mounted")), "{said}");
+    assert!(mounted.stderr.contains("could not be mounted"), "{mounted:#?}");
+    assert_eq!(Tree::of(&place.path("work/there")), before);
+    let odd = image(&place, &["mount", "--key", "a-1", "--via", "squashfs", "--strict", "x"]).run().ends(1);
+    assert!(odd.stderr.contains("image export"), "{odd:#?}");
+}

@@ -2,6 +2,8 @@
 //!
 //! Unaware of: what is done then.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 /// What `daemon` takes.
@@ -49,6 +51,12 @@ pub(crate) struct DaemonInstall {
     /// For launchd, as always on macOS, instead of systemd
     #[arg(long)]
     pub(crate) launchd: bool,
+    /// The machine's broker, which mounts images for jobs that may not, instead: a unit of systemd's, for root
+    #[arg(long, conflicts_with = "launchd")]
+    pub(crate) broker: bool,
+    /// With --broker, mount only on and below this directory where everybody sees it; may be given several times
+    #[arg(long, value_name = "DIR", requires = "broker")]
+    pub(crate) target: Vec<PathBuf>,
 }
 
 /// Options of `serve`.

@@ -24,6 +24,10 @@ pub(crate) enum ImagesWord {
     Unmount(ImageUnmount),
     /// Put an image's paths in place, as they were
     Restore(ImageRestore),
+    /// Save what is in an archive, as made by tar, zip or mksquashfs, under a key
+    Import(ImageImport),
+    /// Write an image as an archive that others can read
+    Export(ImageExport),
     /// List the images of the store, the newest first
     List(ImageList),
     /// Say what an image holds, and where it is
@@ -104,6 +108,10 @@ pub(crate) enum Via {
     Lazy,
     /// Mounted, once all of it is here
     Mount,
+    /// Not for larder's own images: says what is
+    Squashfs,
+    /// Likewise
+    Fuse,
     /// As `restore` does
     Unpack,
 }
@@ -141,6 +149,43 @@ pub(crate) struct ImageBroker {
     /// End when nothing was mounted for so many seconds; 0 to stay
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) idle: u64,
+}
+
+/// Options of `image import`.
+#[derive(Args)]
+pub(crate) struct ImageImport {
+    /// Under which key; see `larder help image`
+    #[arg(long)]
+    pub(crate) key: String,
+    /// All of the archive is one path of this name; without, each name at its top is a path
+    #[arg(long, value_name = "NAME")]
+    pub(crate) r#as: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A file that ends in .tar, .tar.zst, .tar.lz4, .tar.gz, .zip or .squashfs
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+}
+
+/// Options of `image export`.
+#[derive(Args)]
+pub(crate) struct ImageExport {
+    /// Which key; see `larder help image`
+    #[arg(long)]
+    pub(crate) key: String,
+    /// Where that is not there, the newest whose key begins so; may be given several times
+    #[arg(long, value_name = "BEGINNING")]
+    pub(crate) fallback: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// A file that ends in .tar, .tar.zst, .tar.lz4, .tar.gz, .zip or .squashfs; it is replaced
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Which of the saved paths; without, all
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 /// Options of `image list`.

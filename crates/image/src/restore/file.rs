@@ -11,8 +11,8 @@ use larder_model::PIECE_BYTES;
 use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, XattrFlags};
 
 use super::Unset;
-use super::place::{Site, TOP};
 use crate::ImageError;
+use crate::place::{Site, TOP};
 use crate::tree::{Extent, Kind, Node, Span, Tree, piece_length};
 
 /// Set-user-id, set-group-id: not for what belongs to another than it did.

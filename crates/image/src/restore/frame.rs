@@ -7,8 +7,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 
 use super::Unset;
 use super::file::{Settle, is_made_before, path_of};
-use super::place::Site;
 use crate::ImageError;
+use crate::place::Site;
 use crate::tree::{Kind, Tree};
 
 /// Make what comes before the files.

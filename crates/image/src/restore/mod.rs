@@ -1,9 +1,8 @@
 //! Restoring: packs as they come → directories. Everything is made beside where it belongs, under another name, and put
-//! in its place at the end.
+//! in its place at the end (`place.rs`).
 //!
 //! | file | does |
 //! |---|---|
-//! | `place.rs` | where it is made, and how it gets to its place |
 //! | `frame.rs` | all that needs no pack before the files, and all that must come after them |
 //! | `file.rs` | a file: its bytes, and what `stat` says of it |
 //!
@@ -11,7 +10,6 @@
 
 mod file;
 mod frame;
-mod place;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,12 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use larder_model::BLOCK_BYTES;
 
 use self::file::Writer;
-use self::place::Site;
+use crate::place::Site;
 use crate::squeeze::Unpacker;
 use crate::tree::{HOLE, Kind, Tree};
 use crate::{Image, ImageError, Packs, Progress, Step, packs, threads};
 
-pub use self::place::{Existing, sweep};
+pub use crate::place::{Existing, sweep};
 
 /// Which saved path goes where.
 #[derive(Clone, Debug)]

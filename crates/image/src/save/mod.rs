@@ -14,12 +14,13 @@ mod plan;
 mod scan;
 mod snapshot;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use larder_model::{
-    BLOCK_BYTES, Blob, Digest, ImageKey, ImageRecord, PACK_BLOCKS_MAX, Pack, PackList, PieceList, SAVED_PATHS_MAX,
-    SavedPath,
+    AccessTrace, BLOCK_BYTES, Blob, Digest, ImageKey, ImageRecord, PACK_BLOCKS_MAX, Pack, PackList, PieceList,
+    SAVED_PATHS_MAX, SavedPath,
 };
 use larder_store::{Lease, Store};
 
@@ -31,6 +32,8 @@ use crate::{Image, ImageError, Progress, Step, threads};
 
 /// Earlier images whose packs are used again: more of them rarely hold what these lack.
 const BASES_MAX: usize = 4;
+/// What jobs touched, bytes: of 16 TiB in packs of a mebibyte, five bytes each.
+const TRACE_BYTES_MAX: u64 = 128 << 20;
 
 /// What is to be saved.
 pub struct Request<'a> {
@@ -80,7 +83,7 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
     for snapshot in &mut snapshots {
         contents::read(store, snapshot, progress)?;
     }
-    let (known, leases) = bases(store, request)?;
+    let Bases { known, touched, leases } = bases(store, request)?;
     let pieces = pieces(&snapshots);
     let plan = Plan::new(&pieces.iter().map(|piece| piece.1).collect::<Vec<_>>(), known);
     for (pack, _) in &plan.kept {
@@ -90,7 +93,7 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
     progress.begin(Step::Look, snapshots.iter().map(|snapshot| snapshot.tree.nodes.len() as u64).sum());
     snapshots.iter().try_for_each(|snapshot| snapshot.look_again(progress))?;
     let new_bytes = new.iter().map(|pack| pack.blob.size_bytes).sum();
-    let record = keep(store, request, &mut snapshots, plan, new)?;
+    let record = keep(store, request, &mut snapshots, plan, new, &touched)?;
     let lease = store.lease_image(&record.image())?;
     let packs = store.packs_of(&record)?;
     let gone: Vec<Blob> = packs.iter().filter(|pack| !store.has_blob(pack)).copied().collect();
@@ -101,16 +104,29 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
     Ok(Saved { record, packs, new_bytes, all_bytes, left, attributes_left, lease })
 }
 
+/// Earlier images, of which packs are used again.
+#[derive(Default)]
+struct Bases {
+    known: Known,
+    /// The packs that jobs touched of the first of them of which that is known, in their order.
+    touched: Vec<Digest>,
+    /// As long as these live, nobody evicts them.
+    leases: Vec<Lease>,
+}
+
 /// The packs of earlier images: of the same key, then of those whose keys have the longest beginning in common with it.
-fn bases(store: &Store, request: &Request<'_>) -> Result<(Known, Vec<Lease>), ImageError> {
+fn bases(store: &Store, request: &Request<'_>) -> Result<Bases, ImageError> {
     let (key, mut images) = (&request.key, store.images()?);
     let common = |other: &ImageKey| key.text().bytes().zip(other.text().bytes()).take_while(|(a, b)| a == b).count();
     images.sort_by_key(|image| std::cmp::Reverse(common(&image.record.key)));
-    let (mut known, mut leases) = (Known::default(), Vec::new());
+    let mut bases = Bases::default();
     for image in images.into_iter().take(BASES_MAX) {
         let lease = store.lease_image(&image.record.image())?;
         // One that cannot be read is no base.
         let Ok((packs, pieces)) = Image::contents(store, &image.record) else { continue };
+        if bases.touched.is_empty() {
+            bases.touched = touched(store, &image.record, &packs);
+        }
         let there = there(store, &packs.packs, request.elsewhere);
         let (packs, pieces): (Vec<Pack>, Vec<_>) = packs
             .packs
@@ -120,10 +136,28 @@ fn bases(store: &Store, request: &Request<'_>) -> Result<(Known, Vec<Lease>), Im
             .filter(|(_, there)| *there)
             .map(|(both, _)| both)
             .unzip();
-        known.add(&packs, pieces);
-        leases.push(lease);
+        bases.known.add(&packs, pieces);
+        bases.leases.push(lease);
     }
-    Ok((known, leases))
+    Ok(bases)
+}
+
+/// The packs that jobs touched of an image; none where that cannot be read.
+fn touched(store: &Store, record: &ImageRecord, packs: &PackList) -> Vec<Digest> {
+    let bytes = record.trace.and_then(|trace| store.blob_bytes(&trace, TRACE_BYTES_MAX).ok());
+    let trace = bytes.and_then(|bytes| AccessTrace::decode(&bytes).ok()).unwrap_or_default();
+    trace.packs.iter().filter_map(|&pack| Some(packs.packs.get(pack as usize)?.blob.digest)).collect()
+}
+
+/// The same packs in a new image.
+fn carried(store: &Store, touched: &[Digest], packs: &PackList) -> Result<Option<Blob>, ImageError> {
+    let numbers: HashMap<Digest, u32> = packs.packs.iter().map(|pack| pack.blob.digest).zip(0..).collect();
+    let still = touched.iter().filter_map(|digest| numbers.get(digest).copied());
+    let trace = AccessTrace { is_carried: true, ..AccessTrace::default().and(still) };
+    match trace.packs.is_empty() {
+        true => Ok(None),
+        false => Ok(Some(store.put_blob(&mut trace.encode().as_slice())?)),
+    }
 }
 
 /// Which of these packs are here or elsewhere.
@@ -208,6 +242,7 @@ fn keep(
     snapshots: &mut [Snapshot],
     plan: Plan,
     new: Vec<Pack>,
+    touched: &[Digest],
 ) -> Result<ImageRecord, ImageError> {
     let new_pieces = plan.new.iter().map(|pack| {
         pack.iter().map(|piece| (piece.digest, piece.length.div_ceil(BLOCK_BYTES) as u32)).collect::<Vec<_>>()
@@ -237,12 +272,12 @@ fn keep(
         pieces: store.put_blob(&mut pieces.encode().as_slice())?,
         files,
         size_bytes,
-        trace: None,
+        trace: carried(store, touched, &packs)?,
     })
 }
 
 /// Say in a tree where each piece is.
-fn place(snapshot: &mut Snapshot, packs: &PackList, places: &std::collections::HashMap<Digest, (usize, u32)>) {
+fn place(snapshot: &mut Snapshot, packs: &PackList, places: &HashMap<Digest, (usize, u32)>) {
     let written: Vec<(usize, bool)> = snapshot
         .files()
         .flat_map(|(node, _, pieces)| {

@@ -1,5 +1,7 @@
-//! A tree that was saved is the same tree again, on every way that it can be had: unpacked, and mounted by the kernel.
+//! A tree that was saved is the same tree again, on every way that it can be had: unpacked, mounted by the kernel, and through
+//! archives.
 
+mod archives;
 mod faults;
 mod mounted;
 mod tree;

@@ -219,6 +219,48 @@ pub(crate) fn same(left: &Path, right: &Path) {
     assert_eq!(differs, None, "{said}");
 }
 
+/// The same, for formats that know of times only seconds.
+#[track_caller]
+pub(crate) fn same_to_the_second(left: &Path, right: &Path) {
+    for top in [left, right] {
+        for path in statuses(top)
+            .into_keys()
+            .map(|below| if below.as_os_str().is_empty() { top.to_owned() } else { top.join(below) })
+            .rev()
+        {
+            let modified = fs::symlink_metadata(&path).expect("is there").mtime();
+            let modified = Timespec { tv_sec: modified, tv_nsec: 0 };
+            let times = Timestamps { last_access: modified, last_modification: modified };
+            rustix::fs::utimensat(CWD, &path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).expect("sets");
+        }
+    }
+    same(left, right);
+}
+
+/// Files, directories and links as every format has them.
+pub(crate) fn plain(top: &Path) {
+    fs::create_dir_all(top.join("bin/deep/er")).expect("makes");
+    fs::create_dir(top.join("empty")).expect("makes");
+    for number in 0..300 {
+        fs::write(top.join("bin").join(format!("f {number}")), pattern(number * 17)).expect("writes");
+    }
+    fs::write(top.join("bin/deep/er/big"), pattern(400_000)).expect("writes");
+    fs::write(top.join("nothing"), b"").expect("writes");
+    fs::write(top.join("bin/run"), b"#!/bin/sh\n").expect("writes");
+    fs::set_permissions(top.join("bin/run"), Permissions::from_mode(0o755)).expect("sets");
+    fs::set_permissions(top.join("bin/f 7"), Permissions::from_mode(0o440)).expect("sets");
+    symlink("../nothing", top.join("bin/link")).expect("links");
+    let mut all: Vec<PathBuf> = statuses(top).into_keys().collect();
+    all.reverse();
+    for (at, below) in all.iter().enumerate() {
+        let modified = Timespec { tv_sec: 1_700_000_001 + at as i64 * 3, tv_nsec: 0 };
+        let times = Timestamps { last_access: modified, last_modification: modified };
+        let path = if below.as_os_str().is_empty() { top.to_owned() } else { top.join(below) };
+        rustix::fs::utimensat(CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).expect("sets");
+    }
+    fs::set_permissions(top.join("bin/deep"), Permissions::from_mode(0o555)).expect("sets");
+}
+
 /// Blocks of a file on the disk.
 pub(crate) fn blocks(path: &Path) -> u64 {
     fs::metadata(path).expect("is there").blocks()

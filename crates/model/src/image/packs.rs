@@ -69,6 +69,12 @@ impl PackList {
         self.starts[number]
     }
 
+    /// The bytes of the device that are a pack's; none where there is no such pack.
+    pub fn bytes_of(&self, number: usize) -> Option<Range<u64>> {
+        let (start, end) = (self.starts.get(number)?, self.starts.get(number + 1)?);
+        Some(u64::from(*start) * BLOCK_BYTES..u64::from(*end) * BLOCK_BYTES)
+    }
+
     /// The pack that holds a block.
     pub fn of_block(&self, block: u32) -> Option<usize> {
         (block < self.blocks()).then(|| self.starts.partition_point(|&start| start <= block) - 1)
@@ -159,7 +165,7 @@ impl PieceList {
     }
 }
 
-fn opened(bytes: &[u8]) -> Result<Reader<'_>, DecodeError> {
+pub(super) fn opened(bytes: &[u8]) -> Result<Reader<'_>, DecodeError> {
     let mut r = Reader::new(bytes);
     match r.u8()? {
         IMAGE_VERSION => Ok(r),

@@ -2,18 +2,66 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use super::policy::refused;
-use super::{Supplied, supply::Lazily};
+use super::{Supplied, Traced, supply::Lazily};
 use crate::lazy::{Lazy, Options};
 use crate::{Image, Mount, MountError, Rung, layer};
+
+/// So long it is noted what jobs touch of an image of which nobody knows that: they begin with what all of them need, and
+/// while it is noted each read asks.
+const TRACE_FOR: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Of the thread that ends it.
+const STACK_BYTES: usize = 256 << 10;
 
 /// An image that is mounted as long as somebody holds this.
 pub(super) struct Shared {
     pub(super) layer: Mount,
     /// Dropped after it.
-    _lazy: Option<Lazy>,
+    lazy: Option<Lazy>,
+    traced: Option<Traced>,
+    told: AtomicBool,
+}
+
+impl Shared {
+    /// Tell who wants to know what was touched, once, and note it no more.
+    fn end_trace(&self) {
+        let (Some(lazy), Some(traced)) = (&self.lazy, &self.traced) else { return };
+        if !self.told.swap(true, Relaxed) {
+            lazy.finish();
+            // Without it the next job fetches in the order of the device.
+            if let Ok(trace) = lazy.trace()
+                && !trace.ranges.is_empty()
+            {
+                traced(&trace);
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.end_trace();
+    }
+}
+
+/// End the trace in time, or with the last who has the image mounted.
+fn end_trace_later(shared: &Arc<Shared>) {
+    let its = Arc::downgrade(shared);
+    let wait = move || {
+        let until = Instant::now() + TRACE_FOR;
+        while Instant::now() < until && its.strong_count() > 0 {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        its.upgrade().iter().for_each(|shared| shared.end_trace());
+    };
+    if std::thread::Builder::new().stack_size(STACK_BYTES).spawn(wait).is_err() {
+        shared.end_trace();
+    }
 }
 
 /// All images that are mounted now.
@@ -35,18 +83,23 @@ impl Host {
             return Ok(shared);
         }
         let shared = Arc::new(self.mount(supplied)?);
+        if shared.traced.is_some() {
+            end_trace_later(&shared);
+        }
         images.insert(supplied.id.clone(), Arc::downgrade(&shared));
         Ok(shared)
     }
 
     fn mount(&self, supplied: &Supplied) -> Result<Shared, MountError> {
-        let plain = |layer| Shared { layer, _lazy: None };
+        let plain = |layer| Shared { layer, lazy: None, traced: None, told: AtomicBool::new(false) };
         match (&supplied.image, supplied.via, &supplied.lazily) {
             (Image::Erofs { metadata, data: Some(data) }, Rung::Lazy, Some(lazily)) => {
-                let Lazily { directory, size_bytes, fill, order } = lazily;
-                let options = Options { order: order.clone(), ..Options::new(self.gate.clone()) };
+                let Lazily { directory, size_bytes, fill, order, traced } = lazily;
+                let trace = traced.is_some();
+                let options = Options { order: order.clone(), trace, ..Options::new(self.gate.clone()) };
                 let lazy = Lazy::begin(directory, data, *size_bytes, Arc::clone(fill), &options)?;
-                Ok(Shared { layer: lazy.mount(metadata)?, _lazy: Some(lazy) })
+                let (layer, traced, told) = (lazy.mount(metadata)?, traced.clone(), AtomicBool::new(false));
+                Ok(Shared { layer, lazy: Some(lazy), traced, told })
             }
             (Image::Erofs { metadata, data }, Rung::Mount, _) => {
                 let by_file = layer::erofs(metadata, data.as_deref());

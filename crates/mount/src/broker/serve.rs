@@ -233,7 +233,7 @@ impl Broker {
     fn resume(self: &Arc<Broker>) -> Result<(), MountError> {
         for mount in self.places.list()?.into_iter().filter(|mount| mount.mounted) {
             if mount.via == Rung::Lazy {
-                let supplied = self.supply.image(mount.user, &mount.name).map_err(refused);
+                let supplied = self.supply.again(mount.user, &mount.name, &mount.image).map_err(refused);
                 let same = |supplied: Supplied| match supplied.image.first_file() == mount.image {
                     true => self.host.shared(&supplied),
                     false => Err(refused("another image has its key by now".to_owned())),

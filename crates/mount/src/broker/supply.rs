@@ -1,10 +1,14 @@
 //! Where a broker's images come from.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::lazy::Trace;
 use crate::{Fill, Image, Rung};
+
+/// Is told what was touched of an image, once it is known.
+pub type Traced = Arc<dyn Fn(&Trace) + Send + Sync>;
 
 /// Finds images by name, for a user. Only what this process made itself from bytes that it verified: files that a
 /// client could have written would be parsed by the kernel with all its rights. They have no device files and no
@@ -12,6 +16,12 @@ use crate::{Fill, Image, Rung};
 pub trait Supply: Send + Sync {
     /// The image of that name, as far as `user` may have it; or why not, for people.
     fn image(&self, user: u32, name: &str) -> Result<Supplied, String>;
+
+    /// The same of one that a broker before this one mounted from the file `first`, though another may have its name by
+    /// now.
+    fn again(&self, user: u32, name: &str, _first: &Path) -> Result<Supplied, String> {
+        self.image(user, name)
+    }
 }
 
 /// An image's local files, and what is to be known of them.
@@ -38,4 +48,6 @@ pub struct Lazily {
     pub fill: Arc<dyn Fill>,
     /// What earlier jobs touched, in their order.
     pub order: Vec<Range<u64>>,
+    /// Who wants to know what is touched in the first minute; it is asked for that long, even where all is there.
+    pub traced: Option<Traced>,
 }

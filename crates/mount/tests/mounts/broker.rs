@@ -41,7 +41,8 @@ impl Supply for OfFixture {
         let lazily = match (name, &self.lazily) {
             ("lazy", Some((directory, fill, size_bytes))) => {
                 let (directory, size_bytes) = (directory.clone(), *size_bytes);
-                Some(Lazily { directory, size_bytes, fill: Arc::clone(fill) as Arc<dyn Fill>, order: Vec::new() })
+                let fill = Arc::clone(fill) as Arc<dyn Fill>;
+                Some(Lazily { directory, size_bytes, fill, order: Vec::new(), traced: None })
             }
             ("deps", _) => None,
             _ => return Err(format!("no image is called {name}")),

@@ -24,8 +24,8 @@ pub(crate) struct Tree {
 
 impl Tree {
     /// The `node_modules` of the committed lock file, or a copy of another directory.
-    pub(crate) fn installed(place: &Place, given: Option<&Path>) -> Result<Tree> {
-        let dir = place.own("bench-image-tree")?;
+    pub(crate) fn installed(place: &Place, given: Option<&Path>, small: bool) -> Result<Tree> {
+        let dir = place.own(if small { "bench-image-tree-small" } else { "bench-image-tree" })?;
         fs::create_dir_all(&dir)?;
         let path = dir.join("node_modules");
         let app = place.repo.join("xtask/src/bench/image/app");
@@ -39,6 +39,7 @@ impl Tree {
                 Some(given) => {
                     run::output(Command::new("cp").args(["-a", "--"]).arg(given).arg(&path))?;
                 }
+                None if small => install_few(&mark, &dir)?,
                 None => install(&app, &dir)?,
             }
             fs::write(dir.join(MARK), mark)?;
@@ -93,4 +94,19 @@ fn install(app: &Path, dir: &Path) -> Result<()> {
     }
     let words = ["ci", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund"];
     run::output(Command::new("npm").args(words).current_dir(dir)).context("npm could not install them").map(drop)
+}
+
+/// The packages that are loaded, of the versions in the lock file, and what they need.
+fn install_few(lock: &str, dir: &Path) -> Result<()> {
+    println!("installing nine packages with npm, scripts off");
+    let lock: serde_json::Value = serde_json::from_str(lock)?;
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund", "--no-save"]);
+    npm.arg("--no-package-lock").current_dir(dir);
+    for package in REQUIRED.map(|package| package.trim_end_matches("/server")).into_iter().chain(["react"]) {
+        let version = lock["packages"][format!("node_modules/{package}")]["version"].as_str();
+        npm.arg(format!("{package}@{}", version.with_context(|| format!("{package} is not in the lock file"))?));
+    }
+    fs::write(dir.join("package.json"), "{ \"private\": true }\n")?;
+    run::output(&mut npm).context("npm could not install them").map(drop)
 }

@@ -4,7 +4,7 @@ use super::bytes_of;
 use super::tree::Tree;
 use crate::place::{fresh, remove};
 use crate::run;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -97,6 +97,19 @@ impl Ways {
                 },
                 ..way("larder, fetched and unpacked", false, |w, _| w.restore("other", Some(&w.remote())))
             },
+            Way {
+                after: |w| w.unmount_ours("store"),
+                ..way("larder, mounted", false, |w, _| w.mount("store", "mount", None))
+            },
+            Way {
+                prepare: |w, t| {
+                    w.fresh_target()?;
+                    fresh(&w.work.join("other"))?;
+                    w.publish(t)
+                },
+                after: |w| w.unmount_ours("other"),
+                ..way("larder, mounted lazily, fetched", false, |w, _| w.mount("other", "lazy", Some(&w.remote())))
+            },
         ]
     }
 
@@ -104,9 +117,54 @@ impl Ways {
         self.work.join("to/node_modules")
     }
 
+    /// An empty directory, for root on a file system of its own. ext4 does not use what was an inode for minutes after it
+    /// was removed, and looks at all of these again for each file that is made: whoever came after a tree that was
+    /// removed would pay for that, up to three times what making files costs.
     fn fresh_target(&self) -> Result<()> {
-        fresh(&self.work.join("to"))?;
-        std::fs::create_dir_all(self.work.join("to")).context("cannot be made")
+        self.no_target()?;
+        fresh(&self.target_dir())?;
+        if !is_root()? {
+            return Ok(());
+        }
+        let file = self.work.join("to.ext4");
+        std::fs::File::create(&file)?.set_len(DISK_BYTES)?;
+        run::output(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=1", "-i", "4096"]).arg(&file))?;
+        run::output(Command::new("mount").args(["-o", "loop"]).arg(&file).arg(self.target_dir())).map(drop)
+    }
+
+    /// Take all away that is mounted there, whoever mounted it.
+    pub(crate) fn no_target(&self) -> Result<()> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts")?;
+        let work = self.work.display().to_string();
+        let places = mounts.lines().rev().filter_map(|line| line.split(' ').nth(1));
+        for place in places.filter(|place| Path::new(place).starts_with(&work)) {
+            run::output(Command::new("umount").arg(place))?;
+        }
+        Ok(())
+    }
+
+    /// What is to be known of where trees are put.
+    pub(crate) fn notes(&self) -> &'static str {
+        match is_root() {
+            Ok(true) => {
+                "Trees are put on an ext4 of their own, made anew for each. What a broker does is no child's CPU: it is \
+                 not in the rows of larder's mounts."
+            }
+            _ => "Trees are put where others were removed before: ext4 makes that dear.",
+        }
+    }
+
+    fn target_dir(&self) -> PathBuf {
+        self.work.join("to")
+    }
+
+    fn mount(&self, store: &str, via: &str, remote: Option<&str>) -> Command {
+        self.larder(store, remote, &["mount", "--strict", "--via", via, "--key", "a-1", "node_modules"])
+    }
+
+    fn unmount_ours(&self, store: &str) -> Result<()> {
+        let remote = (store == "other").then(|| self.remote());
+        run::output(&mut self.larder(store, remote.as_deref(), &["unmount", "node_modules"])).map(drop)
     }
 
     fn shell(&self, tree: &Tree, script: &str) -> Command {
@@ -166,6 +224,14 @@ impl Ways {
         run::output(Command::new("umount").arg(self.target()))?;
         run::output(Command::new("umount").arg(self.work.join("lower"))).map(drop)
     }
+}
+
+/// Of the file system that trees are put on: sparse, so that it takes what is in it.
+const DISK_BYTES: u64 = 16 << 30;
+
+fn is_root() -> Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(std::fs::metadata("/proc/self")?.uid() == 0)
 }
 
 const SQUASHFS: &str = "mksquashfs node_modules \"$WORK/a.squashfs\" -noappend -quiet -no-progress -comp zstd \

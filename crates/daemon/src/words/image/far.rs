@@ -67,7 +67,12 @@ impl FarImages {
 
     /// Send an image. Returns bytes of what was not there before.
     pub(super) fn publish(&self, saved: &Saved) -> Result<u64> {
-        let sent = self.far.publish_image(&saved.record, &saved.packs, &self.dir);
+        self.publish_record(&saved.record, &saved.packs)
+    }
+
+    /// Send the record of an image, and what is missing of its blobs.
+    pub(super) fn publish_record(&self, record: &ImageRecord, packs: &[Blob]) -> Result<u64> {
+        let sent = self.far.publish_image(record, packs, &self.dir);
         self.runtime.block_on(sent).map_err(|error| anyhow!("{error}"))
     }
 

@@ -5,13 +5,16 @@
 //! | `key.rs` | what a template may ask for here |
 //! | `find.rs` | exact, fallback or miss, in the store and on the remotes |
 //! | `save.rs`, `restore.rs`, `mount.rs` | these words |
+//! | `archive.rs` | `import`, `export` |
 //! | `broker.rs`, `supply.rs` | mounting for others, and where the images for that come from |
+//! | `trace.rs` | what jobs touch of an image, kept with it |
 //! | `show.rs` | `list`, `show`, `drop` |
 //! | `far.rs` | what is asked of remotes |
 //! | `bar.rs` | how far it is |
 //!
 //! Unaware of: how an image is made (`larder-image`).
 
+mod archive;
 mod bar;
 mod broker;
 mod far;
@@ -22,6 +25,7 @@ mod restore;
 mod save;
 mod show;
 mod supply;
+mod trace;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -48,6 +52,8 @@ pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) 
         ImagesWord::Unmount(options) => mount::unmount(around, options, out),
         ImagesWord::Broker(options) => broker::run(around, options),
         ImagesWord::Restore(options) => restore::run(around, options, out),
+        ImagesWord::Import(options) => archive::import(around, options, out),
+        ImagesWord::Export(options) => archive::export(around, options, out),
         ImagesWord::List(options) => show::list(around, options, out),
         ImagesWord::Show(options) => show::show(around, options, out),
         ImagesWord::Drop(options) => show::forget(around, options, out),

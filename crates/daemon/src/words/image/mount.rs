@@ -23,6 +23,11 @@ use crate::surroundings::Surroundings;
 
 /// Where a machine's own broker listens.
 const SOCKET: &str = "/run/larder/broker.sock";
+const NOT_SQUASHFS: &str = "larder's own images are mounted as EROFS, by `lazy` or `mount`: for squashfs, \
+                            `larder image export --key KEY FILE.squashfs`, and mount that";
+const NOT_FUSE: &str = "larder's own images are not mounted by FUSE, which would decide about each read in a program: \
+                        without rights to mount, `--via unpack`, or `larder image export --key KEY FILE.squashfs` and \
+                        squashfuse";
 
 /// Mount, or what else works.
 pub(super) fn run(around: &Surroundings, options: &ImageMount, out: &mut dyn Write) -> Result<u8> {
@@ -44,6 +49,8 @@ fn had(
         Some(Via::Lazy) => &[Rung::Lazy],
         Some(Via::Mount) => &[Rung::Mount],
         Some(Via::Unpack) => return image(around, key, fallbacks, how),
+        Some(Via::Squashfs) => bail!("{NOT_SQUASHFS}"),
+        Some(Via::Fuse) => bail!("{NOT_FUSE}"),
     };
     let mut trouble = None;
     for &rung in ways {
@@ -53,7 +60,14 @@ fn had(
         }
     }
     match (via, trouble) {
-        (None, _) => image(around, key, fallbacks, how),
+        (None, trouble) => {
+            let why = trouble.map(|trouble| say::one_line(&format!("{trouble:#}")));
+            let done = image(around, key, fallbacks, how)?;
+            if let (Some(why), Some(_)) = (&why, &done) {
+                say::tell(&format!("unpacked, since it could not be mounted: {why}"));
+            }
+            Ok(done.map(|done| Done { why_unpacked: why, ..done }))
+        }
         (Some(_), trouble) => Err(trouble.unwrap_or_else(|| anyhow!("there is no way"))),
     }
 }
@@ -83,7 +97,7 @@ fn mounted(
     }
     let via = if rung == Rung::Lazy { "lazy" } else { "mount" };
     let targets = targets.into_iter().map(|target| target.path).collect();
-    Ok(Some(Done { found: found.clone(), targets, fetched_bytes: 0, unset: Unset::default(), via }))
+    Ok(Some(Done { found: found.clone(), targets, fetched_bytes: 0, unset: Unset::default(), via, why_unpacked: None }))
 }
 
 /// The machine's broker, else one of our own where we may mount.

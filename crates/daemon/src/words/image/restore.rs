@@ -28,6 +28,8 @@ pub(super) struct Done {
     pub(super) unset: Unset,
     /// By which way.
     pub(super) via: &'static str,
+    /// Why it was not mounted, where that was asked for.
+    pub(super) why_unpacked: Option<String>,
 }
 
 /// Restore, and say what; where the key was not there and a command is given, run that and save what it made.
@@ -90,7 +92,7 @@ pub(super) fn image(
     drop(lease);
     grown(around, &store, fetched_bytes)?;
     let targets = targets.into_iter().map(|target| target.path).collect();
-    Ok(Some(Done { found, targets, fetched_bytes, unset, via: "unpack" }))
+    Ok(Some(Done { found, targets, fetched_bytes, unset, via: "unpack", why_unpacked: None }))
 }
 
 /// Which saved path goes where: by name, or the only one anywhere.
@@ -167,6 +169,7 @@ fn say_done(key: &ImageKey, done: Option<&Done>, ms: u64, as_json: bool, out: &m
             "wanted": key.text(),
             "key": record.key.text(),
             "via": done.via,
+            "why_unpacked": done.why_unpacked,
             "paths": done.targets.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
             "files": record.files,
             "size_bytes": record.size_bytes,

@@ -43,16 +43,21 @@ pub(super) fn run(around: &Surroundings, options: &ImageSave, out: &mut dyn Writ
 
 /// Save these paths under a key, in the store and on the remotes.
 pub(super) fn paths(around: &Surroundings, key: &ImageKey, paths: &[PathBuf]) -> Result<Done> {
+    let cwd = cwd(around)?;
+    let all: Vec<(Vec<u8>, PathBuf)> = paths.iter().map(|path| (name_of(around, path), cwd.join(path))).collect();
+    named(around, key, &all)
+}
+
+/// The same of paths with the names that they get.
+pub(super) fn named(around: &Surroundings, key: &ImageKey, named: &[(Vec<u8>, PathBuf)]) -> Result<Done> {
     let began = Instant::now();
     let store = around.store()?;
     let far = FarImages::open(around, &store)?.filter(FarImages::writes);
     if let Some(far) = &far {
         bases(&store, far, key);
     }
-    let cwd = cwd(around)?;
-    let named: Vec<(Vec<u8>, PathBuf)> = paths.iter().map(|path| (name_of(around, path), cwd.join(path))).collect();
     let elsewhere = |blobs: &[Blob]| far.as_ref().map_or_else(|| vec![false; blobs.len()], |far| far.has(blobs));
-    let request = Request { key: key.clone(), paths: &named, now_ms: now_ms(), elsewhere: &elsewhere };
+    let request = Request { key: key.clone(), paths: named, now_ms: now_ms(), elsewhere: &elsewhere };
     let saved = bar::during(|progress| save(&store, &request, progress)).context("nothing was saved")?;
     let sent = far.as_ref().map(|far| far.publish(&saved)).transpose();
     let sent = sent.context("it is in the store, but not on every remote")?;

@@ -111,6 +111,7 @@ fn object(record: &ImageRecord) -> Value {
         "created_ms": record.created_ms,
         "files": record.files,
         "size_bytes": record.size_bytes,
+        "traced": record.trace.is_some(),
         "paths": record.saved.iter().map(|saved| shown(&saved.path)).collect::<Vec<_>>(),
     })
 }

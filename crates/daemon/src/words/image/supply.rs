@@ -5,22 +5,23 @@
 //! name = "lazy" | "mount", " ", number of the saved path, " ", key
 //! ```
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use larder_image::{Device, Image, metadata};
 use larder_model::ImageKey;
 use larder_mount::broker::{Lazily, Supplied, Supply};
+use larder_mount::lazy::fill_whole;
 use larder_mount::{Fill, Image as Files, Rung};
 use larder_store::{Live, Store};
 
 use super::far::FarImages;
 use super::find::find;
+use super::trace;
 use crate::say;
 
 /// Packs are brought by so many threads where all of them are wanted.
@@ -33,6 +34,21 @@ pub(super) fn name(via: Rung, saved: usize, key: &ImageKey) -> String {
     format!("{via} {saved} {key}")
 }
 
+/// A name, read.
+struct Asked {
+    via: Rung,
+    saved: usize,
+    key: ImageKey,
+}
+
+fn asked(name: &str) -> Result<Asked> {
+    let mut words = name.splitn(3, ' ');
+    let (via, saved, key) = (words.next(), words.next(), words.next());
+    let via: Rung = via.and_then(|word| word.parse().ok()).context("the request names no way to mount")?;
+    let saved: usize = saved.and_then(|word| word.parse().ok()).context("the request names no path")?;
+    Ok(Asked { via, saved, key: key.context("the request names no key")?.parse()? })
+}
+
 /// Images of a store and its remotes.
 pub(super) struct ImageSupply {
     pub(super) store: PathBuf,
@@ -43,15 +59,21 @@ impl Supply for ImageSupply {
     fn image(&self, _user: u32, name: &str) -> Result<Supplied, String> {
         self.supplied(name).map_err(|error| say::one_line(&format!("{error:#}")))
     }
+
+    fn again(&self, _user: u32, name: &str, first: &Path) -> Result<Supplied, String> {
+        let again = || -> Result<Supplied> {
+            let store = Store::open(&self.store)?;
+            let Some(record) = store.live_record(first) else { return self.supplied(name) };
+            let Asked { via, saved, .. } = asked(name)?;
+            self.files(&store, Arc::new(Image::open(&store, record)?), saved, via)
+        };
+        again().map_err(|error| say::one_line(&format!("{error:#}")))
+    }
 }
 
 impl ImageSupply {
     fn supplied(&self, name: &str) -> Result<Supplied> {
-        let mut words = name.splitn(3, ' ');
-        let (via, saved, key) = (words.next(), words.next(), words.next());
-        let via: Rung = via.and_then(|word| word.parse().ok()).context("the request names no way to mount")?;
-        let saved: usize = saved.and_then(|word| word.parse().ok()).context("the request names no path")?;
-        let key: ImageKey = key.context("the request names no key")?.parse()?;
+        let Asked { via, saved, key } = asked(name)?;
         let store = Store::open(&self.store)?;
         let (found, is_far) = find(&store, self.far.as_deref(), &key, &[])?;
         let record = found.record().with_context(|| format!("nothing under {key}"))?;
@@ -59,6 +81,8 @@ impl ImageSupply {
         if let Some(far) = self.far.as_ref().filter(|_| is_far) {
             far.fetch(&store, record.needed())?;
             store.keep_image(record, false)?;
+            // Without, what comes first is not what is needed first.
+            let _ = far.fetch(&store, record.trace.into_iter());
         }
         let image = Arc::new(Image::open(&store, record.clone())?);
         drop(lease);
@@ -77,14 +101,21 @@ impl ImageSupply {
         if !path.exists() {
             store.put_live(&id, Live::Metadata(saved), &metadata(tree, image.packs.blocks(), STORED)?)?;
         }
+        if !store.live_file(&id, Live::Record)?.exists() {
+            store.put_live(&id, Live::Record, &image.record.encode())?;
+        }
         let data = store.live_file(&id, Live::Data(saved))?;
         let directory = store.live_file(&id, Live::Lazy(saved))?;
         let size_bytes = Device::new(&image).size_bytes();
-        let fill = Arc::new(PackFill { store: self.store.clone(), far: self.far.clone(), image });
+        let fill = PackFill::new(&self.store, self.far.clone(), image.clone(), saved);
         if via == Rung::Mount {
-            fill.all(&data, saved)?;
+            fill_whole(&directory, &data, size_bytes, &fill, PACKS_AT_ONCE)?;
         }
-        let lazily = Lazily { directory, size_bytes, fill, order: Vec::new() };
+        let known = trace::known(store, &image);
+        let order = known.as_ref().map_or_else(Vec::new, |known| known.ranges(&image.packs));
+        let traced = (via == Rung::Lazy && known.is_none_or(|known| known.is_carried))
+            .then(|| trace::keeper(self.store.clone(), self.far.clone(), image));
+        let lazily = Lazily { directory, size_bytes, fill: Arc::new(fill), order, traced };
         Ok(Supplied {
             id: format!("{via} {id} {saved}"),
             image: Files::Erofs { metadata: path, data: Some(data) },
@@ -95,14 +126,23 @@ impl ImageSupply {
     }
 }
 
-/// Brings packs of an image, which nobody evicts meanwhile.
+/// Brings those packs of an image that a saved path needs, which nobody evicts meanwhile. What is mounted of that path
+/// names no block of another.
 struct PackFill {
     store: PathBuf,
     far: Option<Arc<FarImages>>,
     image: Arc<Image>,
+    /// For each pack whether it is needed.
+    needed: Vec<bool>,
 }
 
 impl PackFill {
+    fn new(store: &Path, far: Option<Arc<FarImages>>, image: Arc<Image>, saved: usize) -> PackFill {
+        let mut needed = vec![false; image.packs.packs.len()];
+        image.needed(&[saved]).into_iter().for_each(|number| needed[number] = true);
+        PackFill { store: store.to_owned(), far, image, needed }
+    }
+
     fn bytes(&self, number: usize) -> Result<Vec<u8>> {
         let blob = self.image.packs.packs[number].blob;
         let store = Store::open(&self.store)?;
@@ -111,39 +151,12 @@ impl PackFill {
             _ => Ok(store.blob_bytes(&blob, u64::MAX)?),
         }
     }
-
-    /// Bring all that a saved path needs into the data file, under another name until it is whole.
-    fn all(&self, data: &std::path::Path, saved: usize) -> Result<()> {
-        if data.with_extension("whole").exists() {
-            return Ok(());
-        }
-        let device = Device::new(&self.image);
-        let part = data.with_extension(format!("{:016x}", larder_sys::random_u64()));
-        let file = File::create(&part)?;
-        file.set_len(device.size_bytes())?;
-        let needed = self.image.needed(&[saved]);
-        let next = std::sync::atomic::AtomicUsize::new(0);
-        let bring = || -> Result<()> {
-            while let Some(&number) = needed.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
-                device.fill(number, &self.bytes(number)?, &file)?;
-            }
-            Ok(())
-        };
-        let done: Result<()> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..PACKS_AT_ONCE).map(|_| scope.spawn(bring)).collect();
-            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| bail!("a thread died")))
-        });
-        let placed = done.and_then(|()| Ok(std::fs::rename(&part, data)?));
-        placed.inspect_err(|_| drop(std::fs::remove_file(&part)))?;
-        File::create(data.with_extension("whole"))?;
-        Ok(())
-    }
 }
 
 impl Fill for PackFill {
     fn fill(&self, offset: u64, length: u64, into: BorrowedFd<'_>) -> io::Result<()> {
         let device = Device::new(&self.image);
-        for number in device.packs_of(offset, length) {
+        for number in device.packs_of(offset, length).filter(|&number| self.needed[number]) {
             let bytes = self.bytes(number).map_err(|error| io::Error::other(format!("{error:#}")))?;
             device.fill(number, &bytes, into).map_err(|error| io::Error::other(error.to_string()))?;
         }

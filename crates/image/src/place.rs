@@ -21,7 +21,7 @@ const PREFIX: &str = ".larder-";
 /// What is left by one who was killed is removed once it is so old: before, it may not have been locked yet.
 const SWEEP_AGE: Duration = Duration::from_secs(60);
 /// What is restored, in the directory where it is made.
-pub(super) const TOP: &str = "top";
+pub(crate) const TOP: &str = "top";
 
 /// What is done where there is something already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,13 +32,40 @@ pub enum Existing {
     Replace,
 }
 
+/// A directory of a name that only larder gives. Dropped, it goes, with all that is in it.
+#[derive(Debug)]
+pub(crate) struct Work {
+    path: PathBuf,
+    /// Locked, so that nobody sweeps it.
+    lock: File,
+}
+
+impl Work {
+    /// Make one in `beside`.
+    pub(crate) fn begin(beside: &Path) -> Result<Work, ImageError> {
+        let path = beside.join(format!("{PREFIX}{:016x}", larder_sys::random_u64()));
+        DirBuilder::new().mode(0o700).create(&path).map_err(ImageError::io("make a directory", &path))?;
+        let opened = File::open(&path).and_then(|lock| larder_sys::try_write_lock(&lock).map(|_| lock));
+        let lock = opened.map_err(ImageError::io("lock the directory", &path))?;
+        Ok(Work { path, lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        remove_tree(&self.path);
+    }
+}
+
 /// See above. Dropped before it is put in place, it leaves nothing.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(crate) struct Site {
     target: PathBuf,
-    work: PathBuf,
-    /// Locked, so that nobody sweeps it.
-    _lock: File,
+    work: Work,
     inside: OwnedFd,
     existing: Existing,
     is_mount: bool,
@@ -46,7 +73,7 @@ pub(super) struct Site {
 
 impl Site {
     /// Find out whether something can go to `target`, and make where it is made.
-    pub(super) fn prepare(target: &Path, existing: Existing) -> Result<Site, ImageError> {
+    pub(crate) fn prepare(target: &Path, existing: Existing) -> Result<Site, ImageError> {
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(ImageError::io("make the directory", parent))?;
         let is_mount = match fs::symlink_metadata(target) {
@@ -63,36 +90,34 @@ impl Site {
         };
         let beside = if is_mount { target } else { parent };
         sweep(beside);
-        let work = beside.join(format!("{PREFIX}{:016x}", larder_sys::random_u64()));
-        DirBuilder::new().mode(0o700).create(&work).map_err(ImageError::io("make a directory", &work))?;
-        let opened = File::open(&work).and_then(|lock| larder_sys::try_write_lock(&lock).map(|_| lock));
-        let lock = opened.map_err(ImageError::io("lock the directory", &work))?;
+        let work = Work::begin(beside)?;
         // Where the directory above passes its group on, ours does not: what is made in it gets our own.
-        let _ = rustix::fs::fchmod(&lock, Mode::RWXU);
-        let _ = std::os::unix::fs::fchown(&lock, None, Some(larder_sys::effective_group()));
+        let _ = rustix::fs::fchmod(&work.lock, Mode::RWXU);
+        let _ = std::os::unix::fs::fchown(&work.lock, None, Some(larder_sys::effective_group()));
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let inside = rustix::fs::openat(CWD, &work, flags, Mode::empty()).map_err(ImageError::io("open it", &work))?;
-        Ok(Site { target: target.to_owned(), work, _lock: lock, inside, existing, is_mount })
+        let inside = rustix::fs::openat(CWD, work.path(), flags, Mode::empty());
+        let inside = inside.map_err(ImageError::io("open it", work.path()))?;
+        Ok(Site { target: target.to_owned(), work, inside, existing, is_mount })
     }
 
     /// The directory in which it is made, as `top`.
-    pub(super) fn inside(&self) -> BorrowedFd<'_> {
+    pub(crate) fn inside(&self) -> BorrowedFd<'_> {
         self.inside.as_fd()
     }
 
     /// For messages: what a path below `top` will be called.
-    pub(super) fn shown(&self, path: &[u8]) -> PathBuf {
+    pub(crate) fn shown(&self, path: &[u8]) -> PathBuf {
         if path.is_empty() { self.target.clone() } else { self.target.join(OsStr::from_bytes(path)) }
     }
 
     /// It is whole: put it in its place.
-    pub(super) fn put_in_place(self) -> Result<(), ImageError> {
+    pub(crate) fn put_in_place(self) -> Result<(), ImageError> {
         let failed = ImageError::io("put it in place", &self.target);
         if self.is_mount { self.move_up() } else { self.exchange() }.map_err(failed)
     }
 
     fn exchange(&self) -> io::Result<()> {
-        let top = self.work.join(TOP);
+        let top = self.work.path.join(TOP);
         if self.existing == Existing::Refuse {
             // A directory that is still empty is replaced; anything else that came meanwhile is not.
             return match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::NOREPLACE) {
@@ -107,7 +132,7 @@ impl Site {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::NOENT) => fs::rename(&top, &self.target),
             Err(_) => {
-                let old = self.work.join("old");
+                let old = self.work.path.join("old");
                 fs::rename(&self.target, &old)?;
                 fs::rename(&top, &self.target).inspect_err(|_| drop(fs::rename(&old, &self.target)))
             }
@@ -115,11 +140,11 @@ impl Site {
     }
 
     fn move_up(&self) -> io::Result<()> {
-        let (top, old) = (self.work.join(TOP), self.work.join("old"));
+        let (top, old) = (self.work.path.join(TOP), self.work.path.join("old"));
         fs::create_dir(&old)?;
         for entry in fs::read_dir(&self.target)? {
             let entry = entry?;
-            if entry.path() != self.work && entry.file_name() != "lost+found" {
+            if entry.path() != self.work.path && entry.file_name() != "lost+found" {
                 fs::rename(entry.path(), old.join(entry.file_name()))?;
             }
         }
@@ -128,12 +153,6 @@ impl Site {
             fs::rename(entry.path(), self.target.join(entry.file_name()))?;
         }
         Ok(())
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        remove_tree(&self.work);
     }
 }
 

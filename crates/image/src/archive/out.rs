@@ -1,0 +1,77 @@
+//! An image as the entries of an archive, in the order of names: a directory before what is in it.
+
+use std::path::Path;
+
+use super::name_in_archive;
+use crate::tree::{Kind, Node, Tree};
+use crate::{Image, ImageError};
+
+/// A name of an archive.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Its path; of directories without a slash at the end, and never empty.
+    pub(super) path: Vec<u8>,
+    /// The number of the saved path, and of the node there.
+    pub(super) saved: usize,
+    pub(super) node: u32,
+    /// The path of the file that it is another name of.
+    pub(super) first: Option<Vec<u8>>,
+}
+
+impl Entry {
+    pub(super) fn tree<'a>(&self, image: &'a Image) -> &'a Tree {
+        &image.trees[self.saved]
+    }
+
+    /// What it is; of another name that is the file.
+    pub(super) fn known<'a>(&self, image: &'a Image) -> &'a Node {
+        let tree = self.tree(image);
+        let node = &tree.nodes[self.node as usize];
+        match node.kind {
+            Kind::Again(first) => &tree.nodes[first as usize],
+            _ => node,
+        }
+    }
+
+    /// Bytes of the file; none of another name of it.
+    pub(super) fn size(&self, image: &Image) -> u64 {
+        match self.tree(image).nodes[self.node as usize].kind {
+            Kind::File { size, .. } => size,
+            _ => 0,
+        }
+    }
+}
+
+/// All entries: a directory, what is in it, then each directory there with all below it. So whoever unpacks is done with
+/// one when its last name came, and a file comes before its other names.
+pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<Entry>, ImageError> {
+    let mut all = Vec::new();
+    for &saved in saved {
+        let tree = &image.trees[saved];
+        let top = name_in_archive(&image.record.saved[saved].path, to)?;
+        let path = |node: u32| match (top.as_slice(), tree.path(node)) {
+            (b"", below) if below.is_empty() => b".".to_vec(),
+            (b"", below) => below,
+            (top, below) if below.is_empty() => top.to_vec(),
+            (top, below) => [top, b"/", &below].concat(),
+        };
+        let entry = |node: u32| {
+            let first = match tree.nodes[node as usize].kind {
+                Kind::Again(first) => Some(path(first)),
+                _ => None,
+            };
+            Entry { path: path(node), saved, node, first }
+        };
+        let mut open = vec![0];
+        while let Some(node) = open.pop() {
+            all.push(entry(node));
+            let Kind::Directory(names) = tree.nodes[node as usize].kind else { continue };
+            let is_directory = |node: &u32| matches!(tree.nodes[*node as usize].kind, Kind::Directory(_));
+            let names = names.range().map(|node| node as u32);
+            let (directories, others): (Vec<u32>, Vec<u32>) = names.partition(is_directory);
+            all.extend(others.into_iter().map(entry));
+            open.extend(directories.into_iter().rev());
+        }
+    }
+    Ok(all)
+}

@@ -1,0 +1,349 @@
+//! Entries of an archive that nobody trusts, as files below one directory. No name leads out of it: each directory on the
+//! way is opened by itself, and none that is a link.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags};
+use rustix::io::Errno;
+
+use crate::ImageError;
+use crate::tree::{Attribute, NODES_MAX};
+
+/// Set-user-id, set-group-id: not for what belongs to another than it did.
+const RIGHTS: u32 = 0o6000;
+/// What is read and written at once; zeros that are so long become a hole where the archive has one.
+const CHUNK_BYTES: usize = 64 << 10;
+/// As an image keeps them; others are of the machine that made the archive.
+const KEPT: [&str; 4] = ["user.", "system.posix_acl_access", "system.posix_acl_default", "security.capability"];
+
+/// What an archive says of a name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Meta {
+    /// Permission bits.
+    pub(super) mode: u32,
+    /// User and group; none where the format has none.
+    pub(super) owner: Option<(u32, u32)>,
+    /// Seconds since 1970, and nanoseconds.
+    pub(super) modified: (i64, u32),
+    pub(super) attributes: Vec<Attribute>,
+}
+
+/// See above.
+pub(super) struct Stage {
+    top: OwnedFd,
+    from: PathBuf,
+    /// The directory of the last name: the next one's is mostly the same.
+    opened: Option<(Vec<u8>, OwnedFd)>,
+    /// Directories, done with at the end: what is made in them changes their times, and their modes may keep us out.
+    directories: BTreeMap<Vec<u8>, Meta>,
+    names: u64,
+    owners_left: u64,
+    attributes_left: u64,
+    own: (u32, u32),
+}
+
+impl Stage {
+    /// Below `top`, of the archive `from`.
+    pub(super) fn new(top: &Path, from: &Path) -> Result<Stage, ImageError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(CWD, top, flags, Mode::empty()).map_err(ImageError::io("open it", top))?;
+        Ok(Stage {
+            top: opened,
+            from: from.to_owned(),
+            opened: None,
+            directories: BTreeMap::new(),
+            names: 0,
+            owners_left: 0,
+            attributes_left: 0,
+            own: (larder_sys::effective_user(), larder_sys::effective_group()),
+        })
+    }
+
+    /// A file with these bytes; long zeros become holes where `is_sparse`.
+    pub(super) fn file(
+        &mut self,
+        path: &[u8],
+        bytes: &mut dyn Read,
+        is_sparse: bool,
+        meta: Meta,
+    ) -> Result<(), ImageError> {
+        let (name, failed) = (self.place(path)?, self.failed(path));
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let make = |dir: BorrowedFd<'_>| rustix::fs::openat(dir, name.as_slice(), flags, Mode::RUSR | Mode::WUSR);
+        let mut file = File::from(self.replaced(&name, make).map_err(&failed)?);
+        copy(bytes, &mut file, is_sparse).map_err(|error| match Errno::from_io_error(&error) {
+            Some(error) => failed(error),
+            None => ImageError::archive(&self.from, format!("{} cannot be read: {error}", shown(path))),
+        })?;
+        self.settle(&file, &meta).map_err(failed)
+    }
+
+    /// A directory, which may be there.
+    pub(super) fn directory(&mut self, path: &[u8], meta: Meta) -> Result<(), ImageError> {
+        let clean = self.parts(path)?.join(&b'/');
+        let failed = self.failed(path);
+        self.enter(&clean).map_err(failed)?;
+        self.count(path)?;
+        self.directories.insert(clean, meta);
+        Ok(())
+    }
+
+    /// A symbolic link.
+    pub(super) fn link(&mut self, path: &[u8], target: &[u8], meta: Meta) -> Result<(), ImageError> {
+        let (name, failed) = (self.place(path)?, self.failed(path));
+        self.replaced(&name, |dir| rustix::fs::symlinkat(target, dir, name.as_slice())).map_err(&failed)?;
+        let dir = self.at();
+        let owner = meta.owner.filter(|owner| self.own.0 == 0 && *owner != self.own);
+        let owned = owner.map_or(Ok(()), |(user, group)| {
+            let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+            rustix::fs::chownat(dir, name.as_slice(), Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)
+        });
+        let times = times(meta.modified);
+        owned
+            .and_then(|()| rustix::fs::utimensat(dir, name.as_slice(), &times, AtFlags::SYMLINK_NOFOLLOW))
+            .map_err(failed)
+    }
+
+    /// Another name of a file that came before.
+    pub(super) fn again(&mut self, path: &[u8], first: &[u8]) -> Result<(), ImageError> {
+        let (name, failed) = (self.place(path)?, self.failed(path));
+        let parts = self.parts(first)?;
+        let (last, above) = parts.split_last().ok_or_else(|| self.unsuitable(path, "another name of nothing"))?;
+        let (last, above) = (last.to_vec(), above.join(&b'/'));
+        let from = walk(&self.top, &above, false).map_err(&failed)?;
+        let from = from.as_ref().map_or(self.top.as_fd(), AsFd::as_fd);
+        let to =
+            |dir: BorrowedFd<'_>| rustix::fs::linkat(from, last.as_slice(), dir, name.as_slice(), AtFlags::empty());
+        self.replaced(&name, to).map_err(failed)
+    }
+
+    /// A FIFO.
+    pub(super) fn fifo(&mut self, path: &[u8], meta: Meta) -> Result<(), ImageError> {
+        let (name, failed) = (self.place(path)?, self.failed(path));
+        let mode = Mode::RUSR | Mode::WUSR;
+        let make = |dir: BorrowedFd<'_>| rustix::fs::mknodat(dir, name.as_slice(), FileType::Fifo, mode, 0);
+        self.replaced(&name, make).map_err(&failed)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fifo = rustix::fs::openat(self.at(), name.as_slice(), flags, Mode::empty()).map_err(&failed)?;
+        self.settle(&fifo, &meta).map_err(failed)
+    }
+
+    /// What cannot be kept.
+    pub(super) fn unsuitable(&self, path: &[u8], what: &str) -> ImageError {
+        let why = format!("{} is {what}, which an image cannot hold", shown(path));
+        ImageError::archive(&self.from, why)
+    }
+
+    /// All came: modes and times of directories. Returns how many owners and attributes could not be set.
+    pub(super) fn done(mut self) -> Result<(u64, u64), ImageError> {
+        // What is in a directory before it: names sort so.
+        for (path, meta) in std::mem::take(&mut self.directories).into_iter().rev() {
+            let failed = self.failed(&path);
+            let dir = walk(&self.top, &path, false).map_err(&failed)?;
+            let dir = dir.as_ref().map_or(self.top.as_fd(), AsFd::as_fd);
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let dir = rustix::fs::openat(dir, ".", flags, Mode::empty()).map_err(&failed)?;
+            self.settle(&dir, &meta).map_err(failed)?;
+        }
+        Ok((self.owners_left, self.attributes_left))
+    }
+
+    /// Enter the directory of a path, made where it is not there; its last part.
+    fn place(&mut self, path: &[u8]) -> Result<Vec<u8>, ImageError> {
+        self.count(path)?;
+        let parts = self.parts(path)?;
+        let (name, above) = parts.split_last().ok_or_else(|| self.unsuitable(path, "no name"))?;
+        let (name, above) = (name.to_vec(), above.join(&b'/'));
+        let failed = self.failed(path);
+        self.enter(&above).map_err(failed)?;
+        Ok(name)
+    }
+
+    fn count(&mut self, path: &[u8]) -> Result<(), ImageError> {
+        self.names += 1;
+        if self.names > NODES_MAX { Err(self.unsuitable(path, "one more than 67 million names")) } else { Ok(()) }
+    }
+
+    fn enter(&mut self, path: &[u8]) -> rustix::io::Result<()> {
+        if self.opened.as_ref().is_some_and(|(known, _)| known == path) {
+            return Ok(());
+        }
+        let opened = walk(&self.top, path, true)?;
+        self.opened = opened.map(|dir| (path.to_vec(), dir));
+        Ok(())
+    }
+
+    /// The directory that was entered.
+    fn at(&self) -> BorrowedFd<'_> {
+        self.opened.as_ref().map_or(self.top.as_fd(), |(_, dir)| dir.as_fd())
+    }
+
+    /// Make a name; a later one of an archive replaces an earlier one.
+    fn replaced<T>(
+        &self,
+        name: &[u8],
+        make: impl Fn(BorrowedFd<'_>) -> rustix::io::Result<T>,
+    ) -> rustix::io::Result<T> {
+        match make(self.at()) {
+            Err(Errno::EXIST) => {
+                rustix::fs::unlinkat(self.at(), name, AtFlags::empty())?;
+                make(self.at())
+            }
+            made => made,
+        }
+    }
+
+    /// The parts of a path; none where it is the top itself.
+    fn parts<'p>(&self, path: &'p [u8]) -> Result<Vec<&'p [u8]>, ImageError> {
+        let parts: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
+        match parts.contains(&&b".."[..]) || path.contains(&0) {
+            true => Err(ImageError::archive(&self.from, format!("{} leads out of it: nothing is taken", shown(path)))),
+            false => Ok(parts),
+        }
+    }
+
+    fn failed(&self, path: &[u8]) -> impl Fn(Errno) -> ImageError + 'static {
+        let (from, path) = (self.from.clone(), shown(path));
+        move |error| match error {
+            Errno::NOTDIR | Errno::LOOP => {
+                ImageError::archive(&from, format!("{path} leads through what is no directory: nothing is taken"))
+            }
+            error => ImageError::archive(&from, format!("{path} cannot be unpacked: {}", io::Error::from(error))),
+        }
+    }
+
+    /// Owner, mode, attributes, times, in this order, since each may change what comes later.
+    fn settle(&mut self, file: impl AsFd, meta: &Meta) -> rustix::io::Result<()> {
+        let mut mode = meta.mode;
+        match meta.owner.filter(|owner| *owner != self.own) {
+            Some((user, group)) if self.own.0 == 0 => {
+                rustix::fs::fchown(&file, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+            }
+            Some(_) => {
+                self.owners_left += 1;
+                mode &= !RIGHTS;
+            }
+            None => {}
+        }
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+        let is_kept = |name: &[u8]| KEPT.iter().any(|kept| name.starts_with(kept.as_bytes()));
+        for (name, value) in meta.attributes.iter().filter(|(name, _)| is_kept(name)) {
+            let set = rustix::fs::fsetxattr(&file, OsStr::from_bytes(name), value, XattrFlags::empty());
+            self.attributes_left += u64::from(set.is_err());
+        }
+        rustix::fs::futimens(&file, &times(meta.modified))
+    }
+}
+
+/// Open the directory `path` below `top`, one part after the other, none of them a link; none where that is `top`.
+fn walk(top: &OwnedFd, path: &[u8], is_made: bool) -> rustix::io::Result<Option<OwnedFd>> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at: Option<OwnedFd> = None;
+    for part in path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
+        let dir = at.as_ref().unwrap_or(top);
+        let opened = match rustix::fs::openat(dir, part, flags, Mode::empty()) {
+            Err(Errno::NOENT) if is_made => {
+                rustix::fs::mkdirat(dir, part, Mode::from_raw_mode(0o755))?;
+                rustix::fs::openat(dir, part, flags, Mode::empty())
+            }
+            opened => opened,
+        };
+        at = Some(opened?);
+    }
+    Ok(at)
+}
+
+fn copy(from: &mut dyn Read, to: &mut File, is_sparse: bool) -> io::Result<()> {
+    use std::io::Seek;
+    let (mut buffer, mut size) = (vec![0; CHUNK_BYTES], 0u64);
+    loop {
+        let mut count = 0;
+        while count < buffer.len() {
+            match from.read(&mut buffer[count..]) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if count == 0 {
+            break;
+        }
+        size += count as u64;
+        match is_sparse && buffer[..count].iter().all(|&byte| byte == 0) {
+            true => drop(to.seek_relative(count as i64)?),
+            false => to.write_all(&buffer[..count])?,
+        }
+    }
+    if is_sparse { to.set_len(size) } else { Ok(()) }
+}
+
+fn times((seconds, ns): (i64, u32)) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        last_modification: Timespec { tv_sec: seconds, tv_nsec: ns.into() },
+    }
+}
+
+/// For messages.
+fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta(mode: u32) -> Meta {
+        Meta { mode, modified: (1_000_000_000, 5), ..Meta::default() }
+    }
+
+    fn stage() -> (tempfile::TempDir, Stage) {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(dir.path().join("top")).expect("makes");
+        let stage = Stage::new(&dir.path().join("top"), Path::new("a.tar")).expect("opens");
+        (dir, stage)
+    }
+
+    #[test]
+    fn no_name_leads_out() {
+        let (dir, mut stage) = stage();
+        let error = stage.file(b"a/../../x", &mut &b"x"[..], false, meta(0o600)).expect_err("leads out");
+        assert!(error.to_string().contains("leads out"), "{error}");
+        stage.link(b"up", b"..", meta(0)).expect("a link may lead anywhere");
+        for path in [&b"up/x"[..], b"up/top/x"] {
+            let error = stage.file(path, &mut &b"x"[..], false, meta(0o600)).expect_err("leads through a link");
+            assert!(error.to_string().contains("no directory"), "{error}");
+        }
+        assert!(stage.again(b"y", b"up/top/up").is_err() && stage.directory(b"up", meta(0o700)).is_err());
+        stage.file(b"/abs", &mut &b"x"[..], false, meta(0o600)).expect("is below");
+        stage.done().expect("ends");
+        let names = |path: &str| std::fs::read_dir(dir.path().join(path)).expect("lists").count();
+        assert_eq!((names(""), names("top")), (1, 2));
+    }
+
+    #[test]
+    fn later_names_replace_earlier_ones_and_directories_come_last() {
+        let (dir, mut stage) = stage();
+        stage.directory(b"./d/", meta(0o500)).expect("makes");
+        stage.file(b"d/e/x", &mut &b"one"[..], false, meta(0o640)).expect("makes");
+        stage.file(b"./d//e/./x", &mut &b"two"[..], false, meta(0o444)).expect("replaces");
+        stage.again(b"d/y", b"d/e/x").expect("links");
+        let zeros = vec![0; 1 << 20];
+        stage.file(b"d/sparse", &mut zeros.as_slice(), true, meta(0o600)).expect("makes");
+        stage.done().expect("ends");
+        let top = dir.path().join("top");
+        assert_eq!(std::fs::read(top.join("d/y")).expect("reads"), b"two");
+        let of = |name: &str| std::fs::metadata(top.join(name)).expect("is there");
+        use std::os::unix::fs::MetadataExt;
+        assert_eq!((of("d").mode() & 0o7777, of("d").mtime(), of("d").mtime_nsec()), (0o500, 1_000_000_000, 5));
+        assert_eq!((of("d/y").nlink(), of("d/y").mode() & 0o777), (2, 0o444));
+        assert_eq!((of("d/sparse").len(), of("d/sparse").blocks()), (1 << 20, 0));
+    }
+}

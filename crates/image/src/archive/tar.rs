@@ -1,0 +1,272 @@
+//! tar: written in the format of POSIX (2001) with what GNU and others keep there, read in all that the library knows.
+//!
+//! Beside the fields of a header, extended headers say long names, times with nanoseconds (`mtime`), and attributes
+//! (`SCHILY.xattr.NAME`). Holes become zeros, as in most archives.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use ::tar::{Archive, Builder, EntryType, Header};
+
+use super::contents::{Contents, failed};
+use super::format::{self, Format, Packing};
+use super::out::Entry;
+use super::stage::{Meta, Stage};
+use super::{Exported, squash};
+use crate::tree::{Attribute, Kind};
+use crate::{ImageError, Progress};
+
+/// What a header has room for.
+const NAME_BYTES_MAX: usize = 100;
+const BLOCK_BYTES: u64 = 512;
+const ATTRIBUTE: &[u8] = b"SCHILY.xattr.";
+/// Extended headers of one name, bytes: 256 attributes of 64 KiB would be no archive of anybody.
+const EXTENDED_BYTES_MAX: u64 = 4 << 20;
+
+/// Write it; of squashfs the tar that it is made from goes to the program that makes it.
+pub(super) fn write(
+    contents: &mut Contents<'_>,
+    entries: &[Entry],
+    format: Format,
+    to: &Path,
+    progress: &Progress,
+) -> Result<Exported, ImageError> {
+    if format == Format::Squashfs {
+        let (program, input) = squash::begin(to)?;
+        let written = stream(contents, entries, Box::new(input), Packing::None, to, progress);
+        let ended = program.end();
+        return match written {
+            // Where the program failed, that is why nothing more could be written to it.
+            Err(ImageError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe && ended.is_err() => {
+                ended.map(|()| Exported::default())
+            }
+            Err(error) => Err(error),
+            Ok(exported) => ended.map(|()| exported),
+        };
+    }
+    let packing = if let Format::Tar(packing) = format { packing } else { Packing::None };
+    let file = File::create_new(to).map_err(ImageError::io("make it", to))?;
+    stream(contents, entries, Box::new(file), packing, to, progress)
+}
+
+fn stream(
+    contents: &mut Contents<'_>,
+    entries: &[Entry],
+    file: Box<dyn Write + Send>,
+    packing: Packing,
+    to: &Path,
+    progress: &Progress,
+) -> Result<Exported, ImageError> {
+    let mut builder = Builder::new(format::sink(file, packing)?);
+    for entry in entries {
+        let size = add(contents, entry, &mut builder).map_err(failed(to))?;
+        progress.add(size);
+    }
+    builder.into_inner().and_then(|sink| sink.finish()).map_err(failed(to))?;
+    Ok(Exported::default())
+}
+
+fn add(contents: &mut Contents<'_>, entry: &Entry, builder: &mut Builder<impl Write>) -> io::Result<u64> {
+    let image = contents.image;
+    let (tree, node) = (entry.tree(image), entry.known(image));
+    let mut header = Header::new_gnu();
+    let (user, group) = tree.owners[node.owner as usize];
+    header.set_mode(node.mode.into());
+    header.set_uid(user.into());
+    header.set_gid(group.into());
+    header.set_mtime(u64::try_from(node.modified.0).unwrap_or(0));
+    header.set_size(0);
+    let mut extended = Vec::new();
+    if node.modified.1 != 0 || node.modified.0 < 0 {
+        keyword(&mut extended, b"mtime", decimal(node.modified).as_bytes());
+    }
+    let mut path = entry.path.clone();
+    let mut link = entry.first.clone().unwrap_or_default();
+    let kind = match (&entry.first, node.kind) {
+        (Some(_), _) => EntryType::Link,
+        (None, Kind::Directory(_)) => {
+            path.push(b'/');
+            EntryType::Directory
+        }
+        (None, Kind::Link(target)) => {
+            link = tree.target(target).to_vec();
+            EntryType::Symlink
+        }
+        (None, Kind::Fifo) => EntryType::Fifo,
+        (None, Kind::File { size, .. }) => {
+            header.set_size(size);
+            EntryType::Regular
+        }
+        (None, Kind::Again(_)) => return Err(io::Error::other("a name of nothing")),
+    };
+    header.set_entry_type(kind);
+    if entry.first.is_none() {
+        for (name, value) in &tree.sets[node.set as usize] {
+            keyword(&mut extended, &[ATTRIBUTE, name].concat(), value);
+        }
+    }
+    let fields = header.as_gnu_mut().ok_or_else(|| io::Error::other("no such header"))?;
+    for (key, text, field) in [(&b"path"[..], &path, &mut fields.name), (b"linkpath", &link, &mut fields.linkname)] {
+        if text.len() > NAME_BYTES_MAX {
+            keyword(&mut extended, key, text);
+        }
+        let count = text.len().min(NAME_BYTES_MAX);
+        field[..count].copy_from_slice(&text[..count]);
+    }
+    if !extended.is_empty() {
+        let mut before = Header::new_ustar();
+        before.set_entry_type(EntryType::XHeader);
+        before.set_path("extended")?;
+        before.set_mode(0o644);
+        before.set_size(extended.len() as u64);
+        before.set_cksum();
+        builder.append(&before, extended.as_slice())?;
+    }
+    header.set_cksum();
+    let size = entry.size(image);
+    builder.append(&header, contents.file(tree, &tree.nodes[entry.node as usize]))?;
+    Ok(size)
+}
+
+/// `LENGTH KEY=VALUE`, with the length of all of it.
+fn keyword(to: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    let rest = key.len() + value.len() + 3;
+    let mut length = rest + 1;
+    while length != rest + length.to_string().len() {
+        length = rest + length.to_string().len();
+    }
+    to.extend_from_slice(format!("{length} ").as_bytes());
+    to.extend_from_slice(key);
+    to.push(b'=');
+    to.extend_from_slice(value);
+    to.push(b'\n');
+}
+
+/// Seconds with their part below the point; of what is before 1970 that counts the other way.
+fn decimal((seconds, ns): (i64, u32)) -> String {
+    match (seconds, ns) {
+        (seconds, ns) if seconds < 0 && ns > 0 => {
+            let (whole, part) = (seconds + 1, 1_000_000_000 - ns);
+            format!("-{}.{part:09}", whole.unsigned_abs())
+        }
+        (seconds, ns) => format!("{seconds}.{ns:09}"),
+    }
+}
+
+fn time(text: &[u8]) -> Option<(i64, u32)> {
+    let text = std::str::from_utf8(text).ok()?;
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let digits: String = part.chars().chain(std::iter::repeat('0')).take(9).collect();
+    let (seconds, ns): (i64, u32) = (whole.parse().ok()?, digits.parse().ok()?);
+    Some(if whole.starts_with('-') && ns > 0 { (seconds.checked_sub(1)?, 1_000_000_000 - ns) } else { (seconds, ns) })
+}
+
+/// Read it.
+pub(super) fn read(from: &Path, format: Format, stage: &mut Stage, progress: &Progress) -> Result<(), ImageError> {
+    let packing = if let Format::Tar(packing) = format { packing } else { Packing::None };
+    let file = File::open(from).map_err(ImageError::io("open it", from))?;
+    let cut = |error: io::Error| ImageError::archive(from, format!("it cannot be read: {error}"));
+    let mut source = Tail(format::source(file, packing, |count| progress.add(count))?, 0);
+    let mut archive = Archive::new(&mut source);
+    for entry in archive.entries().map_err(cut)? {
+        let mut entry = entry.map_err(cut)?;
+        let path = entry.path_bytes().into_owned();
+        let (header, mut attributes) = (entry.header(), Vec::new());
+        let numbers = (|| Ok((header.mode()?, header.uid()?, header.gid()?, header.mtime()?)))();
+        let (mode, user, group, seconds) = numbers.map_err(cut)?;
+        let number = |id: u64| u32::try_from(id).map_err(|_| cut(io::Error::other("an owner has no such number")));
+        let mut meta = Meta {
+            mode: mode & 0o7777,
+            owner: Some((number(user)?, number(group)?)),
+            modified: (i64::try_from(seconds).unwrap_or(0), 0),
+            attributes: Vec::new(),
+        };
+        let kind = header.entry_type();
+        extended(&mut entry, &mut meta.modified, &mut attributes).map_err(cut)?;
+        meta.attributes = attributes;
+        let link = entry.link_name_bytes().map(|name| name.into_owned()).unwrap_or_default();
+        match kind {
+            EntryType::Directory => stage.directory(&path, meta)?,
+            EntryType::Symlink => stage.link(&path, &link, meta)?,
+            EntryType::Link => stage.again(&path, &link)?,
+            EntryType::Fifo => stage.fifo(&path, meta)?,
+            EntryType::Regular | EntryType::Continuous => stage.file(&path, &mut entry, false, meta)?,
+            EntryType::GNUSparse => stage.file(&path, &mut entry, true, meta)?,
+            EntryType::XGlobalHeader => {}
+            EntryType::Char | EntryType::Block => return Err(stage.unsuitable(&path, "a device")),
+            _ => return Err(stage.unsuitable(&path, "of a kind that nobody knows")),
+        }
+    }
+    io::copy(&mut source, &mut io::sink()).map_err(cut)?;
+    // Behind the last name there are zeros; without, it was cut between two of them.
+    match source.1 >= BLOCK_BYTES {
+        true => Ok(()),
+        false => Err(cut(io::Error::from(io::ErrorKind::UnexpectedEof))),
+    }
+}
+
+fn extended(
+    entry: &mut ::tar::Entry<'_, impl Read>,
+    modified: &mut (i64, u32),
+    attributes: &mut Vec<Attribute>,
+) -> io::Result<()> {
+    let Some(all) = entry.pax_extensions()? else { return Ok(()) };
+    let mut bytes = 0;
+    for one in all {
+        let one = one?;
+        bytes += one.value_bytes().len() as u64;
+        if bytes > EXTENDED_BYTES_MAX {
+            return Err(io::Error::other("a name has more than 4 MiB of attributes"));
+        }
+        let key = one.key_bytes();
+        if key == b"mtime" {
+            *modified = time(one.value_bytes()).ok_or_else(|| io::Error::other("a time is none"))?;
+        } else if key.starts_with(b"GNU.sparse.") {
+            let why = "a file with holes is in a form that is not read: make it with --format=gnu, or without --sparse";
+            return Err(io::Error::other(why));
+        } else if let Some(name) = key.strip_prefix(ATTRIBUTE) {
+            attributes.push((name.to_vec(), one.value_bytes().to_vec()));
+        }
+    }
+    Ok(())
+}
+
+/// Counts the zeros that came last.
+struct Tail<R>(R, u64);
+
+impl<R: Read> Read for Tail<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(buffer)?;
+        let zeros = buffer[..count].iter().rev().take_while(|&&byte| byte == 0).count();
+        self.1 = if zeros == count { self.1 + zeros as u64 } else { zeros as u64 };
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_come_back() {
+        for at in [(0, 0), (1_700_000_000, 123_456_789), (-1, 500_000_000), (-1, 0), (-5, 1), (0, 1)] {
+            assert_eq!(time(decimal(at).as_bytes()), Some(at), "{}", decimal(at));
+        }
+        assert_eq!(time(b"12.5"), Some((12, 500_000_000)));
+        assert_eq!(time(b"-0.25"), Some((-1, 750_000_000)));
+        assert_eq!(time(b"x"), None);
+    }
+
+    #[test]
+    fn a_keyword_counts_itself() {
+        let check = |value: &str, expect: &str| {
+            let mut to = Vec::new();
+            keyword(&mut to, b"k", value.as_bytes());
+            assert_eq!(String::from_utf8(to).expect("is text"), expect);
+        };
+        check("v", "6 k=v\n");
+        check("12345", "11 k=12345\n");
+        check("1234", "9 k=1234\n");
+    }
+}
