@@ -32,7 +32,7 @@ fn machine(place: &Place, number: u32) {
         let _ = fs::remove_file(programs.join(program));
         symlink(larder().with_file_name(program), programs.join(program)).expect("links");
     }
-    let _ = fs::create_dir(place.path(&format!("store{number}")));
+    let _ = fs::create_dir(place.path(format!("store{number}")));
 }
 
 /// A step, by the shell and with the switches that the service runs it by.
@@ -63,7 +63,8 @@ fn works(place: &Place, words: &[&str], steps: &[String]) {
     assert!(steps.len() >= 3, "{steps:?}");
     let build = |number: u32| {
         place.remove(&["a.o", "b.o"]);
-        let said = steps.iter().map(|script| step(place, number, words, script)).last().expect("there are some");
+        let said =
+            steps.iter().fold(None, |_, script| Some(step(place, number, words, script))).expect("there are some");
         assert!(said.contains("hit"), "{said}");
         let json = step(place, number, words, "larder stats --json");
         let stats: Value = serde_json::from_str(&json).expect("JSON");

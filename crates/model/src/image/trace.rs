@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(trace.ranges(&packs), [3 * BLOCK_BYTES..6 * BLOCK_BYTES, 0..2 * BLOCK_BYTES]);
         let beyond = AccessTrace { packs: vec![3, 1], is_carried: true };
         assert_eq!(beyond.ranges(&packs), [block(2)]);
-        assert_eq!(AccessTrace::of(&[0..3 * BLOCK_BYTES], &packs).packs, [0, 1]);
+        assert_eq!(AccessTrace::of(std::slice::from_ref(&(0..3 * BLOCK_BYTES)), &packs).packs, [0, 1]);
     }
 
     #[test]
