@@ -111,7 +111,8 @@ pub(super) struct Settle<'a> {
 
 impl<'a> Settle<'a> {
     pub(super) fn new(tree: &'a Tree, unset: &'a Unset) -> Self {
-        let umask = larder_sys::umask() as u16;
+        // Where it is not known every mode is set.
+        let umask = larder_sys::umask_beside_threads().unwrap_or(0o777) as u16;
         Settle { tree, unset, umask, is_superuser: larder_sys::effective_user() == 0 }
     }
 

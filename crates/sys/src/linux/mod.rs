@@ -52,6 +52,7 @@ pub use process::{
     end_process, environment_oddities, exec, exec_with, file_size_is_limited, home_of_user, host, inherited,
     more_descriptors_are_open, now_coarse_ns, out_of_the_way, parent_process_id, process_id, process_state,
     processor_features, processor_is_free, sockets, spawn, spawn_apart, standard_descriptors_open, umask,
+    umask_beside_threads,
 };
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;

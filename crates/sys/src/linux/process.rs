@@ -323,6 +323,13 @@ pub fn umask() -> u32 {
     now.bits()
 }
 
+/// The same where other threads run, as `/proc` tells it (Linux 4.7); `None` where that is not to be had.
+pub fn umask_beside_threads() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let octal = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(octal.trim(), 8).ok()
+}
+
 /// What `uname` says of the system and its host.
 pub fn host() -> Vec<u8> {
     let said = rustix::system::uname();
