@@ -220,7 +220,9 @@ impl Remotes {
         let old = get_one(&*one.remote, key).await?.map(|bytes| Used::decode(place, &bytes)).unwrap_or_default();
         let new = Used { weaks: fresh.to_vec(), bundles: Vec::new() };
         let limit = one.remote.abilities().one_request_bytes;
-        let mut used = new.with(base.clone()).with(old).tidied();
+        // What stands at this place already was bundled after what the build began with.
+        let began_with = Used { weaks: base.weaks.clone(), bundles: Vec::new() };
+        let mut used = new.with(began_with).with(old).with(base.clone()).tidied();
         used.bundles = there(one, used.bundles).await?;
         let is_small = |bundle: &Bundle| bundle.size_bytes < limit / 4 && bundle.records.len() < FEW_RECORDS;
         if used.bundles.iter().filter(|bundle| is_small(bundle)).count() > SMALL_ONES_MAX {

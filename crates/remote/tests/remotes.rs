@@ -261,7 +261,7 @@ async fn most_of_what_was_used_comes_in_bundles() {
     let next = remotes.used(&[two, one]).await.expect("asked");
     assert_eq!((next.weaks.len(), held(&next)), (250, 250));
     remotes.publish_used(&two, &weaks[200..250], &used, &reading).await.expect("published");
-    assert_eq!(remotes.used(&[two]).await.expect("asked"), next, "the same again adds nothing");
+    assert!(remotes.used(&[two]).await.expect("asked") == next, "the same again adds nothing");
 
     // All of it comes back, verified.
     let mut came = HashMap::new();
