@@ -1,7 +1,10 @@
 //! Builds in sandboxes: what they record, and what they see without `larderd`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use larder_testkit::{can_mount, has, is_root, larder, probe_skip};
@@ -220,6 +223,19 @@ fn threads_of(pid: u64) -> Vec<(i32, u32)> {
     tids.iter().filter_map(|tid| manner(&tid.to_string())).collect()
 }
 
+/// Wait until so many misses are counted.
+fn counts(here: &Here, misses: u64) -> bool {
+    let until = std::time::Instant::now() + 3 * crate::here::PATIENCE;
+    while here.counted()["miss"] != misses {
+        if std::time::Instant::now() > until {
+            return false;
+        }
+        // Asking it how it is would be work for it, too.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    true
+}
+
 /// What a build in the background has recorded is recorded in the background, and `larderd` itself stays as it is.
 #[test]
 fn the_callers_class_comes_with_what_it_hands_over() {
@@ -235,20 +251,20 @@ fn the_callers_class_comes_with_what_it_hands_over() {
         here.place.put("x.c", format!("int a{round};\n"));
         let script = "exec \"$LARDER\" ./mycc -c x.c -o x.o";
         let build = here.sandbox_command(script).env("LARDER_CLASS", class).start();
-        // Asking it how it is would be work for it, too.
-        let mut seen = Vec::new();
-        let until = std::time::Instant::now() + 3 * crate::here::PATIENCE;
-        while here.counted()["miss"] != round as u64 + 1 {
-            assert!(std::time::Instant::now() < until, "{class}: {}", here.daemon_log());
-            for _ in 0..100 {
-                threads_of(pid).into_iter().for_each(|one| {
-                    if !seen.contains(&one) {
-                        seen.push(one)
-                    }
-                });
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
+        let is_done = AtomicBool::new(false);
+        let seen = std::thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                let mut seen = BTreeSet::new();
+                while !is_done.load(Relaxed) {
+                    seen.extend(threads_of(pid));
+                }
+                seen
+            });
+            let counted = counts(&here, round as u64 + 1);
+            is_done.store(true, Relaxed);
+            assert!(counted, "{class}: {}", here.daemon_log());
+            looking.join().expect("looks")
+        });
         larder_testkit::Ran::of(build).ends(0);
         let lowered = match class {
             "inherit" => before,
