@@ -51,6 +51,13 @@ impl Before {
         before
     }
 
+    /// Whether the file at `path` was noted and has not changed since, though it may have been opened for writing, as
+    /// `flock` does: a change after `started_ns` would show in its times.
+    pub(crate) fn is_as_it_was(&self, path: &[u8], started_ns: i64) -> bool {
+        let now = larder_sys::look_through(path).ok().filter(|now| now.changed_ns < started_ns);
+        now.is_some_and(|now| self.files.iter().any(|(look, _)| *look == now))
+    }
+
     /// What the file was that the command then had open, if it was noted and had not changed meanwhile.
     pub(crate) fn of(&self, opened: &Identity) -> Option<Prior> {
         let same = |look: &Look| {

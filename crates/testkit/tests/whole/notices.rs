@@ -131,6 +131,23 @@ fn files_that_are_changed_in_place() {
     assert_eq!(project.compared(3, &argv), "hit");
 }
 
+/// Opened for writing, and not written.
+#[test]
+fn a_file_that_is_only_locked_is_no_output() {
+    probe_skip!(has("flock"), "flock is not installed");
+    let project = Project::of(&[("in", "x\n")]);
+    let argv = ["sh", "-c", "flock in cat in"];
+    let modified = || std::fs::metadata(project.text(0, "in")).and_then(|meta| meta.modified()).expect("is there");
+    // The second run knows that it opens the file for writing, and notes what is in it first.
+    for is_answered in [false, false, true] {
+        project.lay_out(0);
+        let before = modified();
+        let (ran, outcomes) = project.through_larder(0, &argv);
+        assert_eq!((ran.stdout.as_str(), modified()), ("x\n", before), "{outcomes:?}");
+        assert_eq!(outcomes[0] == "hit", is_answered, "{outcomes:?}");
+    }
+}
+
 #[test]
 fn variables_and_the_umask() {
     let project = Project::of(&[("in", "x\n")]);

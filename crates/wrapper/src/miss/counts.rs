@@ -6,7 +6,9 @@ use larder_compiler::{
     matters_on_terminal_only, replaces_output, unlinks_output,
 };
 use larder_model::Observer::Kernel;
-use larder_model::{ALL_VARIABLES as ALL, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded};
+use larder_model::{
+    ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
+};
 use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
 use larder_store::Bounds;
 
@@ -32,6 +34,8 @@ impl Run<'_> {
         if let Some((path, _)) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
             return Err(NotRecorded::Because(Unrecorded::ComparesTimes, path.clone()));
         }
+        let is_written = |path: &[u8]| !self.before.is_as_it_was(path, self.started_ns);
+        folded.seen.changed.retain(|(path, change)| !matches!(change, Change::File { .. }) || is_written(path));
         self.narrow_and_widen(&mut folded.seen);
         Ok(folded)
     }
