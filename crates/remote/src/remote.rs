@@ -53,6 +53,21 @@ pub struct Abilities {
     pub largest_bytes: Option<u64>,
 }
 
+impl Abilities {
+    /// A store that can do all that one object at a time needs, whatever its size.
+    pub(crate) const STORE: Abilities = Abilities {
+        writable: true,
+        create_new: true,
+        replace: true,
+        swap: true,
+        batch: false,
+        one_request_bytes: SMALL_BYTES_MAX,
+        largest_bytes: None,
+    };
+    /// The same, but of several writers the last wins.
+    pub(crate) const LAST_WINS: Abilities = Abilities { create_new: false, swap: false, ..Abilities::STORE };
+}
+
 /// A state of an object, as the service tells it from others; only for [`Remote::swap`].
 #[derive(Clone, Debug)]
 pub struct Mark(pub(crate) MarkOf);

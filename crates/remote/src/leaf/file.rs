@@ -163,15 +163,7 @@ impl Remote for Directory {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities {
-            writable: true,
-            create_new: true,
-            replace: true,
-            swap: true,
-            batch: false,
-            one_request_bytes: SMALL_BYTES_MAX,
-            largest_bytes: None,
-        }
+        Abilities::STORE
     }
 
     fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {

@@ -1,7 +1,7 @@
 //! A server that takes PUT and gives GET and HEAD, such as nginx, Apache, or one that was made as a cache; with
 //! WebDAV, one that wants directories made before.
 
-use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body};
+use crate::{Abilities, Body, Key, Login, Put, Remote, RemoteError, Stored, Trouble, body};
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap};
@@ -171,15 +171,7 @@ impl Remote for Http {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities {
-            writable: true,
-            create_new: false,
-            replace: true,
-            swap: false,
-            batch: false,
-            one_request_bytes: SMALL_BYTES_MAX,
-            largest_bytes: None,
-        }
+        Abilities::LAST_WINS
     }
 
     fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {

@@ -18,15 +18,7 @@ pub struct Memory {
 impl Memory {
     /// An empty one that can do everything.
     pub fn new(name: &str) -> Self {
-        let abilities = Abilities {
-            writable: true,
-            create_new: true,
-            replace: true,
-            swap: true,
-            batch: true,
-            one_request_bytes: SMALL_BYTES_MAX,
-            largest_bytes: None,
-        };
+        let abilities = Abilities { batch: true, ..Abilities::STORE };
         Memory::with(name, abilities)
     }
 

@@ -7,7 +7,7 @@ use super::http::Http;
 use super::object::Object;
 use super::redis::{Place, Redis};
 use crate::stack::Parts;
-use crate::{Abilities, Login, Options, Remote, RemoteError, RemoteUrl, SMALL_BYTES_MAX, Service, Tls, Trouble};
+use crate::{Abilities, Login, Options, Remote, RemoteError, RemoteUrl, Service, Tls, Trouble};
 use opendal::services::{Azblob, Gcs, Ghac, Memcached, S3};
 use opendal::{Builder, HttpTransporter, OperationContext, Operator};
 use opendal_http_transport_reqwest::ReqwestTransport;
@@ -17,27 +17,11 @@ use std::time::Duration;
 /// A value of Redis or memcached, bytes: below memcached's default limit of 1 MiB, and what is held of a transfer.
 const VALUE_BYTES_MAX: u64 = 128 << 10;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Object stores: of several writers the first wins where they are asked for that, and a replacement can name what it
-/// replaces.
-const STORE: Abilities = Abilities {
-    writable: true,
-    create_new: true,
-    replace: true,
-    swap: true,
-    batch: false,
-    one_request_bytes: SMALL_BYTES_MAX,
-    largest_bytes: None,
-};
-/// Key-value servers, as far as opendal goes: the last writer wins.
-const VALUES: Abilities = Abilities {
-    create_new: false,
-    swap: false,
-    largest_bytes: Some(VALUE_BYTES_MAX),
-    one_request_bytes: VALUE_BYTES_MAX,
-    ..STORE
-};
+/// Key-value servers.
+const VALUES: Abilities =
+    Abilities { largest_bytes: Some(VALUE_BYTES_MAX), one_request_bytes: VALUE_BYTES_MAX, ..Abilities::LAST_WINS };
 /// The Actions cache: an entry never changes.
-const ENTRIES: Abilities = Abilities { create_new: true, replace: false, swap: false, ..STORE };
+const ENTRIES: Abilities = Abilities { replace: false, swap: false, ..Abilities::STORE };
 
 /// The leaf of a URL, without anything around it but what makes large objects fit.
 pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>, RemoteError> {
@@ -63,7 +47,7 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
                 builder = builder.skip_signature();
             }
             let operator = with_http(url, self::operator(url, builder)?, endpoint.as_deref())?;
-            Ok(Arc::new(Object::new(name, operator, prefix, STORE)))
+            Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE)))
         }
         Service::Gcs { bucket, prefix, endpoint, anonymous } => {
             let mut builder = Gcs::default().bucket(bucket);
@@ -74,7 +58,7 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
                 builder = builder.skip_signature();
             }
             let operator = with_http(url, self::operator(url, builder)?, endpoint.as_deref())?;
-            Ok(Arc::new(Object::new(name, operator, prefix, STORE)))
+            Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE)))
         }
         Service::Azblob { container, prefix, endpoint, account } => {
             let variable = |name: &str| (options.variable)(name);
@@ -91,7 +75,7 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
                 builder = builder.account_key(&key);
             }
             let operator = with_http(url, self::operator(url, builder)?, Some(&endpoint))?;
-            Ok(Arc::new(Object::new(name, operator, prefix, STORE)))
+            Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE)))
         }
         Service::Redis { address, database, prefix, ttl_days, login, tls } => {
             // The variable is that of Redis' own client.

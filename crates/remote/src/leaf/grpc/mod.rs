@@ -230,15 +230,7 @@ impl Remote for Grpc {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities {
-            writable: true,
-            create_new: false,
-            replace: true,
-            swap: false,
-            batch: true,
-            one_request_bytes: SMALL_BYTES_MAX,
-            largest_bytes: None,
-        }
+        Abilities { batch: true, ..Abilities::LAST_WINS }
     }
 
     fn get(&self, key: Key) -> BoxFuture<'_, Result<Option<(Option<u64>, Body)>, RemoteError>> {
