@@ -14,6 +14,7 @@
 //! Unaware of: what a record says, who is believed.
 
 use crate::record::{Item, List};
+use crate::remotes::get_one;
 use crate::wait::Wait;
 use crate::{Key, Put, Remote, RemoteError, Stored, Trouble, whole};
 use bytes::Bytes;
@@ -49,7 +50,7 @@ pub(crate) struct Merged {
 /// A list as it is now; what cannot be read counts as damaged, and as empty.
 pub(crate) async fn read(remote: &dyn Remote, key: Key) -> Result<(List, u64), RemoteError> {
     if remote.abilities().replace {
-        return Ok(opened(&key.digest, get(remote, key).await?));
+        return Ok(opened(&key.digest, get_one(remote, key).await?));
     }
     let Some(newest) = newest(remote, key).await? else { return Ok((List::default(), 0)) };
     read_generations(remote, key, newest).await
@@ -96,12 +97,12 @@ async fn add_and_look(
     let mut looks_needed = LOOKS;
     // What others have added of late, once there is a sign of them.
     let mut others = List::default();
-    leave_note(remote, key, new).await?;
+    let own = leave_note(remote, key, new).await?;
     for _ in 0..TRIES_MAX {
         let start = Instant::now();
-        let (mut list, _) = opened(&key.digest, get(remote, key).await?);
+        let (mut list, _) = opened(&key.digest, get_one(remote, key).await?);
         list.merge(&[], &others);
-        let bytes = grown(remote, &key.digest, list, new).await?;
+        let bytes = grown(remote, &key.digest, list, &own.items).await?;
         remote.put(key, bytes.len() as u64, whole(bytes.clone()), Put::Replace).await?;
         let took = start.elapsed();
         // Who read before we wrote writes within about the time that reading and writing takes; then it shows.
@@ -112,7 +113,7 @@ async fn add_and_look(
         while seen < looks_needed {
             wait.about(pause).await;
             pause *= 2;
-            let now = get(remote, key).await?;
+            let now = get_one(remote, key).await?;
             if now.as_ref() != Some(&bytes) {
                 // Somebody else is at it, and a third may be: one look is not enough.
                 looks_needed = LOOKS_WHERE_CONTENDED;
@@ -136,11 +137,13 @@ async fn add_and_look(
 }
 
 /// Say what is being added where no other writer of this list writes, but for one in as many as there are places.
-async fn leave_note(remote: &dyn Remote, key: Key, new: &[Item]) -> Result<(), RemoteError> {
-    let Some(first) = new.first() else { return Ok(()) };
+/// Returns the note as it is read: what does not stand in it is stored, and is not sent again with the list.
+async fn leave_note(remote: &dyn Remote, key: Key, new: &[Item]) -> Result<List, RemoteError> {
+    let Some(first) = new.first() else { return Ok(List::default()) };
     let place = u64::from(first.strong.0[0]) % NOTES;
     let bytes = grown(remote, &key.digest, List::default(), new).await?;
-    remote.put(note(key, place), bytes.len() as u64, whole(bytes), Put::Replace).await.map(drop)
+    remote.put(note(key, place), bytes.len() as u64, whole(bytes.clone()), Put::Replace).await?;
+    Ok(opened(&key.digest, Some(bytes)).0)
 }
 
 /// What stands in all notes.
@@ -228,15 +231,11 @@ async fn newest(remote: &dyn Remote, key: Key) -> Result<Option<u64>, RemoteErro
 async fn read_generations(remote: &dyn Remote, key: Key, newest: u64) -> Result<(List, u64), RemoteError> {
     let mut all = (List::default(), 0);
     for number in (newest.saturating_sub(GENERATIONS_BEFORE)..=newest).rev() {
-        let (list, damaged) = opened(&key.digest, get(remote, generation(key, number)).await?);
+        let (list, damaged) = opened(&key.digest, get_one(remote, generation(key, number)).await?);
         all.0.merge(&[], &list);
         all.1 += damaged;
     }
     Ok(all)
-}
-
-async fn get(remote: &dyn Remote, key: Key) -> Result<Option<Bytes>, RemoteError> {
-    Ok(remote.get_small(&[key]).await?.into_iter().next().flatten())
 }
 
 fn opened(weak: &Digest, bytes: Option<Bytes>) -> (List, u64) {
