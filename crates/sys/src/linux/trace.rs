@@ -4,6 +4,7 @@
 //! A process that executed or is about to end stays stopped until it is let go on, so that it can be looked at in
 //! `/proc`. Everything here is on the way of every process of a build: a stop costs two switches of context, and what is
 //! done before the process goes on again is time that the build waits.
+//!
 //! Unaware of: what is made of that.
 
 use std::collections::{HashMap, HashSet};
@@ -12,6 +13,7 @@ use std::mem::zeroed;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
+use super::notify::is_thread_of;
 use super::process::{CStrings, Child, ChildEnd, c_string};
 
 /// What processes used, as the kernel says when they end.
@@ -321,7 +323,7 @@ impl Tracer {
             go_on(pid, 0);
             return None;
         };
-        let is_thread = is_thread_of(parent, child);
+        let is_thread = is_thread_of(child as u32, parent as u32);
         self.of_thread.insert(child, if is_thread { parent } else { child });
         if self.told.contains(&pid) {
             self.inherited.insert(child);
@@ -383,13 +385,6 @@ fn makers(child: i32) -> Vec<i32> {
     let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
     let of = |line: &str| line.strip_prefix("Tgid:").or(line.strip_prefix("PPid:"))?.trim().parse().ok();
     status.lines().filter_map(of).filter(|maker| *maker != child).collect()
-}
-
-/// Asked by the signal that does nothing, which takes no look along a path.
-fn is_thread_of(process: i32, thread: i32) -> bool {
-    // SAFETY: numbers only.
-    let sent = unsafe { libc::syscall(libc::SYS_tgkill, process, thread, 0) };
-    sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
 /// Signals that stop a process until another lets it go on.
