@@ -4,12 +4,12 @@ use std::io::Write;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use larder_image::{Exported, Format, Found, Image, export as write_archive, unpack};
+use larder_image::{Exported, Format, Found, export as write_archive, unpack};
 use serde_json::json;
 
 use super::super::print_json;
 use super::far::FarImages;
-use super::find::find;
+use super::find::{Opened, open};
 use super::restore::targets;
 use super::{FALLBACK, FINE, MISS, bar, cwd, grown, key, name_of, save};
 use crate::cli::{ImageExport, ImageImport};
@@ -47,20 +47,14 @@ pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn
     let format = Format::of(&file)?;
     let store = around.store()?;
     let far = FarImages::open(around, &store)?;
-    let (found, is_far) = find(&store, far.as_ref(), &key, &fallbacks)?;
-    let Some(record) = found.record() else {
+    let Some(Opened { found, lease, image, .. }) = open(&store, far.as_ref(), &key, &fallbacks)? else {
         match options.json {
             true => print_json(&json!({ "outcome": "miss", "wanted": key.text() }), out)?,
             false => writeln!(out, "miss: nothing under {key}")?,
         }
         return Ok(MISS);
     };
-    let lease = store.lease_image(&record.image())?;
-    if let Some(far) = far.as_ref().filter(|_| is_far) {
-        far.fetch(&store, record.needed()).context("the image's tree could not be fetched")?;
-        store.keep_image(record, false)?;
-    }
-    let image = Image::open(&store, record.clone())?;
+    let record = &image.record;
     let saved: Vec<usize> = targets(around, record, &options.paths)?.iter().map(|target| target.saved).collect();
     let lacking = image.lacking(&store, &image.needed(&saved));
     let lacking: Vec<_> = lacking.iter().map(|&number| image.packs.packs[number].blob).collect();

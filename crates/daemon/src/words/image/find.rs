@@ -1,10 +1,10 @@
 //! Exact, fallback or miss, in the store and on the remotes: the key itself in both before any fallback, and of a
 //! fallback the newest in both.
 
-use anyhow::Result;
-use larder_image::{Found, find_here, newest_of};
+use anyhow::{Context, Result};
+use larder_image::{Found, Image, find_here, newest_of};
 use larder_model::{ImageKey, ImageRecord, listed_prefix};
-use larder_store::Store;
+use larder_store::{Lease, Store};
 
 use super::far::FarImages;
 
@@ -32,4 +32,31 @@ pub(super) fn find(
         }
     }
     Ok((Found::Miss, false))
+}
+
+/// An image that was found: its trees are here, and nobody evicts it as long as the lease lives.
+pub(super) struct Opened {
+    pub(super) found: Found,
+    pub(super) lease: Lease,
+    pub(super) image: Image,
+    /// It was known from a remote only.
+    pub(super) was_far: bool,
+}
+
+/// Find an image, fetch its trees where they are not here, and open it; none where there is nothing.
+pub(super) fn open(
+    store: &Store,
+    far: Option<&FarImages>,
+    key: &ImageKey,
+    fallbacks: &[String],
+) -> Result<Option<Opened>> {
+    let (found, was_far) = find(store, far, key, fallbacks)?;
+    let Some(record) = found.record() else { return Ok(None) };
+    let lease = store.lease_image(&record.image())?;
+    if let Some(far) = far.filter(|_| was_far) {
+        far.fetch(store, record.needed()).context("the image's tree could not be fetched")?;
+        store.keep_image(record, false)?;
+    }
+    let image = Image::open(store, record.clone())?;
+    Ok(Some(Opened { found, lease, image, was_far }))
 }

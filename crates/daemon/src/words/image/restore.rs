@@ -6,14 +6,14 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use larder_image::{Existing, Found, Image, LocalPacks, Target, Unset, restore};
+use larder_image::{Existing, Found, LocalPacks, Target, Unset, restore};
 use larder_model::{ImageKey, ImageRecord};
 use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
 use super::far::FarImages;
-use super::find::find;
+use super::find::{Opened, open};
 use super::{FALLBACK, FINE, MISS, borne, cwd, grown, key, name_of, place_of, save, shown};
 use crate::cli::{ImageRestore, Policy};
 use crate::say;
@@ -70,15 +70,8 @@ pub(super) fn image(
 ) -> Result<Option<Done>> {
     let store = around.store()?;
     let far = FarImages::open(around, &store)?;
-    let (found, is_far) = find(&store, far.as_ref(), key, fallbacks)?;
-    let Some(record) = found.record() else { return Ok(None) };
-    let lease = store.lease_image(&record.image())?;
-    if let Some(far) = far.as_ref().filter(|_| is_far) {
-        far.fetch(&store, record.needed()).context("the image's tree could not be fetched")?;
-        store.keep_image(record, false)?;
-    }
-    let image = Image::open(&store, record.clone())?;
-    let targets = targets(around, record, &options.paths)?;
+    let Some(Opened { found, lease, image, .. }) = open(&store, far.as_ref(), key, fallbacks)? else { return Ok(None) };
+    let targets = targets(around, &image.record, &options.paths)?;
     let needed = image.needed(&targets.iter().map(|target| target.saved).collect::<Vec<_>>());
     let lacking = image.lacking(&store, &needed);
     let fetched_bytes = lacking.iter().map(|&number| image.packs.packs[number].blob.size_bytes).sum();
@@ -88,7 +81,7 @@ pub(super) fn image(
         None => restore(&image, &targets, &LocalPacks::new(&store, &image, needed), existing, progress),
     })
     .context("nothing was restored")?;
-    store.note_image_use(&record.key);
+    store.note_image_use(&image.record.key);
     drop(lease);
     grown(around, &store, fetched_bytes)?;
     let targets = targets.into_iter().map(|target| target.path).collect();

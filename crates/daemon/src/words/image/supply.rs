@@ -20,7 +20,7 @@ use larder_mount::{Fill, Image as Files, Rung};
 use larder_store::{Live, Store};
 
 use super::far::FarImages;
-use super::find::find;
+use super::find::{Opened, open};
 use super::trace;
 use crate::say;
 
@@ -75,19 +75,15 @@ impl ImageSupply {
     fn supplied(&self, name: &str) -> Result<Supplied> {
         let Asked { via, saved, key } = asked(name)?;
         let store = Store::open(&self.store)?;
-        let (found, is_far) = find(&store, self.far.as_deref(), &key, &[])?;
-        let record = found.record().with_context(|| format!("nothing under {key}"))?;
-        let lease = store.lease_image(&record.image())?;
-        if let Some(far) = self.far.as_ref().filter(|_| is_far) {
-            far.fetch(&store, record.needed())?;
-            store.keep_image(record, false)?;
+        let opened = open(&store, self.far.as_deref(), &key, &[])?;
+        let Opened { lease, image, was_far, .. } = opened.with_context(|| format!("nothing under {key}"))?;
+        if let Some(far) = self.far.as_ref().filter(|_| was_far) {
             // Without, what comes first is not what is needed first.
-            let _ = far.fetch(&store, record.trace.into_iter());
+            let _ = far.fetch(&store, image.record.trace.into_iter());
         }
-        let image = Arc::new(Image::open(&store, record.clone())?);
         drop(lease);
         store.note_image_use(&key);
-        self.files(&store, image, saved, via)
+        self.files(&store, Arc::new(image), saved, via)
     }
 
     /// What is mounted of a saved path.
