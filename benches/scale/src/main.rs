@@ -1,7 +1,8 @@
-//! What a remote sees of teams of several sizes, and what an object store asks for that: the figures of `docs/scale.md`.
+//! What a remote sees of teams of several sizes, and what an object store asks for that: the figures of
+//! `docs/scale.md`.
 //!
-//! `team` draws what a team does, `remote` lets its builds ask; here it is counted and shown as tables. Unaware of: larder's
-//! programs. What they do is told by constants with the place in the code where they stand.
+//! `team` draws what a team does, `remote` lets its builds ask; here it is counted and shown as tables. Unaware of:
+//! larder's programs. What they do is told by constants with the place in the code where they stand.
 #![forbid(unsafe_code)]
 
 mod remote;

@@ -9,8 +9,9 @@
 //! | `warm.rs` | stamps for those who cannot write any |
 //! | `log.rs` | what went wrong, in the store's `daemon.log` |
 //!
-//! A thread for each connection, a bounded number of them; where the caller is in a class, one more in that class. What a connection sends is not believed, and costs at most
-//! that connection. It holds nothing of the build's: not its directory, not its descriptors, not its session.
+//! A thread for each connection, a bounded number of them; where the caller is in a class, one more in that class. What
+//! a connection sends is not believed, and costs at most that connection. It holds nothing of the build's: not its
+//! directory, not its descriptors, not its session.
 
 mod class;
 mod log;
