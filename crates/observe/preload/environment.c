@@ -195,9 +195,9 @@ static void forget(char **entry)
     while (*entry++);
 }
 
-/* Takes the two variables out of `envp`.  False when they are not there or name
+/* Finds the two variables in `envp`.  False when they are not there or name
  * another library first (another observer's turn). */
-static bool hide(char **envp)
+static bool find_own(char **envp, char ***log_at, char ***preload_at)
 {
     char **log = NULL, **preload = NULL;
     for (char **entry = envp; *entry; entry++) {
@@ -214,6 +214,16 @@ static bool hide(char **envp)
     if (!rest || (*rest && *rest != ':' && *rest != ' ') || length >= sizeof own.log)
         return false;
     memcpy(own.log, *log, length + 1);
+    *log_at = log;
+    *preload_at = preload;
+    return true;
+}
+
+/* Takes them out. */
+static void hide(char **log, char **preload)
+{
+    char *value = *preload + sizeof PRELOAD_NAME - 1;
+    const char *rest = value + own.preload_len;
     if (*rest) { /* what follows ours was the tool's own, even when it is empty */
         memmove(value, rest + 1, text_length(rest + 1) + 1);
         forget(log);
@@ -222,19 +232,23 @@ static bool hide(char **envp)
         forget(later);
         forget(sooner);
     }
-    return true;
 }
 
 /* 2: open, 3: inert, 0: not now. */
-static int begin(char **envp)
+static int begin(char **envp, char **argv)
 {
+    char **log, **preload;
     if (!envp || !dl_iterate_phdr || !__errno_location || !real_ready())
         return 0;
     if (!own.preload_len)
         dl_iterate_phdr(own_path, NULL);
-    if (!own.preload_len || !hide(envp))
+    if (!own.preload_len || !find_own(envp, &log, &preload))
         return 0;
-    return log_open(own.log + sizeof LOG_NAME - 1) ? 2 : 3;
+    bool open = log_open(own.log + sizeof LOG_NAME - 1);
+    if (open)
+        sample(argv, envp);
+    hide(log, preload);
+    return open ? 2 : 3;
 }
 
 static bool wake(char **envp, int otherwise)
@@ -244,7 +258,7 @@ static bool wake(char **envp, int otherwise)
         return log_state == 2;
     log_state = 1;
     char **argv = find_arguments(envp); /* before anything is hidden */
-    int state = begin(envp);
+    int state = begin(envp, argv);
     __atomic_store_n(&log_state, state ? state : otherwise, __ATOMIC_RELEASE);
     if (state != 2)
         return false;

@@ -177,7 +177,7 @@ type Event<'t> = trace::Event<&'t [u8]>;
 type Fact<'t> = (&'t [u8], Vec<u8>, What);
 
 /// Stands for the program in what is said of a file's being executed.
-const EXECUTED: &[u8] = b"";
+pub(crate) const EXECUTED: &[u8] = b"";
 
 /// What wrappers inside a run have reported of themselves, run by run of each process's number.
 fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<trace::Event>>> {

@@ -115,7 +115,8 @@ pub(crate) fn run(
     let before = Before::note(request, stamps);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
-    let watched = match eyes.run(&command, &context.place.destinations, race.as_mut()) {
+    let programs = programs(context, &sink, stamps, request);
+    let watched = match eyes.run(&command, &context.place.destinations, race.as_mut(), &programs) {
         Ok(watched) => watched,
         Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
     };
@@ -142,7 +143,7 @@ pub(crate) fn run(
         run_time_us,
         observer: watched.observer,
     };
-    if let Some(odd) = run.programs().learn(&watched) {
+    if let Some(odd) = programs.learn(&watched) {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), source, &odd);
     }
     let recorded = run.record(&watched, verify.as_ref());
@@ -268,7 +269,7 @@ impl Run<'_> {
     /// Record it, after comparing it with what was recorded before.
     fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
         let observed = &watched.observed;
-        let programs = self.programs();
+        let programs = programs(self.context, self.sink, self.stamps, self.request);
         let exit_code = self.must_be_ordinary(&observed.finished)?;
         let texts = Texts::of(self.request, &observed.trace);
         let mut folded = self.fold(observed, &texts);
@@ -362,12 +363,6 @@ impl Run<'_> {
         let difference = before.and_then(|before| crate::verify::difference(before, &result, self.sink, self.stamps));
         let (grown, strong) = self.write(&set, &made, &result)?;
         Ok(Recorded { grown: kept.grown + grown, strong, difference })
-    }
-
-    fn programs(&self) -> Programs<'_> {
-        let Run { context, sink, stamps, request, .. } = *self;
-        let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
-        Programs { sink, stamps, place: &context.place, request, preload_is_forced }
     }
 
     /// clang compares the times of headers with those that a precompiled header was made from.
@@ -526,6 +521,11 @@ impl Run<'_> {
         });
         Ok(outputs)
     }
+}
+
+fn programs<'a>(context: &'a Context, sink: &'a Sink, stamps: &'a Stamps, request: &'a Request) -> Programs<'a> {
+    let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
+    Programs { sink, stamps, place: &context.place, request, preload_is_forced }
 }
 
 /// Whether the tool could run again on what it left.
