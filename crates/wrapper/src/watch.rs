@@ -156,7 +156,8 @@ impl Programs<'_> {
     fn learn_by_samples(&self, observed: &Observed, samples: &[Sample]) -> Option<String> {
         for (path, content) in self.of(&observed.trace) {
             let look = larder_sys::look_through(&path).ok().map(|look| identity_of(&look));
-            let of_it: Vec<&Sample> = samples.iter().filter(|s| s.program == path && is_same(&s.identity, &look)).collect();
+            let of_it: Vec<&Sample> =
+                samples.iter().filter(|s| s.program == path && is_same(&s.identity, &look)).collect();
             let judgement = match of_it.iter().any(|sample| is_odd(sample)) {
                 true => Judgement::Disbelieved,
                 false if of_it.iter().any(|sample| self.is_enough(sample)) => {
@@ -170,7 +171,8 @@ impl Programs<'_> {
                 self.sink.keep_judgement(&made_program_key(self.request, &path, self.place), &judgement);
             }
             if content == self.request.action.tool {
-                let guess = if judgement == Judgement::Disbelieved { judgement } else { Judgement::Believed(Vec::new()) };
+                let guess =
+                    if judgement == Judgement::Disbelieved { judgement } else { Judgement::Believed(Vec::new()) };
                 self.sink.keep_judgement(&tool_key(self.request, self.place), &guess);
             }
         }

@@ -80,12 +80,8 @@ impl Desks {
         (0..DESKS).filter_map(|at| {
             let word = DESKS_WORD + at * DESK_WORDS;
             let value = self.word(word);
-            let desk = Desk {
-                at,
-                pid: (value >> 32) as u32,
-                program: self.word(word + 1),
-                address: self.word(word + 2),
-            };
+            let desk =
+                Desk { at, pid: (value >> 32) as u32, program: self.word(word + 1), address: self.word(word + 2) };
             let known = desk.program & PROGRAM < PROGRAMS && desk.program >> 32 < PROGRAMS;
             (value & PHASE == ASKS && known).then_some(desk)
         })

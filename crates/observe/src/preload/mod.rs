@@ -17,10 +17,10 @@ use larder_spawn::{Command, Destinations};
 use larder_sys::Rivalry;
 
 pub(crate) use desks::{Desk, Desks};
-pub(crate) use log::{decode, placed};
-pub(crate) use outer::encode;
 #[cfg(feature = "fuzzing")]
 pub(crate) use log::whole_bytes;
+pub(crate) use log::{decode, placed};
+pub(crate) use outer::encode;
 pub use outer::{IN_ANY_ORDER, OuterLog};
 pub use program::{Program, judge};
 

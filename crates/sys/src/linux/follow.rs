@@ -42,10 +42,8 @@ pub struct Followed {
     held: Option<i32>,
 }
 
-const OPTIONS: i32 = libc::PTRACE_O_TRACESYSGOOD
-    | libc::PTRACE_O_TRACEFORK
-    | libc::PTRACE_O_TRACEVFORK
-    | libc::PTRACE_O_TRACECLONE;
+const OPTIONS: i32 =
+    libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE;
 /// In a stop for a system call (`PTRACE_O_TRACESYSGOOD`).
 const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
 /// Linux 5.3.
