@@ -147,7 +147,7 @@ static bool ask(uint32_t pid, unsigned place, unsigned options)
     }
     if (exchange_atomically(&desk->phase, LARDER_DESK_REFUSED, LARDER_DESK_FREE))
         return false;
-    return true;
+    return __atomic_load_n(&desk->phase, __ATOMIC_ACQUIRE) == LARDER_DESK_WATCHED && desk->pid == pid;
 }
 
 void sample(char **argv, char **envp)

@@ -90,7 +90,9 @@ fn judged(trace: &Trace, lives: &[Life], wrapper: &[u8]) -> Vec<Sample> {
         let (program, identity) = (start.path.to_vec(), start.identity);
         let kernel = life.trace();
         let mut verdict = compare(&late, &kernel, &plumbing, wrapper);
-        verdict.invented = compare(&early, &kernel, &plumbing, wrapper).invented;
+        if life.how == How::Cut {
+            verdict.invented = compare(&early, &kernel, &plumbing, wrapper).invented;
+        }
         // Whom others forked for it executes a program elsewhere.
         verdict.invented.retain(|sight| sight.program != EXECUTED);
         verdict.alike = !verdict.dropped && verdict.missed.is_empty() && verdict.invented.is_empty();

@@ -214,9 +214,14 @@ impl Programs<'_> {
         sample.verdict.alike && (sample.whole || lives_long)
     }
 
-    /// Whether there is nothing more to learn of the program at `path`.
+    /// Whether there is nothing more to learn of the program at `path`. Somebody waits for the answer, so a large file is
+    /// not read for it.
     pub(crate) fn is_known(&self, path: &[u8]) -> bool {
-        let judged = self.content(path).and_then(|content| self.sink.judgement(&program_key(&content, self.place)));
+        const READ_BYTES_MAX: u64 = 1 << 20;
+        let Ok(look) = larder_sys::look_through(path) else { return false };
+        let read = || if look.size_bytes <= READ_BYTES_MAX { self.content(path) } else { None };
+        let content = self.stamps.content(&look).or_else(read);
+        let judged = content.and_then(|content| self.sink.judgement(&program_key(&content, self.place)));
         matches!(judged, Some(Judgement::Believed(_) | Judgement::Disbelieved))
     }
 

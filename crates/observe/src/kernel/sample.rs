@@ -118,7 +118,9 @@ impl Sampler<'_> {
         let waiting: Vec<Desk> = self.desks.waiting().filter(|desk| !self.asked.contains_key(&desk.pid)).collect();
         for desk in waiting {
             let program = || larder_sys::link_target(format!("/proc/{}/exe", desk.pid).as_bytes());
-            if !self.desks.is_the_one(&desk) || self.of.contains_key(&desk.pid) {
+            if !larder_sys::is_thread_of(desk.pid, desk.pid) {
+                self.desks.free(&desk);
+            } else if !self.desks.is_the_one(&desk) || self.of.contains_key(&desk.pid) {
                 self.desks.refuse(&desk);
             } else if program().is_ok_and(|path| (self.is_known)(&path)) {
                 self.desks.count(&desk, true);
@@ -185,7 +187,7 @@ impl Sampler<'_> {
             self.desks.count(&life.desk, true);
             return self.cut(at, process);
         }
-        if libc::c_long::from(call.number) == libc::SYS_ptrace {
+        if leaves_our_sight(process, call) {
             life.how = How::Unclear;
             return self.cut(at, process);
         }
@@ -242,6 +244,18 @@ impl Sampler<'_> {
         // As long as it is stopped it says nothing more.
         self.end(caller, at);
         self.followed.leave(caller);
+    }
+}
+
+/// Whether a call is to watch a process as we do, or makes one that cannot be watched.
+fn leaves_our_sight(process: u32, call: &Notification) -> bool {
+    const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
+    let caller = Caller { thread: call.thread, process };
+    match libc::c_long::from(call.number) {
+        libc::SYS_ptrace => true,
+        libc::SYS_clone => call.arguments[0] & UNTRACED != 0,
+        libc::SYS_clone3 => caller.numbers(call.arguments[0]).is_ok_and(|[flags]| flags & UNTRACED != 0),
+        _ => false,
     }
 }
 

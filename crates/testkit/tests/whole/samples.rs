@@ -98,6 +98,18 @@ fn however_a_program_is_started() {
     }
 }
 
+#[test]
+fn a_program_with_threads() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let text = "#include <pthread.h>\n\
+        static void *thread(void *x) { for (int i = 0; i < 50; i++) { close(open(\"in\", 0)); access(x, 0); } return 0; }\n\
+        int main(void) { pthread_t t[4]; char *names[] = {\"a\", \"b\", \"c\", \"d\"};\n\
+        for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, thread, names[i]);\n\
+        for (int i = 0; i < 4; i++) pthread_join(t[i], 0);\n return 0; }";
+    let Some(project) = with_tool(text, &["-pthread"]) else { return };
+    first_run_is_recorded(&project, "./tool; cat in > out");
+}
+
 /// At whichever run it happens that is watched, and in whichever process.
 #[test]
 fn a_program_that_goes_by_its_own_system_calls_is_found_out() {
@@ -111,12 +123,21 @@ fn a_program_that_goes_by_its_own_system_calls_is_found_out() {
             "int status; if (!vfork()) _exit(raw(\"in\")); wait(&status); printf(\"%d\\n\", status >> 8);",
             "./tool > out",
         ),
+        (
+            "int status; if (!call(SYS_clone, 0x800000 | SIGCHLD, 0, 0, 0)) _exit(raw(\"in\")); wait(&status); \
+             printf(\"%d\\n\", status >> 8);",
+            "./tool > out",
+        ),
+        ("pthread_t t; void *c; pthread_create(&t, 0, thread, 0); pthread_join(t, &c); puts(c);", "./tool > out"),
         // What ran is gone.
         ("printf(\"%c\\n\", raw(\"in\"));", "./tool > out; mv tool t; cat < t > tool; rm t; chmod 644 tool"),
     ];
     for (way, script) in rows {
-        let text = format!("int main(int argc, char **argv) {{ {way} return 0; }}");
-        let Some(project) = with_tool(&text, &[]) else { return };
+        let text = format!(
+            "#include <pthread.h>\nstatic void *thread(void *x) {{ static char c[2]; c[0] = raw(\"in\"); return c; }}\n\
+             int main(int argc, char **argv) {{ {way} return 0; }}"
+        );
+        let Some(project) = with_tool(&text, &["-pthread"]) else { return };
         let argv = ["sh", "-c", script];
         let first = project.compared(0, &argv);
         assert_ne!(first, "miss", "{way} {script}: is recorded");
