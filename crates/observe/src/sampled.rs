@@ -22,6 +22,17 @@ pub struct SampledObserver {
     samples: File,
 }
 
+/// How much is to be seen of a program that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// It is known.
+    Nothing,
+    /// It lives long, and its beginning tells enough.
+    Beginning,
+    /// All of it.
+    Everything,
+}
+
 /// One process of a program, as both saw it.
 #[derive(Clone, Debug)]
 pub struct Sample {
@@ -51,17 +62,17 @@ impl SampledObserver {
         Ok(SampledObserver { preload: PreloadObserver::new()?, samples })
     }
 
-    /// Run the tool. Programs that are known, by the path of their file, are not sampled. An error means that it was not
-    /// started and still can be. This process must have one thread.
+    /// Run the tool. Of each program, by the path of its file, so much is seen as is of interest. An error means that it
+    /// was not started and still can be. This process must have one thread.
     pub fn run(
         &self,
         command: &Command,
         to: &Destinations,
-        is_known: &dyn Fn(&[u8]) -> bool,
+        interest: &dyn Fn(&[u8]) -> Interest,
     ) -> io::Result<SampledObserved> {
         let (desks, theirs) = (self.preload.desks()?, self.preload.desks()?);
         // Without it there are no samples, and nothing else is worse.
-        let sampler = Beside::start(move || drop(take_samples(theirs, is_known, &self.samples))).ok();
+        let sampler = Beside::start(move || drop(take_samples(theirs, interest, &self.samples))).ok();
         desks.open(sampler.as_ref().map_or(0, Beside::pid));
         let observed = self.preload.run(command, to, None);
         desks.close();

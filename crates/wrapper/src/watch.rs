@@ -18,7 +18,7 @@ use larder_compiler::{Family, is_compiler_part, starts_others};
 use larder_lookup::{Choice, Place, Request, command_key, made_program_key, program_key, tool_key};
 use larder_model::{Digest, Fallback, Identity, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
-    BothObservers, DepfileObserver, Event, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sample,
+    BothObservers, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sample,
     SampledObserver, Sight, Trace, Verdict, What, identity_of,
 };
 use larder_spawn::{Command, Destinations};
@@ -81,7 +81,7 @@ impl Eyes {
                 return Ok(Watched { observed, observer: observer.name(), verdict: None, samples: None });
             }
             Eyes::Samples(samples) => {
-                let sampled = samples.run(command, to, &|path| programs.is_known(path))?;
+                let sampled = samples.run(command, to, &|path| programs.interest(path))?;
                 let (observed, samples) = (sampled.observed, Some(sampled.samples));
                 return Ok(Watched { observed, observer: larder_model::Observer::Preload, verdict: None, samples });
             }
@@ -206,23 +206,30 @@ impl Programs<'_> {
         None
     }
 
-    /// Whether a sample says that the library is to be believed. The beginning of a life is enough of those only that
-    /// live as long as what they start, or what they compile.
+    /// Whether a sample says that the library is to be believed.
     fn is_enough(&self, sample: &Sample) -> bool {
-        let name = file_name(&sample.program);
-        let lives_long = (starts_others(name) || is_compiler_part(name)) && !self.may_be_made(&sample.program);
-        sample.verdict.alike && (sample.whole || lives_long)
+        sample.verdict.alike && (sample.whole || self.lives_long(&sample.program))
     }
 
-    /// Whether there is nothing more to learn of the program at `path`. Somebody waits for the answer, so a large file is
-    /// not read for it.
-    pub(crate) fn is_known(&self, path: &[u8]) -> bool {
+    /// The beginning of a life is enough of those only that live as long as what they start, or what they compile.
+    fn lives_long(&self, program: &[u8]) -> bool {
+        let name = file_name(program);
+        (starts_others(name) || is_compiler_part(name)) && !self.may_be_made(program)
+    }
+
+    /// How much is still to be learned of the program at `path`. Somebody waits for the answer, so a large file is not
+    /// read for it.
+    fn interest(&self, path: &[u8]) -> Interest {
         const READ_BYTES_MAX: u64 = 1 << 20;
-        let Ok(look) = larder_sys::look_through(path) else { return false };
-        let read = || if look.size_bytes <= READ_BYTES_MAX { self.content(path) } else { None };
-        let content = self.stamps.content(&look).or_else(read);
-        let judged = content.and_then(|content| self.sink.judgement(&program_key(&content, self.place)));
-        matches!(judged, Some(Judgement::Believed(_) | Judgement::Disbelieved))
+        let look = larder_sys::look_through(path).ok();
+        let is_small = look.as_ref().is_some_and(|look| look.size_bytes <= READ_BYTES_MAX);
+        let read = || if is_small { self.content(path) } else { None };
+        let content = look.as_ref().and_then(|look| self.stamps.content(look)).or_else(read);
+        match content.and_then(|content| self.sink.judgement(&program_key(&content, self.place))) {
+            Some(Judgement::Believed(_) | Judgement::Disbelieved) => Interest::Nothing,
+            _ if self.lives_long(path) => Interest::Beginning,
+            _ => Interest::Everything,
+        }
     }
 
     /// Keep what is to be done the next time that the request's tool runs, or the whole command that it is.

@@ -5,8 +5,8 @@
 //! at any moment, what it executes is not watched unless it asks, it keeps its rights, and should we be killed, the
 //! kernel lets it go on. This is done in a process of its own, which waits for nothing else.
 //!
-//! A long life is **cut** after some thousand calls. What the library says of the calls that were seen may come a little
-//! later than they.
+//! A long life is **cut** after so many calls. What the library says of the calls that were seen may come a little later
+//! than they.
 //!
 //! Unaware of: what the library says, and what is made of both.
 
@@ -23,10 +23,12 @@ use super::filter::{ARCHITECTURE, NUMBERS_END, applies};
 use super::process::Caller;
 use super::watch::{Watch, bare};
 use crate::preload::{Desk, Desks, encode};
-use crate::{Event, Kind, Trace};
+use crate::{Event, Interest, Kind, Trace};
 
-/// Calls of one life, with what it forks: 30 to 40 ms of watching.
-const CALLS_MAX: u32 = 4000;
+/// Calls of one life, with what it forks, where its beginning is of interest: about 10 ms of watching.
+const BEGINNING_CALLS: u32 = 1000;
+/// The same where all of it is.
+const CALLS_MAX: u32 = 20_000;
 /// A file of more samples is not read.
 const SAMPLES_BYTES_MAX: u64 = 1 << 30;
 
@@ -65,11 +67,12 @@ impl Life {
     }
 }
 
-/// Watch whoever asks at `desks`, unless its program `is_known`, until these are closed; then write down what was seen.
-pub(crate) fn take_samples(desks: Desks, is_known: &dyn Fn(&[u8]) -> bool, to: &File) -> io::Result<()> {
+/// Watch whoever asks at `desks`, as far as its program is of `interest`, until these are closed; then write down what
+/// was seen.
+pub(crate) fn take_samples(desks: Desks, interest: &dyn Fn(&[u8]) -> Interest, to: &File) -> io::Result<()> {
     let mut sampler = Sampler {
         desks,
-        is_known,
+        interest,
         followed: Followed::nobody(),
         asked: HashMap::new(),
         lives: Vec::new(),
@@ -89,10 +92,10 @@ pub(crate) fn take_samples(desks: Desks, is_known: &dyn Fn(&[u8]) -> bool, to: &
 
 struct Sampler<'a> {
     desks: Desks,
-    is_known: &'a dyn Fn(&[u8]) -> bool,
+    interest: &'a dyn Fn(&[u8]) -> Interest,
     followed: Followed,
-    /// Who asked and is not stopped yet.
-    asked: HashMap<u32, Desk>,
+    /// Who asked and is not stopped yet, and how many calls of it are to be seen.
+    asked: HashMap<u32, (Desk, u32)>,
     lives: Vec<Living>,
     /// Process → life.
     of: HashMap<u32, usize>,
@@ -108,6 +111,7 @@ struct Living {
     /// The end is 0 as long as there is none.
     parts: Vec<Part>,
     calls: u32,
+    calls_max: u32,
     begun: bool,
     how: How,
 }
@@ -117,20 +121,30 @@ impl Sampler<'_> {
     fn hear(&mut self) {
         let waiting: Vec<Desk> = self.desks.waiting().filter(|desk| !self.asked.contains_key(&desk.pid)).collect();
         for desk in waiting {
-            let program = || larder_sys::link_target(format!("/proc/{}/exe", desk.pid).as_bytes());
             if !larder_sys::is_thread_of(desk.pid, desk.pid) {
                 self.desks.free(&desk);
-            } else if !self.desks.is_the_one(&desk) || self.of.contains_key(&desk.pid) {
+                continue;
+            }
+            if !self.desks.is_the_one(&desk) || self.of.contains_key(&desk.pid) {
                 self.desks.refuse(&desk);
-            } else if program().is_ok_and(|path| (self.is_known)(&path)) {
-                self.desks.count(&desk, true);
-                self.desks.refuse(&desk);
-            } else if self.followed.follow(desk.pid).is_err() {
+                continue;
+            }
+            let program = larder_sys::link_target(format!("/proc/{}/exe", desk.pid).as_bytes());
+            let calls = match program.map_or(Interest::Everything, |path| (self.interest)(&path)) {
+                Interest::Nothing => {
+                    self.desks.count(&desk, true);
+                    self.desks.refuse(&desk);
+                    continue;
+                }
+                Interest::Beginning => BEGINNING_CALLS,
+                Interest::Everything => CALLS_MAX,
+            };
+            if self.followed.follow(desk.pid).is_err() {
                 // Forbidden, or a debugger has it: not to be tried for ever.
                 self.desks.count(&desk, false);
                 self.desks.refuse(&desk);
             } else {
-                self.asked.insert(desk.pid, desk);
+                self.asked.insert(desk.pid, (desk, calls));
             }
         }
     }
@@ -153,7 +167,7 @@ impl Sampler<'_> {
     }
 
     fn began(&mut self, process: u32) {
-        let Some(desk) = self.asked.remove(&process) else { return };
+        let Some((desk, calls_max)) = self.asked.remove(&process) else { return };
         if !self.desks.watch(&desk) {
             return self.followed.leave(process);
         }
@@ -163,7 +177,7 @@ impl Sampler<'_> {
         watch.patches = Some(self.patches.clone());
         let parts = vec![Part { pid: process, begin: self.desks.tail(), end: 0 }];
         self.of.insert(process, self.lives.len());
-        self.lives.push(Living { watch, desk, parts, calls: 0, begun: false, how: How::Whole });
+        self.lives.push(Living { watch, desk, parts, calls: 0, calls_max, begun: false, how: How::Whole });
     }
 
     fn forked(&mut self, process: u32, child: u32) {
@@ -183,7 +197,7 @@ impl Sampler<'_> {
         let Some(&at) = self.of.get(&process) else { return self.followed.leave(process) };
         let life = &mut self.lives[at];
         life.calls += 1;
-        if life.calls > CALLS_MAX {
+        if life.calls > life.calls_max {
             self.desks.count(&life.desk, true);
             return self.cut(at, process);
         }
