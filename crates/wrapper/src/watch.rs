@@ -190,11 +190,12 @@ impl Programs<'_> {
     /// A program that began as a file that is not there any more, and of which the samples do not tell enough.
     fn gone_unjudged(&self, trace: &Trace, samples: &[Sample]) -> Option<Vec<u8>> {
         let own = own_path();
-        let mut began: BTreeMap<&[u8], (Option<Identity>, Vec<Option<Identity>>)> = BTreeMap::new();
+        // What each is at the end, and what it was besides.
+        let mut began: BTreeMap<&[u8], Vec<Option<Identity>>> = BTreeMap::new();
         for event in trace.iter().filter(|e| e.kind == Kind::Start && e.error == 0 && e.path != own) {
             let now = || larder_sys::look_through(event.path).ok().map(|look| identity_of(&look));
-            let (now, files) = began.entry(event.path).or_insert_with(|| (now(), Vec::new()));
-            if is_same(now, &event.identity) || files.iter().any(|file| is_same(file, &event.identity)) {
+            let files = began.entry(event.path).or_insert_with(|| vec![now()]);
+            if files.iter().any(|file| is_same(file, &event.identity)) {
                 continue;
             }
             let of_it = |sample: &&Sample| sample.program == event.path && is_same(&sample.identity, &event.identity);

@@ -82,7 +82,7 @@ pub(crate) fn take_samples(desks: Desks, interest: &dyn Fn(&[u8]) -> Interest, t
     };
     while !sampler.desks.are_closed() {
         sampler.hear();
-        if let Some((process, did)) = sampler.followed.next() {
+        if let Some((process, did)) = sampler.followed.step() {
             sampler.did(process, did);
         }
     }
@@ -330,4 +330,33 @@ fn number(rest: &mut &[u8]) -> Option<u64> {
     let (number, after) = rest.split_first_chunk::<8>()?;
     *rest = after;
     Some(u64::from_ne_bytes(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_read() {
+        let file = larder_sys::memory_file("samples", false).expect("can be made");
+        let desk = Desk::at_none();
+        let living = |how, calls: u32| {
+            let parts = vec![Part { pid: 7, begin: 1, end: 9 }, Part { pid: 8, begin: 2, end: u64::from(calls) }];
+            let mut watch = Watch::new(true);
+            watch.number_event(Caller { thread: 7, process: 7 }, Kind::Umask, 0o22, b"");
+            Living { watch, desk, parts, calls, calls_max: 1, begun: true, how }
+        };
+        let mut bytes = living(How::Cut, 5).encoded();
+        // One whose end was not seen.
+        bytes.extend(living(How::Whole, 0).encoded());
+        file.write_all_at(&bytes, 0).expect("writes");
+        let read = lives(&file).expect("reads");
+        assert_eq!(read.iter().map(|life| life.how).collect::<Vec<_>>(), [How::Cut, How::Unclear]);
+        assert_eq!(read[0].parts[1], Part { pid: 8, begin: 2, end: 5 });
+        let kinds: Vec<Kind> = read[0].trace().iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, [Kind::Umask]);
+        // Not written to its end.
+        file.set_len(bytes.len() as u64 - 1).expect("is cut");
+        assert_eq!(lives(&file).expect("reads"), []);
+    }
 }

@@ -42,6 +42,13 @@ pub(crate) struct Desk {
     address: u64,
 }
 
+#[cfg(test)]
+impl Desk {
+    pub(crate) fn at_none() -> Desk {
+        Desk { at: 0, pid: 0, program: 0, address: 0 }
+    }
+}
+
 impl Desks {
     pub(super) fn of(log: &File) -> io::Result<Desks> {
         Ok(Desks(Words::map(log, log.metadata()?.len(), FIRST_EVENT as usize / 8, true)?))
@@ -134,4 +141,40 @@ impl Desks {
 /// Where the entry of a program is.
 fn place(program: u64) -> usize {
     PROGRAMS_WORD + program as usize * PROGRAM_WORDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log;
+    use super::*;
+
+    #[test]
+    fn who_asks_is_heard_and_answered() {
+        use std::os::unix::fs::FileExt;
+        let file = larder_sys::memory_file("log", false).expect("can be made");
+        file.set_len(1 << 20).expect("grows");
+        file.write_all_at(&log::header(1 << 20, (0, 0)), 0).expect("writes");
+        let desks = Desks::of(&file).expect("maps");
+        assert_eq!((desks.tail(), desks.waiting().count()), (FIRST_EVENT, 0));
+        let sign = [4u64, 77];
+        let own = larder_sys::process_id();
+        let asks = |program: u64, address: u64| {
+            desks.set(place(3), sign[1]);
+            desks.set(DESKS_WORD + 4 * DESK_WORDS + 1, program);
+            desks.set(DESKS_WORD + 4 * DESK_WORDS + 2, address);
+            desks.set(DESKS_WORD + 4 * DESK_WORDS, u64::from(own) << 32 | ASKS);
+        };
+        asks(PROGRAMS, 0);
+        assert_eq!(desks.waiting().count(), 0, "no such program");
+        asks(3 | 5 << 32, (&raw const sign) as u64);
+        let desk = desks.waiting().next().expect("waits");
+        assert!(desk.pid == own && desks.is_the_one(&desk));
+        assert!(!desks.is_the_one(&Desk { address: desk.address + 8, ..desk }), "other memory");
+        desks.count(&desk, false);
+        assert_eq!((desks.word(place(3) + 1), desks.word(place(5) + 1)), (1, 1));
+        assert!(desks.watch(&desk) && !desks.watch(&desk), "once");
+        assert_eq!(desks.waiting().count(), 0);
+        desks.free(&desk);
+        assert_eq!(desks.word(DESKS_WORD + 4 * DESK_WORDS), FREE);
+    }
 }

@@ -66,7 +66,7 @@ struct CallInfo {
 }
 
 impl Followed {
-    /// Nobody yet. From here on SIGCHLD only wakes `next`; this process must have no children but those it follows.
+    /// Nobody yet. From here on SIGCHLD only wakes `step`; this process must have no children but those it follows.
     pub fn nobody() -> Followed {
         // SAFETY: no handler; the mask is this process's own.
         unsafe {
@@ -94,7 +94,7 @@ impl Followed {
 
     /// What happens next, and in which process, after letting go on what the last thing was about; or nothing, when a
     /// signal came.
-    pub fn next(&mut self) -> Option<(u32, Did)> {
+    pub fn step(&mut self) -> Option<(u32, Did)> {
         if let Some(held) = self.held.take() {
             resume(held, 0);
         }
