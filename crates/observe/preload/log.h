@@ -73,7 +73,7 @@ struct larder_header {
      * library's variables and writes into it what it does. */
     uint64_t wrapper_dev;
     uint64_t wrapper_ino;
-    uint64_t sampler; /* the process to be asked, which SIGCHLD wakes; 0: none */
+    uint64_t sampler; /* the process to be asked, which SIGURG wakes; 0: none */
     uint64_t sampler_ends;
     uint64_t unanswered; /* how often it did not answer in time */
     struct larder_desk desks[LARDER_DESKS];

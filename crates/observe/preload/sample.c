@@ -11,9 +11,10 @@
 #define AT_INTERPRETER 7 /* AT_BASE */
 #define AT_IS_SECURE 23
 #define AT_FILE_NAME 31 /* AT_EXECFN */
-#define SIGNAL_CHILD 17
+#define SIGNAL_WAKES 23 /* SIGURG, which whoever else may have that number by now ignores */
 #define ALLOW_TRACER 0x59616d61 /* PR_SET_PTRACER: where only ancestors may, this one may too */
-#define PATIENCE_MS 300
+#define PATIENCE_MS 5
+#define TIMES 60
 #define ENTRIES 64
 #define INTERPRETER_WORDS 8
 
@@ -138,8 +139,12 @@ static bool ask(uint32_t pid, unsigned place, unsigned options)
     desk->address = (uint64_t)(unsigned long)sign;
     raw_prctl(ALLOW_TRACER, (unsigned long)sampler);
     __atomic_store_n(&desk->phase, LARDER_DESK_ASKS, __ATOMIC_SEQ_CST);
-    if (raw_kill(sampler, SIGNAL_CHILD) == 0)
+    /* The signal may come just before the sampler waits. */
+    for (unsigned times = 0; times < TIMES && raw_kill(sampler, SIGNAL_WAKES) == 0; times++) {
         raw_wait_on(&desk->phase, LARDER_DESK_ASKS, PATIENCE_MS);
+        if (__atomic_load_n(&desk->phase, __ATOMIC_ACQUIRE) != LARDER_DESK_ASKS)
+            break;
+    }
     if (exchange_atomically(&desk->phase, LARDER_DESK_ASKS, LARDER_DESK_FREE)) {
         if (add_atomically(&header->unanswered, 1) + 1 >= LARDER_UNANSWERED)
             __atomic_store_n(&header->sampler, 0, __ATOMIC_RELAXED);

@@ -66,13 +66,20 @@ struct CallInfo {
 }
 
 impl Followed {
-    /// Nobody yet. From here on SIGCHLD only wakes `step`; this process must have no children but those it follows.
+    /// Nobody yet. From here on SIGURG only wakes `step`, which it may fail to do once in a while; this process must have
+    /// no children but those it follows.
     pub fn nobody() -> Followed {
-        // SAFETY: no handler; the mask is this process's own.
+        // SAFETY: the handler does nothing; structures are initialised, the mask is this process's own.
         unsafe {
-            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-            let set = woken_by();
-            libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            // Stops are told by the call that waits for them, and by no signal: that wakes us where the other one ran.
+            let mut action: libc::sigaction = zeroed();
+            action.sa_sigaction = libc::SIG_DFL;
+            action.sa_flags = libc::SA_NOCLDSTOP;
+            libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
+            action.sa_sigaction = nothing as *const () as usize;
+            action.sa_flags = 0;
+            libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut());
+            libc::sigprocmask(libc::SIG_UNBLOCK, &woken_by(), std::ptr::null_mut());
         }
         Followed {
             of_thread: HashMap::new(),
@@ -101,11 +108,11 @@ impl Followed {
         loop {
             let mut status = 0;
             // SAFETY: writes to our own integer.
-            let pid = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::WNOHANG) };
+            let pid = unsafe { libc::waitpid(-1, &mut status, libc::__WALL) };
             if pid <= 0 {
-                let set = woken_by();
-                // SAFETY: waits for a signal of the set, which is blocked.
-                unsafe { libc::sigwaitinfo(&set, std::ptr::null_mut()) };
+                if io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
+                    wait_for_a_signal();
+                }
                 return None;
             }
             let process = self.of_thread.get(&pid).copied();
@@ -246,12 +253,26 @@ impl Followed {
     }
 }
 
+extern "C" fn nothing(_signal: i32) {}
+
+/// Nobody is followed: sleep, for a while at most.
+fn wait_for_a_signal() {
+    const AT_MOST: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    let set = woken_by();
+    // SAFETY: the set is blocked while it is waited for.
+    unsafe {
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        libc::sigtimedwait(&set, std::ptr::null_mut(), &AT_MOST);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+    }
+}
+
 fn woken_by() -> libc::sigset_t {
     // SAFETY: initialised by the first call.
     unsafe {
         let mut set = zeroed();
         libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
+        libc::sigaddset(&mut set, libc::SIGURG);
         set
     }
 }
@@ -310,14 +331,18 @@ impl Beside {
         self.pid as u32
     }
 
-    /// Wake it with SIGCHLD, and wait for its end.
+    /// Wake it with SIGURG, and wait for its end.
     pub fn end(self) {
-        // SAFETY: our own child, which was not waited for yet.
-        unsafe {
-            libc::kill(self.pid, libc::SIGCHLD);
-            while libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WCLONE) < 0
-                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-            {}
+        loop {
+            // SAFETY: our own child, which was not waited for yet.
+            let waited = unsafe {
+                libc::kill(self.pid, libc::SIGURG);
+                libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WCLONE | libc::WNOHANG)
+            };
+            if waited != 0 {
+                return;
+            }
+            std::thread::sleep(LOOK_EVERY);
         }
     }
 }
