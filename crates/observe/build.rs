@@ -18,6 +18,8 @@ const FLAGS: &[&str] = &[
     "-U_FORTIFY_SOURCE",
     "-Wl,-soname,larder-preload.so",
     "-Wl,-z,noexecstack",
+    // Its constructor comes before all others, where libc has an order of them: a sample begins the program anew.
+    "-Wl,-z,initfirst",
     // One mapping for text and constants, not three: each process of a tool maps it.
     "-Wl,-z,noseparate-code",
     "-Wl,--build-id=none",

@@ -39,7 +39,7 @@ pub use parse::parse;
 pub use programs::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, HASH_WORDS, LISTS_VARIABLES, Language, MEMORY_WORDS, Named, PERL_CLOCK_WORDS,
     PERL_HASH_WORDS, PROCESS_WORDS, ROFF_WORDS, SERVED, SHELL_TIME_WORDS, TIME_WORDS, Told, habit, is_compiler_part,
-    is_in_no_order, is_log, names_cmake_clocks, names_shell_clocks, runs_meson,
+    is_in_no_order, is_log, names_cmake_clocks, names_shell_clocks, runs_meson, starts_others,
 };
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;

@@ -124,6 +124,11 @@ impl Told<'_> {
     }
 }
 
+/// Whether a program of this file name mostly starts others, and lives as long as they do.
+pub fn starts_others(program: &[u8]) -> bool {
+    [SHELLS, BUILDS, CMAKE, PYTHON, PERL].iter().any(|names| is_named(program, names))
+}
+
 /// Of the program of this file name.
 pub fn habit(program: &[u8], told: Told) -> Habit {
     let Told { named, is_set, .. } = told;

@@ -17,6 +17,8 @@ pub enum Choice {
     Kernel,
     /// Both at once: the kernel judges what the library sees.
     Both,
+    /// The preloaded library, judged by samples of the programs that are not known yet.
+    Samples,
     /// The dependency file, by this plan.
     Depfile(Box<DepfilePlan>),
 }
@@ -25,7 +27,7 @@ impl Choice {
     /// Which observer it is.
     pub fn name(&self) -> Observer {
         match self {
-            Choice::Preload | Choice::Both => Observer::Preload,
+            Choice::Preload | Choice::Both | Choice::Samples => Observer::Preload,
             Choice::Kernel => Observer::Kernel,
             Choice::Depfile(_) => Observer::Depfile,
         }
@@ -45,7 +47,7 @@ pub fn choose_observer(
     match forced {
         Some(Observer::Preload) if limited => Err(Bypass::Limited),
         Some(Observer::Preload) if dynamic => {
-            preloadable(request, known(request, place, store)).ok_or(Bypass::CannotObserve)
+            preloadable(request, &known(request, place, store)).ok_or(Bypass::CannotObserve)
         }
         Some(Observer::Preload) => Err(Bypass::CannotObserve),
         Some(Observer::Kernel) => KernelObserver::new().map(|_| Choice::Kernel).map_err(|_| Bypass::CannotObserve),
@@ -53,28 +55,38 @@ pub fn choose_observer(
         None => {
             let nobody = if limited { Bypass::Limited } else { Bypass::CannotObserve };
             let known = known(request, place, store);
-            if known == Some(Judgement::Unreported) {
+            if known.judgement == Some(Judgement::Unreported) {
                 return Err(nobody);
             }
-            let preload = if dynamic && !limited { preloadable(request, known) } else { None };
+            let preload = if dynamic && !limited { preloadable(request, &known) } else { None };
             preload.or_else(|| without_preload(request, place)).ok_or(nobody)
         }
     }
 }
 
 /// What is known of how to observe a request.
-fn known(request: &Request, place: &Place, store: &Store) -> Option<Judgement> {
-    let of_command = command_key(request, place).and_then(|key| store.judgement(&key));
-    of_command.or_else(|| store.judgement(&tool_key(request, place)))
+struct Known {
+    judgement: Option<Judgement>,
+    /// It is a whole command, which has no judgement of its own: what it starts was not all seen yet.
+    is_new_command: bool,
 }
 
-/// A tool that can be preloaded into is so once the kernel saw the same. Where the kernel cannot be asked, known
-/// parts of compilers are believed by their names.
-fn preloadable(request: &Request, known: Option<Judgement>) -> Option<Choice> {
-    match known {
-        Some(Judgement::Believed(_)) => Some(Choice::Preload),
+fn known(request: &Request, place: &Place, store: &Store) -> Known {
+    let key = command_key(request, place);
+    let own = key.as_ref().and_then(|key| store.judgement(key));
+    let is_new_command = key.is_some() && own.is_none();
+    Known { judgement: own.or_else(|| store.judgement(&tool_key(request, place))), is_new_command }
+}
+
+/// A tool that can be preloaded into is so once the kernel saw the same: of a whole command in samples, of any other in
+/// a whole run. Where the kernel cannot be asked, known parts of compilers are believed by their names.
+fn preloadable(request: &Request, known: &Known) -> Option<Choice> {
+    let may_ask = || KernelObserver::new().is_ok();
+    match known.judgement {
         Some(Judgement::Disbelieved | Judgement::Unreported) => None,
-        Some(Judgement::Again | Judgement::Changes(_)) | None if KernelObserver::new().is_ok() => Some(Choice::Both),
+        _ if known.is_new_command && may_ask() => Some(Choice::Samples),
+        Some(Judgement::Believed(_)) => Some(Choice::Preload),
+        Some(Judgement::Again | Judgement::Changes(_)) | None if may_ask() => Some(Choice::Both),
         _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),
         _ => None,
     }
@@ -86,8 +98,8 @@ fn without_preload(request: &Request, place: &Place) -> Option<Choice> {
 }
 
 /// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage and
-/// language of a compiler, which are other programs. Of a whole command that has no judgement of its own yet it is the
-/// guess that what it starts is known by now; where it is not, its next run is judged again.
+/// language of a compiler, which are other programs. Of a whole command that has no judgement of its own yet it says
+/// whether the program itself is one that the library sees.
 pub fn tool_key(request: &Request, place: &Place) -> Digest {
     let kind = match (request.family, request.invocation.stage) {
         (Family::Command, _) => return key(b'C', &request.action.tool, place),

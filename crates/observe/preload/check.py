@@ -10,7 +10,7 @@ FLAGS = ("-std=gnu11 -O2 -fPIC -shared -nostdlib -fvisibility=hidden -fno-stack-
          "-Wl,-soname,larder-preload.so -Wl,-z,noexecstack").split()
 KINDS = ("? START OBJECT EXEC EXEC_FAILED SPAWNED ANONYMOUS DROP OPEN STAT LSTAT ACCESS READLINK REALPATH LIST "
          "UNLINK RENAME LINK SYMLINK MKDIR RMDIR CHMOD TRUNCATE UTIME MKNOD CHOWN XATTR GETENV UMASK TIME NET "
-         "UNIX IDENTITY DIED CLOSED").split()
+         "UNIX IDENTITY DIED CLOSED RANDOM FORKED").split()
 DROPS = "? STATIC SUID CLASS SANITIZED UNREADABLE PRELOAD_GONE FEXECVE UNSUPPORTED".split()
 EVENT = struct.Struct("<IHHIiQQQqqIIII")
 SIZE = 64 << 20
@@ -48,7 +48,7 @@ class Event:
 def new_log():
     fd = os.memfd_create("log")
     os.ftruncate(fd, SIZE)
-    os.pwrite(fd, struct.pack("<8sIIQQ", b"LARDLOG1", 1, 0, SIZE, 4096), 0)
+    os.pwrite(fd, struct.pack("<8sIIQQ", b"LARDLOG1", 3, 0, SIZE, 12288), 0)
     return fd
 
 
@@ -64,7 +64,7 @@ def env_for(fd, **more):
 def decode(fd):
     head = struct.unpack("<8sIIQQ", os.pread(fd, 32, 0))
     raw = os.pread(fd, min(head[4], SIZE), 0)
-    at, out = 4096, []
+    at, out = 12288, []
     while at < len(raw):
         e = Event(raw, at)
         assert e.size, "an event was not committed"

@@ -59,6 +59,7 @@ void text_fd(struct text *t, int fd);
 
 /* The log (log.c).  0: not looked for yet, 1: being set up, 2: open, 3: inert. */
 extern int log_state;
+extern struct larder_header *header;
 bool log_wake(void); /* environment.c */
 
 static inline bool log_on(void)
@@ -100,6 +101,25 @@ static inline uint64_t add_atomically(uint64_t *to, uint64_t more)
     return __atomic_fetch_add(to, more, __ATOMIC_RELAXED);
 #endif
 }
+
+/* Whether `*word` was `before`, and is `after` now.  For aarch64 as above. */
+static inline bool exchange_atomically(uint32_t *word, uint32_t before, uint32_t after)
+{
+#if defined(__aarch64__)
+    uint32_t found, again;
+    __asm__ volatile("1: ldaxr %w0, [%2]\n cmp %w0, %w3\n b.ne 2f\n stlxr %w1, %w4, [%2]\n cbnz %w1, 1b\n2:"
+                     : "=&r"(found), "=&r"(again)
+                     : "r"(word), "r"(before), "r"(after)
+                     : "memory", "cc");
+    return found == before;
+#else
+    return __atomic_compare_exchange_n(word, &before, after, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+#endif
+}
+
+/* Has the kernel watch this process as well, where that is wanted, by beginning it anew: then it does not return
+ * (sample.c).  To be called when no other constructor has run yet. */
+void sample(char **argv, char **envp);
 
 /* The environment and the library itself (environment.c). */
 struct own {

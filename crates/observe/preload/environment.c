@@ -195,9 +195,9 @@ static void forget(char **entry)
     while (*entry++);
 }
 
-/* Takes the two variables out of `envp`.  False when they are not there or name
+/* Finds the two variables in `envp`.  False when they are not there or name
  * another library first (another observer's turn). */
-static bool hide(char **envp)
+static bool find_own(char **envp, char ***log_at, char ***preload_at)
 {
     char **log = NULL, **preload = NULL;
     for (char **entry = envp; *entry; entry++) {
@@ -214,6 +214,16 @@ static bool hide(char **envp)
     if (!rest || (*rest && *rest != ':' && *rest != ' ') || length >= sizeof own.log)
         return false;
     memcpy(own.log, *log, length + 1);
+    *log_at = log;
+    *preload_at = preload;
+    return true;
+}
+
+/* Takes them out. */
+static void hide(char **log, char **preload)
+{
+    char *value = *preload + sizeof PRELOAD_NAME - 1;
+    const char *rest = value + own.preload_len;
     if (*rest) { /* what follows ours was the tool's own, even when it is empty */
         memmove(value, rest + 1, text_length(rest + 1) + 1);
         forget(log);
@@ -222,29 +232,33 @@ static bool hide(char **envp)
         forget(later);
         forget(sooner);
     }
-    return true;
 }
 
 /* 2: open, 3: inert, 0: not now. */
-static int begin(char **envp)
+static int begin(char **envp, char **argv, bool is_first)
 {
+    char **log, **preload;
     if (!envp || !dl_iterate_phdr || !__errno_location || !real_ready())
         return 0;
     if (!own.preload_len)
         dl_iterate_phdr(own_path, NULL);
-    if (!own.preload_len || !hide(envp))
+    if (!own.preload_len || !find_own(envp, &log, &preload))
         return 0;
-    return log_open(own.log + sizeof LOG_NAME - 1) ? 2 : 3;
+    bool open = log_open(own.log + sizeof LOG_NAME - 1);
+    if (open && is_first)
+        sample(argv, envp);
+    hide(log, preload);
+    return open ? 2 : 3;
 }
 
-static bool wake(char **envp, int otherwise)
+static bool wake(char **envp, int otherwise, bool is_first)
 {
     /* There are no threads before the constructors are done. */
     if (log_state)
         return log_state == 2;
     log_state = 1;
     char **argv = find_arguments(envp); /* before anything is hidden */
-    int state = begin(envp);
+    int state = begin(envp, argv, is_first);
     __atomic_store_n(&log_state, state ? state : otherwise, __ATOMIC_RELEASE);
     if (state != 2)
         return false;
@@ -256,18 +270,39 @@ static bool wake(char **envp, int otherwise)
 /* Another library's constructor came first and called something of ours. */
 bool log_wake(void)
 {
-    return &environ && environ && wake(environ, 0);
+    return &environ && environ && wake(environ, 0, false);
 }
 
-/* glibc passes the arguments and may not have set `environ` yet; musl passes none. */
+/* Whether musl, which has no order of constructors that we could be the first in, has loaded nothing but itself, the
+ * program and this library, by its name or as what the kernel gives. */
+static int count_others(struct dl_phdr_info *info, size_t size, void *count)
+{
+    (void)size;
+    const char *name = info->name;
+    *(unsigned *)count += name && *name && !text_equal(name, own.preload) && !text_after(name, "linux-") &&
+                          !text_after(name, "/lib/ld-musl-");
+    return 0;
+}
+
+static bool is_alone(void)
+{
+    unsigned others = 0;
+    dl_iterate_phdr(own_path, NULL);
+    dl_iterate_phdr(count_others, &others);
+    return !others;
+}
+
+/* glibc passes the arguments; as long as it has not set `environ`, no constructor has run, since its own come before
+ * all but those of a library linked as this one is.  musl passes none. */
 __attribute__((constructor)) static void construct(int argc, char **argv, char **envp)
 {
     (void)argc;
     (void)argv;
+    bool is_glibc = gnu_get_libc_version != NULL;
     if (&environ && environ)
-        wake(environ, 3);
+        wake(environ, 3, !is_glibc && dl_iterate_phdr && is_alone());
     else
-        wake(gnu_get_libc_version ? envp : NULL, 3);
+        wake(is_glibc ? envp : NULL, 3, true);
     real_find_core();
 }
 

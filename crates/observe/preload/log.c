@@ -4,7 +4,7 @@
 #include "common.h"
 
 int log_state;
-static struct larder_header *header;
+struct larder_header *header;
 static uint64_t capacity;
 
 void *memcpy(void *to, const void *from, size_t size)

@@ -5,18 +5,23 @@
  * The log is one file (a memfd of the supervisor), mapped shared by every
  * observed process.  All numbers are in the machine's byte order.
  *
- *   offset 0     struct larder_header
- *   offset 4096  events, each at a multiple of 8, one after the other
+ *   offset 0      struct larder_header
+ *   offset 4096   struct larder_program, LARDER_PROGRAMS of them
+ *   offset 12288  events, each at a multiple of 8, one after the other
  *
  * A writer reserves room by an atomic addition to `tail`, fills the event in and
  * commits it by a release store of `size`, its first field.  A reader goes from
- * 4096 to `tail` (to `capacity` at most); an event whose size is 0 was never
+ * 12288 to `tail` (to `capacity` at most); an event whose size is 0 was never
  * committed: its writer died, and as its length is unknown nothing after it can
  * be read.  When an event does not fit, `overflow` says so and the event is
  * lost (`tail` goes on growing and may exceed `capacity`).
  *
  * The supervisor makes the file: magic, version, capacity (the file's size),
- * tail = 4096, the wrapper; everything else 0.
+ * tail = 12288, the wrapper; everything else 0.
+ *
+ * Where a sampler is at work, a program that begins and of which there are not
+ * enough samples yet asks it to have the kernel tell what one process does: it
+ * takes a free desk, fills it in, waits to hear, and executes itself anew.
  */
 #ifndef LARDER_LOG_H
 #define LARDER_LOG_H
@@ -24,13 +29,39 @@
 #include <stdint.h>
 
 #define LARDER_LOG_MAGIC "LARDLOG1" /* the first 8 bytes, without a NUL */
-#define LARDER_LOG_VERSION 2u
-#define LARDER_LOG_START 4096u /* where the first event is */
+#define LARDER_LOG_VERSION 3u
+#define LARDER_LOG_START 12288u /* where the first event is */
 
 #define LARDER_OVERFLOW_LOST 1u    /* an event did not fit */
 #define LARDER_OVERFLOW_CLOSING 2u /* the supervisor ends: nothing is preloaded into what is executed from now on */
 
 #define LARDER_KERNEL_ASKS 4u /* no loss: the kernel asks the supervisor as well before each call */
+
+#define LARDER_DESKS 32        /* processes that are watched, or ask for it, at a time */
+#define LARDER_PROGRAMS_AT 4096u
+#define LARDER_PROGRAMS 512    /* more are not sampled in one run */
+#define LARDER_SAMPLES 3u      /* of each program; with other options, one more */
+#define LARDER_UNANSWERED 4u   /* then nobody asks any more */
+
+enum larder_desk_phase {
+    LARDER_DESK_FREE = 0,
+    LARDER_DESK_TAKEN = 1,   /* being filled in */
+    LARDER_DESK_ASKS = 2,    /* the process waits to hear */
+    LARDER_DESK_WATCHED = 3, /* it is watched; the sampler frees the desk when it is not any more */
+    LARDER_DESK_REFUSED = 4, /* it is not; whoever asked frees the desk */
+};
+
+struct larder_desk {
+    uint32_t phase;    /* enum larder_desk_phase; what is waited on */
+    uint32_t pid;
+    uint64_t program;  /* which struct larder_program; in the upper half, which one for its options */
+    uint64_t address;  /* where in the process the desk's number and the program's key are, 8 bytes each: it is that one */
+};
+
+struct larder_program {
+    uint64_t key; /* made of what stat says of the file, or of that and options; 0: nobody's yet */
+    uint64_t samples;
+};
 
 struct larder_header {
     char magic[8];
@@ -42,6 +73,10 @@ struct larder_header {
      * library's variables and writes into it what it does. */
     uint64_t wrapper_dev;
     uint64_t wrapper_ino;
+    uint64_t sampler; /* the process to be asked, which SIGURG wakes; 0: none */
+    uint64_t sampler_ends;
+    uint64_t unanswered; /* how often it did not answer in time */
+    struct larder_desk desks[LARDER_DESKS];
 };
 
 /* 72 bytes, then `path_len` bytes of path, `path2_len` bytes of path2 (neither
@@ -177,5 +212,8 @@ enum larder_time {
 #define LARDER_FEW 4
 
 _Static_assert(sizeof(struct larder_event) == 72, "the event is 72 bytes");
+_Static_assert(sizeof(struct larder_header) == 72 + 24 * LARDER_DESKS, "the header is followed by nothing");
+_Static_assert(LARDER_PROGRAMS_AT + LARDER_PROGRAMS * sizeof(struct larder_program) == LARDER_LOG_START,
+               "events follow the programs");
 
 #endif

@@ -45,6 +45,25 @@ static inline long raw6(long n, long a, long b, long c, long d, long e, long f)
 static inline long raw_getpid(void) { return raw6(__NR_getpid, 0, 0, 0, 0, 0, 0); }
 static inline long raw_getppid(void) { return raw6(__NR_getppid, 0, 0, 0, 0, 0, 0); }
 
+static inline long raw_kill(int pid, int signal) { return raw6(__NR_kill, pid, signal, 0, 0, 0, 0); }
+
+static inline long raw_prctl(int option, unsigned long value)
+{
+    return raw6(__NR_prctl, option, (long)value, 0, 0, 0, 0);
+}
+
+/* Waits while `*word` is `value`, for some milliseconds below a second, or for no reason. */
+static inline long raw_wait_on(uint32_t *word, uint32_t value, long ms)
+{
+    long time[2] = {0, ms * 1000000};
+    return raw6(__NR_futex, (long)word, 0 /* FUTEX_WAIT */, value, (long)time, 0, 0);
+}
+
+static inline long raw_execve(const char *path, char *const argv[], char *const envp[])
+{
+    return raw6(__NR_execve, (long)path, (long)argv, (long)envp, 0, 0, 0);
+}
+
 static inline long raw_getcwd(char *buffer, unsigned long size)
 {
     return raw6(__NR_getcwd, (long)buffer, (long)size, 0, 0, 0, 0);

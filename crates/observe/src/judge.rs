@@ -177,7 +177,7 @@ type Event<'t> = trace::Event<&'t [u8]>;
 type Fact<'t> = (&'t [u8], Vec<u8>, What);
 
 /// Stands for the program in what is said of a file's being executed.
-const EXECUTED: &[u8] = b"";
+pub(crate) const EXECUTED: &[u8] = b"";
 
 /// What wrappers inside a run have reported of themselves, run by run of each process's number.
 fn reports(preload: &Trace, wrapper: &[u8]) -> HashMap<u32, VecDeque<Vec<trace::Event>>> {
@@ -283,7 +283,7 @@ impl<'t> Facts<'t> {
                 facts.libraries.insert((program, file_name(e.path)));
             }
             // Who executes a program is often a child that was forked for it, of whom one observer may not yet know.
-            let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed | Kind::Drop);
+            let executes = matches!(e.kind, Kind::Exec | Kind::ExecFailed | Kind::Anonymous | Kind::Drop);
             for (path, what) in said(&e, program, links) {
                 let program = if executes { EXECUTED } else { program };
                 if what == What::Looked && has_parents(&path) {
@@ -321,7 +321,7 @@ impl<'t> Facts<'t> {
             _ => &[],
         };
         // After `chdir` the library looks at where it is.
-        let itself = path.strip_suffix(b"/.").map(<[u8]>::to_vec);
+        let itself = path.strip_suffix(b"/.").map(|dir| if dir.is_empty() { b"/".to_vec() } else { dir.to_vec() });
         let is_known = |dir: Vec<u8>| {
             let ways = [What::Looked, What::Made, What::Failed(libc::EEXIST)];
             ways.iter().any(|what| self.all.contains(&(*program, dir.clone(), *what)))
@@ -368,7 +368,7 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         Kind::Exec if e.identity.is_some() && !e.path2.is_empty() => {
             vec![(e.path.to_vec(), What::Read), (e.path2.to_vec(), What::Read)]
         }
-        Kind::Exec if e.identity.is_some() => one(What::Read),
+        Kind::Exec | Kind::Anonymous if e.identity.is_some() => one(What::Read),
         // Started although the library cannot be loaded into it: that is no fault of who started it.
         Kind::Drop if e.identity.is_some() => {
             let files = [e.path, e.path2].into_iter().filter(|path| !path.is_empty());
@@ -557,6 +557,7 @@ mod tests {
     fn only_loader_and_libc_may_go_unseen() {
         let missing = |path: &str| event(Kind::Open(OpenFlags(OpenFlags::READ)), path, libc::ENOENT);
         let library = event(Kind::Object, "/lib/p.so", 0);
+        let id = larder_model::Identity { device: 1, inode: 2, size_bytes: 3, modified_ns: 4, changed_ns: 5 };
         let check = |what: &str, preload: &[_], kernel: &[_], alike, unseen: &[&str], missed: &[&str]| {
             let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>();
             assert_eq!(judged(preload, kernel), (alike, owned(unseen), owned(missed)), "{what}");
@@ -570,6 +571,10 @@ mod tests {
         check("its own instructions", &[], &[begins(), read("/w/x")], false, &[], &["/w/x"]);
         check("not what was loaded", &[], &[begins(), missing("/w/p.so")], false, &[], &["/w/p.so"]);
         check("only the library", &[read("/w/x")], &[begins()], false, &[], &[]);
+        let at_the_root = [begins(), event(Kind::Stat, "/", 0), event(Kind::Stat, "/.", 0)];
+        check("where it is", &[event(Kind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
+        let shell = |kind| [trace::Event { identity: Some(id), ..event(kind, "/bin/sh", 0) }];
+        check("by a shell", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
         check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
         check("without the library", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
     }

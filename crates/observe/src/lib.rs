@@ -18,6 +18,7 @@ mod kernel;
 mod loader;
 mod paths;
 mod preload;
+mod sampled;
 mod trace;
 mod who;
 
@@ -28,6 +29,7 @@ pub use kernel::KernelObserver;
 pub use loader::loader_looks;
 pub use paths::without_parents;
 pub use preload::{IN_ANY_ORDER, OuterLog, PreloadObserver, Program, judge};
+pub use sampled::{Interest, Sample, SampledObserved, SampledObserver};
 pub use trace::{
     Event, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, SOCKET,
     Trace, arguments, identity_of, mode_of, reported_output,

@@ -1,7 +1,9 @@
 //! The run of a tool under the eyes that were chosen for it, and what is learned of the programs that it starts.
 //!
 //! A program's observations by the preloaded library are believed once the kernel saw a run of it as well and both saw
-//! the same; what loader and libc did unseen in that run is then added to each of its runs.
+//! the same; what loader and libc did unseen in that run is then added to each of its runs. Of a whole command the
+//! kernel sees samples, a few processes of each program that is not known; where these do not tell enough, all of the
+//! next run.
 //!
 //! Unaware of: what the run is recorded for, and whether it will be.
 
@@ -12,12 +14,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use larder_compiler::{Family, is_compiler_part};
+use larder_compiler::{Family, is_compiler_part, starts_others};
 use larder_lookup::{Choice, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
-use larder_model::{Digest, Fallback, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
+use larder_model::{Digest, Fallback, Identity, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
-    BothObservers, DepfileObserver, Event, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sight, Trace,
-    Verdict, What,
+    BothObservers, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sample,
+    SampledObserver, Sight, Trace, Verdict, What, identity_of,
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
@@ -37,6 +39,7 @@ const UNSEEN_MAX: usize = 4096;
 pub(crate) enum Eyes {
     One(Box<dyn Observer>),
     Both(BothObservers),
+    Samples(SampledObserver),
 }
 
 /// A run that was watched.
@@ -46,6 +49,8 @@ pub(crate) struct Watched {
     pub(crate) observer: larder_model::Observer,
     /// What the kernel said of the preloaded library, where both watched.
     verdict: Option<Verdict>,
+    /// The same of single processes.
+    samples: Option<Vec<Sample>>,
 }
 
 impl Eyes {
@@ -57,24 +62,38 @@ impl Eyes {
             Choice::Kernel => Eyes::One(Box::new(KernelObserver::new().map_err(failed)?)),
             Choice::Depfile(plan) => Eyes::One(Box::new(DepfileObserver::new(*plan))),
             Choice::Both => Eyes::Both(BothObservers::new().map_err(failed)?),
+            Choice::Samples => Eyes::Samples(SampledObserver::new().map_err(failed)?),
         })
     }
 
-    /// Run the tool, until the race is lost for it. An error means that it was not started and still can be.
-    pub(crate) fn run(&self, command: &Command, to: &Destinations, race: Option<&mut Race>) -> io::Result<Watched> {
+    /// Run the tool, until the race is lost for it. Of programs that are known no samples are taken. An error means that
+    /// it was not started and still can be.
+    pub(crate) fn run(
+        &self,
+        command: &Command,
+        to: &Destinations,
+        race: Option<&mut Race>,
+        programs: &Programs,
+    ) -> io::Result<Watched> {
         let both = match self {
             Eyes::One(observer) => {
                 // Of what nobody saw it make nothing could be taken away.
                 let race = race.filter(|_| observer.name() != larder_model::Observer::Depfile);
                 let observed = observer.run(command, to, race.map(|race| race as &mut dyn Rival))?;
-                return Ok(Watched { observed, observer: observer.name(), verdict: None });
+                return Ok(Watched { observed, observer: observer.name(), verdict: None, samples: None });
+            }
+            Eyes::Samples(samples) => {
+                let sampled = samples.run(command, to, &|path| programs.interest(path))?;
+                let (observed, samples) = (sampled.observed, Some(sampled.samples));
+                return Ok(Watched { observed, observer: larder_model::Observer::Preload, verdict: None, samples });
             }
             // Somebody else may be listening already: then the library watches alone.
             // The kernel judges the library by a whole run.
             Eyes::Both(both) => match both.run(command, to, None) {
                 Ok(both) => both,
                 Err(_) => {
-                    return Eyes::of(Choice::Preload).map_err(|_| io::ErrorKind::Unsupported)?.run(command, to, None);
+                    let alone = Eyes::of(Choice::Preload).map_err(|_| io::ErrorKind::Unsupported)?;
+                    return alone.run(command, to, None, programs);
                 }
             },
         };
@@ -84,7 +103,7 @@ impl Eyes {
             true => (both.observed, larder_model::Observer::Preload),
             false => (both.by_kernel(), larder_model::Observer::Kernel),
         };
-        Ok(Watched { observed, observer, verdict })
+        Ok(Watched { observed, observer, verdict, samples: None })
     }
 }
 
@@ -111,6 +130,9 @@ impl<'a> Programs<'a> {
     /// Keep what the kernel said of the programs of a run, and what is to be done with the tool the next time.
     /// Trouble in keeping it only means that it is asked again. Returns the first thing that only one of the two saw.
     pub(crate) fn learn(&self, watched: &Watched) -> Option<String> {
+        if let Some(samples) = &watched.samples {
+            return self.learn_by_samples(&watched.observed, samples);
+        }
         let verdict = watched.verdict.as_ref()?;
         let (mut faulty, mut tool_is_faulty) = (false, false);
         for (path, content) in self.of(&watched.observed.trace) {
@@ -136,9 +158,87 @@ impl<'a> Programs<'a> {
             let guess = if tool_is_faulty { Judgement::Disbelieved } else { Judgement::Believed(Vec::new()) };
             self.sink.keep_judgement(&tool_key(self.request, self.place), &guess);
         }
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let odd = verdict.missed.iter().chain(&verdict.invented).next()?;
-        Some(format!("preload is not believed of {}: {} ({:?})", text(&odd.program), text(&odd.path), odd.what))
+        verdict.missed.iter().chain(&verdict.invented).next().map(said)
+    }
+
+    fn learn_by_samples(&self, observed: &Observed, samples: &[Sample]) -> Option<String> {
+        for (path, content) in self.of(&observed.trace) {
+            let look = larder_sys::look_through(&path).ok().map(|look| identity_of(&look));
+            let of_it: Vec<&Sample> =
+                samples.iter().filter(|s| s.program == path && is_same(&s.identity, &look)).collect();
+            let judgement = match of_it.iter().any(|sample| is_odd(sample)) {
+                true => Judgement::Disbelieved,
+                false if of_it.iter().any(|sample| self.is_enough(sample)) => {
+                    let unseen: Vec<Sight> = of_it.iter().flat_map(|sample| sample.verdict.unseen.clone()).collect();
+                    self.believed(&content, &path, &unseen)
+                }
+                false => continue,
+            };
+            self.sink.keep_judgement(&program_key(&content, self.place), &judgement);
+            if self.may_be_made(&path) {
+                self.sink.keep_judgement(&made_program_key(self.request, &path, self.place), &judgement);
+            }
+            if content == self.request.action.tool {
+                let guess =
+                    if judgement == Judgement::Disbelieved { judgement } else { Judgement::Believed(Vec::new()) };
+                self.sink.keep_judgement(&tool_key(self.request, self.place), &guess);
+            }
+        }
+        let odd = samples.iter().find(|sample| is_odd(sample));
+        let ended_well = observed.finished.end == ChildEnd::Exited(0);
+        match odd {
+            Some(_) => self.keep(&Judgement::Disbelieved),
+            // One that succeeds starts more.
+            None if ended_well => self.keep(&Judgement::Believed(Vec::new())),
+            None => {}
+        }
+        odd.and_then(|sample| sample.verdict.missed.iter().chain(&sample.verdict.invented).next()).map(said)
+    }
+
+    /// A program that began as a file that is not there any more, and of which the samples do not tell enough.
+    fn gone_unjudged(&self, trace: &Trace, samples: &[Sample]) -> Option<Vec<u8>> {
+        let own = own_path();
+        // What each is at the end, and what it was besides.
+        let mut began: BTreeMap<&[u8], Vec<Option<Identity>>> = BTreeMap::new();
+        for event in trace.iter().filter(|e| e.kind == Kind::Start && e.error == 0 && e.path != own) {
+            let now = || larder_sys::look_through(event.path).ok().map(|look| identity_of(&look));
+            let files = began.entry(event.path).or_insert_with(|| vec![now()]);
+            if files.iter().any(|file| is_same(file, &event.identity)) {
+                continue;
+            }
+            let of_it = |sample: &&Sample| sample.program == event.path && is_same(&sample.identity, &event.identity);
+            if !samples.iter().filter(of_it).any(|sample| self.is_enough(sample)) {
+                return Some(event.path.to_vec());
+            }
+            files.push(event.identity);
+        }
+        None
+    }
+
+    /// Whether a sample says that the library is to be believed.
+    fn is_enough(&self, sample: &Sample) -> bool {
+        sample.verdict.alike && (sample.whole || self.lives_long(&sample.program))
+    }
+
+    /// The beginning of a life is enough of those only that live as long as what they start, or what they compile.
+    fn lives_long(&self, program: &[u8]) -> bool {
+        let name = file_name(program);
+        (starts_others(name) || is_compiler_part(name)) && !self.may_be_made(program)
+    }
+
+    /// How much is still to be learned of the program at `path`. Somebody waits for the answer, so a large file is not
+    /// read for it.
+    fn interest(&self, path: &[u8]) -> Interest {
+        const READ_BYTES_MAX: u64 = 1 << 20;
+        let look = larder_sys::look_through(path).ok();
+        let is_small = look.as_ref().is_some_and(|look| look.size_bytes <= READ_BYTES_MAX);
+        let read = || if is_small { self.content(path) } else { None };
+        let content = look.as_ref().and_then(|look| self.stamps.content(look)).or_else(read);
+        match content.and_then(|content| self.sink.judgement(&program_key(&content, self.place))) {
+            Some(Judgement::Believed(_) | Judgement::Disbelieved) => Interest::Nothing,
+            _ if self.lives_long(path) => Interest::Beginning,
+            _ => Interest::Everything,
+        }
     }
 
     /// Keep what is to be done the next time that the request's tool runs, or the whole command that it is.
@@ -210,6 +310,9 @@ impl<'a> Programs<'a> {
             return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
         }
         let mut looks = BTreeMap::new();
+        if let Some(path) = watched.samples.as_ref().and_then(|s| self.gone_unjudged(&watched.observed.trace, s)) {
+            return Err(self.doubt(Judgement::Again, path));
+        }
         for (path, content) in self.of(&watched.observed.trace) {
             let judgement = self.sink.judgement(&program_key(&content, self.place));
             let by_name = || self.sink.judgement(&made_program_key(self.request, &path, self.place));
@@ -262,6 +365,23 @@ impl<'a> Programs<'a> {
             self.stamps.hash(&mut file).ok()
         })
     }
+}
+
+/// Something that only one of the two saw.
+fn said(odd: &Sight) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("preload is not believed of {}: {} ({:?})", text(&odd.program), text(&odd.path), odd.what)
+}
+
+/// Only one of the two saw something.
+fn is_odd(sample: &Sample) -> bool {
+    !sample.verdict.missed.is_empty() || !sample.verdict.invented.is_empty()
+}
+
+/// One file, and not changed.
+fn is_same(one: &Option<Identity>, other: &Option<Identity>) -> bool {
+    let parts = |id: &Identity| (id.device, id.inode, id.size_bytes, id.modified_ns);
+    one.is_some() && one.as_ref().map(parts) == other.as_ref().map(parts)
 }
 
 fn own_path() -> Vec<u8> {

@@ -42,6 +42,7 @@ const CALLS: &[(&[u8], &[u8])] = &[
 ];
 
 /// Where in the vDSO what is to be written.
+#[derive(Clone)]
 pub(super) struct Patches(Vec<(u64, &'static [u8])>);
 
 impl Patches {

@@ -87,6 +87,18 @@ fn condition(when: When) -> Vec<FilterStep> {
     }
 }
 
+/// What the program decides about a call of the table, by itself.
+pub(super) fn applies(when: When, arguments: &[u64; 6]) -> bool {
+    let argument = |index: u8| arguments[usize::from(index)] as u32;
+    match when {
+        When::Always => true,
+        When::IsNot(index, value) => argument(index) != value,
+        When::HasBits(index, bits) => argument(index) & bits != 0,
+        When::IsOneOf(index, values) => values.contains(&argument(index)),
+        When::Ordinary(index) => (STANDARD_DESCRIPTORS..DESCRIPTORS_END).contains(&argument(index)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +135,9 @@ mod tests {
         let check = |number, first, asked: bool| {
             let expect = if asked { libc::SECCOMP_RET_USER_NOTIF } else { libc::SECCOMP_RET_ALLOW };
             assert_eq!(answer(ARCHITECTURE, number, first), expect, "{number} {first}");
+            let row = rows().find(|row| i64::from(row.number) == number);
+            let arguments = [first.into(), 0, 0, 0, 0, 0];
+            assert_eq!(row.is_some_and(|row| applies(row.when, &arguments)) || number >= NUMBERS_END.into(), asked);
         };
         check(libc::SYS_openat, 0, true);
         check(libc::SYS_read, 0, false);

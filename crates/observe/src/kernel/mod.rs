@@ -35,6 +35,7 @@
 //! | `open`, `change`, `start` | events of opening, of changing, of programs |
 //! | `clock` | making programs ask for the time |
 //! | `settle` | whether what was foreseen happened |
+//! | `sample` | the same of single processes, by `ptrace`: how programs of a whole command are judged |
 
 mod calls;
 mod change;
@@ -42,6 +43,7 @@ mod clock;
 mod filter;
 mod open;
 mod process;
+mod sample;
 mod settle;
 mod start;
 mod watch;
@@ -50,6 +52,8 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
+
+pub(crate) use self::sample::{How, Life, lives, take_samples};
 
 use larder_spawn::{Command, Destinations};
 use larder_sys::{Attendant, FilterStep, Listener, Rivalry};

@@ -74,6 +74,23 @@ impl Watch {
         self.pending.truncate(mark.pending);
     }
 
+    /// A program was to begin since `mark` that is of no interest: true where there is one, of which nothing is left but
+    /// that it was executed; or where it is one that cannot be followed.
+    pub(super) fn ends_by_executing(&mut self, mark: &Mark, process: u32) -> bool {
+        let since = &self.events[mark.events..];
+        let begins = since.iter().any(|event| event.kind == Kind::Start);
+        if !begins {
+            return self.dropped_since(mark);
+        }
+        let mut rest = self.events.split_off(mark.events);
+        rest.retain(|event| !matches!(event.kind, Kind::Start | Kind::Object));
+        self.events.append(&mut rest);
+        self.pending.truncate(mark.pending);
+        self.hidden_clocks.remove(&process);
+        self.wrappers.remove(&process);
+        true
+    }
+
     /// Whether something came since `mark` after which nothing can be recorded.
     pub(super) fn dropped_since(&self, mark: &Mark) -> bool {
         self.events.iter().skip(mark.events).any(|event| event.kind == Kind::Drop)

@@ -10,8 +10,8 @@ use larder_model::Identity;
 use crate::trace::{Event, Kind, OpenFlags, Trace};
 
 const MAGIC: &[u8; 8] = b"LARDLOG1";
-const VERSION: u32 = 2;
-pub(super) const FIRST_EVENT: u64 = 4096;
+const VERSION: u32 = 3;
+pub(crate) const FIRST_EVENT: u64 = 12288;
 const OVERFLOW_AT: u64 = 12;
 pub(super) const EVENT_HEAD_BYTES: usize = 72;
 /// The header as words: `overflow` is the second half of the second.
@@ -99,6 +99,16 @@ fn under_way(trace: &Trace) -> i64 {
 /// An event that was begun and never finished, or is malformed, makes the trace incomplete.
 fn check(log: Vec<u8>) -> Trace {
     Trace { incomplete: whole_bytes(&log) != log.len(), log, ..Trace::default() }
+}
+
+/// The events of a log with the place of each in the file.
+pub(crate) fn placed(log: &[u8]) -> impl Iterator<Item = (u64, &[u8], Event<&[u8]>)> {
+    let mut at = 0;
+    decode(log).map(move |event| {
+        let begin = at;
+        at += size_of_event(&event);
+        (FIRST_EVENT + begin as u64, &log[begin..at], event)
+    })
 }
 
 /// How many bytes from the start are whole events.

@@ -4,6 +4,7 @@
 //! nothing is left behind, nothing in the store can damage a tool, and no path has a space or a colon in it. The
 //! library hides itself from the tool's environment. `../../preload/` has its source, `log.h` the form of the log.
 
+mod desks;
 mod log;
 mod outer;
 mod program;
@@ -15,9 +16,11 @@ use std::os::unix::fs::FileExt;
 use larder_spawn::{Command, Destinations};
 use larder_sys::Rivalry;
 
-pub(crate) use log::decode;
+pub(crate) use desks::{Desk, Desks};
 #[cfg(feature = "fuzzing")]
 pub(crate) use log::whole_bytes;
+pub(crate) use log::{decode, placed};
+pub(crate) use outer::encode;
 pub use outer::{IN_ANY_ORDER, OuterLog};
 pub use program::{Program, judge};
 
@@ -59,6 +62,16 @@ impl PreloadObserver {
     /// Say that the kernel asks us as well: what it interrupts is to be done again.
     pub(crate) fn kernel_asks(&self) -> io::Result<()> {
         log::kernel_asks(&self.log)
+    }
+
+    /// What the library asks a sampler by.
+    pub(crate) fn desks(&self) -> io::Result<Desks> {
+        Desks::of(&self.log)
+    }
+
+    /// Below this are the library and the log, for those who use them.
+    pub(crate) fn plumbing() -> Vec<u8> {
+        format!("/proc/{}/fd/", larder_sys::process_id()).into_bytes()
     }
 
     /// The command as it is started: the same but for two variables, which the library takes out again.

@@ -94,7 +94,7 @@ fn as_path(path: &[u8]) -> &Path {
 }
 
 /// The bytes of one event (`preload/log.h`).
-fn encode(event: &Event, to: &mut Vec<u8>) {
+pub(crate) fn encode(event: &Event, to: &mut Vec<u8>) {
     let flags = match event.kind {
         Kind::Open(flags) | Kind::Rename(flags) => flags.0,
         _ => 0,

@@ -23,7 +23,12 @@ impl Words {
     pub fn wake(&self, at: usize) {
         let word = &self.words()[at];
         word.fetch_add(1, SeqCst);
-        let _ = futex::wake(lower_half(word), futex::Flags::empty(), EVERYBODY);
+        self.wake_lower(at);
+    }
+
+    /// Wake who waits for the lower half of the word at `at`, which was changed.
+    pub fn wake_lower(&self, at: usize) {
+        let _ = futex::wake(lower_half(&self.words()[at]), futex::Flags::empty(), EVERYBODY);
     }
 }
 

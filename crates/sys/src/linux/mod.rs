@@ -4,6 +4,7 @@ mod attended;
 mod bytelock;
 mod copy;
 mod files;
+mod follow;
 mod futex;
 mod loopback;
 mod lowered;
@@ -31,6 +32,7 @@ pub use files::{
     look_through, may_make_in, may_write, memory_file, open, random_u64, read_sized, real_path_of, seal,
     sealed_memory_file, standard_look, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
+pub use follow::{Beside, Did, Followed};
 pub use loopback::loop_device;
 pub use machine::{FreeMemory, free_memory, is_frozen, make_room, now_ms, processors, resident_below_kb};
 pub use manner::{Manner, lower_thread, would_starve};

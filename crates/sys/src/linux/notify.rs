@@ -59,6 +59,13 @@ pub trait Attendant {
     fn release(&mut self, others_live: bool);
 }
 
+impl Notification {
+    /// A call at which a thread was stopped otherwise.
+    pub(super) fn of_stopped(thread: u32, architecture: u32, number: i32, arguments: [u64; 6]) -> Notification {
+        Notification { id: 0, thread, architecture, number, arguments }
+    }
+}
+
 const IOCTL_RECEIVE: u64 = 0xc050_2100;
 const IOCTL_SEND: u64 = 0xc018_2101;
 const IOCTL_IS_VALID: u64 = 0x4008_2102;

@@ -197,8 +197,8 @@ fn gate() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// A request to the kernel about a stopped thread.
-fn control(request: i32, pid: i32, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: none of the requests used here writes to our memory, but for the one that `message` makes.
+pub(super) fn control(request: i32, pid: i32, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: the requests that write to our memory are `message`'s and `follow.rs`'s, which say where there is room.
     let done = unsafe { libc::ptrace(request as _, pid, address as *mut libc::c_void, data as *mut libc::c_void) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -381,14 +381,14 @@ impl Tracer {
 }
 
 /// Who may have made a stopped process or thread: its parent, or the process that it is a thread of.
-fn makers(child: i32) -> Vec<i32> {
+pub(super) fn makers(child: i32) -> Vec<i32> {
     let status = std::fs::read_to_string(format!("/proc/{child}/status")).unwrap_or_default();
     let of = |line: &str| line.strip_prefix("Tgid:").or(line.strip_prefix("PPid:"))?.trim().parse().ok();
     status.lines().filter_map(of).filter(|maker| *maker != child).collect()
 }
 
 /// Signals that stop a process until another lets it go on.
-fn is_stopping(signal: i32) -> bool {
+pub(super) fn is_stopping(signal: i32) -> bool {
     matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)
 }
 
@@ -398,7 +398,7 @@ fn go_on(pid: i32, signal: i32) {
 }
 
 /// Whom a stop for a new process or thread is about.
-fn message(pid: i32) -> io::Result<i32> {
+pub(super) fn message(pid: i32) -> io::Result<i32> {
     let mut message: libc::c_ulong = 0;
     control(libc::PTRACE_GETEVENTMSG as _, pid, 0, (&raw mut message) as usize)?;
     i32::try_from(message).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))

@@ -5,6 +5,7 @@
 mod inside;
 mod notices;
 mod project;
+mod samples;
 mod scope;
 mod times;
 

@@ -112,10 +112,11 @@ pub(crate) fn run(
         return Ended::LookAgain(token);
     }
     let command = Command { manner: token::manner(settings, request.family, &mut token), ..request.command.clone() };
-    let before = Before::note(request, &Programs::new(context, &sink, stamps, request).changes(), stamps);
+    let programs = Programs::new(context, &sink, stamps, request);
+    let before = Before::note(request, &programs.changes(), stamps);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
-    let watched = match eyes.run(&command, &context.place.destinations, race.as_mut()) {
+    let watched = match eyes.run(&command, &context.place.destinations, race.as_mut(), &programs) {
         Ok(watched) => watched,
         Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
     };
@@ -142,7 +143,7 @@ pub(crate) fn run(
         run_time_us,
         observer: watched.observer,
     };
-    if let Some(odd) = run.programs().learn(&watched) {
+    if let Some(odd) = programs.learn(&watched) {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), source, &odd);
     }
     let recorded = run.record(&watched, verify.as_ref());

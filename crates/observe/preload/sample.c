@@ -1,0 +1,174 @@
+/* A sample: one process of a program is watched by the kernel as well, so that it shows
+ * whether the library misses something of it.  The process asks the sampler, which
+ * attaches to it (ptrace), and then executes itself once more, so that what the loader
+ * does is seen too.  No constructor has run by then but ours.
+ *
+ * Nobody waits for ever: who is not answered in time goes on alone, and whom a sampler
+ * watches that ends or is killed the kernel lets go on. */
+#include "common.h"
+
+#define AT_INTERPRETER 7 /* AT_BASE */
+#define AT_IS_SECURE 23
+#define AT_FILE_NAME 31 /* AT_EXECFN */
+#define SIGNAL_WAKES 23 /* SIGURG, which whoever else may have that number by now ignores */
+#define ALLOW_TRACER 0x59616d61 /* PR_SET_PTRACER: where only ancestors may, this one may too */
+#define PATIENCE_MS 5
+#define TIMES 60
+#define ENTRIES 64
+#define INTERPRETER_WORDS 8
+
+/* What is one file of a program, as far as a run is concerned. */
+static uint64_t key_of(const struct stat *st)
+{
+    uint64_t parts[] = {st->st_dev, st->st_ino, (uint64_t)st->st_size, (uint64_t)st->st_mtime,
+                        (uint64_t)st->st_mtime_nsec};
+    uint64_t key = 14695981039346656037u;
+    for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
+        key = (key ^ parts[i]) * 0x9e3779b97f4a7c15u;
+        key ^= key >> 32;
+    }
+    return key ? key : 1;
+}
+
+/* The same with the options that it was given: with others it may look at other things.  Short ones and the names of
+ * long ones; what else there is differs in nearly every run. */
+static uint64_t key_with_options(uint64_t key, char **argv)
+{
+    for (char **word = argv + 1; argv[0] && *word; word++) {
+        const char *option = *word;
+        if (option[0] != '-' || !option[1] || (option[1] != '-' && text_length(option) > 3))
+            continue;
+        for (; *option && *option != '='; option++)
+            key = (key ^ (unsigned char)*option) * 0x9e3779b97f4a7c15u;
+        key ^= key >> 29;
+    }
+    return key ? key : 1;
+}
+
+/* The program's place in the table; LARDER_PROGRAMS when there is no room. */
+static unsigned place_of(uint64_t key)
+{
+    struct larder_program *programs = (void *)((char *)header + LARDER_PROGRAMS_AT);
+    for (unsigned tries = 0; tries < LARDER_PROGRAMS; tries++) {
+        unsigned at = (unsigned)((key + tries) % LARDER_PROGRAMS);
+        uint64_t found = __atomic_load_n(&programs[at].key, __ATOMIC_ACQUIRE);
+        if (found == key)
+            return at;
+        if (!found) {
+            /* Of two who take it at once the later one has it, and both ask. */
+            __atomic_store_n(&programs[at].key, key, __ATOMIC_RELEASE);
+            return at;
+        }
+    }
+    return LARDER_PROGRAMS;
+}
+
+static bool is_watched(uint32_t pid)
+{
+    for (unsigned i = 0; i < LARDER_DESKS; i++)
+        if (__atomic_load_n(&header->desks[i].phase, __ATOMIC_ACQUIRE) == LARDER_DESK_WATCHED &&
+            header->desks[i].pid == pid)
+            return true;
+    return false;
+}
+
+static bool is_script(const char *path)
+{
+    char head[2];
+    long fd = raw_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    bool is = raw_pread((int)fd, head, 2, 0) == 2 && head[0] == '#' && head[1] == '!';
+    raw_close((int)fd);
+    return is;
+}
+
+/* By which path and arguments this program can be executed just as it was; NULL when
+ * that is not known.  A script's interpreter has found its own words before those of
+ * the script, as the kernel put them there. */
+static const char *way_back(const struct stat *own_file, char ***argv)
+{
+    uint64_t entries[2 * ENTRIES];
+    const char *name = NULL;
+    bool loaded = false;
+    struct stat st;
+    long fd = raw_open("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    long size = raw_pread((int)fd, entries, sizeof entries, 0);
+    raw_close((int)fd);
+    for (long at = 0; at + 1 < size / 8 && entries[at]; at += 2) {
+        if (entries[at] == AT_FILE_NAME)
+            name = (const char *)entries[at + 1];
+        if (entries[at] == AT_INTERPRETER)
+            loaded = entries[at + 1] != 0;
+        if (entries[at] == AT_IS_SECURE && entries[at + 1])
+            return NULL;
+    }
+    /* Started by naming the loader; or by a descriptor, which may be closed by now. */
+    if (!loaded || !name || !**argv || text_after(name, "/dev/fd/") || text_after(name, "/proc/"))
+        return NULL;
+    if (raw_stat(AT_FDCWD, name, &st, 0) != 0)
+        return NULL;
+    if (st.st_dev == own_file->st_dev && st.st_ino == own_file->st_ino)
+        return name;
+    for (unsigned i = 1; i <= INTERPRETER_WORDS && (*argv)[i]; i++)
+        if (text_equal((*argv)[i], name)) {
+            *argv += i;
+            return is_script(name) ? name : NULL;
+        }
+    return NULL;
+}
+
+/* True when the sampler is attached. */
+static bool ask(uint32_t pid, unsigned place, unsigned options)
+{
+    struct larder_program *programs = (void *)((char *)header + LARDER_PROGRAMS_AT);
+    struct larder_desk *desk = NULL;
+    unsigned at = 0;
+    for (; at < LARDER_DESKS && !desk; at++)
+        if (exchange_atomically(&header->desks[at].phase, LARDER_DESK_FREE, LARDER_DESK_TAKEN))
+            desk = &header->desks[at];
+    if (!desk)
+        return false;
+    volatile uint64_t sign[2] = {at - 1, programs[place].key};
+    int sampler = (int)header->sampler;
+    desk->pid = pid;
+    desk->program = place | (uint64_t)options << 32;
+    desk->address = (uint64_t)(unsigned long)sign;
+    raw_prctl(ALLOW_TRACER, (unsigned long)sampler);
+    __atomic_store_n(&desk->phase, LARDER_DESK_ASKS, __ATOMIC_SEQ_CST);
+    /* The signal may come just before the sampler waits. */
+    for (unsigned times = 0; times < TIMES && raw_kill(sampler, SIGNAL_WAKES) == 0; times++) {
+        raw_wait_on(&desk->phase, LARDER_DESK_ASKS, PATIENCE_MS);
+        if (__atomic_load_n(&desk->phase, __ATOMIC_ACQUIRE) != LARDER_DESK_ASKS)
+            break;
+    }
+    if (exchange_atomically(&desk->phase, LARDER_DESK_ASKS, LARDER_DESK_FREE)) {
+        if (add_atomically(&header->unanswered, 1) + 1 >= LARDER_UNANSWERED)
+            __atomic_store_n(&header->sampler, 0, __ATOMIC_RELAXED);
+        return false;
+    }
+    if (exchange_atomically(&desk->phase, LARDER_DESK_REFUSED, LARDER_DESK_FREE))
+        return false;
+    return __atomic_load_n(&desk->phase, __ATOMIC_ACQUIRE) == LARDER_DESK_WATCHED && desk->pid == pid;
+}
+
+void sample(char **argv, char **envp)
+{
+    struct larder_program *programs = (void *)((char *)header + LARDER_PROGRAMS_AT);
+    struct stat st;
+    if (!header->sampler || !argv || raw_stat(AT_FDCWD, "/proc/self/exe", &st, 0) != 0)
+        return;
+    uint64_t key = key_of(&st);
+    unsigned place = place_of(key), options = place_of(key_with_options(key, argv));
+    if (place == LARDER_PROGRAMS || options == LARDER_PROGRAMS)
+        return;
+    uint32_t pid = (uint32_t)raw_getpid();
+    bool enough = programs[place].samples >= LARDER_SAMPLES && programs[options].samples;
+    if (enough || is_watched(pid))
+        return;
+    const char *path = way_back(&st, &argv);
+    if (path && ask(pid, place, options))
+        raw_execve(path, argv, envp);
+}

@@ -1,0 +1,362 @@
+//! Samples: single processes of a run are watched by the kernel, each from the moment that its program begins until it
+//! executes another one or ends, with what it forks. All else in the run goes on unwatched.
+//!
+//! Not by a filter, which whatever such a process starts would have for ever, but by `ptrace`: a process can be let go
+//! at any moment, what it executes is not watched unless it asks, it keeps its rights, and should we be killed, the
+//! kernel lets it go on. This is done in a process of its own, which waits for nothing else.
+//!
+//! A long life is **cut** after so many calls. What the library says of the calls that were seen may come a little later
+//! than they.
+//!
+//! Unaware of: what the library says, and what is made of both.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+
+use larder_sys::{Did, Followed, Notification};
+
+use super::calls::{Call, When, rows};
+use super::clock::Patches;
+use super::filter::{ARCHITECTURE, NUMBERS_END, applies};
+use super::process::Caller;
+use super::watch::{Watch, bare};
+use crate::preload::{Desk, Desks, encode};
+use crate::{Event, Interest, Kind, Trace};
+
+/// Calls of one life, with what it forks, where its beginning is of interest: about 10 ms of watching.
+const BEGINNING_CALLS: u32 = 1000;
+/// The same where all of it is.
+const CALLS_MAX: u32 = 20_000;
+/// A file of more samples is not read.
+const SAMPLES_BYTES_MAX: u64 = 1 << 30;
+
+/// How much of a life was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// All of it.
+    Whole,
+    /// Its beginning.
+    Cut,
+    /// It ended in a way that leaves unclear what the library had still to say.
+    Unclear,
+}
+
+/// One process of a life, and where in the log what it says begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) pid: u32,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+}
+
+/// What one sample is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    pub(crate) how: How,
+    pub(crate) parts: Vec<Part>,
+    /// What the kernel said, as `preload/log.h` has events.
+    pub(crate) log: Vec<u8>,
+}
+
+impl Life {
+    /// What the kernel said.
+    pub(crate) fn trace(&self) -> Trace {
+        Trace { log: self.log.clone(), incomplete: self.log.is_empty(), ..Trace::default() }
+    }
+}
+
+/// Watch whoever asks at `desks`, as far as its program is of `interest`, until these are closed; then write down what
+/// was seen.
+pub(crate) fn take_samples(desks: Desks, interest: &dyn Fn(&[u8]) -> Interest, to: &File) -> io::Result<()> {
+    let mut sampler = Sampler {
+        desks,
+        interest,
+        followed: Followed::nobody(),
+        asked: HashMap::new(),
+        lives: Vec::new(),
+        of: HashMap::new(),
+        calls: rows().map(|row| (row.number, (row.when, matches!(row.call, Call::Execute(..))))).collect(),
+        patches: Patches::find(),
+    };
+    while !sampler.desks.are_closed() {
+        sampler.hear();
+        if let Some((process, did)) = sampler.followed.wait() {
+            sampler.did(process, did);
+        }
+    }
+    let mut to = to;
+    sampler.lives.into_iter().try_for_each(|life| to.write_all(&life.encoded()))
+}
+
+struct Sampler<'a> {
+    desks: Desks,
+    interest: &'a dyn Fn(&[u8]) -> Interest,
+    followed: Followed,
+    /// Who asked and is not stopped yet, and how many calls of it are to be seen.
+    asked: HashMap<u32, (Desk, u32)>,
+    lives: Vec<Living>,
+    /// Process → life.
+    of: HashMap<u32, usize>,
+    /// Which calls are seen, and whether they execute.
+    calls: HashMap<i32, (When, bool)>,
+    patches: Option<Patches>,
+}
+
+/// A life that is watched, or was.
+struct Living {
+    watch: Watch,
+    desk: Desk,
+    /// The end is 0 as long as there is none.
+    parts: Vec<Part>,
+    calls: u32,
+    calls_max: u32,
+    begun: bool,
+    how: How,
+}
+
+impl Sampler<'_> {
+    /// Attach to those who ask.
+    fn hear(&mut self) {
+        let waiting: Vec<Desk> = self.desks.waiting().filter(|desk| !self.asked.contains_key(&desk.pid)).collect();
+        for desk in waiting {
+            if !larder_sys::is_thread_of(desk.pid, desk.pid) {
+                self.desks.free(&desk);
+                continue;
+            }
+            if !self.desks.is_the_one(&desk) || self.of.contains_key(&desk.pid) {
+                self.desks.refuse(&desk);
+                continue;
+            }
+            let program = larder_sys::link_target(format!("/proc/{}/exe", desk.pid).as_bytes());
+            let calls = match program.map_or(Interest::Everything, |path| (self.interest)(&path)) {
+                Interest::Nothing => {
+                    self.desks.count(&desk, true);
+                    self.desks.refuse(&desk);
+                    continue;
+                }
+                Interest::Beginning => BEGINNING_CALLS,
+                Interest::Everything => CALLS_MAX,
+            };
+            if self.followed.follow(desk.pid).is_err() {
+                // Forbidden, or a debugger has it: not to be tried for ever.
+                self.desks.count(&desk, false);
+                self.desks.refuse(&desk);
+            } else {
+                self.asked.insert(desk.pid, (desk, calls));
+            }
+        }
+    }
+
+    fn did(&mut self, process: u32, did: Did) {
+        match did {
+            Did::Began => self.began(process),
+            Did::Called(call) => self.called(process, &call),
+            Did::Forked(child) => self.forked(process, child),
+            Did::Ended { killed } => {
+                self.asked.remove(&process);
+                if let Some(&at) = self.of.get(&process) {
+                    if killed {
+                        self.lives[at].how = How::Unclear;
+                    }
+                    self.end(process, at);
+                }
+            }
+        }
+    }
+
+    fn began(&mut self, process: u32) {
+        let Some((desk, calls_max)) = self.asked.remove(&process) else { return };
+        if !self.desks.watch(&desk) {
+            return self.followed.leave(process);
+        }
+        self.desks.count(&desk, false);
+        let mut watch = Watch::new(true);
+        watch.not_begun = Some(process);
+        watch.patches = Some(self.patches.clone());
+        let parts = vec![Part { pid: process, begin: self.desks.tail(), end: 0 }];
+        self.of.insert(process, self.lives.len());
+        self.lives.push(Living { watch, desk, parts, calls: 0, calls_max, begun: false, how: How::Whole });
+    }
+
+    fn forked(&mut self, process: u32, child: u32) {
+        match self.of.get(&process).copied() {
+            None => self.followed.leave(child),
+            Some(at) => {
+                self.of.insert(child, at);
+                let life = &mut self.lives[at];
+                life.parts.push(Part { pid: child, begin: self.desks.tail(), end: 0 });
+                let caller = Caller { thread: child, process: child };
+                life.watch.events.push(Event { extra: process, ..bare(caller, Kind::Forked) });
+            }
+        }
+    }
+
+    fn called(&mut self, process: u32, call: &Notification) {
+        let Some(&at) = self.of.get(&process) else { return self.followed.leave(process) };
+        let life = &mut self.lives[at];
+        life.calls += 1;
+        if life.calls > life.calls_max {
+            self.desks.count(&life.desk, true);
+            return self.cut(at, process);
+        }
+        if leaves_our_sight(process, call) {
+            life.how = How::Unclear;
+            return self.cut(at, process);
+        }
+        life.watch.settle(Some(call.thread));
+        let odd = call.architecture != ARCHITECTURE || call.number as u32 >= NUMBERS_END;
+        let (when, executes) = self.calls.get(&call.number).copied().unwrap_or((When::IsOneOf(0, &[]), false));
+        if !odd && !applies(when, &call.arguments) {
+            return;
+        }
+        let caller = Caller { thread: call.thread, process };
+        life.watch.show_clock(caller, &|| true);
+        let mark = life.watch.mark();
+        life.watch.see(caller, call);
+        if !executes || !std::mem::replace(&mut life.begun, true) {
+            return;
+        }
+        if life.watch.ends_by_executing(&mark, process) {
+            if self.followed.has_threads(process) {
+                life.how = How::Unclear;
+            }
+            // As long as it is stopped it says nothing more.
+            self.end(process, at);
+            self.followed.leave(process);
+        }
+    }
+
+    /// A process is not watched any more.
+    fn end(&mut self, process: u32, at: usize) {
+        let life = &mut self.lives[at];
+        self.of.remove(&process);
+        let tail = self.desks.tail();
+        let own = |part: &&mut Part| part.pid == process && part.end == 0;
+        life.parts.iter_mut().filter(own).for_each(|part| part.end = tail);
+        if life.parts[0].pid == process && life.parts[0].end == tail {
+            self.desks.free(&life.desk);
+        }
+        // What a life that is cut was about to do may not be done yet.
+        if life.how == How::Whole && life.parts.iter().all(|part| part.end != 0) {
+            life.watch.settle(None);
+        }
+    }
+
+    /// All of a life is not, of which this process makes a call: that last, since the call may be to watch the others.
+    fn cut(&mut self, at: usize, caller: u32) {
+        if self.lives[at].how == How::Whole {
+            self.lives[at].how = How::Cut;
+        }
+        let open: Vec<u32> = self.of.iter().filter(|(_, of)| **of == at).map(|(process, _)| *process).collect();
+        for process in open.into_iter().filter(|process| *process != caller) {
+            self.end(process, at);
+            self.followed.leave(process);
+        }
+        self.followed.wait_for_left();
+        // As long as it is stopped it says nothing more.
+        self.end(caller, at);
+        self.followed.leave(caller);
+    }
+}
+
+/// Whether a call is to watch a process as we do, or makes one that cannot be watched.
+fn leaves_our_sight(process: u32, call: &Notification) -> bool {
+    const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
+    let caller = Caller { thread: call.thread, process };
+    match libc::c_long::from(call.number) {
+        libc::SYS_ptrace => true,
+        libc::SYS_clone => call.arguments[0] & UNTRACED != 0,
+        libc::SYS_clone3 => caller.numbers(call.arguments[0]).is_ok_and(|[flags]| flags & UNTRACED != 0),
+        _ => false,
+    }
+}
+
+impl Living {
+    fn encoded(mut self) -> Vec<u8> {
+        if self.parts.iter().any(|part| part.end == 0) {
+            self.how = How::Unclear;
+        }
+        let mut log = Vec::new();
+        self.watch.events.iter().for_each(|event| encode(event, &mut log));
+        let how = match self.how {
+            How::Whole => 0,
+            How::Cut => 1,
+            How::Unclear => 2,
+        };
+        let mut words = vec![how, self.parts.len() as u64];
+        words.extend(self.parts.iter().flat_map(|part| [part.pid.into(), part.begin, part.end]));
+        words.push(log.len() as u64);
+        let mut bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).collect();
+        bytes.extend(log);
+        bytes
+    }
+}
+
+/// What was written down. Empty where that was not done to its end.
+pub(crate) fn lives(from: &File) -> io::Result<Vec<Life>> {
+    let size = from.metadata()?.len().min(SAMPLES_BYTES_MAX);
+    let mut bytes = vec![0; size as usize];
+    from.read_exact_at(&mut bytes, 0)?;
+    let (mut rest, mut lives) = (&bytes[..], Vec::new());
+    while !rest.is_empty() {
+        match life(&mut rest) {
+            Some(life) => lives.push(life),
+            None => return Ok(Vec::new()),
+        }
+    }
+    Ok(lives)
+}
+
+fn life(rest: &mut &[u8]) -> Option<Life> {
+    let how = match number(rest)? {
+        0 => How::Whole,
+        1 => How::Cut,
+        _ => How::Unclear,
+    };
+    let mut parts = Vec::new();
+    for _ in 0..number(rest)? {
+        parts.push(Part { pid: number(rest)? as u32, begin: number(rest)?, end: number(rest)? });
+    }
+    let bytes = usize::try_from(number(rest)?).ok()?;
+    let (log, after) = rest.split_at_checked(bytes)?;
+    let log = log.to_vec();
+    *rest = after;
+    Some(Life { how, parts, log })
+}
+
+fn number(rest: &mut &[u8]) -> Option<u64> {
+    let (number, after) = rest.split_first_chunk::<8>()?;
+    *rest = after;
+    Some(u64::from_ne_bytes(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_down_is_read() {
+        let file = larder_sys::memory_file("samples", false).expect("can be made");
+        let desk = Desk::at_none();
+        let living = |how, calls: u32| {
+            let parts = vec![Part { pid: 7, begin: 1, end: 9 }, Part { pid: 8, begin: 2, end: u64::from(calls) }];
+            let mut watch = Watch::new(true);
+            watch.number_event(Caller { thread: 7, process: 7 }, Kind::Umask, 0o22, b"");
+            Living { watch, desk, parts, calls, calls_max: 1, begun: true, how }
+        };
+        let mut bytes = living(How::Cut, 5).encoded();
+        // One whose end was not seen.
+        bytes.extend(living(How::Whole, 0).encoded());
+        file.write_all_at(&bytes, 0).expect("writes");
+        let read = lives(&file).expect("reads");
+        assert_eq!(read.iter().map(|life| life.how).collect::<Vec<_>>(), [How::Cut, How::Unclear]);
+        assert_eq!(read[0].parts[1], Part { pid: 8, begin: 2, end: 5 });
+        let kinds: Vec<Kind> = read[0].trace().iter().map(|event| event.kind).collect();
+        assert_eq!(kinds, [Kind::Umask]);
+        // Not written to its end.
+        file.set_len(bytes.len() as u64 - 1).expect("is cut");
+        assert_eq!(lives(&file).expect("reads"), []);
+    }
+}

@@ -1,0 +1,180 @@
+//! Where the processes of a run ask to be watched by the kernel as well (`preload/log.h`, `struct larder_desk`).
+//!
+//! Unaware of: how they are watched, and what comes of it.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::Ordering::SeqCst;
+
+use larder_sys::Words;
+
+use super::log::{FIRST_EVENT, TAIL_WORD};
+
+const SAMPLER_WORD: usize = 6;
+const ENDS_WORD: usize = 7;
+const DESKS_WORD: usize = 9;
+const DESK_WORDS: usize = 3;
+const DESKS: usize = 32;
+const PROGRAMS_WORD: usize = 512;
+const PROGRAM_WORDS: usize = 2;
+const PROGRAMS: u64 = 512;
+/// The half of a desk's second word that says which program it is; the other says which options it has.
+const PROGRAM: u64 = 0xffff_ffff;
+/// Of each program (`LARDER_SAMPLES`).
+const SAMPLES: u64 = 3;
+
+/// `enum larder_desk_phase`; the process's number is in the word's other half.
+const FREE: u64 = 0;
+const ASKS: u64 = 2;
+const WATCHED: u64 = 3;
+const REFUSED: u64 = 4;
+const PHASE: u64 = 0xffff_ffff;
+
+/// The head of a log, shared with all who write it.
+pub(crate) struct Desks(Words);
+
+/// A process that waits to hear whether it is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Desk {
+    at: usize,
+    pub(crate) pid: u32,
+    program: u64,
+    address: u64,
+}
+
+#[cfg(test)]
+impl Desk {
+    pub(crate) fn at_none() -> Desk {
+        Desk { at: 0, pid: 0, program: 0, address: 0 }
+    }
+}
+
+impl Desks {
+    pub(super) fn of(log: &File) -> io::Result<Desks> {
+        Ok(Desks(Words::map(log, log.metadata()?.len(), FIRST_EVENT as usize / 8, true)?))
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.0.words()[at].load(SeqCst)
+    }
+
+    fn set(&self, at: usize, value: u64) {
+        self.0.words()[at].store(value, SeqCst);
+    }
+
+    /// From now on this process is asked.
+    pub(crate) fn open(&self, sampler: u32) {
+        self.set(SAMPLER_WORD, sampler.into());
+    }
+
+    /// Nobody is asked any more, and whoever was is to end.
+    pub(crate) fn close(&self) {
+        self.set(SAMPLER_WORD, 0);
+        self.set(ENDS_WORD, 1);
+    }
+
+    pub(crate) fn are_closed(&self) -> bool {
+        self.word(ENDS_WORD) != 0
+    }
+
+    /// Where in the log the next event will be.
+    pub(crate) fn tail(&self) -> u64 {
+        self.word(TAIL_WORD)
+    }
+
+    /// Those who wait.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = Desk> {
+        (0..DESKS).filter_map(|at| {
+            let word = DESKS_WORD + at * DESK_WORDS;
+            let value = self.word(word);
+            let desk =
+                Desk { at, pid: (value >> 32) as u32, program: self.word(word + 1), address: self.word(word + 2) };
+            let known = desk.program & PROGRAM < PROGRAMS && desk.program >> 32 < PROGRAMS;
+            (value & PHASE == ASKS && known).then_some(desk)
+        })
+    }
+
+    /// Whether the process of that number is the one that asks: its memory says so. Another process has that number
+    /// for us where the one that asks is in a namespace of its own.
+    pub(crate) fn is_the_one(&self, desk: &Desk) -> bool {
+        let mut sign = [0; 16];
+        let read = larder_sys::read_memory(desk.pid, desk.address, &mut sign);
+        let key = self.word(place(desk.program & PROGRAM));
+        let expected = [(desk.at as u64).to_ne_bytes(), key.to_ne_bytes()].concat();
+        read.is_ok_and(|count| count == sign.len()) && sign[..] == expected
+    }
+
+    /// Say that it is watched; false where it does not wait any more.
+    pub(crate) fn watch(&self, desk: &Desk) -> bool {
+        self.answer(desk, WATCHED)
+    }
+
+    /// Say that it is not.
+    pub(crate) fn refuse(&self, desk: &Desk) {
+        if self.answer(desk, REFUSED) {
+            self.0.wake_lower(DESKS_WORD + desk.at * DESK_WORDS);
+        }
+    }
+
+    fn answer(&self, desk: &Desk, phase: u64) -> bool {
+        let pid = u64::from(desk.pid) << 32;
+        let word = &self.0.words()[DESKS_WORD + desk.at * DESK_WORDS];
+        word.compare_exchange(pid | ASKS, pid | phase, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Who waited is gone, or is not watched any more.
+    pub(crate) fn free(&self, desk: &Desk) {
+        self.set(DESKS_WORD + desk.at * DESK_WORDS, FREE);
+    }
+
+    /// One more sample of the program that asks, or so many that there are enough of it.
+    pub(crate) fn count(&self, desk: &Desk, enough: bool) {
+        let more = if enough { SAMPLES } else { 1 };
+        let (program, options) = (place(desk.program & PROGRAM), place(desk.program >> 32));
+        self.0.words()[program + 1].fetch_add(more, SeqCst);
+        if options != program {
+            self.0.words()[options + 1].fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// Where the entry of a program is.
+fn place(program: u64) -> usize {
+    PROGRAMS_WORD + program as usize * PROGRAM_WORDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log;
+    use super::*;
+
+    #[test]
+    fn who_asks_is_heard_and_answered() {
+        use std::os::unix::fs::FileExt;
+        let file = larder_sys::memory_file("log", false).expect("can be made");
+        file.set_len(1 << 20).expect("grows");
+        file.write_all_at(&log::header(1 << 20, (0, 0)), 0).expect("writes");
+        let desks = Desks::of(&file).expect("maps");
+        assert_eq!((desks.tail(), desks.waiting().count()), (FIRST_EVENT, 0));
+        let sign = [4u64, 77];
+        let own = larder_sys::process_id();
+        let asks = |program: u64, address: u64| {
+            desks.set(place(3), sign[1]);
+            desks.set(DESKS_WORD + 4 * DESK_WORDS + 1, program);
+            desks.set(DESKS_WORD + 4 * DESK_WORDS + 2, address);
+            desks.set(DESKS_WORD + 4 * DESK_WORDS, u64::from(own) << 32 | ASKS);
+        };
+        asks(PROGRAMS, 0);
+        assert_eq!(desks.waiting().count(), 0, "no such program");
+        asks(3 | 5 << 32, (&raw const sign) as u64);
+        let desk = desks.waiting().next().expect("waits");
+        assert!(desk.pid == own && desks.is_the_one(&desk));
+        assert!(!desks.is_the_one(&Desk { address: desk.address + 8, ..desk }), "other memory");
+        desks.count(&desk, false);
+        assert_eq!((desks.word(place(3) + 1), desks.word(place(5) + 1)), (1, 1));
+        assert!(desks.watch(&desk) && !desks.watch(&desk), "once");
+        assert_eq!(desks.waiting().count(), 0);
+        desks.free(&desk);
+        assert_eq!(desks.word(DESKS_WORD + 4 * DESK_WORDS), FREE);
+    }
+}

@@ -1,0 +1,348 @@
+//! Watching the system calls of a few processes, from outside and for as long as that is of interest (`ptrace`).
+//!
+//! Each thing that is told leaves its thread stopped until the next one is asked for, so that it can be looked at. A
+//! process that is followed goes on by itself when we end, however that happens: the kernel sees to it. Whom it forks
+//! is followed as well, what it executes too. Unaware of: which calls matter, and what is made of them.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::time::Duration;
+
+use super::notify::{Notification, is_thread_of};
+use super::trace::{control, is_stopping, makers, message};
+
+/// What a process that is followed did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Did {
+    /// It is followed from now on.
+    Began,
+    /// It is about to make a system call.
+    Called(Notification),
+    /// It made this process, which has done nothing yet and is followed as well.
+    Forked(u32),
+    /// It has ended.
+    Ended {
+        /// By a signal.
+        killed: bool,
+    },
+}
+
+/// Processes whose calls are told.
+pub struct Followed {
+    /// Thread → process.
+    of_thread: HashMap<i32, i32>,
+    /// Threads that are let go when they stop next.
+    left: HashSet<i32>,
+    /// Processes that were not seen stopped yet.
+    beginning: HashSet<i32>,
+    /// Stopped before its parent said that it made it.
+    early: HashSet<i32>,
+    /// Stopped until the next thing is asked for.
+    held: Option<i32>,
+}
+
+const OPTIONS: i32 =
+    libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE;
+/// In a stop for a system call (`PTRACE_O_TRACESYSGOOD`).
+const CALL_STOP: i32 = libc::SIGTRAP | 0x80;
+/// Linux 5.3.
+const GET_SYSCALL_INFO: i32 = 0x420e;
+const ENTRY: u64 = 1;
+/// Who sleeps in the kernel for longer than this is let go when it wakes.
+const LOOKS_MAX: u32 = 20;
+const LOOK_EVERY: Duration = Duration::from_micros(500);
+
+/// `struct ptrace_syscall_info` of a call that begins.
+#[repr(C)]
+struct CallInfo {
+    /// The first byte: whether one begins or ends; the upper half: which table its number is from.
+    operation: u64,
+    instruction: u64,
+    stack: u64,
+    number: u64,
+    arguments: [u64; 6],
+    room: u64,
+}
+
+impl Followed {
+    /// Nobody yet. From here on SIGURG only wakes `wait`, which it may fail to do once in a while; this process must have
+    /// no children but those it follows.
+    pub fn nobody() -> Followed {
+        // SAFETY: the handler does nothing; structures are initialised, the mask is this process's own.
+        unsafe {
+            // Stops are told by the call that waits for them, and by no signal: that wakes us where the other one ran.
+            let mut action: libc::sigaction = zeroed();
+            action.sa_sigaction = libc::SIG_DFL;
+            action.sa_flags = libc::SA_NOCLDSTOP;
+            libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
+            action.sa_sigaction = nothing as *const () as usize;
+            action.sa_flags = 0;
+            libc::sigaction(libc::SIGURG, &action, std::ptr::null_mut());
+            libc::sigprocmask(libc::SIG_UNBLOCK, &woken_by(), std::ptr::null_mut());
+        }
+        Followed {
+            of_thread: HashMap::new(),
+            left: HashSet::new(),
+            beginning: HashSet::new(),
+            early: HashSet::new(),
+            held: None,
+        }
+    }
+
+    /// Follow a process that has one thread. An error where that is not allowed, or somebody else does.
+    pub fn follow(&mut self, pid: u32) -> io::Result<()> {
+        let pid = pid as i32;
+        control(libc::PTRACE_SEIZE as _, pid, 0, OPTIONS as usize)?;
+        self.of_thread.insert(pid, pid);
+        self.beginning.insert(pid);
+        control(libc::PTRACE_INTERRUPT as _, pid, 0, 0)
+    }
+
+    /// What happens next, and in which process, after letting go on what the last thing was about; or nothing, when a
+    /// signal came.
+    pub fn wait(&mut self) -> Option<(u32, Did)> {
+        if let Some(held) = self.held.take() {
+            resume(held, 0);
+        }
+        loop {
+            let mut status = 0;
+            // SAFETY: writes to our own integer.
+            let pid = unsafe { libc::waitpid(-1, &mut status, libc::__WALL) };
+            if pid <= 0 {
+                if io::Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
+                    wait_for_a_signal();
+                }
+                return None;
+            }
+            let process = self.of_thread.get(&pid).copied();
+            let did = match libc::WIFSTOPPED(status) {
+                true if self.left.contains(&pid) => self.let_go_of(pid, status),
+                true => self.stopped(pid, status),
+                false => self.ended(pid, libc::WIFSIGNALED(status)),
+            };
+            if let (Some(did), Some(process)) = (did, process) {
+                return Some((process as u32, did));
+            }
+        }
+    }
+
+    /// Whether a process has more than one thread.
+    pub fn has_threads(&self, process: u32) -> bool {
+        self.of_thread.values().filter(|of| **of == process as i32).count() > 1
+    }
+
+    /// Follow a process no longer: what it makes from now on is not followed either.
+    pub fn leave(&mut self, process: u32) {
+        let process = process as i32;
+        let threads: Vec<i32> = self.of_thread.iter().filter(|(_, of)| **of == process).map(|(t, _)| *t).collect();
+        for thread in threads {
+            self.of_thread.remove(&thread);
+            self.beginning.remove(&thread);
+            if self.held == Some(thread) {
+                self.held = None;
+                detach(thread, 0);
+            } else {
+                self.left.insert(thread);
+            }
+        }
+    }
+
+    /// Have those that were left be so now, where that can be done soon.
+    pub fn wait_for_left(&mut self) {
+        for thread in self.left.iter().copied().collect::<Vec<_>>() {
+            let _ = control(libc::PTRACE_INTERRUPT as _, thread, 0, 0);
+            for _ in 0..LOOKS_MAX {
+                let mut status = 0;
+                // SAFETY: writes to our own integer.
+                match unsafe { libc::waitpid(thread, &mut status, libc::__WALL | libc::WNOHANG) } {
+                    0 => std::thread::sleep(LOOK_EVERY),
+                    pid if pid > 0 && libc::WIFSTOPPED(status) => {
+                        self.let_go_of(thread, status);
+                        break;
+                    }
+                    _ => {
+                        self.left.remove(&thread);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn let_go_of(&mut self, thread: i32, status: i32) -> Option<Did> {
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        if is_making(event)
+            && let Ok(child) = message(thread)
+        {
+            match self.early.remove(&child) {
+                true => detach(child, 0),
+                false => drop(self.left.insert(child)),
+            }
+        }
+        self.left.remove(&thread);
+        detach(thread, if event == 0 && signal != CALL_STOP { signal } else { 0 });
+        None
+    }
+
+    fn stopped(&mut self, thread: i32, status: i32) -> Option<Did> {
+        let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+        match event {
+            0 if signal == CALL_STOP => return self.called(thread),
+            0 => resume(thread, signal),
+            _ if is_making(event) => return self.forked(thread),
+            libc::PTRACE_EVENT_STOP if is_stopping(signal) => {
+                let _ = control(libc::PTRACE_LISTEN as _, thread, 0, 0);
+            }
+            libc::PTRACE_EVENT_STOP if !self.of_thread.contains_key(&thread) => drop(self.early.insert(thread)),
+            libc::PTRACE_EVENT_STOP if self.beginning.remove(&thread) => {
+                self.held = Some(thread);
+                return Some(Did::Began);
+            }
+            _ => resume(thread, 0),
+        }
+        None
+    }
+
+    fn called(&mut self, thread: i32) -> Option<Did> {
+        // SAFETY: plain integers, for which zeros are valid.
+        let mut info: CallInfo = unsafe { zeroed() };
+        let told = control(GET_SYSCALL_INFO, thread, size_of::<CallInfo>(), (&raw mut info) as usize);
+        if told.is_err() || info.operation & 0xff != ENTRY {
+            resume(thread, 0);
+            return None;
+        }
+        self.held = Some(thread);
+        let architecture = (info.operation >> 32) as u32;
+        Some(Did::Called(Notification::of_stopped(thread as u32, architecture, info.number as i32, info.arguments)))
+    }
+
+    fn forked(&mut self, thread: i32) -> Option<Did> {
+        let process = *self.of_thread.get(&thread).unwrap_or(&thread);
+        self.held = Some(thread);
+        let child = message(thread).ok()?;
+        let is_thread = is_thread_of(child as u32, process as u32);
+        self.of_thread.insert(child, if is_thread { process } else { child });
+        if self.early.remove(&child) {
+            resume(child, 0);
+        }
+        if is_thread {
+            self.held = None;
+            resume(thread, 0);
+            return None;
+        }
+        Some(Did::Forked(child as u32))
+    }
+
+    fn ended(&mut self, thread: i32, killed: bool) -> Option<Did> {
+        self.left.remove(&thread);
+        self.early.remove(&thread);
+        self.beginning.remove(&thread);
+        let process = self.of_thread.remove(&thread);
+        self.free_orphans();
+        (process == Some(thread)).then_some(Did::Ended { killed })
+    }
+
+    /// A parent that was killed as it forked never says whom it made: nobody else would let these go on.
+    fn free_orphans(&mut self) {
+        let known = |maker: &i32| self.of_thread.contains_key(maker) || self.left.contains(maker);
+        let (left, orphans): (HashSet<i32>, HashSet<i32>) =
+            self.early.iter().partition(|child| makers(**child).iter().any(known));
+        self.early = left;
+        orphans.into_iter().for_each(|child| detach(child, 0));
+    }
+}
+
+extern "C" fn nothing(_signal: i32) {}
+
+/// Nobody is followed: sleep, for a while at most.
+fn wait_for_a_signal() {
+    const AT_MOST: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    let set = woken_by();
+    // SAFETY: the set is blocked while it is waited for.
+    unsafe {
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        libc::sigtimedwait(&set, std::ptr::null_mut(), &AT_MOST);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+    }
+}
+
+fn woken_by() -> libc::sigset_t {
+    // SAFETY: initialised by the first call.
+    unsafe {
+        let mut set = zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGURG);
+        set
+    }
+}
+
+fn is_making(event: i32) -> bool {
+    matches!(event, libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE)
+}
+
+/// Until its next call begins or ends. A thread that was killed meanwhile cannot go on, and its end is told.
+fn resume(thread: i32, signal: i32) {
+    let _ = control(libc::PTRACE_SYSCALL as _, thread, 0, signal as usize);
+}
+
+fn detach(thread: i32, signal: i32) {
+    let _ = control(libc::PTRACE_DETACH as _, thread, 0, signal as usize);
+}
+
+/// A process of ours that works beside this one, on what it has of its memory, until its work is done or this process
+/// has ended.
+pub struct Beside {
+    pid: libc::pid_t,
+}
+
+impl Beside {
+    /// Have `work` done. It is to make no use of what this process shares with others but memory: standard streams,
+    /// children. This process must have one thread.
+    pub fn start(work: impl FnOnce()) -> io::Result<Beside> {
+        let parent = super::process_id();
+        // No signal at its end, so that waiting for the tool's processes does not find it.
+        const NO_SIGNAL: libc::c_ulong = 0;
+        // SAFETY: like `fork`, in a process of one thread; the child never returns.
+        match unsafe { libc::syscall(libc::SYS_clone, NO_SIGNAL, 0, 0, 0, 0) } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                // What ends a process by itself would send the signal to the thread that libc believes us to be.
+                std::panic::set_hook(Box::new(|_| super::end_process(1)));
+                // SAFETY: this process's own signals and session.
+                unsafe {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    libc::setsid();
+                    let mut all = zeroed();
+                    libc::sigfillset(&mut all);
+                    libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+                }
+                if super::parent_process_id() == parent {
+                    work();
+                }
+                super::end_process(0)
+            }
+            pid => Ok(Beside { pid: pid as libc::pid_t }),
+        }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// Wake it with SIGURG, and wait for its end.
+    pub fn end(self) {
+        loop {
+            // SAFETY: our own child, which was not waited for yet.
+            let waited = unsafe {
+                libc::kill(self.pid, libc::SIGURG);
+                libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WCLONE | libc::WNOHANG)
+            };
+            if waited != 0 {
+                return;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}

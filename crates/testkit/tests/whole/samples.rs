@@ -1,0 +1,316 @@
+//! Programs of a whole command are judged by samples in its first run: the kernel watches a few processes of each.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use larder_testkit::{has, larder, probe_skip};
+
+use crate::project::Project;
+
+/// `openat` and `read` by the program's own instructions: `raw(path)` is the file's first byte.
+const RAW: &str = r#"
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <spawn.h>
+#include <unistd.h>
+extern char **environ;
+static long call(long n, long a, long b, long c, long d) {
+    long r;
+#if defined(__x86_64__)
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+#else
+    register long x8 __asm__("x8") = n; register long x0 __asm__("x0") = a; register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c; register long x3 __asm__("x3") = d;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+    r = x0;
+#endif
+    return r;
+}
+static int raw(const char *path) {
+    char byte = '?';
+    long fd = call(SYS_openat, -100, (long)path, 0, 0);
+    call(SYS_read, fd, (long)&byte, 1, 0);
+    return byte;
+}
+"#;
+
+/// A project with a program `tool`, of `RAW` and this text; `None` where nothing can be compiled.
+fn with_tool(text: &str, flags: &[&str]) -> Option<Project> {
+    let project = Project::of(&[("in", "1\n")]);
+    let source = project.place.path("tool.c");
+    std::fs::write(&source, format!("{RAW}{text}")).expect("can be written");
+    let tool = project.place.path("work/pristine/tool");
+    let made = Command::new("gcc").args(flags).arg("-w").arg("-o").args([&tool, &source]).status();
+    if !made.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: gcc makes no such program here: {flags:?}");
+        return None;
+    }
+    let hour = std::time::SystemTime::now() - Duration::from_secs(3600);
+    let file = std::fs::File::options().append(true).open(&tool).expect("is there");
+    file.set_modified(hour).expect("can be set");
+    Some(project)
+}
+
+/// What becomes of a script in one place: recorded by its first run, then answered.
+#[track_caller]
+fn first_run_is_recorded(project: &Project, script: &str) {
+    let outcomes: Vec<String> = (0..2).map(|_| project.compared(0, &["sh", "-c", script])).collect();
+    assert_eq!(outcomes, ["miss", "hit"], "{script}");
+}
+
+#[test]
+fn the_first_run_is_recorded() {
+    let project = Project::of(&[("in", "x\n")]);
+    let script = "for i in 1 2 3 4; do sed s/x/y/ in | grep y | sort > out$i; expr $i + 1 > /dev/null; done; \
+                  (cd / && ls > /dev/null); test -f none || cat in > d";
+    first_run_is_recorded(&project, script);
+    // And these programs are known from then on.
+    project.change("in", "z\n");
+    assert_eq!(project.compared(0, &["sh", "-c", "sed s/z/y/ in > other"]), "miss");
+    assert_eq!(project.compared(0, &["sh", "-c", "sed s/z/y/ in > other"]), "hit");
+}
+
+#[test]
+fn however_a_program_is_started() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let ways = [
+        "int pid; char *v[] = {\"cat\", \"in\", 0}; posix_spawnp(&pid, \"cat\", 0, 0, v, environ); wait(0);",
+        "if (!vfork()) { execlp(\"cat\", \"cat\", \"in\", (char *)0); _exit(1); } wait(0);",
+        "if (!fork()) { execlp(\"cat\", \"cat\", \"in\", (char *)0); _exit(1); } wait(0);",
+        "system(\"cat in\");",
+        "FILE *f = popen(\"cat in\", \"r\"); char line[9]; fputs(fgets(line, 9, f), stdout); pclose(f);",
+        "execlp(\"cat\", \"cat\", \"in\", (char *)0);",
+    ];
+    for way in ways {
+        let text = format!("int main(int argc, char **argv) {{ if (argc > 1) return 0; {way} return 0; }}");
+        let Some(project) = with_tool(&text, &[]) else { return };
+        eprintln!("{way}");
+        // One that becomes another program is seen as a whole as well.
+        first_run_is_recorded(&project, "./tool > out; ./tool no; ./tool >> out");
+    }
+}
+
+#[test]
+fn a_program_with_threads() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let text = "#include <pthread.h>\n\
+        static void *thread(void *x) { for (int i = 0; i < 50; i++) { close(open(\"in\", 0)); access(x, 0); } return 0; }\n\
+        int main(void) { pthread_t t[4]; char *names[] = {\"a\", \"b\", \"c\", \"d\"};\n\
+        for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, thread, names[i]);\n\
+        for (int i = 0; i < 4; i++) pthread_join(t[i], 0);\n return 0; }";
+    let Some(project) = with_tool(text, &["-pthread"]) else { return };
+    first_run_is_recorded(&project, "./tool; cat in > out");
+}
+
+/// At whichever run it happens that is watched, and in whichever process.
+#[test]
+fn a_program_that_goes_by_its_own_system_calls_is_found_out() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let rows = [
+        ("printf(\"%c\\n\", raw(\"in\"));", "./tool > out"),
+        ("if (argc > 1) printf(\"%c\\n\", raw(\"in\"));", "./tool; ./tool x > out"),
+        ("if (argc > 1) printf(\"%c\\n\", raw(\"in\"));", "./tool; ./tool; ./tool x > out; ./tool; ./tool"),
+        ("fflush(stdout); if (!fork()) { printf(\"%c\\n\", raw(\"in\")); exit(0); } wait(0);", "./tool > out"),
+        (
+            "int status; if (!vfork()) _exit(raw(\"in\")); wait(&status); printf(\"%d\\n\", status >> 8);",
+            "./tool > out",
+        ),
+        (
+            "int status; if (!call(SYS_clone, 0x800000 | SIGCHLD, 0, 0, 0)) _exit(raw(\"in\")); wait(&status); \
+             printf(\"%d\\n\", status >> 8);",
+            "./tool > out",
+        ),
+        ("pthread_t t; void *c; pthread_create(&t, 0, thread, 0); pthread_join(t, &c); puts(c);", "./tool > out"),
+        // What ran is gone.
+        ("printf(\"%c\\n\", raw(\"in\"));", "./tool > out; mv tool t; cat < t > tool; rm t; chmod 644 tool"),
+    ];
+    for (way, script) in rows {
+        let text = format!(
+            "#include <pthread.h>\nstatic void *thread(void *x) {{ static char c[2]; c[0] = raw(\"in\"); return c; }}\n\
+             int main(int argc, char **argv) {{ {way} return 0; }}"
+        );
+        let Some(project) = with_tool(&text, &["-pthread"]) else { return };
+        let argv = ["sh", "-c", script];
+        let first = project.compared(0, &argv);
+        assert_ne!(first, "miss", "{way} {script}: is recorded");
+        project.compared(0, &argv);
+        // Whatever is recorded knows of what only the kernel saw.
+        project.change("in", "2\n");
+        assert_ne!(project.compared(0, &argv), "hit", "{way} {script}");
+    }
+}
+
+#[test]
+fn a_program_of_which_only_the_beginning_was_seen() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let text =
+        "int main(void) { for (int i = 0; i < 9000; i++) close(open(\"in\", 0)); printf(\"%c\\n\", raw(\"in\")); }";
+    let Some(project) = with_tool(text, &[]) else { return };
+    let argv = ["sh", "-c", "./tool > out"];
+    assert_ne!(project.compared(0, &argv), "miss");
+    project.compared(0, &argv);
+    project.change("in", "2\n");
+    assert_ne!(project.compared(0, &argv), "hit");
+}
+
+#[test]
+fn a_static_program_is_left_to_the_kernel() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let Some(project) = with_tool("int main(void) { printf(\"%c\\n\", raw(\"in\")); }", &["-static"]) else { return };
+    let argv = ["sh", "-c", "./tool > out; cat in > copy"];
+    let outcomes: Vec<String> = (0..3).map(|_| project.compared(0, &argv)).collect();
+    assert_eq!(outcomes[1..], ["miss", "hit"], "{outcomes:?}");
+    project.change("in", "2\n");
+    assert_eq!(project.compared(0, &argv), "miss");
+}
+
+/// A program that was begun anew is the same for itself and for others.
+#[test]
+fn nothing_is_noticed() {
+    let project = Project::of(&[("in", "x\n")]);
+    project.tool("tool", "cat /proc/$$/comm; echo \"$0\" \"$#\" \"$@\"; tr '\\0' ' ' < /proc/$$/cmdline; echo");
+    let nested = project.text(0, "tool");
+    project.tool("ways", &format!("exec sh ./tool \"$@\"; # {nested}"));
+    project.change("list.awk", "#!/usr/bin/awk -f\nBEGIN { print ARGV[0], ARGV[1] }\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(project.place.path("work/pristine/list.awk"), mode).expect("can be set");
+    let loader =
+        ["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"].into_iter().find(|l| Path::new(l).exists());
+    let scripts = [
+        "./tool",
+        "./tool '' 'a b' \"$(printf 'c\\nd')\"",
+        "PATH=$PWD:$PATH; tool one two",
+        "cd /; $OLDPWD/tool x",
+        "./ways 1 2",
+        "./list.awk 3",
+        "env -i ./tool x",
+        "sh -c 'exec cat in' ; sh -c 'cat /proc/self/comm'",
+        "cat in | (cat; cat) | cat; exit 3",
+        "sh -c 'kill -9 $$'; sh -c 'kill -15 $$'; echo $?",
+        "yes | head -n 2",
+        "(sleep 0.02; cat in) & wait; sh -c 'sleep 0.01 & echo x'",
+        "timeout 5 cat in; trap 'echo caught' USR1; sh -c 'kill -USR1 $PPID'; echo $?",
+    ];
+    for script in scripts.iter().copied().map(str::to_owned).chain(loader.map(|l| format!("{l} /bin/echo a b"))) {
+        let argv = ["sh", "-c", &script];
+        for _ in 0..2 {
+            project.lay_out(0);
+            let plain = project.plain(0, &argv);
+            project.lay_out(0);
+            assert_eq!(project.through_larder(0, &argv).0, plain, "{script}");
+        }
+    }
+    if has("bash") {
+        let argv = ["bash", "-c", "exec -a other bash -c 'echo $0; cat /proc/$$/comm'"];
+        project.lay_out(0);
+        assert_eq!(project.through_larder(0, &argv).0, project.plain(0, &argv));
+    }
+}
+
+/// Of libraries that the program is linked with, and of those that the build preloads.
+#[test]
+fn constructors_run_once() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let Some(project) = with_tool("int main(void) { return 0; }", &[]) else { return };
+    let pristine = project.place.path("work/pristine");
+    let library = "#include <unistd.h>\n\
+        __attribute__((constructor)) static void begins(void) { write(1, NAME, sizeof NAME - 1); }\n";
+    let compile = |name: &str, flags: &[&str]| {
+        let source = project.place.path("library.c");
+        std::fs::write(&source, library).expect("can be written");
+        let made = Command::new("gcc").args(["-w", "-o"]).arg(pristine.join(name)).arg(source).args(flags).status();
+        assert!(made.is_ok_and(|status| status.success()), "gcc makes no {name}");
+    };
+    compile("libone.so", &["-shared", "-fPIC", "-DNAME=\"one \""]);
+    compile("libfirst.so", &["-shared", "-fPIC", "-DNAME=\"first \"", "-Wl,-z,initfirst"]);
+    let linked = project.place.path("main.c");
+    std::fs::write(&linked, "int main(void) { return 0; }\n").expect("can be written");
+    for name in ["one", "first"] {
+        let mut gcc = Command::new("gcc");
+        gcc.arg("-o").arg(pristine.join(format!("with-{name}"))).arg(&linked).arg("-L").arg(&pristine);
+        let made = gcc.args(["-Wl,--no-as-needed", &format!("-l{name}"), "-Wl,-rpath,$ORIGIN"]).status();
+        assert!(made.is_ok_and(|status| status.success()), "gcc links nothing with {name}");
+    }
+    for script in ["./with-one", "./with-first", "LD_PRELOAD=$PWD/libone.so cat in; LD_PRELOAD=$PWD/libfirst.so cat in"]
+    {
+        let argv = ["sh", "-c", script];
+        project.lay_out(0);
+        let plain = project.plain(0, &argv);
+        project.lay_out(0);
+        assert_eq!(project.through_larder(0, &argv).0, plain, "{script}");
+    }
+}
+
+/// What is watched may watch others itself, or be watched by them.
+#[test]
+fn a_debugger_inside() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let text = "int main(int argc, char **argv) {\n\
+        int status, stops = 0, pid = fork();\n\
+        if (!pid) {\n\
+            if (argc < 2 && ptrace(PTRACE_TRACEME, 0, 0, 0)) return 9;\n\
+            raise(SIGSTOP); execlp(\"cat\", \"cat\", \"in\", (char *)0); return 8;\n\
+        }\n\
+        if (argc > 1) { waitpid(pid, &status, WUNTRACED); if (ptrace(PTRACE_SEIZE, pid, 0, 0)) return 7; kill(pid, SIGCONT); }\n\
+        while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {\n\
+            int group = argc > 1 && status >> 16;\n\
+            stops++; ptrace(PTRACE_CONT, pid, 0, group || WSTOPSIG(status) == SIGTRAP || WSTOPSIG(status) == SIGSTOP ? 0 : WSTOPSIG(status));\n\
+        }\n\
+        printf(\"%d %d\\n\", stops > 0, status); return 0; }";
+    let Some(project) = with_tool(text, &[]) else { return };
+    for script in ["./tool", "./tool x"] {
+        project.compared(0, &["sh", "-c", script]);
+    }
+}
+
+/// Whoever is watched when larder is killed goes on, and so does what comes after.
+#[test]
+fn a_build_goes_on_when_larder_is_killed() {
+    let script =
+        "i=0; while [ $i -lt 60 ]; do cp /bin/cat ./c$i; ./c$i in > o; rm c$i; i=$((i + 1)); done; echo x > done";
+    for after_ms in [0, 5, 17, 40, 90] {
+        let project = Project::of(&[("in", "x\n")]);
+        let top = project.lay_out(0);
+        let mut run = Command::new(larder());
+        run.args(["run", "--", "sh", "-c", script]).current_dir(&top).env("LARDER_DIR", project.place.path("store"));
+        run.stdin(std::process::Stdio::null());
+        let mut child = run.spawn().expect("starts");
+        let first = Instant::now();
+        while !Path::new(&top).join("o").exists() {
+            assert!(first.elapsed() < Duration::from_secs(30), "the script does not begin");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(after_ms));
+        child.kill().expect("is there, or was");
+        child.wait().expect("ends");
+        let began = Instant::now();
+        while !Path::new(&top).join("done").exists() {
+            assert!(began.elapsed() < Duration::from_secs(30), "killed after {after_ms} ms, the script stands still");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// What larder runs inside is recorded by the first run as well.
+#[test]
+fn a_compile_inside_the_first_run() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let project = Project::of(&[("x.c", "#include \"x.h\"\nint x = X;\n"), ("x.h", "#define X 1\n")]);
+    let script = format!("{} gcc -c x.c; cat x.h > copy", larder().display());
+    let argv = ["sh", "-c", &script];
+    assert_eq!(project.compared_inside(0, &argv), ["miss", "miss"]);
+    assert_eq!(project.compared_inside(0, &argv), ["hit"]);
+    project.change("x.h", "#define X 2\n");
+    assert_eq!(project.compared_inside(0, &argv), ["miss", "miss"]);
+    project.change("x.h", "#define X 1\n");
+    let argv = ["sh", "-c", &format!("{script}; true")];
+    assert_eq!(project.compared_inside(0, &argv), ["hit", "miss"]);
+}
