@@ -31,8 +31,8 @@ pub use paths::without_parents;
 pub use preload::{IN_ANY_ORDER, OuterLog, PreloadObserver, Program, judge};
 pub use sampled::{Interest, Sample, SampledObserved, SampledObserver};
 pub use trace::{
-    Event, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS, SOCKET,
-    Trace, arguments, identity_of, mode_of, reported_output,
+    Event, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS,
+    REPORTED_UMASK, SOCKET, Trace, arguments, identity_of, mode_of, reported_output,
 };
 pub use who::{Running, Who};
 

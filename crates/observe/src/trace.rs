@@ -82,6 +82,9 @@ pub const REPORTED_MODIFIED: u32 = 2 << 8;
 pub const REPORTED_STATUS: u32 = 3 << 8;
 /// The same: when it was modified was compared.
 pub const REPORTED_COMPARED: u32 = 4 << 8;
+/// The `extra` of a `Kind::Umask` of such a wrapper: what it answered from its store hangs on the umask, which it did not
+/// set.
+pub const REPORTED_UMASK: u32 = 1 << 16;
 
 /// The path of a `Kind::Network` that says that a socket was asked for, and no more.
 pub const SOCKET: &[u8] = b"socket";

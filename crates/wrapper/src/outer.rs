@@ -13,7 +13,7 @@ use larder_model::{
 };
 use larder_observe::{
     Event, IN_ANY_ORDER, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED,
-    REPORTED_STATUS, SOCKET, Trace, identity_of, mode_of, reported_output,
+    REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of, reported_output,
 };
 use larder_sys::Look;
 
@@ -120,7 +120,7 @@ pub(crate) fn answered(
     }
     for variable in &set.environment {
         events.extend(match variable.name {
-            UMASK => Some(event(Kind::Umask)),
+            UMASK => Some(Event { extra: REPORTED_UMASK, ..event(Kind::Umask) }),
             HOST => Some(event(Kind::Identity)),
             SOCKETS => Some(Event { extra: INTERNET[0], ..at(Kind::Network, SOCKET) }),
             name if name.is_empty() || name.starts_with(b"\0") => None,

@@ -241,7 +241,8 @@ impl<'t> Fold<'t> {
             Kind::Identity => self.host = true,
             Kind::Umask => {
                 self.umask = true;
-                self.umask_is_set |= !self.runs_a_compiler_part(e.pid, policy);
+                let is_answer = e.extra == trace::REPORTED_UMASK && self.habit(e.pid, policy).reports;
+                self.umask_is_set |= !is_answer && !self.runs_a_compiler_part(e.pid, policy);
             }
             Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
             Kind::GetEnvironment => self.variable(e, policy),

@@ -2,7 +2,7 @@
 
 use larder_testkit::{has, larder, probe_skip};
 
-use crate::by_make;
+use crate::{Project, by_make};
 
 #[test]
 fn one_changed_source_compiles_once() {
@@ -11,10 +11,8 @@ fn one_changed_source_compiles_once() {
     let compiler = format!("CC={} gcc", larder().display());
     let argv = ["make", &compiler];
     assert_eq!(project.compared_inside(0, &argv), ["miss"; 4]);
-    // What is inside is answered at once; what was answered inside is known of the whole: it serves when it was seen
-    // twice.
+    // What is inside is answered at once, and is known of the whole, which serves when it was seen twice.
     assert_eq!(project.compared_inside(1, &argv), ["hit", "hit", "hit", "miss"]);
-    assert_eq!(project.compared_inside(2, &argv), ["hit", "hit", "hit", "miss"]);
     assert_eq!(project.compared_inside(2, &argv), ["hit"]);
     project.change("b.c", "#include \"both.h\"\nint b(void) { return HOW_MUCH + 0; }\n");
     let changed = project.compared_inside(3, &argv);
@@ -93,4 +91,16 @@ fn a_static_program_beside_a_compiler() {
     assert_eq!(outcomes[3], ["bypass: the tool cannot be observed here", "hit"], "{outcomes:?}");
     let outcomes: Vec<_> = (4..8).map(|at| project.compared_inside(at, &["sh", "-c", &compile])).collect();
     assert_eq!(outcomes[3], ["hit"], "{outcomes:?}");
+}
+
+/// What a linker that is answered inside would have asked of the umask, the outer run has not set.
+#[test]
+fn a_link_that_is_answered_inside() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let project = Project::of(&[("x.c", "int x = 1;\n")]);
+    let script = format!("{} gcc -shared -fPIC x.c -o x.so; echo x > after", larder().display());
+    let argv = ["sh", "-c", &script];
+    assert_eq!(project.compared_inside(0, &argv), ["miss", "miss"]);
+    assert_eq!(project.compared_inside(1, &argv), ["hit", "miss"]);
+    assert_eq!(project.compared_inside(2, &argv), ["hit"]);
 }
