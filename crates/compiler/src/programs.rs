@@ -527,10 +527,9 @@ const LOGS: &[&str] = &[
     ".ninja_log",
 ];
 
-/// Words by which a script can get at the number of a process. Where a text holds one, and a result then holds such a
-/// number, the result is another each time.
-pub const PROCESS_WORDS: &[&str] = &[
-    "$$",
+/// Words by which a script can get at the number of a process, be it another's. Where a text holds one, and a result
+/// then holds such a number, the result is another each time.
+const PROCESS_WORDS: &[&str] = &[
     "$!",
     "getpid",
     "getppid",
@@ -542,7 +541,40 @@ pub const PROCESS_WORDS: &[&str] = &[
     "BASHPID",
     "PPID",
     "process.pid",
+    "Process.pid",
+    "getmypid",
+    "PROCINFO",
+    "[pid]",
 ];
+
+/// The word by which shells and Perl scripts get at the number of the process that runs them.
+pub const OWN_PROCESS: &str = "$$";
+
+/// Where one of the words above is none, in what automake writes: what it has end, and what sed does but in the last line.
+const NO_PROCESS: &[&str] = &["am_sleep_pid=$!", "$!N;"];
+
+/// Whether a text names a way to the number of any process but the one that runs it.
+pub fn names_other_processes(text: &[u8]) -> bool {
+    let count =
+        |words: &[&str]| words.iter().map(|word| memchr::memmem::find_iter(text, word.as_bytes()).count()).sum();
+    let named: usize = count(PROCESS_WORDS);
+    named > count(NO_PROCESS)
+}
+
+/// How `configure` finds out whether two names lead to one directory.
+const SAME_DIRECTORY: &[&str] = &["ac_ls_di=`ls -di .`", "`cd \"$ac_pwd\" && ls -di .`"];
+
+/// Whether a text names a way to the number of an inode by `ls`, but that.
+pub fn names_inodes(text: &[u8]) -> bool {
+    let count = |word: &str| memchr::memmem::find_iter(text, word.as_bytes()).count();
+    count("ls -di") > SAME_DIRECTORY.iter().map(|known| count(known)).sum()
+}
+
+/// Whether the program of this file name runs no script: no text has it say its process's number.
+pub fn runs_no_script(program: &[u8]) -> bool {
+    let names = [BLIND, COPIERS, ARCHIVERS, NAMES_TEMPORARY_FILES, SHOWS_STATUS, &["touch", "date"]];
+    is_compiler_part(program) || names.iter().any(|names| is_named(program, names))
+}
 
 /// Whether the program of this file name is a known part of a compiler. Those read the clock in every run without their
 /// result depending on it, but for the dates that they make of it (gcc times its passes, and seeds names that it

@@ -32,7 +32,7 @@ pub use preload::{IN_ANY_ORDER, OuterLog, PreloadObserver, Program, judge};
 pub use sampled::{Interest, Sample, SampledObserved, SampledObserver};
 pub use trace::{
     Event, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS,
-    REPORTED_UMASK, SOCKET, Trace, arguments, identity_of, mode_of, reported_output,
+    REPORTED_UMASK, REPORTED_WHOLE, SOCKET, Trace, arguments, identity_of, mode_of, reported_output,
 };
 pub use who::{Running, Who};
 

@@ -86,6 +86,10 @@ pub const REPORTED_COMPARED: u32 = 4 << 8;
 /// set.
 pub const REPORTED_UMASK: u32 = 1 << 16;
 
+/// In the `mode` of a `Kind::Start` that such a wrapper hands on: what the library does not see of the program is
+/// reported as well.
+pub const REPORTED_WHOLE: u32 = 1 << 31;
+
 /// The path of a `Kind::Network` that says that a socket was asked for, and no more.
 pub const SOCKET: &[u8] = b"socket";
 /// Its number for the internet's families: `AF_INET`, `AF_INET6`.

@@ -90,7 +90,6 @@ fn folded(observer: &dyn Observer, command: &Command) -> Folded {
         variable_is_covered: &|_| true,
         variable: &|_| None,
         is_compiler_part: &|_| true,
-        names_by_number: false,
         real: &|_| None,
         habit: &|program, _| larder_compiler::habit(program, larder_compiler::Told::nothing()),
         before: &|_| None,

@@ -78,7 +78,6 @@ fn folded(observed: &Observed) -> Folded {
         variable_is_covered: &|_| true,
         variable: &|_| None,
         is_compiler_part: &|_| true,
-        names_by_number: false,
         real: &|_| None,
         habit: &|program, _| larder_compiler::habit(program, larder_compiler::Told::nothing()),
         adds_execute: &|_| false,

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use larder_lookup::Request;
 use larder_model::{
-    ActionResult, Fact, HOST, Links, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS, UMASK,
+    ActionResult, Fact, HOST, Links, Looked, Modified, ObservationSet, Output, OutputKind, Placement, Roots, SOCKETS,
+    UMASK,
 };
 use larder_observe::{
     Event, IN_ANY_ORDER, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED,
@@ -66,14 +67,24 @@ pub(crate) fn becomes(program: &[u8], environment: &mut Vec<Vec<u8>>) {
     }
 }
 
-/// The tool ran beside us, as process `pid`, and did this.
-pub(crate) fn ran(context: &Context, request: &Request, pid: u32, trace: &Trace) {
-    if is_there() {
-        let mut events = chosen(context, request);
-        events.push(Event { pid, ..looked(Kind::Exec, &request.action.tool_path) });
-        report(events);
-        with(|log| log.report(trace));
+/// The tool ran beside us, as process `pid`, and did this; what its programs do besides is known, or not.
+pub(crate) fn ran(
+    context: &Context,
+    request: &Request,
+    pid: u32,
+    trace: &Trace,
+    unseen: impl FnOnce() -> Option<Vec<(Vec<u8>, Looked)>>,
+) {
+    if !is_there() {
+        return;
     }
+    let mut events = chosen(context, request);
+    events.push(Event { pid, ..looked(Kind::Exec, &request.action.tool_path) });
+    let unseen = unseen();
+    let besides = unseen.iter().flatten();
+    events.extend(besides.flat_map(|(path, looked)| looks(path, looked)));
+    report(events);
+    with(|log| if unseen.is_some() { log.report_whole(trace) } else { log.report(trace) });
 }
 
 /// What was at the places of outputs before a hit.
@@ -184,6 +195,25 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
         Fact::Modified(_) => reported(REPORTED_MODIFIED),
         Fact::Status(_) => reported(REPORTED_STATUS),
     }
+}
+
+/// What was looked at in these ways, as it is now.
+fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
+    let Ok(look) = larder_sys::look_through(path) else {
+        let error = ways.failed.map_or(ENOENT, |(_, errno)| errno as i32);
+        let link = larder_sys::link_target(path).ok().map(|target| Event { path2: target, ..at(Kind::ReadLink, path) });
+        return [Some(Event { error, ..at(Kind::Stat, path) }), link].into_iter().flatten().collect();
+    };
+    let found = |kind| Event { identity: Some(identity_of(&look)), mode: mode_of(&look), ..at(kind, path) };
+    let is_link = larder_sys::link_target(path).ok();
+    let as_link = is_link.map_or(found(Kind::Lstat), |target| Event { path2: target, ..at(Kind::ReadLink, path) });
+    let ways = [
+        (true, found(Kind::Stat)),
+        (ways.content, found(Kind::Open(OpenFlags(OpenFlags::READ)))),
+        (ways.link, as_link),
+        (ways.listed, found(Kind::List)),
+    ];
+    ways.into_iter().filter(|(is, _)| *is).map(|(_, event)| event).collect()
 }
 
 /// An output that we have put in place, over something or not.

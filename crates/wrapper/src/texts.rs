@@ -10,12 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, Language, MEMORY_WORDS, Named, PERL_CLOCK_WORDS,
-    PERL_HASH_WORDS, PROCESS_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_compiler_part, is_left_out,
-    names_cmake_clocks, names_shell_clocks, runs_meson,
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, Language, MEMORY_WORDS, Named, OWN_PROCESS,
+    PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_compiler_part, is_left_out,
+    names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, runs_meson, runs_no_script,
 };
 use larder_lookup::Request;
-use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
+use larder_observe::{Event, Kind, OpenFlags, Trace, Who, arguments};
 
 /// A text longer than this is not searched, and counts as if it named times. A makefile of automake's can have 95 MB
 /// (curl's
@@ -32,8 +32,12 @@ pub(crate) struct Texts {
     named: Named,
     /// The same, of texts that only programs of one language read.
     own: [Named; Language::COUNT],
-    /// A word by which scripts get at their process id.
-    pub(crate) name_processes: bool,
+    /// A word by which scripts get at the number of their process.
+    name_own_process: bool,
+    /// One by which they get at those of others.
+    name_processes: bool,
+    /// A way to the number of an inode.
+    pub(crate) name_inodes: bool,
     /// Variables that are left out of the key, and are named here.
     pub(crate) variables: BTreeSet<Vec<u8>>,
 }
@@ -59,6 +63,21 @@ impl Texts {
         Language::of(program).map_or(self.named, |language| self.named | self.own[language as usize])
     }
 
+    /// Numbers of processes that a script of the command could have been told, in digits.
+    pub(crate) fn process_numbers(&self, trace: &Trace) -> HashSet<Vec<u8>> {
+        let runs_scripts = |path: &[u8]| !runs_no_script(path.rsplit(|&b| b == b'/').next().unwrap_or(path));
+        let own = [larder_sys::process_id(), larder_sys::parent_process_id()];
+        let numbers: HashSet<u32> = match (self.name_processes, self.name_own_process) {
+            (true, _) => trace.iter().map(|event| event.pid).chain(own).collect(),
+            (false, true) => {
+                let begins = |event: &Event<&[u8]>| event.kind == Kind::Start && runs_scripts(event.path);
+                trace.iter().filter(begins).map(|event| event.pid).chain(own).collect()
+            }
+            (false, false) => HashSet::new(),
+        };
+        numbers.into_iter().map(|number| number.to_string().into_bytes()).collect()
+    }
+
     fn search(&mut self, text: &[u8], by: &[Reader]) {
         let holds = |words: &[&str]| holds(text, words);
         let named = Named {
@@ -77,7 +96,9 @@ impl Texts {
             dates_compared: false,
         };
         self.add(named, by);
-        self.name_processes = self.name_processes || holds(PROCESS_WORDS);
+        self.name_own_process = self.name_own_process || holds(&[OWN_PROCESS]);
+        self.name_processes = self.name_processes || names_other_processes(text);
+        self.name_inodes = self.name_inodes || names_inodes(text);
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let names: HashSet<&[u8]> = text.split(|byte| !is_part(byte)).collect();
         self.variables.extend(names.into_iter().filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
@@ -109,6 +130,7 @@ impl Texts {
             _ => {
                 self.add(Named::ANYTHING, by);
                 self.name_processes = true;
+                self.name_inodes = true;
             }
         }
     }
@@ -127,14 +149,11 @@ fn file_holds(path: &[u8], words: &[&str]) -> bool {
     }
 }
 
-/// Whether a text holds the number of one of the command's processes, by itself.
-pub(crate) fn holds_a_process(text: &[u8], trace: &Trace) -> bool {
-    let own = [larder_sys::process_id(), larder_sys::parent_process_id()].into_iter();
-    let processes: HashSet<Vec<u8>> =
-        trace.iter().map(|event| event.pid).chain(own).map(|pid| pid.to_string().into_bytes()).collect();
-    // The longest number of a process has seven digits (`PID_MAX_LIMIT`, linux/threads.h).
-    let numbers = text.split(|byte| !byte.is_ascii_digit()).filter(|number| (1..=7).contains(&number.len()));
-    numbers.into_iter().any(|number| processes.contains(number))
+/// Whether a text holds one of these numbers, by itself.
+pub(crate) fn holds_a_number(text: &[u8], numbers: &HashSet<Vec<u8>>) -> bool {
+    // The longest is that of an inode.
+    let runs = text.split(|byte| !byte.is_ascii_digit()).filter(|run| (1..=20).contains(&run.len()));
+    runs.into_iter().any(|run| numbers.contains(run))
 }
 
 /// Who reads a text.

@@ -18,8 +18,8 @@ use larder_compiler::{Family, is_compiler_part, starts_others};
 use larder_lookup::{Choice, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
 use larder_model::{Digest, Fallback, Identity, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
-    BothObservers, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer, PreloadObserver, Sample,
-    SampledObserver, Sight, Trace, Verdict, What, identity_of,
+    BothObservers, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer, PreloadObserver,
+    REPORTED_WHOLE, Sample, SampledObserver, Sight, Trace, Verdict, What, identity_of,
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
@@ -200,7 +200,7 @@ impl<'a> Programs<'a> {
         let own = own_path();
         // What each is at the end, and what it was besides.
         let mut began: BTreeMap<&[u8], Vec<Option<Identity>>> = BTreeMap::new();
-        for event in trace.iter().filter(|e| e.kind == Kind::Start && e.error == 0 && e.path != own) {
+        for event in trace.iter().filter(|event| begins(event) && event.path != own) {
             let now = || larder_sys::look_through(event.path).ok().map(|look| identity_of(&look));
             let files = began.entry(event.path).or_insert_with(|| vec![now()]);
             if files.iter().any(|file| is_same(file, &event.identity)) {
@@ -347,8 +347,7 @@ impl<'a> Programs<'a> {
     fn of(&self, trace: &Trace) -> BTreeMap<Vec<u8>, Digest> {
         let mut programs = BTreeMap::new();
         let own = own_path();
-        let began = |event: &Event<&[u8]>| event.kind == Kind::Start && event.error == 0 && event.path != own;
-        for event in trace.iter().filter(began) {
+        for event in trace.iter().filter(|event| begins(event) && event.path != own) {
             if !programs.contains_key(event.path)
                 && let Some(content) = self.content(event.path)
             {
@@ -365,6 +364,11 @@ impl<'a> Programs<'a> {
             self.stamps.hash(&mut file).ok()
         })
     }
+}
+
+/// A program begins, of which more is to be known than a wrapper inside has reported.
+fn begins(event: &Event<&[u8]>) -> bool {
+    event.kind == Kind::Start && event.error == 0 && event.mode & REPORTED_WHOLE == 0
 }
 
 /// Something that only one of the two saw.

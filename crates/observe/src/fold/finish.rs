@@ -64,7 +64,6 @@ impl<'t> Fold<'t> {
         }
         for path in std::mem::take(&mut self.order) {
             if self.is_of_this_run(path) {
-                self.by_chance |= self.numbered.contains(path);
                 continue;
             }
             if let Some(looked) = self.looked.remove(path) {
@@ -75,20 +74,20 @@ impl<'t> Fold<'t> {
             seen,
             refusals: self.refusals,
             foreign_program: self.foreign_program.map(<[u8]>::to_vec),
-            by_chance: self.by_chance,
+            inodes_shown: self.inodes_shown,
             random_names: self.random_names.iter().map(|path| file_name(path).to_vec()).collect(),
         }
     }
 
-    /// Nothing was there, and the name holds the number of a process or was made up at random: nobody will look for it
-    /// again.
+    /// Nothing was there, and the name was made up at random: nobody will look for it again. One that holds the number
+    /// of a process is kept: it may hold another number that is the same by accident, and looking for it is harmless.
     fn is_of_this_run(&self, path: &[u8]) -> bool {
         let nothing = Looked { absent: true, ..Looked::default() };
         if self.looked.get(path) != Some(&nothing) || self.made.contains_key(path) {
             return false;
         }
         let within = |name: &&[u8]| path.strip_prefix(*name).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
-        self.numbered.contains(path) || self.random_names.iter().any(within)
+        self.random_names.iter().any(within)
     }
 
     fn output(&mut self, path: &'t [u8], made: Made<'t>, policy: &Policy, seen: &mut Seen) {

@@ -112,6 +112,9 @@ impl<'t> Fold<'t> {
         if self.ignored(e.path) || names_cwd {
             return;
         }
+        if self.habit(e.pid, policy).shows_numbers {
+            self.inodes_shown.extend(e.identity.map(|id| id.inode));
+        }
         if self.is_made(e) {
             // Its times are those of this run.
             if e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat) {
@@ -125,7 +128,6 @@ impl<'t> Fold<'t> {
         if e.kind == Kind::ReadLink && e.path.starts_with(b"/proc/self/fd/") && e.path2.starts_with(b"/") {
             return self.read_link_of_open_file(e);
         }
-        self.by_chance |= self.habit(e.pid, policy).shows_numbers;
         if e.path.starts_with(b"/proc/") || e.path.starts_with(b"/sys/") {
             self.device(e.path);
             return;

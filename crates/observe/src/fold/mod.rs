@@ -20,7 +20,7 @@ mod processes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use larder_model::{FileMode, Habit, Identity, Looked, Placement, Prior, Seen, Unrecorded};
 
@@ -55,8 +55,6 @@ pub struct Policy<'a> {
     pub habit: &'a dyn Fn(&[u8], &[u8]) -> Habit,
     /// What was in a file before the command ran, where that was noted.
     pub before: &'a dyn Fn(&Identity) -> Option<Prior>,
-    /// A text of the command names the numbers of processes, so that names may hold them.
-    pub names_by_number: bool,
     /// Whether a file is one that people read when something went wrong: times in it are of no matter.
     pub is_log: &'a dyn Fn(&[u8]) -> bool,
     /// Whether the command may write there.
@@ -79,8 +77,8 @@ pub struct Folded {
     pub foreign_program: Option<Vec<u8>>,
     /// Names that were made up at random and are gone again: a result that holds one is another each time.
     pub random_names: Vec<Vec<u8>>,
-    /// Names were looked for and not found that hold the number of a process: the next run looks for others.
-    pub by_chance: bool,
+    /// Numbers of inodes that a program was asked for.
+    pub inodes_shown: BTreeSet<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -138,11 +136,8 @@ struct Fold<'t> {
     /// Where something was to be removed and nothing was.
     unlinked: HashSet<&'t [u8]>,
     who: Who<'t>,
-    /// Names that hold the number of the process that did not find them, or of one that it comes from.
-    numbered: HashSet<&'t [u8]>,
-    by_chance: bool,
-    /// Processes in which a shell began.
-    shells: HashSet<u32>,
+    /// Inodes whose numbers a program wrote down.
+    inodes_shown: BTreeSet<u64>,
     /// Of the program that each process runs.
     habits: HashMap<u32, Habit>,
     /// How often each process read the clock and asked for random numbers.
@@ -193,7 +188,6 @@ pub fn fold(trace: &Trace, policy: &Policy) -> Folded {
         if has_parents(event.path) && !fold.real.contains_key(event.path) {
             fold.real.insert(event.path, (policy.real)(event.path));
         }
-        fold.note_number(&event, policy);
         if SHORTAGES.contains(&event.error) {
             fold.refuse(Unrecorded::Shortage, event.path);
         }

@@ -4,7 +4,7 @@ use larder_model::{Habit, Unrecorded};
 
 use super::{ENOENT, Event, Fold, Policy};
 use crate::paths::file_name;
-use crate::trace::{Kind, arguments};
+use crate::trace::{Kind, REPORTED_WHOLE, arguments};
 use crate::who::Running;
 
 impl<'t> Fold<'t> {
@@ -15,13 +15,10 @@ impl<'t> Fold<'t> {
                 *self.starts.entry(e.pid).or_default() += 1;
                 self.who.learn(e);
                 self.habits.remove(&e.pid);
-                if self.habit(e.pid, policy).tries_terminal {
-                    self.shells.insert(e.pid);
-                }
                 self.clock_reads.remove(&e.pid);
                 self.zone_reads.remove(&e.pid);
                 self.random_reads.remove(&e.pid);
-                self.read(e, true, policy);
+                self.read(&Event { mode: e.mode & !REPORTED_WHOLE, ..e.clone() }, true, policy);
             }
             Kind::Exec => {
                 *self.starts.entry(e.pid).or_default() -= 1;
@@ -116,27 +113,6 @@ impl<'t> Fold<'t> {
                 self.times_told.push((program, (output.device, output.inode)));
             }
             _ => self.refuse(why, program),
-        }
-    }
-
-    /// Note a name that was not looked at before, where it holds the number of who looks for it or makes it.
-    pub(super) fn note_number(&mut self, e: &Event<'t>, policy: &Policy) {
-        let new = policy.names_by_number && file_name(e.path).iter().any(u8::is_ascii_digit);
-        if !new || self.looked.contains_key(e.path) || self.numbered.contains(e.path) || !(policy.may_write)(e.path) {
-            return;
-        }
-        // So long that it is none by accident: a shell between that one and who looks may have done nothing that is
-        // seen.
-        const DIGITS: usize = 3;
-        let numbers = file_name(e.path).split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty());
-        for digits in numbers {
-            let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok());
-            let Some(number) = number.filter(|_| digits[0] != b'0') else { continue };
-            if self.who.line(e.pid).any(|pid| pid == number) || digits.len() >= DIGITS && self.shells.contains(&number)
-            {
-                self.numbered.insert(e.path);
-                return;
-            }
         }
     }
 

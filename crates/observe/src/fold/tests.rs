@@ -64,7 +64,6 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
             let known = event(Kind::Stat, "/w/known").identity.map(|id| id.inode) == Some(opened.inode);
             known.then(|| Prior::File { digest: Digest::of(b"old"), mode: Some(0o644) })
         },
-        names_by_number: true,
         real: &|_| None,
         may_write: &|path| path.starts_with(b"/w/"),
         is_log: &|path| path.ends_with(b"/config.log"),

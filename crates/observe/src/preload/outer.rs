@@ -14,7 +14,7 @@ use larder_sys::Words;
 
 use super::log::{self, EVENT_HEAD_BYTES};
 use super::{LOG_VARIABLE, PRELOAD_VARIABLE, load_library};
-use crate::trace::{Event, Kind, Trace};
+use crate::trace::{Event, Kind, REPORTED_WHOLE, Trace};
 
 /// In a `Kind::List`: the order of the names was of no matter to who listed them.
 pub const IN_ANY_ORDER: u32 = 1;
@@ -66,6 +66,17 @@ impl OuterLog {
             self.header.words()[log::LOST_WORD].fetch_or(log::LOST_BITS, AcqRel);
         }
         self.append(&bytes);
+    }
+
+    /// The same, of programs of which this trace and what was reported before say everything.
+    pub fn report_whole(&self, trace: &Trace) {
+        let whole = |event: Event<&[u8]>| {
+            let mut event = event.owned();
+            event.mode |= if event.kind == Kind::Start { REPORTED_WHOLE } else { 0 };
+            event
+        };
+        let events = trace.iter().map(whole).collect();
+        self.report(&Trace { events, incomplete: trace.incomplete, ..Trace::default() });
     }
 
     /// Whole events, at once. Where they do not fit the log says that something was lost.

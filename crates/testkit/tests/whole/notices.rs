@@ -77,6 +77,11 @@ fn never_answered() {
         "(echo; date; cat in) > out",
         "echo `date` > config.log",
         "echo $$ > out",
+        "sh -c 'echo $PPID' > out",
+        "sleep 0 & echo $! > out; wait",
+        "perl -e 'print \"$$\\n\"' > out",
+        "ls -di . > out",
+        "ls -di . | tail -c 4 > out",
         "bash -c 'echo $RANDOM' > out",
         "bash -c 'echo $((RANDOM % 2))' > out",
         "bash -c 'echo $SECONDS' > out",
@@ -99,6 +104,26 @@ fn never_answered() {
             assert!(again || outcomes.iter().all(|outcome| outcome != "hit"), "{script}: {outcomes:?}");
         }
     }
+}
+
+/// As those that autoconf writes do: two names that lead to one directory, names with the number of the shell, and that
+/// number in a log.
+#[test]
+fn a_configure_is_answered_from_its_second_run_on() {
+    let project = Project::of(&[("in", "x\ny\n")]);
+    let script = "ac_pwd=`pwd`\nac_ls_di=`ls -di .` &&\nac_pwd_ls_di=`cd \"$ac_pwd\" && ls -di .` || exit 1\n\
+        test \"X$ac_ls_di\" = \"X$ac_pwd_ls_di\" || exit 1\n(: & am_sleep_pid=$!; wait)\n\
+        test -f conf$$.none || : > conf$$.file; test -f conf$$.file && rm conf$$.file\n\
+        echo \"$$: configured\" > config.log; sed '$!N;s/\\n/ /' in > out\n";
+    let argv = ["sh", "-c", script];
+    for outcome in ["miss", "hit"] {
+        project.lay_out(0);
+        assert_eq!(project.through_larder(0, &argv).1, [outcome]);
+    }
+    // A file that would have been found is looked for still.
+    project.change("in", "z\n");
+    project.lay_out(0);
+    assert_eq!(project.through_larder(0, &argv).1, ["miss"]);
 }
 
 /// As the configure of zlib does.

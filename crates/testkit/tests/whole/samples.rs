@@ -314,3 +314,14 @@ fn a_compile_inside_the_first_run() {
     let argv = ["sh", "-c", &format!("{script}; true")];
     assert_eq!(project.compared_inside(0, &argv), ["hit", "miss"]);
 }
+
+/// In another environment than the command's, as `configure` sets one.
+#[test]
+fn a_compile_inside_that_is_judged_in_its_own_environment() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let project = Project::of(&[("x.c", "int x = 1;\n")]);
+    let script = format!("LC_ALL=C; export LC_ALL; {} gcc -c x.c; cat x.c > copy", larder().display());
+    let argv = ["sh", "-c", &script];
+    assert_eq!(project.compared_inside(0, &argv), ["miss", "miss"]);
+    assert_eq!(project.compared_inside(0, &argv), ["hit"]);
+}

@@ -87,7 +87,6 @@ impl Run<'_> {
             is_compiler_part: &is_compiler_part,
             habit: &|program, kept| self.habit(program, kept, texts),
             before: &|opened| self.before.of(opened),
-            names_by_number: texts.name_processes,
             real: &|path| real.of(path),
             is_log: &larder_compiler::is_log,
             may_write: &|path| self.request.may_write(path),

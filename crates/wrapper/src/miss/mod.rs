@@ -130,8 +130,10 @@ pub(crate) fn run(
     token.fared(used, took);
     let _ = store.note_needed(&subject(request), &kind(request), used.peak_kb);
     end_as_the_tool_on_panic(watched.observed.finished.end);
-    outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace);
     let run_time_us = began.elapsed().as_micros() as u64;
+    let odd = programs.learn(&watched);
+    let unseen = || programs.unseen(&watched).ok().filter(|_| watched.observer != larder_model::Observer::Depfile);
+    outer::ran(context, request, watched.observed.finished.pid, &watched.observed.trace, unseen);
     let run = Run {
         context,
         sink: &sink,
@@ -143,7 +145,7 @@ pub(crate) fn run(
         run_time_us,
         observer: watched.observer,
     };
-    if let Some(odd) = programs.learn(&watched) {
+    if let Some(odd) = odd {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), source, &odd);
     }
     let recorded = run.record(&watched, verify.as_ref());

@@ -1,7 +1,7 @@
 //! Recording a run that has ended: what it relied on is witnessed, what it left is kept, and where that can serve is
 //! decided.
 
-use larder_compiler::EnvironmentRule;
+use larder_compiler::{EnvironmentRule, is_log};
 use larder_lookup::{Request, secret, subject};
 use larder_model::Observer::Depfile;
 use larder_model::{
@@ -18,7 +18,7 @@ use crate::dates::Dates;
 use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::reach::{Reach, Reached};
 use crate::sink::Sink;
-use crate::texts::{Texts, holds_a_process};
+use crate::texts::{Texts, holds_a_number};
 use crate::typed::file_name;
 use crate::watch::{Programs, Watched};
 
@@ -132,13 +132,20 @@ impl Run<'_> {
         outputs: &[KeptOutput],
         streams: &KeptStreams,
     ) -> Result<bool, NotRecorded> {
-        let holds = |what: &dyn Fn(&[u8]) -> bool| self.holds(outputs, streams, what);
-        let named = texts.name_processes && holds(&|text| text.contains(&0) || holds_a_process(text, trace));
-        let by_chance = named || folded.by_chance;
+        let mut numbers = texts.process_numbers(trace);
+        numbers.extend(folded.inodes_shown.iter().map(|inode| inode.to_string().into_bytes()));
+        // Logs hold the numbers of the run that wrote them, and may.
+        let but_logs = outputs.iter().filter(|output| !is_log(&output.path));
+        let is_told = |text: &[u8]| text.contains(&0) || holds_a_number(text, &numbers);
+        let told = !numbers.is_empty() && self.holds(but_logs, streams, &is_told);
+        let by_chance = told || texts.name_inodes && !folded.inodes_shown.is_empty();
         if by_chance && !self.is_keyed_whole() {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
         }
-        let is_held = |name: &&Vec<u8>| holds(&|text| text.windows(name.len()).any(|part| part == name.as_slice()));
+        let is_held = |name: &&Vec<u8>| {
+            let is_part = |text: &[u8]| memchr::memmem::find(text, name).is_some();
+            self.holds(outputs.iter(), streams, &is_part)
+        };
         match folded.random_names.iter().find(is_held) {
             Some(name) => Err(NotRecorded::Because(Unrecorded::Random, name.clone())),
             None => Ok(by_chance),
@@ -203,12 +210,17 @@ impl Run<'_> {
     }
 
     /// Whether a message, an output or its name is such.
-    fn holds(&self, outputs: &[KeptOutput], streams: &KeptStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
-        let contents = outputs.iter().filter_map(KeptOutput::content).chain(streams.contents());
+    fn holds<'k>(
+        &self,
+        outputs: impl Iterator<Item = &'k KeptOutput> + Clone,
+        streams: &'k KeptStreams,
+        what: &dyn Fn(&[u8]) -> bool,
+    ) -> bool {
+        let contents = outputs.clone().filter_map(KeptOutput::content).chain(streams.contents());
         let texts = contents.map(|content| self.sink.content_bytes(&content.borrowed(), self.stamps));
         // Where one begins with a root, a zero says so.
         let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
-        let names = outputs.iter().map(|output| Ok(name(&output.path)));
+        let names = outputs.map(|output| Ok(name(&output.path)));
         texts.chain(names).any(|text| text.is_ok_and(|text| what(&text)))
     }
 
