@@ -37,10 +37,11 @@ pub use names::{adds_execute, family_of, is_masquerade_name, replaces_output, un
 pub use naming::{Naming, naming};
 pub use parse::parse;
 pub use programs::{
-    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, HASH_WORDS, LISTS_VARIABLES, Language, MEMORY_WORDS, Named, OWN_PROCESS,
-    PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SERVED, SHELL_TIME_WORDS, TIME_WORDS, Told, habit, is_compiler_part,
-    is_in_no_order, is_log, names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, runs_meson,
-    runs_no_script, starts_others,
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, LISTS_VARIABLES, Language,
+    MEMORY_WORDS, Named, OWN_PROCESS, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SERVED, SHELL_TIME_WORDS,
+    TIME_WORDS, Told, habit, is_compiler_part, is_in_no_order, is_log, is_makefile, is_shell, names_cmake_clocks,
+    names_inodes, names_other_processes, names_own_process_alone, names_shell_clocks, runs_meson, runs_no_script,
+    starts_others,
 };
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;

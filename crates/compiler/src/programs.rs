@@ -432,7 +432,7 @@ pub const ROFF_WORDS: &[&str] = &[
 ];
 
 /// Words by which a script in awk gets at the clock, or at what it seeds by it.
-pub const AWK_WORDS: &[&str] = &["rand(", "rand;", "systime", "strftime"];
+pub const AWK_WORDS: &[&str] = &["rand(", "rand (", "rand;", "systime", "strftime"];
 
 /// What follows the bracket of `string` and `file` by which a CMake script gets at the clock, at times of files, and at
 /// random numbers.
@@ -500,6 +500,24 @@ pub const DATE_WORDS: &[&str] = &["GCC dependency", "clang dependency"];
 /// Programs that write down all variables, known to us or not.
 pub const LISTS_VARIABLES: &[&str] = &["env", "printenv"];
 
+/// What lists them in a text: of shells, awk, Tcl, make and CMake.
+pub const LIST_OF_VARIABLES: &[&str] = &[
+    "export -p",
+    "declare -x",
+    "declare -p",
+    "typeset -x",
+    "typeset -p",
+    "compgen -e",
+    "compgen -v",
+    "in ENVIRON",
+    "array names env",
+    ".VARIABLES",
+    "-E environment",
+];
+
+/// How a shell gets at the directory before, but by its name.
+pub const DIRECTORY_BEFORE: &[&str] = &["cd -\n", "cd -;", "cd - ", "cd -&", "cd -)", "cd -`", "~-"];
+
 /// What build tools hand on to each other in variables that are left out of an unknown tool's key, by program.
 pub const SERVED: &[(&str, &[&str])] = &[
     ("make", &["MAKEFLAGS", "MFLAGS", "MAKELEVEL"]),
@@ -531,6 +549,14 @@ const LOGS: &[&str] = &[
 /// then holds such a number, the result is another each time.
 const PROCESS_WORDS: &[&str] = &[
     "$!",
+    "${!}",
+    "jobs -",
+    "= fork",
+    "=fork",
+    "COPROC",
+    "_PID",
+    "$PID",
+    "PROCESS_ID",
     "getpid",
     "getppid",
     "getpgrp",
@@ -547,8 +573,33 @@ const PROCESS_WORDS: &[&str] = &[
     "[pid]",
 ];
 
-/// The word by which shells and Perl scripts get at the number of the process that runs them.
-pub const OWN_PROCESS: &str = "$$";
+/// The words by which shells and Perl scripts get at the number of the process that runs them.
+pub const OWN_PROCESS: &[&str] = &["$$", "${$}"];
+
+/// Whether a text names the number of its own process otherwise than as a part of a name, as in `conf$$.file`: then it
+/// may be calculated with, or written in another form. What makes a makefile has the word twice.
+pub fn names_own_process_alone(text: &[u8], is_makefile: bool) -> bool {
+    let word: &[u8] = if is_makefile { b"$$$$" } else { b"$$" };
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b"_-./{}".contains(b));
+    let is_alone = |at: usize| {
+        let before = at.checked_sub(1).and_then(|at| text.get(at));
+        let quoted = before == Some(&b'"') && is_part(at.checked_sub(2).and_then(|at| text.get(at)));
+        before != Some(&b'\\') && !quoted && !is_part(before) && !is_part(text.get(at + word.len()))
+    };
+    memchr::memmem::find_iter(text, word).any(is_alone) || memchr::memmem::find(text, b"${$}").is_some()
+}
+
+/// Whether a file of this name is a makefile, or one is made of it.
+pub fn is_makefile(path: &[u8]) -> bool {
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    let starts = [&b"Makefile"[..], b"makefile", b"GNUmakefile"].iter().any(|start| name.starts_with(start));
+    starts || [&b".mk"[..], b".mk.in", b".mak"].iter().any(|end| name.ends_with(end))
+}
+
+/// Whether a program of this file name is a shell: in what it forks, `$$` is still its own number.
+pub fn is_shell(program: &[u8]) -> bool {
+    is_named(program, SHELLS)
+}
 
 /// Where one of the words above is none, in what automake writes: what it has end, and what sed does but in the last line.
 const NO_PROCESS: &[&str] = &["am_sleep_pid=$!", "$!N;"];
@@ -564,10 +615,11 @@ pub fn names_other_processes(text: &[u8]) -> bool {
 /// How `configure` finds out whether two names lead to one directory.
 const SAME_DIRECTORY: &[&str] = &["ac_ls_di=`ls -di .`", "`cd \"$ac_pwd\" && ls -di .`"];
 
-/// Whether a text names a way to the number of an inode by `ls`, but that.
-pub fn names_inodes(text: &[u8]) -> bool {
+/// Whether a text asks for the number of an inode by `ls`: only so, or otherwise.
+pub fn names_inodes(text: &[u8]) -> Option<bool> {
     let count = |word: &str| memchr::memmem::find_iter(text, word.as_bytes()).count();
-    count("ls -di") > SAME_DIRECTORY.iter().map(|known| count(known)).sum()
+    let (all, known) = (count("ls -di"), SAME_DIRECTORY.iter().map(|known| count(known)).sum());
+    (all > 0).then_some(all == known)
 }
 
 /// Whether the program of this file name runs no script: no text has it say its process's number.

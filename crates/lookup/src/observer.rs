@@ -17,7 +17,7 @@ pub enum Choice {
     Kernel,
     /// Both at once: the kernel judges what the library sees.
     Both,
-    /// The preloaded library, judged by samples of the programs that are not known yet.
+    /// The preloaded library, and samples of the programs that are not known yet, by which it is judged.
     Samples,
     /// The dependency file, by this plan.
     Depfile(Box<DepfilePlan>),
@@ -67,15 +67,21 @@ pub fn choose_observer(
 /// What is known of how to observe a request.
 struct Known {
     judgement: Option<Judgement>,
-    /// It is a whole command, which has no judgement of its own: what it starts was not all seen yet.
-    is_new_command: bool,
+    /// A whole command: it may start programs that were never seen, which may be gone at its end.
+    is_whole_command: bool,
 }
 
 fn known(request: &Request, place: &Place, store: &Store) -> Known {
     let key = command_key(request, place);
     let own = key.as_ref().and_then(|key| store.judgement(key));
-    let is_new_command = key.is_some() && own.is_none();
-    Known { judgement: own.or_else(|| store.judgement(&tool_key(request, place))), is_new_command }
+    let is_whole_command = key.is_some();
+    let judgement = match own {
+        // The guess is about the program alone.
+        None if is_whole_command => store.judgement(&tool_key(request, place)).filter(|of| *of != Judgement::Again),
+        None => store.judgement(&tool_key(request, place)),
+        own => own,
+    };
+    Known { judgement, is_whole_command }
 }
 
 /// A tool that can be preloaded into is so once the kernel saw the same: of a whole command in samples, of any other in
@@ -84,7 +90,7 @@ fn preloadable(request: &Request, known: &Known) -> Option<Choice> {
     let may_ask = || KernelObserver::new().is_ok();
     match known.judgement {
         Some(Judgement::Disbelieved | Judgement::Unreported) => None,
-        _ if known.is_new_command && may_ask() => Some(Choice::Samples),
+        Some(Judgement::Believed(_)) | None if known.is_whole_command && may_ask() => Some(Choice::Samples),
         Some(Judgement::Believed(_)) => Some(Choice::Preload),
         Some(Judgement::Again | Judgement::Changes(_)) | None if may_ask() => Some(Choice::Both),
         _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use larder_compiler::{
     Family, Invocation, ResponseFiles, StandardInput, binutils_input, environment, family_of, is_source, parse,
+    runs_no_script,
 };
 use larder_model::{
     ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, UMASK, Variable,
@@ -15,7 +16,7 @@ use larder_model::{
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
 
-use crate::paths::{absolute, beside, places_of};
+use crate::paths::{absolute, beside, is_in, places_of};
 use crate::roots::{self, RootRules};
 use crate::scope::Scope;
 use crate::{Tool, relocated};
@@ -208,7 +209,9 @@ impl Request {
         {
             return Err(Bypass::OpenDescriptor);
         }
-        if family == Family::Command && an_output_is_an_input(&argv[1..], &place.destinations) {
+        if family == Family::Command
+            && (an_output_is_an_input(&argv[1..], &place.destinations) || may_read_its_output(&argv, place))
+        {
             return Err(Bypass::OutputToStdout);
         }
         let content = content(&tool, stamps).ok_or(Bypass::CannotObserve)?;
@@ -241,8 +244,8 @@ impl Request {
         };
         let mut told = Cow::Borrowed(&argv[1..]);
         if family == Family::Command {
-            // Where a build directory's sources are.
-            let sources = argv[1..].iter().filter(|word| word.starts_with(b".."));
+            // Where a build directory's sources are: `../src/configure`, `cmake ../src`.
+            let sources = argv.iter().filter(|word| word.starts_with(b".."));
             told.to_mut().extend(sources.map(|word| beside(&place.cwd, word)));
         }
         let roots = roots::find(place, action.apparent_cwd.as_deref(), &told, stamps);
@@ -350,6 +353,21 @@ fn an_output_is_an_input(arguments: &[Vec<u8>], to: &Destinations) -> bool {
     is_output(input)
         || output.is_some() && output == error && !to.same
         || (output.or(error).is_some() && arguments.iter().any(|path| is_output(named(path))))
+}
+
+/// Whether standard output or error is a file in the working directory, and the command is one that reads whatever files
+/// it finds there (`grep -r x . > all`), or has that file's name in an argument (`sh -c 'cat all' >> all`). Such a tool
+/// looks for its own output among what it reads, sees a pipe instead, and would read what it writes for ever.
+fn may_read_its_output(argv: &[Vec<u8>], place: &Place) -> bool {
+    let is_here = |fd: i32| {
+        let path = larder_sys::link_target(format!("/proc/self/fd/{fd}").as_bytes()).ok()?;
+        let is_file = larder_sys::standard_look(fd).is_ok_and(|look| look.kind == larder_sys::Kind::File);
+        (is_file && is_in(&path, &place.cwd)).then_some(path)
+    };
+    [1, 2].into_iter().filter_map(is_here).any(|path| {
+        let name = file_name(&path);
+        runs_no_script(file_name(&argv[0])) || argv[1..].iter().any(|word| places_of(word, name).next().is_some())
+    })
 }
 
 fn keyed(family: Family, place: &Place) -> Vec<Variable> {

@@ -49,6 +49,7 @@ enum larder_desk_phase {
     LARDER_DESK_ASKS = 2,    /* the process waits to hear */
     LARDER_DESK_WATCHED = 3, /* it is watched; the sampler frees the desk when it is not any more */
     LARDER_DESK_REFUSED = 4, /* it is not; whoever asked frees the desk */
+    LARDER_DESK_GIVEN_UP = 5, /* it is watched, and did not begin anew */
 };
 
 struct larder_desk {

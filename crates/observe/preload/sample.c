@@ -30,10 +30,28 @@ static uint64_t key_of(const struct stat *st)
     return key ? key : 1;
 }
 
-/* The same with the options that it was given: with others it may look at other things.  Short ones and the names of
- * long ones; what else there is differs in nearly every run. */
-static uint64_t key_with_options(uint64_t key, char **argv)
+/* What libc goes by when it looks for locales, messages and time zones. */
+static bool is_of_libc(const char *variable)
 {
+    static const char names[][13] = {"LANG=", "LANGUAGE=", "LC_", "LOCPATH=", "NLSPATH=", "TZ=", "TZDIR=", "GCONV_PATH=",
+                                     "CHARSET=", "MALLOC_", "GLIBC_"};
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (text_after(variable, names[i]))
+            return true;
+    return false;
+}
+
+/* The same with the options that it was given, and with what libc goes by: with others it may look at other things.
+ * Short ones and the names of long ones; what else there is differs in nearly every run. */
+static uint64_t key_with_options(uint64_t key, char **argv, char **envp)
+{
+    for (char **entry = envp; *entry; entry++) {
+        if (!is_of_libc(*entry))
+            continue;
+        for (const char *at = *entry; *at; at++)
+            key = (key ^ (unsigned char)*at) * 0x9e3779b97f4a7c15u;
+        key ^= key >> 31;
+    }
     for (char **word = argv + 1; argv[0] && *word; word++) {
         const char *option = *word;
         if (option[0] != '-' || !option[1] || (option[1] != '-' && text_length(option) > 3))
@@ -86,12 +104,11 @@ static bool is_script(const char *path)
 /* By which path and arguments this program can be executed just as it was; NULL when
  * that is not known.  A script's interpreter has found its own words before those of
  * the script, as the kernel put them there. */
-static const char *way_back(const struct stat *own_file, char ***argv)
+static const char *way_back(const struct stat *own_file, char ***argv, struct stat *found)
 {
     uint64_t entries[2 * ENTRIES];
     const char *name = NULL;
     bool loaded = false;
-    struct stat st;
     long fd = raw_open("/proc/self/auxv", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
@@ -108,9 +125,9 @@ static const char *way_back(const struct stat *own_file, char ***argv)
     /* Started by naming the loader; or by a descriptor, which may be closed by now. */
     if (!loaded || !name || !**argv || text_after(name, "/dev/fd/") || text_after(name, "/proc/"))
         return NULL;
-    if (raw_stat(AT_FDCWD, name, &st, 0) != 0)
+    if (raw_stat(AT_FDCWD, name, found, 0) != 0)
         return NULL;
-    if (st.st_dev == own_file->st_dev && st.st_ino == own_file->st_ino)
+    if (key_of(found) == key_of(own_file))
         return name;
     for (unsigned i = 1; i <= INTERPRETER_WORDS && (*argv)[i]; i++)
         if (text_equal((*argv)[i], name)) {
@@ -120,8 +137,8 @@ static const char *way_back(const struct stat *own_file, char ***argv)
     return NULL;
 }
 
-/* True when the sampler is attached. */
-static bool ask(uint32_t pid, unsigned place, unsigned options)
+/* The desk, when the sampler is attached; else NULL. */
+static struct larder_desk *ask(uint32_t pid, unsigned place, unsigned options)
 {
     struct larder_program *programs = (void *)((char *)header + LARDER_PROGRAMS_AT);
     struct larder_desk *desk = NULL;
@@ -130,7 +147,7 @@ static bool ask(uint32_t pid, unsigned place, unsigned options)
         if (exchange_atomically(&header->desks[at].phase, LARDER_DESK_FREE, LARDER_DESK_TAKEN))
             desk = &header->desks[at];
     if (!desk)
-        return false;
+        return NULL;
     volatile uint64_t sign[2] = {at - 1, programs[place].key};
     int sampler = (int)header->sampler;
     desk->pid = pid;
@@ -147,28 +164,34 @@ static bool ask(uint32_t pid, unsigned place, unsigned options)
     if (exchange_atomically(&desk->phase, LARDER_DESK_ASKS, LARDER_DESK_FREE)) {
         if (add_atomically(&header->unanswered, 1) + 1 >= LARDER_UNANSWERED)
             __atomic_store_n(&header->sampler, 0, __ATOMIC_RELAXED);
-        return false;
+        return NULL;
     }
     if (exchange_atomically(&desk->phase, LARDER_DESK_REFUSED, LARDER_DESK_FREE))
-        return false;
-    return __atomic_load_n(&desk->phase, __ATOMIC_ACQUIRE) == LARDER_DESK_WATCHED && desk->pid == pid;
+        return NULL;
+    bool watched = __atomic_load_n(&desk->phase, __ATOMIC_ACQUIRE) == LARDER_DESK_WATCHED && desk->pid == pid;
+    return watched ? desk : NULL;
 }
 
 void sample(char **argv, char **envp)
 {
     struct larder_program *programs = (void *)((char *)header + LARDER_PROGRAMS_AT);
-    struct stat st;
+    struct stat st, found, now;
     if (!header->sampler || !argv || raw_stat(AT_FDCWD, "/proc/self/exe", &st, 0) != 0)
         return;
     uint64_t key = key_of(&st);
-    unsigned place = place_of(key), options = place_of(key_with_options(key, argv));
+    unsigned place = place_of(key), options = place_of(key_with_options(key, argv, envp));
     if (place == LARDER_PROGRAMS || options == LARDER_PROGRAMS)
         return;
     uint32_t pid = (uint32_t)raw_getpid();
     bool enough = programs[place].samples >= LARDER_SAMPLES && programs[options].samples;
     if (enough || is_watched(pid))
         return;
-    const char *path = way_back(&st, &argv);
-    if (path && ask(pid, place, options))
+    const char *path = way_back(&st, &argv, &found);
+    struct larder_desk *desk = path ? ask(pid, place, options) : NULL;
+    if (!desk)
+        return;
+    /* What has that name by now may be another one. */
+    if (raw_stat(AT_FDCWD, path, &now, 0) == 0 && key_of(&now) == key_of(&found))
         raw_execve(path, argv, envp);
+    __atomic_store_n(&desk->phase, LARDER_DESK_GIVEN_UP, __ATOMIC_SEQ_CST);
 }

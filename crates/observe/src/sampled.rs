@@ -9,7 +9,7 @@ use std::io;
 
 use larder_model::Identity;
 use larder_spawn::{Command, Destinations};
-use larder_sys::Beside;
+use larder_sys::{Beside, Rivalry};
 
 use crate::judge::EXECUTED;
 use crate::kernel::{How, Life, lives, take_samples};
@@ -68,13 +68,14 @@ impl SampledObserver {
         &self,
         command: &Command,
         to: &Destinations,
+        rival: Rivalry,
         interest: &dyn Fn(&[u8]) -> Interest,
     ) -> io::Result<SampledObserved> {
         let (desks, theirs) = (self.preload.desks()?, self.preload.desks()?);
         // Without it there are no samples, and nothing else is worse.
         let sampler = Beside::start(move || drop(take_samples(theirs, interest, &self.samples))).ok();
         desks.open(sampler.as_ref().map_or(0, Beside::pid));
-        let observed = self.preload.run(command, to, None);
+        let observed = self.preload.run(command, to, rival);
         desks.close();
         sampler.into_iter().for_each(Beside::end);
         let observed = observed?;

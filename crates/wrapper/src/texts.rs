@@ -10,12 +10,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, Family, HASH_WORDS, Language, MEMORY_WORDS, Named, OWN_PROCESS,
-    PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, is_compiler_part, is_left_out,
-    names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks, runs_meson, runs_no_script,
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
+    MEMORY_WORDS, Named, OWN_PROCESS, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS,
+    is_compiler_part, is_left_out, is_makefile, is_shell, names_cmake_clocks, names_inodes, names_other_processes,
+    names_own_process_alone, names_shell_clocks, runs_meson, runs_no_script,
 };
 use larder_lookup::Request;
-use larder_observe::{Event, Kind, OpenFlags, Trace, Who, arguments};
+use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
+
+use crate::typed::file_name;
 
 /// A text longer than this is not searched, and counts as if it named times. A makefile of automake's can have 95 MB
 /// (curl's
@@ -34,10 +37,16 @@ pub(crate) struct Texts {
     own: [Named; Language::COUNT],
     /// A word by which scripts get at the number of their process.
     name_own_process: bool,
-    /// One by which they get at those of others.
+    /// The same, not as a part of a name.
+    pub(crate) name_own_process_alone: bool,
+    /// A word by which they get at those of others.
     name_processes: bool,
-    /// A way to the number of an inode.
-    pub(crate) name_inodes: bool,
+    /// What is compiled has such a word.
+    compiled_name_processes: bool,
+    /// Ways to the number of an inode: autoconf's, and others.
+    name_inodes: (bool, bool),
+    /// A way to all variables.
+    pub(crate) list_variables: bool,
     /// Variables that are left out of the key, and are named here.
     pub(crate) variables: BTreeSet<Vec<u8>>,
 }
@@ -48,11 +57,19 @@ impl Texts {
         let mut found = Texts::default();
         let read = texts(trace);
         let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
-        found.named.dates_compared = compiled.into_iter().any(|(path, _)| file_holds(path, DATE_WORDS));
+        for (path, _) in compiled {
+            let text = whole(path);
+            let holds_words = |words| text.as_ref().is_none_or(|text| holds(text, words));
+            found.named.dates_compared |= holds_words(DATE_WORDS);
+            found.compiled_name_processes |= text.as_ref().is_none_or(|text| names_other_processes(text));
+        }
+        // A compiler that was called itself writes down no number that it does not read.
+        found.compiled_name_processes &= request.family == Family::Command;
         if matches!(request.family, Family::Command | Family::Generic) {
-            found.search(&request.action.argv.join(&b' '), &[Reader::Other]);
-            found.search(&request.input, &[Reader::Other]);
-            request.action.environment.iter().for_each(|variable| found.search(&variable.value, &[Reader::Other]));
+            let mut search = |text: &[u8]| found.search(text, &[Reader::Other], false);
+            search(&request.action.argv.join(&b' '));
+            search(&request.input);
+            request.action.environment.iter().for_each(|variable| search(&variable.value));
             read.iter().for_each(|(path, by)| found.search_file(path, by));
         }
         found
@@ -63,22 +80,31 @@ impl Texts {
         Language::of(program).map_or(self.named, |language| self.named | self.own[language as usize])
     }
 
+    /// A number of an inode that a program wrote down may come to anything.
+    pub(crate) fn use_inodes(&self) -> bool {
+        self.name_inodes != (true, false)
+    }
+
     /// Numbers of processes that a script of the command could have been told, in digits.
     pub(crate) fn process_numbers(&self, trace: &Trace) -> HashSet<Vec<u8>> {
-        let runs_scripts = |path: &[u8]| !runs_no_script(path.rsplit(|&b| b == b'/').next().unwrap_or(path));
-        let own = [larder_sys::process_id(), larder_sys::parent_process_id()];
-        let numbers: HashSet<u32> = match (self.name_processes, self.name_own_process) {
-            (true, _) => trace.iter().map(|event| event.pid).chain(own).collect(),
-            (false, true) => {
-                let begins = |event: &Event<&[u8]>| event.kind == Kind::Start && runs_scripts(event.path);
-                trace.iter().filter(begins).map(|event| event.pid).chain(own).collect()
+        let any = self.name_processes || self.compiled_name_processes;
+        if !any && !self.name_own_process {
+            return HashSet::new();
+        }
+        let mut numbers = HashSet::from([larder_sys::process_id(), larder_sys::parent_process_id()]);
+        let mut who = Who::default();
+        for event in trace.iter() {
+            who.learn(&event);
+            let program = file_name(who.runs(event.pid).program);
+            // Shells hand their own number on to what they fork.
+            if any || !runs_no_script(program) && (event.kind == Kind::Start || !is_shell(program)) {
+                numbers.insert(event.pid);
             }
-            (false, false) => HashSet::new(),
-        };
+        }
         numbers.into_iter().map(|number| number.to_string().into_bytes()).collect()
     }
 
-    fn search(&mut self, text: &[u8], by: &[Reader]) {
+    fn search(&mut self, text: &[u8], by: &[Reader], is_makefile: bool) {
         let holds = |words: &[&str]| holds(text, words);
         let named = Named {
             times: holds(TIME_WORDS),
@@ -96,9 +122,18 @@ impl Texts {
             dates_compared: false,
         };
         self.add(named, by);
-        self.name_own_process = self.name_own_process || holds(&[OWN_PROCESS]);
+        self.name_own_process = self.name_own_process || holds(OWN_PROCESS);
+        self.name_own_process_alone = self.name_own_process_alone || names_own_process_alone(text, is_makefile);
+        self.list_variables = self.list_variables || holds(LIST_OF_VARIABLES);
+        if holds(DIRECTORY_BEFORE) || text.ends_with(b"cd -") {
+            self.variables.insert(b"OLDPWD".to_vec());
+        }
         self.name_processes = self.name_processes || names_other_processes(text);
-        self.name_inodes = self.name_inodes || names_inodes(text);
+        match names_inodes(text) {
+            Some(true) => self.name_inodes.0 = true,
+            Some(false) => self.name_inodes.1 = true,
+            None => {}
+        }
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
         let names: HashSet<&[u8]> = text.split(|byte| !is_part(byte)).collect();
         self.variables.extend(names.into_iter().filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
@@ -126,11 +161,12 @@ impl Texts {
         match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
             // The words of a program, or of an archive of such, are no script's.
             Ok(_) if bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n") => {}
-            Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes, by),
+            Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes, by, is_makefile(path)),
             _ => {
                 self.add(Named::ANYTHING, by);
                 self.name_processes = true;
-                self.name_inodes = true;
+                self.name_own_process_alone = true;
+                self.name_inodes.1 = true;
             }
         }
     }
@@ -140,20 +176,23 @@ fn holds(text: &[u8], words: &[&str]) -> bool {
     words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
 }
 
-fn file_holds(path: &[u8], words: &[&str]) -> bool {
-    let Ok(file) = File::open(Path::new(OsStr::from_bytes(path))) else { return false };
+/// None where it is too long to be searched.
+fn whole(path: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
-        Ok(count) => count as u64 > TEXT_BYTES_MAX || holds(&bytes, words),
-        Err(_) => true,
-    }
+    let Ok(file) = File::open(Path::new(OsStr::from_bytes(path))) else { return Some(bytes) };
+    let count = file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).ok()?;
+    (count as u64 <= TEXT_BYTES_MAX).then_some(bytes)
 }
 
 /// Whether a text holds one of these numbers, by itself.
 pub(crate) fn holds_a_number(text: &[u8], numbers: &HashSet<Vec<u8>>) -> bool {
     // The longest is that of an inode.
     let runs = text.split(|byte| !byte.is_ascii_digit()).filter(|run| (1..=20).contains(&run.len()));
-    runs.into_iter().any(|run| numbers.contains(run))
+    let is_one = |run: &[u8]| {
+        let zeros = run.iter().take_while(|digit| **digit == b'0').count();
+        numbers.contains(&run[zeros.min(run.len() - 1)..])
+    };
+    runs.into_iter().any(is_one)
 }
 
 /// Who reads a text.

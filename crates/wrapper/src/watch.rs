@@ -83,7 +83,8 @@ impl Eyes {
                 return Ok(Watched { observed, observer: observer.name(), verdict: None, samples: None });
             }
             Eyes::Samples(samples) => {
-                let sampled = samples.run(command, to, &|path| programs.interest(path))?;
+                let race = race.map(|race| race as &mut dyn Rival);
+                let sampled = samples.run(command, to, race, &|path| programs.interest(path))?;
                 let (observed, samples) = (sampled.observed, Some(sampled.samples));
                 return Ok(Watched { observed, observer: larder_model::Observer::Preload, verdict: None, samples });
             }
@@ -189,10 +190,20 @@ impl<'a> Programs<'a> {
         match odd {
             Some(_) => self.keep(&Judgement::Disbelieved),
             // One that succeeds starts more.
+            None if ended_well && self.is_unjudged(&observed.trace, samples) => self.keep(&Judgement::Again),
             None if ended_well => self.keep(&Judgement::Believed(Vec::new())),
             None => {}
         }
         odd.and_then(|sample| sample.verdict.missed.iter().chain(&sample.verdict.invented).next()).map(said)
+    }
+
+    /// Something ran of which the samples do not tell enough.
+    fn is_unjudged(&self, trace: &Trace, samples: &[Sample]) -> bool {
+        let is_known = |(path, content): (Vec<u8>, Digest)| {
+            let judgement = self.sink.judgement(&program_key(&content, self.place));
+            judgement.is_some() || self.is_believed_by_name(&path)
+        };
+        self.gone_unjudged(trace, samples).is_some() || !self.of(trace).into_iter().all(is_known)
     }
 
     /// A program that began as a file that is not there any more, and of which the samples do not tell enough.
@@ -310,8 +321,14 @@ impl<'a> Programs<'a> {
             return if taken { Err((Unrecorded::Unjudged, Vec::new())) } else { Ok(Vec::new()) };
         }
         let mut looks = BTreeMap::new();
-        if let Some(path) = watched.samples.as_ref().and_then(|s| self.gone_unjudged(&watched.observed.trace, s)) {
-            return Err(self.doubt(Judgement::Again, path));
+        if let Some(samples) = &watched.samples {
+            // Whatever became of its file.
+            if let Some(odd) = samples.iter().find(|sample| is_odd(sample)) {
+                return Err(self.doubt(Judgement::Disbelieved, odd.program.clone()));
+            }
+            if let Some(path) = self.gone_unjudged(&watched.observed.trace, samples) {
+                return Err(self.doubt(Judgement::Again, path));
+            }
         }
         for (path, content) in self.of(&watched.observed.trace) {
             let judgement = self.sink.judgement(&program_key(&content, self.place));

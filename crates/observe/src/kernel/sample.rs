@@ -201,7 +201,7 @@ impl Sampler<'_> {
             self.desks.count(&life.desk, true);
             return self.cut(at, process);
         }
-        if leaves_our_sight(process, call) {
+        if leaves_our_sight(process, call) || !life.begun && self.desks.is_given_up(&life.desk) {
             life.how = How::Unclear;
             return self.cut(at, process);
         }
@@ -209,6 +209,10 @@ impl Sampler<'_> {
         let odd = call.architecture != ARCHITECTURE || call.number as u32 >= NUMBERS_END;
         let (when, executes) = self.calls.get(&call.number).copied().unwrap_or((When::IsOneOf(0, &[]), false));
         if !odd && !applies(when, &call.arguments) {
+            return;
+        }
+        // Until it begins anew it is no program's but the library's.
+        if !life.begun && !executes {
             return;
         }
         let caller = Caller { thread: call.thread, process };

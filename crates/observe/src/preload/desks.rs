@@ -28,6 +28,7 @@ const FREE: u64 = 0;
 const ASKS: u64 = 2;
 const WATCHED: u64 = 3;
 const REFUSED: u64 = 4;
+const GIVEN_UP: u64 = 5;
 const PHASE: u64 = 0xffff_ffff;
 
 /// The head of a log, shared with all who write it.
@@ -120,6 +121,11 @@ impl Desks {
         let pid = u64::from(desk.pid) << 32;
         let word = &self.0.words()[DESKS_WORD + desk.at * DESK_WORDS];
         word.compare_exchange(pid | ASKS, pid | phase, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Whether the one that is watched went on without beginning anew.
+    pub(crate) fn is_given_up(&self, desk: &Desk) -> bool {
+        self.word(DESKS_WORD + desk.at * DESK_WORDS) & PHASE == GIVEN_UP
     }
 
     /// Who waited is gone, or is not watched any more.

@@ -77,6 +77,10 @@ fn never_answered() {
         "(echo; date; cat in) > out",
         "echo `date` > config.log",
         "echo $$ > out",
+        "echo $((10000 + $$ % 5000)) > out",
+        "printf '%x' $$ > out",
+        "echo x > out.$(($$ + 1))",
+        "ln -s x.$$ out",
         "sh -c 'echo $PPID' > out",
         "sleep 0 & echo $! > out; wait",
         "perl -e 'print \"$$\\n\"' > out",
@@ -114,7 +118,7 @@ fn a_configure_is_answered_from_its_second_run_on() {
     let script = "ac_pwd=`pwd`\nac_ls_di=`ls -di .` &&\nac_pwd_ls_di=`cd \"$ac_pwd\" && ls -di .` || exit 1\n\
         test \"X$ac_ls_di\" = \"X$ac_pwd_ls_di\" || exit 1\n(: & am_sleep_pid=$!; wait)\n\
         test -f conf$$.none || : > conf$$.file; test -f conf$$.file && rm conf$$.file\n\
-        echo \"$$: configured\" > config.log; sed '$!N;s/\\n/ /' in > out\n";
+        echo \"conf$$ configured\" > config.log; sed '$!N;s/\\n/ /' in > out\n";
     let argv = ["sh", "-c", script];
     for outcome in ["miss", "hit"] {
         project.lay_out(0);

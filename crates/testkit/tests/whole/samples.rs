@@ -129,7 +129,8 @@ fn a_program_that_goes_by_its_own_system_calls_is_found_out() {
             "./tool > out",
         ),
         ("pthread_t t; void *c; pthread_create(&t, 0, thread, 0); pthread_join(t, &c); puts(c);", "./tool > out"),
-        // What ran is gone.
+        // What ran is gone, and did so in one of two runs.
+        ("if (argc > 1) printf(\"%c\\n\", raw(\"in\"));", "cp tool t; ./t; ./t x > out; rm t"),
         ("printf(\"%c\\n\", raw(\"in\"));", "./tool > out; mv tool t; cat < t > tool; rm t; chmod 644 tool"),
     ];
     for (way, script) in rows {

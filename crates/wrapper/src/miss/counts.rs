@@ -109,13 +109,15 @@ impl Run<'_> {
     fn add_variables_left_out(&self, texts: &Texts, trace: &Trace, seen: &mut Seen) {
         let place = &self.context.place;
         let mut names = texts.variables.clone();
+        let mut all = texts.list_variables;
         for event in trace.iter().filter(|event| event.kind == Kind::Start) {
             let program = String::from_utf8_lossy(file_name(event.path)).into_owned();
             let served = SERVED.iter().filter(|(name, _)| *name == program);
             names.extend(served.flat_map(|(_, names)| names.iter()).map(|name| name.as_bytes().to_vec()));
-            if LISTS_VARIABLES.contains(&program.as_str()) && !seen.environment.iter().any(|(name, _)| name == ALL) {
-                seen.environment.push((ALL.to_vec(), place.asked(ALL)));
-            }
+            all |= LISTS_VARIABLES.contains(&program.as_str());
+        }
+        if all && !seen.environment.iter().any(|(name, _)| name == ALL) {
+            seen.environment.push((ALL.to_vec(), place.asked(ALL)));
         }
         seen.environment.extend(names.into_iter().map(|name| (name.clone(), place.asked(&name))));
     }

@@ -134,17 +134,16 @@ impl Run<'_> {
     ) -> Result<bool, NotRecorded> {
         let mut numbers = texts.process_numbers(trace);
         numbers.extend(folded.inodes_shown.iter().map(|inode| inode.to_string().into_bytes()));
-        // Logs hold the numbers of the run that wrote them, and may.
-        let but_logs = outputs.iter().filter(|output| !is_log(&output.path));
         let is_told = |text: &[u8]| text.contains(&0) || holds_a_number(text, &numbers);
-        let told = !numbers.is_empty() && self.holds(but_logs, streams, &is_told);
-        let by_chance = told || texts.name_inodes && !folded.inodes_shown.is_empty();
+        let told = !numbers.is_empty() && self.holds(outputs, false, streams, &is_told);
+        let may_be_told = texts.name_own_process_alone || texts.use_inodes() && !folded.inodes_shown.is_empty();
+        let by_chance = told || may_be_told && self.is_keyed_whole();
         if by_chance && !self.is_keyed_whole() {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
         }
         let is_held = |name: &&Vec<u8>| {
             let is_part = |text: &[u8]| memchr::memmem::find(text, name).is_some();
-            self.holds(outputs.iter(), streams, &is_part)
+            self.holds(outputs, true, streams, &is_part)
         };
         match folded.random_names.iter().find(is_held) {
             Some(name) => Err(NotRecorded::Because(Unrecorded::Random, name.clone())),
@@ -209,19 +208,20 @@ impl Run<'_> {
         Ok((self.sink.record(&request.weak, &walk, entry, &subject(request))?, strong))
     }
 
-    /// Whether a message, an output or its name is such.
-    fn holds<'k>(
-        &self,
-        outputs: impl Iterator<Item = &'k KeptOutput> + Clone,
-        streams: &'k KeptStreams,
-        what: &dyn Fn(&[u8]) -> bool,
-    ) -> bool {
-        let contents = outputs.clone().filter_map(KeptOutput::content).chain(streams.contents());
+    /// Whether a message, an output, its name or its target is such. Logs hold the numbers of the run that wrote them,
+    /// and may: they are looked into where that is asked for.
+    fn holds(&self, outputs: &[KeptOutput], logs: bool, streams: &KeptStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
+        let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(KeptOutput::content);
+        let contents = contents.chain(streams.contents());
         let texts = contents.map(|content| self.sink.content_bytes(&content.borrowed(), self.stamps));
         // Where one begins with a root, a zero says so.
         let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
-        let names = outputs.map(|output| Ok(name(&output.path)));
-        texts.chain(names).any(|text| text.is_ok_and(|text| what(&text)))
+        let names = outputs.iter().map(|output| Ok(name(&output.path)));
+        let target = |output: &KeptOutput| match &output.kind {
+            KeptKind::Link(target) => Some(Ok(target.clone())),
+            _ => None,
+        };
+        texts.chain(names).chain(outputs.iter().filter_map(target)).any(|text| text.is_ok_and(|text| what(&text)))
     }
 
     fn keep_outputs(

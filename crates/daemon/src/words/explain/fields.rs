@@ -78,7 +78,9 @@ fn arguments<'a>(fields: &[Field<'a>]) -> Vec<&'a [u8]> {
 fn difference(name: &[u8], was: Option<&[u8]>, is: Option<&[u8]>) -> FieldDifference {
     let name = String::from_utf8_lossy(name).into_owned();
     let value = |value: &[u8]| match name.as_str() {
-        "tool content" => value.try_into().map_or("?".to_owned(), |digest| secret::short(&Digest(digest))),
+        "tool content" | "inherited" => {
+            value.try_into().map_or("?".to_owned(), |digest| secret::short(&Digest(digest)))
+        }
         "terminal" => terminal(value),
         "processor" => format!("one with features {}", secret::short(&Digest::of(value))),
         "format version" => value.first().map_or("?".to_owned(), u8::to_string),
@@ -87,6 +89,7 @@ fn difference(name: &[u8], was: Option<&[u8]>, is: Option<&[u8]>) -> FieldDiffer
     let (was, is) = (was.map(value), is.map(value));
     let what = match name.as_str() {
         "tool content" => "tool content: another compiler".to_owned(),
+        "inherited" => "inherited (limits, niceness, users, ignored signals, processors, open descriptors)".to_owned(),
         _ => name.clone(),
     };
     FieldDifference { what, was, is }
