@@ -601,7 +601,8 @@ pub fn is_shell(program: &[u8]) -> bool {
     is_named(program, SHELLS)
 }
 
-/// Where one of the words above is none, in what automake writes: what it has end, and what sed does but in the last line.
+/// Where one of the words above is none, in what automake writes: what it has end, and what sed does but in the last
+/// line.
 const NO_PROCESS: &[&str] = &["am_sleep_pid=$!", "$!N;"];
 
 /// Whether a text names a way to the number of any process but the one that runs it.

@@ -57,14 +57,17 @@ impl Texts {
         let mut found = Texts::default();
         let read = texts(trace);
         let compiled = read.iter().filter(|(_, by)| by.contains(&Reader::Compiler));
-        for (path, _) in compiled {
-            let text = whole(path);
-            let holds_words = |words| text.as_ref().is_none_or(|text| holds(text, words));
-            found.named.dates_compared |= holds_words(DATE_WORDS);
-            found.compiled_name_processes |= text.as_ref().is_none_or(|text| names_other_processes(text));
-        }
         // A compiler that was called itself writes down no number that it does not read.
-        found.compiled_name_processes &= request.family == Family::Command;
+        let may_be_run = request.family == Family::Command;
+        for (path, _) in compiled {
+            let (dates, processes) = (!found.named.dates_compared, may_be_run && !found.compiled_name_processes);
+            if !dates && !processes {
+                break;
+            }
+            let text = whole(path);
+            found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| holds(text, DATE_WORDS));
+            found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| names_other_processes(text));
+        }
         if matches!(request.family, Family::Command | Family::Generic) {
             let mut search = |text: &[u8]| found.search(text, &[Reader::Other], false);
             search(&request.action.argv.join(&b' '));

@@ -142,10 +142,7 @@ impl<'a> Programs<'a> {
             tool_is_faulty |= missed && content == self.request.action.tool;
             let judgement =
                 if missed { Judgement::Disbelieved } else { self.believed(&content, &path, &verdict.unseen) };
-            self.sink.keep_judgement(&program_key(&content, self.place), &judgement);
-            if self.may_be_made(&path) {
-                self.sink.keep_judgement(&made_program_key(self.request, &path, self.place), &judgement);
-            }
+            self.keep_of_program(&path, &content, &judgement);
         }
         let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
         let of_run = match () {
@@ -163,23 +160,21 @@ impl<'a> Programs<'a> {
     }
 
     fn learn_by_samples(&self, observed: &Observed, samples: &[Sample]) -> Option<String> {
-        for (path, content) in self.of(&observed.trace) {
-            let look = larder_sys::look_through(&path).ok().map(|look| identity_of(&look));
+        let programs = self.of(&observed.trace);
+        for (path, content) in &programs {
+            let look = larder_sys::look_through(path).ok().map(|look| identity_of(&look));
             let of_it: Vec<&Sample> =
-                samples.iter().filter(|s| s.program == path && is_same(&s.identity, &look)).collect();
+                samples.iter().filter(|s| s.program == *path && is_same(&s.identity, &look)).collect();
             let judgement = match of_it.iter().any(|sample| is_odd(sample)) {
                 true => Judgement::Disbelieved,
                 false if of_it.iter().any(|sample| self.is_enough(sample)) => {
                     let unseen: Vec<Sight> = of_it.iter().flat_map(|sample| sample.verdict.unseen.clone()).collect();
-                    self.believed(&content, &path, &unseen)
+                    self.believed(content, path, &unseen)
                 }
                 false => continue,
             };
-            self.sink.keep_judgement(&program_key(&content, self.place), &judgement);
-            if self.may_be_made(&path) {
-                self.sink.keep_judgement(&made_program_key(self.request, &path, self.place), &judgement);
-            }
-            if content == self.request.action.tool {
+            self.keep_of_program(path, content, &judgement);
+            if *content == self.request.action.tool {
                 let guess =
                     if judgement == Judgement::Disbelieved { judgement } else { Judgement::Believed(Vec::new()) };
                 self.sink.keep_judgement(&tool_key(self.request, self.place), &guess);
@@ -190,20 +185,30 @@ impl<'a> Programs<'a> {
         match odd {
             Some(_) => self.keep(&Judgement::Disbelieved),
             // One that succeeds starts more.
-            None if ended_well && self.is_unjudged(&observed.trace, samples) => self.keep(&Judgement::Again),
+            None if ended_well && self.is_unjudged(&programs, &observed.trace, samples) => {
+                self.keep(&Judgement::Again);
+            }
             None if ended_well => self.keep(&Judgement::Believed(Vec::new())),
             None => {}
         }
         odd.and_then(|sample| sample.verdict.missed.iter().chain(&sample.verdict.invented).next()).map(said)
     }
 
-    /// Something ran of which the samples do not tell enough.
-    fn is_unjudged(&self, trace: &Trace, samples: &[Sample]) -> bool {
-        let is_known = |(path, content): (Vec<u8>, Digest)| {
-            let judgement = self.sink.judgement(&program_key(&content, self.place));
-            judgement.is_some() || self.is_believed_by_name(&path)
+    /// Something ran of which the samples do not tell enough, be it one of these `programs`, or gone.
+    fn is_unjudged(&self, programs: &BTreeMap<Vec<u8>, Digest>, trace: &Trace, samples: &[Sample]) -> bool {
+        let is_known = |(path, content): (&Vec<u8>, &Digest)| {
+            let judgement = self.sink.judgement(&program_key(content, self.place));
+            judgement.is_some() || self.is_believed_by_name(path)
         };
-        self.gone_unjudged(trace, samples).is_some() || !self.of(trace).into_iter().all(is_known)
+        self.gone_unjudged(trace, samples).is_some() || !programs.iter().all(is_known)
+    }
+
+    /// Keep what is known of a program now: by its content, and by its path where the command may make it.
+    fn keep_of_program(&self, path: &[u8], content: &Digest, judgement: &Judgement) {
+        self.sink.keep_judgement(&program_key(content, self.place), judgement);
+        if self.may_be_made(path) {
+            self.sink.keep_judgement(&made_program_key(self.request, path, self.place), judgement);
+        }
     }
 
     /// A program that began as a file that is not there any more, and of which the samples do not tell enough.
