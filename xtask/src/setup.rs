@@ -92,7 +92,7 @@ const PACKAGES_FOR_FILE_SYSTEMS: &[(Sign, &str)] = &[
     (Sign::Program("findmnt"), "util-linux"),
 ];
 
-/// What only the benchmark of images needs: the archives that images stand beside, and what installs its tree.
+/// What only the benchmark of images needs: the archives that images stand beside, what installs its tree, and what it is put on.
 const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
     (Sign::Program("npm"), "npm"),
     (Sign::Program("zstd"), "zstd"),
@@ -100,6 +100,8 @@ const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
     (Sign::Program("zip"), "zip"),
     (Sign::Program("unzip"), "unzip"),
     (Sign::Program("mksquashfs"), "squashfs-tools"),
+    (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
+    (Sign::Program("mount"), "mount"),
 ];
 
 /// What only the benchmarks that build Debian's sources need: what libX11 is built with, and what unpacks sources.

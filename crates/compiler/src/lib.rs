@@ -19,6 +19,7 @@ mod programs;
 mod provable;
 mod response;
 mod table;
+mod words;
 
 mod gcc {
     pub(crate) mod flags;
@@ -37,14 +38,17 @@ pub use names::{adds_execute, family_of, is_masquerade_name, replaces_output, un
 pub use naming::{Naming, naming};
 pub use parse::parse;
 pub use programs::{
-    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, LISTS_VARIABLES, Language,
-    MEMORY_WORDS, Named, OWN_PROCESS, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SERVED, SHELL_TIME_WORDS,
-    TIME_WORDS, Told, habit, is_compiler_part, is_in_no_order, is_log, is_makefile, is_shell, names_cmake_clocks,
-    names_inodes, names_other_processes, names_own_process_alone, names_shell_clocks, runs_meson, runs_no_script,
-    starts_others,
+    LISTS_VARIABLES, Language, Named, SERVED, Told, habit, is_compiler_part, is_in_no_order, is_log, is_shell,
+    runs_meson, runs_no_script, starts_others,
 };
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;
+pub use words::{
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS, OWN_PROCESS,
+    PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, calculates_with_own_process,
+    is_makefile, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
+    names_own_process_alone, names_shell_clocks,
+};
 
 /// Which rules apply to a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

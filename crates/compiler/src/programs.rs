@@ -7,6 +7,7 @@
 use larder_model::{Habit, Times};
 
 use crate::names::{replaces_output, stem, without_target};
+use crate::words::{AWK_WORDS, holds_any};
 use crate::{Family, family_of};
 
 /// What a command says of itself, beyond its programs' names.
@@ -23,25 +24,25 @@ pub struct Told<'a> {
 /// Which words the texts of a command hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
-    /// One of [`TIME_WORDS`].
+    /// One of [`TIME_WORDS`](crate::TIME_WORDS).
     pub times: bool,
-    /// One of [`SHELL_TIME_WORDS`].
+    /// One of [`SHELL_TIME_WORDS`](crate::SHELL_TIME_WORDS).
     pub shell_times: bool,
-    /// As [`names_shell_clocks`] says.
+    /// As [`names_shell_clocks`](crate::names_shell_clocks) says.
     pub shell_clocks: bool,
-    /// One of [`AWK_WORDS`].
+    /// One of [`AWK_WORDS`](crate::AWK_WORDS).
     pub awk_clocks: bool,
-    /// One of [`ROFF_WORDS`].
+    /// One of [`ROFF_WORDS`](crate::ROFF_WORDS).
     pub roff_clocks: bool,
-    /// As [`names_cmake_clocks`] says.
+    /// As [`names_cmake_clocks`](crate::names_cmake_clocks) says.
     pub cmake_clocks: bool,
-    /// One of [`CLOCK_WORDS`].
+    /// One of [`CLOCK_WORDS`](crate::CLOCK_WORDS).
     pub clocks: bool,
-    /// One of [`PERL_CLOCK_WORDS`].
+    /// One of [`PERL_CLOCK_WORDS`](crate::PERL_CLOCK_WORDS).
     pub perl_clocks: bool,
-    /// One of [`HASH_WORDS`].
+    /// One of [`HASH_WORDS`](crate::HASH_WORDS).
     pub hashes: bool,
-    /// One of [`PERL_HASH_WORDS`].
+    /// One of [`PERL_HASH_WORDS`](crate::PERL_HASH_WORDS).
     pub perl_hashes: bool,
     /// What a process can read of its own memory.
     pub memory: bool,
@@ -370,85 +371,6 @@ fn is_probe(program: &[u8]) -> bool {
     program == b"conftest" || program.starts_with(b"cmTC_") || program.starts_with(b"sanitycheck")
 }
 
-fn holds_any(text: &[u8], words: &[&str]) -> bool {
-    words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
-}
-
-/// Words by which a script in Python or Perl, or an unknown program, can get at the times of files, at the time of its
-/// start, and at random numbers that are seeded in every run. Where a text that a command reads, or one of its
-/// arguments, holds one, they count as programs that write down all that `stat` says.
-#[rustfmt::skip]
-pub const TIME_WORDS: &[&str] = &[
-    "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
-    "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "stat \"", "stat _", "\x04stat", "lstat", "fstat", "scandir", "newer",
-    "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
-    "cp -u", "cp -au", "cp -vu", "cp -uv", "mv -u", "--update", "install -C", "--compare",
-    ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
-];
-
-/// Words by which a shell compares the times of files.
-pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot", "-ef"];
-
-/// Variables by which a shell gets at the clock, or at what it seeds by it.
-const SHELL_CLOCKS: &[&str] = &["RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME"];
-
-/// Where one of these is part of a temporary file's name, or of a command for a system that is not ours: in what
-/// autoconf and libtool write.
-const SHELL_NAMES: &[&str] = &[
-    "$$-$RANDOM",
-    "${RANDOM-0}$$",
-    "$RANDOM-$$",
-    "try and use $RANDOM",
-    "test -n \"$RANDOM\"",
-    "`expr ${RANDOM-$$} %",
-];
-
-/// Whether a text names a way by which a shell gets at the clock, but for names of temporary files.
-pub fn names_shell_clocks(text: &[u8]) -> bool {
-    let is_clock = |name: &&[u8]| SHELL_CLOCKS.iter().any(|clock| clock.as_bytes() == *name);
-    let names = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').filter(is_clock).count();
-    // What is quoted is another script's.
-    let plain: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\\').collect();
-    let count = |word: &str| memchr::memmem::find_iter(&plain, word.as_bytes()).count();
-    names > SHELL_NAMES.iter().map(|name| count(name)).sum()
-        || count("printf %(") + count("printf '%(") + count("printf \"%(") > 0
-}
-
-/// Registers of a formatted text that hold the date, and the time.
-pub const ROFF_WORDS: &[&str] = &[
-    "\\n(yr",
-    "\\n(mo",
-    "\\n(dy",
-    "\\n(dw",
-    "[year]",
-    "[yr]",
-    "[mo]",
-    "[dy]",
-    "[dw]",
-    "[hours]",
-    "[minutes]",
-    "[seconds]",
-    "[y2k]",
-];
-
-/// Words by which a script in awk gets at the clock, or at what it seeds by it.
-pub const AWK_WORDS: &[&str] = &["rand(", "rand (", "rand;", "systime", "strftime"];
-
-/// What follows the bracket of `string` and `file` by which a CMake script gets at the clock, at times of files, and at
-/// random numbers.
-const CMAKE_CLOCKS: &[&str] = &["TIMESTAMP", "RANDOM", "UUID"];
-
-/// Whether a text names a way by which CMake gets at the clock, or at random numbers.
-pub fn names_cmake_clocks(text: &[u8]) -> bool {
-    let is_first = |at: usize| text[..at].trim_ascii_end().last().is_some_and(|byte| *byte == b'(');
-    CMAKE_CLOCKS.iter().any(|word| {
-        memchr::memmem::find_iter(text, word.as_bytes()).any(|at| {
-            let end = text.get(at + word.len()).is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-            end && is_first(at)
-        })
-    })
-}
-
 /// What has `find` look at times, owners, and all that `stat` says.
 const FIND_WORDS: &[&str] = &[
     "newer",
@@ -472,51 +394,8 @@ const FIND_WORDS: &[&str] = &[
     "-perm",
 ];
 
-/// Words by which a script can get at clocks that many programs read for other reasons.
-#[rustfmt::skip]
-pub const CLOCK_WORDS: &[&str] = &[
-    "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "resource.", "times()", "thread_time",
-];
-
-/// The same for Perl.
-pub const PERL_CLOCK_WORDS: &[&str] = &["HiRes", "clock(", "= times", "=times", "(times", "POSIX::times"];
-
-/// Words by which a script gets at an order or a number that hangs on the seed of a hash function, or on where
-/// something lies in memory.
-#[rustfmt::skip]
-pub const HASH_WORDS: &[&str] = &[
-    "hash(", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "=set(", "frozenset(", "object()", "ctypes",
-];
-
-/// The same for Perl.
-pub const PERL_HASH_WORDS: &[&str] = &["keys %", "keys(%", "each %", "each(%", "values %", "values(%"];
-
-/// Words by which a text gets at a process's own memory.
-pub const MEMORY_WORDS: &[&str] = &["/proc/", "proc/self"];
-
-/// By which a source has gcc and clang compare the times of two files.
-pub const DATE_WORDS: &[&str] = &["GCC dependency", "clang dependency"];
-
 /// Programs that write down all variables, known to us or not.
 pub const LISTS_VARIABLES: &[&str] = &["env", "printenv"];
-
-/// What lists them in a text: of shells, awk, Tcl, make and CMake.
-pub const LIST_OF_VARIABLES: &[&str] = &[
-    "export -p",
-    "declare -x",
-    "declare -p",
-    "typeset -x",
-    "typeset -p",
-    "compgen -e",
-    "compgen -v",
-    "in ENVIRON",
-    "array names env",
-    ".VARIABLES",
-    "-E environment",
-];
-
-/// How a shell gets at the directory before, but by its name.
-pub const DIRECTORY_BEFORE: &[&str] = &["cd -\n", "cd -;", "cd - ", "cd -&", "cd -)", "cd -`", "~-"];
 
 /// What build tools hand on to each other in variables that are left out of an unknown tool's key, by program.
 pub const SERVED: &[(&str, &[&str])] = &[
@@ -545,82 +424,9 @@ const LOGS: &[&str] = &[
     ".ninja_log",
 ];
 
-/// Words by which a script can get at the number of a process, be it another's. Where a text holds one, and a result
-/// then holds such a number, the result is another each time.
-const PROCESS_WORDS: &[&str] = &[
-    "$!",
-    "${!}",
-    "jobs -",
-    "= fork",
-    "=fork",
-    "COPROC",
-    "_PID",
-    "$PID",
-    "PROCESS_ID",
-    "getpid",
-    "getppid",
-    "getpgrp",
-    "getpgid",
-    "getsid",
-    "gettid",
-    "native_id",
-    "BASHPID",
-    "PPID",
-    "process.pid",
-    "Process.pid",
-    "getmypid",
-    "PROCINFO",
-    "[pid]",
-];
-
-/// The words by which shells and Perl scripts get at the number of the process that runs them.
-pub const OWN_PROCESS: &[&str] = &["$$", "${$}"];
-
-/// Whether a text names the number of its own process otherwise than as a part of a name, as in `conf$$.file`: then it
-/// may be calculated with, or written in another form. What makes a makefile has the word twice.
-pub fn names_own_process_alone(text: &[u8], is_makefile: bool) -> bool {
-    let word: &[u8] = if is_makefile { b"$$$$" } else { b"$$" };
-    let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b"_-./{}".contains(b));
-    let is_alone = |at: usize| {
-        let before = at.checked_sub(1).and_then(|at| text.get(at));
-        let quoted = before == Some(&b'"') && is_part(at.checked_sub(2).and_then(|at| text.get(at)));
-        before != Some(&b'\\') && !quoted && !is_part(before) && !is_part(text.get(at + word.len()))
-    };
-    memchr::memmem::find_iter(text, word).any(is_alone) || memchr::memmem::find(text, b"${$}").is_some()
-}
-
-/// Whether a file of this name is a makefile, or one is made of it.
-pub fn is_makefile(path: &[u8]) -> bool {
-    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    let starts = [&b"Makefile"[..], b"makefile", b"GNUmakefile"].iter().any(|start| name.starts_with(start));
-    starts || [&b".mk"[..], b".mk.in", b".mak"].iter().any(|end| name.ends_with(end))
-}
-
 /// Whether a program of this file name is a shell: in what it forks, `$$` is still its own number.
 pub fn is_shell(program: &[u8]) -> bool {
     is_named(program, SHELLS)
-}
-
-/// Where one of the words above is none, in what automake writes: what it has end, and what sed does but in the last
-/// line.
-const NO_PROCESS: &[&str] = &["am_sleep_pid=$!", "$!N;"];
-
-/// Whether a text names a way to the number of any process but the one that runs it.
-pub fn names_other_processes(text: &[u8]) -> bool {
-    let count =
-        |words: &[&str]| words.iter().map(|word| memchr::memmem::find_iter(text, word.as_bytes()).count()).sum();
-    let named: usize = count(PROCESS_WORDS);
-    named > count(NO_PROCESS)
-}
-
-/// How `configure` finds out whether two names lead to one directory.
-const SAME_DIRECTORY: &[&str] = &["ac_ls_di=`ls -di .`", "`cd \"$ac_pwd\" && ls -di .`"];
-
-/// Whether a text asks for the number of an inode by `ls`: only so, or otherwise.
-pub fn names_inodes(text: &[u8]) -> Option<bool> {
-    let count = |word: &str| memchr::memmem::find_iter(text, word.as_bytes()).count();
-    let (all, known) = (count("ls -di"), SAME_DIRECTORY.iter().map(|known| count(known)).sum());
-    (all > 0).then_some(all == known)
 }
 
 /// Whether the program of this file name runs no script: no text has it say its process's number.
@@ -743,33 +549,6 @@ mod tests {
         check(&[b"-c", b"--", b"-d", b"x"], false);
         check(&[b"--dat=yesterday", b"x"], true);
         check(&[b"x", b"y"], false);
-    }
-
-    #[test]
-    fn a_sub_command_of_cmakes_is_the_first_word() {
-        for (text, expect) in [
-            ("string(TIMESTAMP now)", true),
-            ("STRING (\n  RANDOM LENGTH 8 x)", true),
-            ("find_file(RANDOM_FILE urandom /dev)", false),
-            ("set(RANDOM 1)", true),
-            ("mark_as_advanced(X RANDOM)", false),
-        ] {
-            assert_eq!(names_cmake_clocks(text.as_bytes()), expect, "{text}");
-        }
-    }
-
-    #[test]
-    fn names_of_temporary_files_are_no_clocks() {
-        for (text, expect) in [
-            ("tmp=./conf$$-$RANDOM; mkdir $tmp", false),
-            ("my_tmpdir=$my_template-${RANDOM-0}$$", false),
-            ("TIMEOUT_SECONDS=3", false),
-            ("echo $RANDOM # not $$-$RANDOM", true),
-            ("echo $((SECONDS - start))", true),
-            ("printf '%(%Y)T' -1", true),
-        ] {
-            assert_eq!(names_shell_clocks(text.as_bytes()), expect, "{text}");
-        }
     }
 
     #[test]

@@ -128,7 +128,7 @@ Examples:
   larder image save --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' node_modules
   larder image restore --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' --fallback 'deps-{{os}}-{{arch}}-'
   larder image restore --key 'deps-{{hash package-lock.json}}' --if-missing 'npm ci' node_modules
-  larder image list
+  larder image list                --mounted: what is mounted, and where
   larder image show KEY            also whether it is there at all: exit code 11 when not
   larder image drop KEY
   larder image import --key KEY deps.tar.zst

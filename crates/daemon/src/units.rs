@@ -150,7 +150,13 @@ mod tests {
         let (_, unit) = broker("/opt/a b/larderd", "/s", &["/ci/jobs".into(), "/a$b".into()]).expect("fits");
         let line = "ExecStart=\"/opt/a b/larderd\" image broker --socket /run/larder/broker.sock --target \"/ci/jobs\" \
                     --target \"/a$$b\"\n";
-        assert!(unit.contains(line) && unit.contains("\nKillMode=process\n") && !unit.contains('@'), "{unit}");
+        assert!(
+            unit.contains(line)
+                && unit.contains("\nKillMode=process\n")
+                && unit.contains("\nOOMScoreAdjust=-1000\n")
+                && !unit.contains('@'),
+            "{unit}"
+        );
         assert!(plist("/a&b", "/<s>").1.contains("<string>/a&amp;b</string>"));
         assert!(!units.iter().chain(&[plist("/l", "/s")]).any(|(_, text)| text.contains('@')), "all are filled in");
     }

@@ -42,6 +42,7 @@ pub use find::{Found, find_here, newest_of};
 pub use image::Image;
 pub use key::{Facts, KeyError, expand, files_in};
 pub use packs::{Arrived, LocalPacks, Packs};
+pub use place::{Aside, is_mounted_on};
 pub use progress::{Progress, Step};
 pub use restore::{Existing, Target, Unset, restore, sweep};
 pub use save::{Request, Saved, name_of, save};

@@ -2,6 +2,8 @@
 //!
 //! It is made in a directory of a name that only larder gives, beside its place, and renamed. A place that is itself a
 //! mount cannot be renamed to: there it is made inside, and its names are moved up one by one.
+//!
+//! What is to be mounted over is moved aside in the same way, and back where nothing was mounted.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -22,6 +24,8 @@ const PREFIX: &str = ".larder-";
 const SWEEP_AGE: Duration = Duration::from_secs(60);
 /// What is restored, in the directory where it is made.
 pub(crate) const TOP: &str = "top";
+/// What was there before, beside it.
+const OLD: &str = "old";
 
 /// What is done where there is something already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,8 @@ pub(crate) struct Work {
     path: PathBuf,
     /// Locked, so that nobody sweeps it.
     lock: File,
+    /// What is in it could not be put back, and stays.
+    is_kept: bool,
 }
 
 impl Work {
@@ -47,7 +53,7 @@ impl Work {
         DirBuilder::new().mode(0o700).create(&path).map_err(ImageError::io("make a directory", &path))?;
         let opened = File::open(&path).and_then(|lock| larder_sys::try_write_lock(&lock).map(|_| lock));
         let lock = opened.map_err(ImageError::io("lock the directory", &path))?;
-        Ok(Work { path, lock })
+        Ok(Work { path, lock, is_kept: false })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -57,7 +63,9 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        remove_tree(&self.path);
+        if !self.is_kept {
+            remove_tree(&self.path);
+        }
     }
 }
 
@@ -84,8 +92,7 @@ impl Site {
                 if existing == Existing::Refuse && !is_empty {
                     return Err(ImageError::InTheWay(target.to_owned()));
                 }
-                let above = fs::metadata(parent).map_err(ImageError::io("look at it", parent))?;
-                there.is_dir() && is_mount(target, there.dev() != above.dev())
+                is_mounted_on(target)?
             }
         };
         let beside = if is_mount { target } else { parent };
@@ -132,7 +139,7 @@ impl Site {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::NOENT) => fs::rename(&top, &self.target),
             Err(_) => {
-                let old = self.work.path.join("old");
+                let old = self.work.path.join(OLD);
                 fs::rename(&self.target, &old)?;
                 fs::rename(&top, &self.target).inspect_err(|_| drop(fs::rename(&old, &self.target)))
             }
@@ -140,7 +147,7 @@ impl Site {
     }
 
     fn move_up(&self) -> io::Result<()> {
-        let (top, old) = (self.work.path.join(TOP), self.work.path.join("old"));
+        let (top, old) = (self.work.path.join(TOP), self.work.path.join(OLD));
         fs::create_dir(&old)?;
         for entry in fs::read_dir(&self.target)? {
             let entry = entry?;
@@ -156,9 +163,59 @@ impl Site {
     }
 }
 
+/// What was at a path, out of the way until something else is there. Dropped before that, it is where it was.
+#[derive(Debug)]
+pub struct Aside {
+    target: PathBuf,
+    work: Work,
+    is_replaced: bool,
+}
+
+impl Aside {
+    /// Move away what is at `target`; none where nothing is, or an empty directory. What whoever was killed meanwhile
+    /// had moved goes as what a killed restore left.
+    pub fn begin(target: &Path) -> Result<Option<Aside>, ImageError> {
+        match fs::symlink_metadata(target) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ImageError::io("look at it", target)(error)),
+            Ok(there) if there.is_dir() && is_empty(target)? => return Ok(None),
+            Ok(_) => {}
+        }
+        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let work = Work::begin(parent)?;
+        fs::rename(target, work.path.join(OLD)).map_err(ImageError::io("move it aside", target))?;
+        Ok(Some(Aside { target: target.to_owned(), work, is_replaced: false }))
+    }
+
+    /// Something else is there: it goes.
+    pub fn replaced(mut self) {
+        self.is_replaced = true;
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if !self.is_replaced {
+            // What was made to mount on.
+            let _ = fs::remove_dir(&self.target);
+            if fs::rename(self.work.path.join(OLD), &self.target).is_err() {
+                self.work.is_kept = true;
+            }
+        }
+    }
+}
+
 fn is_empty(dir: &Path) -> Result<bool, ImageError> {
     let mut entries = fs::read_dir(dir).map_err(ImageError::io("list the directory", dir))?;
     Ok(entries.all(|entry| entry.is_ok_and(|entry| is_ours(&entry.file_name()) || entry.file_name() == "lost+found")))
+}
+
+/// Whether something is mounted on a directory; an error where there is nothing.
+pub fn is_mounted_on(path: &Path) -> Result<bool, ImageError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let there = fs::symlink_metadata(path).map_err(ImageError::io("look at it", path))?;
+    let above = fs::metadata(parent).map_err(ImageError::io("look at it", parent))?;
+    Ok(there.is_dir() && is_mount(path, there.dev() != above.dev()))
 }
 
 /// Whether something is mounted at `dir`: another device than above it, or the same one once more.

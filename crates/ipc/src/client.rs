@@ -147,7 +147,13 @@ impl Fetching {
             if let Some(frame) = self.incoming.take()? {
                 break frame;
             }
-            self.channel.set_patience(until.saturating_duration_since(Instant::now()))?;
+            if !self.channel.has_more_within(until.saturating_duration_since(Instant::now()))? {
+                if Instant::now() < until {
+                    // A signal came.
+                    continue;
+                }
+                return Ok(None);
+            }
             match self.incoming.receive(&self.channel, 1) {
                 Ok(true) => {}
                 Ok(false) => return Err(IpcError::Ended),

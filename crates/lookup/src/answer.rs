@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use larder_model::{
-    ActionResult, Bound, Content, Digest, Entry, Manifest, Observer, Roots, SetReader, Streams, Writer,
+    ActionResult, Bound, Content, Digest, Entry, Manifest, Observer, Roots, SetReader, Streams, Writer, lengths,
 };
 use larder_spawn::Destinations;
 use larder_store::{Checker, Difference, Effort, Stamps, Store};
@@ -90,6 +90,7 @@ fn holds<'m>(
     let at_home = entry.made_in == *here;
     if let Some(bound) = entry.bound
         && !(at_home && bound.serves_at_home())
+        && !(bound == Bound::AsLong && entry.bound_by == lengths(request.roots.all().map(Vec::as_slice)))
         && !(place.ephemeral && bound.is_only_a_path() && request.is_in_a_sandbox())
     {
         return Err(elsewhere(bound, entry.bound_by));
@@ -118,9 +119,9 @@ fn holds<'m>(
 fn elsewhere(bound: Bound, by: &[u8]) -> Difference {
     let subject = if by.is_empty() { "the result" } else { "" };
     let remedy = bound.remedy().map(|remedy| format!("; what would lift it: {remedy}")).unwrap_or_default();
-    let where_made = match bound.serves_at_home() {
-        true => "was made in another place, and serves only there: ",
-        false => "",
+    let where_made = match bound {
+        Bound::Chance | Bound::AsLong => "",
+        _ => "was made in another place, and serves only there: ",
     };
     let what = format!("{where_made}{}{remedy}", bound.reason());
     Difference { subject: [subject.as_bytes(), by].concat(), what }

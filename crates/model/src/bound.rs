@@ -20,10 +20,18 @@ pub enum Bound {
     /// Processes of the command may have named something by their numbers, which are others in each run: it serves
     /// nowhere until it was seen to give the same with other numbers.
     Chance,
+    /// The command was seen to give the same in two places whose paths are as long as each other: it serves in such
+    /// places. What binds it is how long they are ([`lengths`]).
+    AsLong,
+}
+
+/// How long the paths of a place are: decimal, a space between two, the first root first.
+pub fn lengths<'r>(roots: impl Iterator<Item = &'r [u8]>) -> Vec<u8> {
+    roots.map(|root| root.len().to_string()).collect::<Vec<_>>().join(" ").into_bytes()
 }
 
 impl Bound {
-    const ALL: [Bound; 8] = [
+    const ALL: [Bound; 9] = [
         Bound::Output,
         Bound::Message,
         Bound::Argument,
@@ -32,6 +40,7 @@ impl Bound {
         Bound::Input,
         Bound::SeenOnce,
         Bound::Chance,
+        Bound::AsLong,
     ];
 
     /// As a record holds it.
@@ -51,7 +60,7 @@ impl Bound {
 
     /// Whether the worst that it could do elsewhere is to name the place where it was made.
     pub fn is_only_a_path(self) -> bool {
-        !matches!(self, Bound::Flag | Bound::SeenOnce | Bound::Chance)
+        !matches!(self, Bound::Flag | Bound::SeenOnce | Bound::Chance | Bound::AsLong)
     }
 
     /// What people read, about a result that was made in another place.
@@ -71,6 +80,10 @@ impl Bound {
             Bound::Chance => {
                 "the numbers of its processes may be in it: it serves once it gave the same with other numbers"
             }
+            Bound::AsLong => {
+                "bytes long are the paths that it serves for: it gave the same in two places with such, and may \
+                 elsewhere once it gave the same in places with others"
+            }
         }
     }
 
@@ -80,7 +93,7 @@ impl Bound {
             Bound::Output | Bound::Text => Some("-ffile-prefix-map=DIRECTORY=. with the directory of the build"),
             Bound::Message => Some("relative paths on the command line"),
             Bound::Argument => Some("relative paths on the command line"),
-            Bound::Flag | Bound::Input | Bound::SeenOnce | Bound::Chance => None,
+            Bound::Flag | Bound::Input | Bound::SeenOnce | Bound::Chance | Bound::AsLong => None,
         }
     }
 }

@@ -19,7 +19,7 @@ mod result;
 mod roots;
 
 pub use action::{Action, Terminal, Variable};
-pub use bound::{Bound, Rewrite};
+pub use bound::{Bound, Rewrite, lengths};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};

@@ -23,8 +23,11 @@ pub struct Identity {
 pub enum Prior {
     /// Nothing was there.
     Absent,
-    /// Something of this kind was there: the file type bits of its mode, shifted right by 12.
-    Kind(u8),
+    /// Something was there, and the tool did not read it.
+    Other {
+        /// As `stat` gives it, type and permissions; those are 0 where nobody saw them.
+        mode: u32,
+    },
     /// A file with this content was there, and the tool read it before it changed it.
     File {
         /// Of its bytes.
@@ -45,6 +48,8 @@ pub struct Looked {
     pub kind: bool,
     /// It was looked at as a link: `lstat`, `readlink`, `realpath`.
     pub link: bool,
+    /// It led to what the tool had made itself under another name: how it leads there counts.
+    pub leads: bool,
     /// Its names were listed.
     pub listed: bool,
     /// The order in which they came may matter.
@@ -138,6 +143,8 @@ pub enum Change {
         closed_when_complete: bool,
         /// The command set when it was modified.
         dated: bool,
+        /// The command gave it attributes, by which `cp` sets modes.
+        attributed: bool,
     },
     /// A symbolic link was made.
     Link,

@@ -39,7 +39,7 @@ pub enum MountError {
         why: String,
     },
     /// Nothing of ours is mounted there.
-    #[error("{}: nothing is mounted here by larder; `larder image list --mounted` shows what is", .0.display())]
+    #[error("{}: nothing of yours is mounted here: `larder image list --mounted` shows what is", .0.display())]
     NotMounted(PathBuf),
     /// The target holds something that the mount would hide.
     #[error("{}: is not empty, and what is in it would be hidden: remove it, or mount elsewhere", .0.display())]

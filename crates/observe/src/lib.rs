@@ -18,6 +18,7 @@ mod kernel;
 mod loader;
 mod paths;
 mod preload;
+mod quick;
 mod sampled;
 mod trace;
 mod who;

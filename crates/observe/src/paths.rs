@@ -6,8 +6,7 @@
 //!
 //! Unaware of: what becomes of an event.
 
-use std::collections::{HashMap, HashSet};
-
+use crate::quick::{Map, Set};
 use crate::trace::{Event, Kind, OpenFlags, Trace};
 
 /// Links followed in one path.
@@ -29,7 +28,7 @@ pub(crate) fn file_name(path: &[u8]) -> &[u8] {
 
 /// Whether a component of an absolute path is `..`.
 pub(crate) fn has_parents(path: &[u8]) -> bool {
-    path.windows(3).any(|part| part == b"/..") && path.split(|&b| b == b'/').any(|part| part == b"..")
+    path.windows(3).any(|part| matches!(part, b"/..")) && path.split(|&b| b == b'/').any(|part| part == b"..")
 }
 
 /// Where `..` leads in an absolute path if there are no links on its way; where there are, it is another path.
@@ -48,8 +47,8 @@ pub fn without_parents(path: &[u8]) -> Vec<u8> {
 /// What the command has made so far.
 #[derive(Default)]
 struct Made {
-    directories: HashSet<Vec<u8>>,
-    links: HashMap<Vec<u8>, Vec<u8>>,
+    directories: Set<Vec<u8>>,
+    links: Map<Vec<u8>, Vec<u8>>,
 }
 
 impl Made {
@@ -102,7 +101,7 @@ impl Made {
 
     /// Another name of `path`, if it has one. With `follow`, a link at its end stands for what it leads to.
     fn name(&self, path: &[u8], follow: bool) -> Option<Vec<u8>> {
-        let odd = path.windows(2).any(|pair| pair == b"//" || pair == b"/.");
+        let odd = path.windows(2).any(|pair| matches!(pair, [b'/', b'/' | b'.']));
         if !path.starts_with(b"/") || !odd && self.links.is_empty() {
             return None;
         }

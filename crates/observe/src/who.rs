@@ -2,8 +2,7 @@
 //!
 //! Unaware of: what a program is trusted with.
 
-use std::collections::HashMap;
-
+use crate::quick::Map;
 use crate::trace::{Event, Kind};
 
 /// The program of one process.
@@ -18,8 +17,8 @@ pub struct Running<'t> {
 /// All processes that have been seen.
 #[derive(Debug, Default)]
 pub struct Who<'t> {
-    running: HashMap<u32, Running<'t>>,
-    parents: HashMap<u32, u32>,
+    running: Map<u32, Running<'t>>,
+    parents: Map<u32, u32>,
     /// Who started the first of all, and adopts those whose parents have ended.
     outside: u32,
 }

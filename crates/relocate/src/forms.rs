@@ -6,6 +6,7 @@ use memchr::memmem;
 use object::read::elf::{FileHeader, SectionHeader as _};
 use object::{Endianness, elf};
 
+use crate::archive::is_archive;
 use crate::depfile;
 use crate::roots::{is_plain, is_plain_byte};
 
@@ -19,14 +20,13 @@ pub fn holds_a_root(bytes: &[u8], roots: &[&[u8]]) -> bool {
     roots.iter().any(|root| holds(bytes, root)) || has_lines(bytes) && roots.iter().any(|root| holds_above(bytes, root))
 }
 
-/// Whether it is an object, a program or a library of whatever class, with a section of lines.
+/// Whether it is an object, a program or a library of whatever class, or an archive of such, with a section of lines.
 fn has_lines(bytes: &[u8]) -> bool {
     const KIND_AT: usize = 16;
     const KINDS: [u16; 3] = [elf::ET_REL, elf::ET_EXEC, elf::ET_DYN];
     let kind = bytes.get(KIND_AT..KIND_AT + 2);
-    bytes.starts_with(&elf::ELFMAG)
-        && kind.is_some_and(|kind| KINDS.contains(&kind.iter().copied().map(u16::from).sum::<u16>()))
-        && memmem::find(bytes, b".debug_line").is_some()
+    let is_kind = || kind.is_some_and(|kind| KINDS.contains(&kind.iter().copied().map(u16::from).sum::<u16>()));
+    (bytes.starts_with(&elf::ELFMAG) && is_kind() || is_archive(bytes)) && memmem::find(bytes, b".debug_line").is_some()
 }
 
 /// Whether a directory above the root stands in it as a whole string.

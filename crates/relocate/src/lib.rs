@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod depfile;
 mod forms;
 mod names;
@@ -44,7 +45,7 @@ pub enum Rule {
     Log,
     /// Quoted for make, in lines broken at a column, as this compiler does.
     Depfile(Writer),
-    /// In the debug information of an object file.
+    /// In the debug information of an object file, a program, or the members of an archive.
     Object,
     /// The same, and where gcc's hash table has strings in an order that cannot be known, they are left in the one that
     /// they have: all that a debugger shows is as it would be, the bytes are not.
@@ -97,8 +98,8 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
         Rule::Text => text::relocate(bytes, map),
         Rule::Log => text::relocate_log(bytes, map),
         Rule::Depfile(writer) => depfile::relocate(writer, bytes, map),
-        Rule::Object => object::relocate(bytes, map, object::Order::Same),
-        Rule::ObjectInAnyOrder => object::relocate(bytes, map, object::Order::Any),
+        Rule::Object => of_objects(bytes, map, object::Order::Same),
+        Rule::ObjectInAnyOrder => of_objects(bytes, map, object::Order::Any),
         Rule::Pickle => pickle::relocate(bytes, map),
     }?;
     match rule {
@@ -107,7 +108,26 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
         Rule::Log => names.replace(&there),
         Rule::Depfile(_) if names.are_as_long() => names.replace(&there),
         Rule::Depfile(_) => None,
-        Rule::Object | Rule::ObjectInAnyOrder => object::relocate_names(&there, &names),
+        Rule::Object | Rule::ObjectInAnyOrder => names_of_objects(&there, &names),
         Rule::Pickle => pickle::relocate_names(&there, &names),
     }
+}
+
+fn of_objects(bytes: &[u8], map: &Map<'_>, order: object::Order) -> Option<Vec<u8>> {
+    if !archive::is_archive(bytes) {
+        return object::relocate(bytes, map, order);
+    }
+    let roots: Vec<&[u8]> = map.pairs().iter().map(|pair| pair.from).collect();
+    archive::relocate(bytes, &|part| holds_a_root(part, &roots), &|object| object::relocate(object, map, order))
+}
+
+fn names_of_objects(bytes: &[u8], names: &Names<'_>) -> Option<Vec<u8>> {
+    if !archive::is_archive(bytes) {
+        return object::relocate_names(bytes, names);
+    }
+    let each = |object: &[u8]| match names.stand_in(object) {
+        true => object::relocate_names(object, names),
+        false => Some(object.to_vec()),
+    };
+    archive::relocate(bytes, &|part| names.stand_in(part), &each)
 }

@@ -134,6 +134,14 @@ mod tests {
         far.publish_image(&again, &[], |_| Some(file.clone())).await;
         assert_eq!(far.images(&old.key.digest()).await.expect("asks"), std::slice::from_ref(&again));
 
+        // Somebody who was held up, or sends what jobs touch of it, does not bring back an older one.
+        far.publish_image(&old, &[], |_| Some(file.clone())).await;
+        far.publish_image(&ImageRecord { trace: Some(blob), ..old.clone() }, &[], |_| Some(file.clone())).await;
+        assert_eq!(far.images(&old.key.digest()).await.expect("asks"), std::slice::from_ref(&again));
+        let traced = ImageRecord { trace: Some(blob), ..again.clone() };
+        far.publish_image(&traced, &[], |_| Some(file.clone())).await;
+        assert_eq!(far.images(&old.key.digest()).await.expect("asks"), [traced]);
+
         let gone = Blob { digest: Digest([9; 32]), size_bytes: 5 };
         let published = far.publish_image(&record("other-1", 1, gone), &[], |_| None).await;
         assert_eq!((published.failed.len(), published.entries), (1, 0));

@@ -11,7 +11,9 @@
 
 use crate::sign::{Keys, SIGNATURE_BYTES};
 use bytes::Bytes;
-use larder_model::{DecodeError, Digest, Entry, ImageRecord, MANIFEST_ENTRIES_MAX, Manifest, Reader, Writer};
+use larder_model::{
+    DecodeError, Digest, Entry, IMAGE_VERSION, ImageRecord, MANIFEST_ENTRIES_MAX, Manifest, Reader, Writer,
+};
 
 /// The version of these formats; that of the entries is in the names of objects.
 const RECORD_FORMAT: u8 = 1;
@@ -107,6 +109,14 @@ impl Item {
         if record.key.digest() == self.strong { Ok(record) } else { Err(Dropped::Foreign) }
     }
 
+    /// When the image was saved; none where it is none, or not here.
+    fn saved_ms(&self) -> Option<u64> {
+        let encoded = Reader::new(self.bytes.as_ref()?).bytes(RECORD_BYTES_MAX).ok()?;
+        encoded.starts_with(&[IMAGE_VERSION]).then_some(())?;
+        let record = ImageRecord::decode(encoded).ok()?;
+        (record.key.digest() == self.strong).then_some(record.created_ms)
+    }
+
     /// The bytes of its manifest, where it is believed; see [`Dropped`].
     pub(crate) fn believed(&self, weak: &Digest, keys: &Keys) -> Result<Bytes, Dropped> {
         let (encoded, signed) = self.unsealed(keys)?;
@@ -181,14 +191,18 @@ impl List {
         (w.seal().into(), apart)
     }
 
-    /// Put `new` first and `other` last, each strong fingerprint once: `new` over what is here, and that over `other`.
-    /// The oldest beyond the limit go.
+    /// Put `new` first and `other` last, each strong fingerprint once: `new` over what is here, and that over `other`;
+    /// but of two images of a key the one that was saved last. The oldest beyond the limit go.
     pub(crate) fn merge(&mut self, new: &[Item], other: &List) {
         let old = std::mem::take(&mut self.items);
         for item in new.iter().chain(&old).chain(&other.items) {
             match self.items.iter_mut().find(|known| known.strong == item.strong) {
                 None => self.items.push(item.clone()),
                 Some(known) if known.bytes.is_none() && known.digest == item.digest => known.bytes = item.bytes.clone(),
+                // Whoever was held up, or says again what jobs touch, does not bring back an older image.
+                Some(known) if known.saved_ms().zip(item.saved_ms()).is_some_and(|(known, other)| other > known) => {
+                    *known = item.clone();
+                }
                 Some(_) => {}
             }
         }

@@ -5,7 +5,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use larder_sys::{Door, Kind};
 
@@ -15,7 +15,7 @@ use crate::{Store, StoreError};
 /// One that could not begin is not tried again so soon.
 const SUMMON_COARSE_NS: i64 = 3_000_000_000;
 
-/// A socket of ours in the store.
+/// A socket that this process put at its place.
 pub struct StoreSocket {
     path: PathBuf,
     /// Device and inode: whoever puts another there has these not.
@@ -71,20 +71,26 @@ impl Store {
         let path = self.daemon_socket();
         let beside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
         make_directory(&self.file("tmp"))?;
-        let opened = Door::open(&beside).and_then(|door| {
-            fs::set_permissions(&beside, fs::Permissions::from_mode(0o600))?;
-            fs::rename(&beside, &path)?;
-            let look = fs::symlink_metadata(&path)?;
-            Ok((door, StoreSocket { path: path.clone(), is: (look.dev(), look.ino()) }))
-        });
-        opened.map_err(|error| {
-            let _ = fs::remove_file(&beside);
-            StoreError::writing(&path)(error)
-        })
+        StoreSocket::open(&path, &beside, 0o600).map_err(StoreError::writing(&path))
     }
 }
 
 impl StoreSocket {
+    /// Listen at `path`, in place of whoever did before, by way of `beside`, in a directory of the same file system.
+    ///
+    /// # Errors
+    ///
+    /// Where neither can be made, or the mode cannot be set.
+    pub fn open(path: &Path, beside: &Path, mode: u32) -> io::Result<(Door, StoreSocket)> {
+        let opened = Door::open(beside).and_then(|door| {
+            fs::set_permissions(beside, fs::Permissions::from_mode(mode))?;
+            let look = fs::symlink_metadata(beside)?;
+            fs::rename(beside, path)?;
+            Ok((door, StoreSocket { path: path.to_owned(), is: (look.dev(), look.ino()) }))
+        });
+        opened.inspect_err(|_| drop(fs::remove_file(beside)))
+    }
+
     /// Whether it is still there: somebody may have removed the whole store, or begun another.
     pub fn is_there(&self) -> bool {
         fs::symlink_metadata(&self.path).is_ok_and(|look| (look.dev(), look.ino()) == self.is)

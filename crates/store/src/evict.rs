@@ -2,7 +2,7 @@
 //!
 //! Readers take no lock, so a blob may vanish between a manifest's reading and its own: that is a miss. Writers put
 //! blobs before the manifest that names them, so blobs younger than `GRACE` are left alone. Records of images are as
-//! manifests, but what is mounted or being restored is let be.
+//! manifests, but what is mounted or being restored is let be, also by clearing.
 
 use std::collections::HashSet;
 use std::fs;
@@ -63,19 +63,24 @@ impl Store {
 
         records.sort_by_key(|record| record.used);
         let keep_from = keep_from(&records, &blobs, limit_bytes);
-        let kept_images: HashSet<Digest> = records[keep_from..].iter().filter_map(|record| record.image).collect();
+        let mut kept_images: HashSet<Digest> = records[keep_from..].iter().filter_map(|record| record.image).collect();
+        // Held until the blobs are gone: who begins to use the others meanwhile waits, and then finds none.
+        let images = self.used_images(&kept_images)?;
         let (mut kept, mut gone): (Vec<&Record>, Vec<&Record>) = (records[keep_from..].iter().collect(), Vec::new());
         for record in &records[..keep_from] {
-            // Held until the blobs are gone: who begins to use the image meanwhile waits, and then finds none.
-            match record.image.map(|image| self.claim_image(&image)) {
-                Some(None) => kept.push(record),
-                _ if fs::remove_file(&record.path).is_ok() => gone.push(record),
-                _ => {}
+            if record.image.is_some_and(|image| images.used.contains_key(&image)) {
+                kept.push(record);
+            } else if fs::remove_file(&record.path).is_ok() {
+                gone.push(record);
             }
         }
         done.manifests = gone.len() as u64;
-        self.remove_live(&kept_images.into_iter().chain(kept.iter().filter_map(|r| r.image)).collect());
-        let needed: HashSet<Digest> = kept.iter().flat_map(|r| r.blobs.iter().copied()).collect();
+        kept_images.extend(images.used.keys());
+        for (_, path) in self.live_images()?.into_iter().filter(|(image, _)| !kept_images.contains(image)) {
+            let _ = fs::remove_dir_all(path);
+        }
+        let needed = kept.iter().flat_map(|r| &r.blobs).chain(images.used.values().flatten());
+        let needed: HashSet<Digest> = needed.copied().collect();
         let orphaned: HashSet<Digest> = gone.iter().flat_map(|r| r.blobs.iter().copied()).collect();
         let now = SystemTime::now();
         done.after_bytes = kept.iter().map(|r| r.size_bytes).sum();
@@ -94,16 +99,22 @@ impl Store {
         Ok(done)
     }
 
-    /// Remove everything. Counters stay.
-    pub fn clear(&self) -> Result<(), StoreError> {
+    /// Remove everything but what images need that somebody uses, and what is noted of mounts; counters stay. Returns
+    /// how many images those are.
+    pub fn clear(&self) -> Result<usize, StoreError> {
         if !self.base().exists() {
-            return Ok(());
+            return Ok(0);
         }
         self.inspect()?;
+        let images = self.used_images(&HashSet::new())?;
+        let needed: HashSet<Digest> = images.used.values().flatten().copied().collect();
         let aside = self.file("tmp");
         make_directory(&aside)?;
-        for name in ["manifests", "blobs", "near", "needs", "judged", "notes", "stamps", "images"] {
-            let path = self.file(name);
+        let names = ["manifests", "near", "needs", "judged", "notes", "stamps", "images/records", "images/staging"];
+        let blobs = needed.is_empty().then(|| self.file("blobs"));
+        let live = self.live_images()?.into_iter().filter(|(image, _)| !images.used.contains_key(image));
+        let paths = names.iter().map(|name| self.file(name)).chain(blobs).chain(live.map(|(_, path)| path));
+        for path in paths {
             // Moved away first: builds would go on putting files into a directory that is being emptied.
             let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
             match moved.or_else(|_| fs::remove_dir_all(&path)) {
@@ -116,10 +127,17 @@ impl Store {
         for path in entries(&aside)?.into_iter().filter(|path| is_temporary(path)) {
             remove_whatever(&path).map_err(StoreError::writing(&path))?;
         }
-        if let Ok(counters) = Counters::open(self) {
-            counters.set_store_bytes(0);
+        let mut left_bytes = 0;
+        for (digest, path, size_bytes, _) in self.blob_sizes()?.into_iter().filter(|_| !needed.is_empty()) {
+            match needed.contains(&digest) {
+                true => left_bytes += size_bytes,
+                false => remove_whatever(&path).map_err(StoreError::writing(&path))?,
+            }
         }
-        Ok(())
+        if let Ok(counters) = Counters::open(self) {
+            counters.set_store_bytes(left_bytes);
+        }
+        Ok(images.used.len())
     }
 
     fn records(&self) -> Result<Vec<Record>, StoreError> {
@@ -163,17 +181,6 @@ impl Store {
             records.push(Record { path, used, size_bytes: meta.len() + live, blobs, image: Some(image) });
         }
         Ok(records)
-    }
-
-    /// Remove the files for mounts of images that no record leads to, unless somebody uses them.
-    fn remove_live(&self, kept: &HashSet<Digest>) {
-        for path in entries(&self.file("images").join("live")).unwrap_or_default() {
-            let image = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<Digest>().ok());
-            let Some(image) = image.filter(|image| !kept.contains(image)) else { continue };
-            if self.claim_image(&image).is_some() {
-                let _ = fs::remove_dir_all(&path);
-            }
-        }
     }
 
     fn blob_sizes(&self) -> Result<Vec<(Digest, PathBuf, u64, SystemTime)>, StoreError> {

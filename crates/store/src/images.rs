@@ -12,6 +12,7 @@
 //!
 //! Unaware of: what is in a tree or a pack, who mounts.
 
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use std::time::SystemTime;
 
 use larder_model::{Blob, Digest, ImageKey, ImageRecord, PackList};
 
-use crate::layout::{Contents, make_directory, read_plain};
+use crate::layout::{Contents, entries, make_directory, read_plain};
 use crate::{Store, StoreError};
 
 /// A record is a few hundred bytes and its paths.
@@ -39,6 +40,14 @@ pub struct StoredImage {
 /// As long as this lives, the image is not evicted.
 #[derive(Debug)]
 pub struct Lease(#[expect(dead_code, reason = "it is locked")] File);
+
+/// Images that somebody uses, and what keeps everybody from beginning to use others as long as this lives.
+#[derive(Default)]
+pub(crate) struct UsedImages {
+    /// Each with the blobs that it needs.
+    pub(crate) used: HashMap<Digest, Vec<Digest>>,
+    claims: HashMap<PathBuf, File>,
+}
 
 /// A file that mounts of an image need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +180,44 @@ impl Store {
         same(dir, &self.live_dir(&record.image())).filter(|same| *same).map(|_| record)
     }
 
+    /// The record of an image that was mounted, whatever its key has now; none where none was, or it cannot be read.
+    pub fn live_image(&self, image: &Digest) -> Option<ImageRecord> {
+        self.live_record(&self.live_dir(image).join(Live::Record.name())).filter(|record| record.image() == *image)
+    }
+
+    /// The images that somebody uses, with the blobs that these need, but for those of `not`; and what keeps everybody
+    /// from beginning to use the others. Those of which only files for mounts are left are among them.
+    pub(crate) fn used_images(&self, not: &HashSet<Digest>) -> Result<UsedImages, StoreError> {
+        let live = self.live_images()?.into_keys().map(|image| (image, self.live_image(&image)));
+        let stored = self.images()?.into_iter().map(|stored| (stored.record.image(), Some(stored.record)));
+        let all: HashMap<Digest, Option<ImageRecord>> = live.chain(stored).collect();
+        let mut found = UsedImages::default();
+        for (image, record) in all.into_iter().filter(|(image, _)| !not.contains(image)) {
+            // Several have one lock.
+            let lock = self.lease_path(&image);
+            if found.claims.contains_key(&lock) {
+                continue;
+            }
+            match (self.claim_image(&image), record) {
+                (Some(claim), _) => drop(found.claims.insert(lock, claim)),
+                (None, None) => drop(found.used.insert(image, Vec::new())),
+                (None, Some(record)) => {
+                    let packs = self.packs_of(&record).unwrap_or_default();
+                    let needed = record.blobs().chain(packs).map(|blob| blob.digest);
+                    found.used.insert(image, needed.collect());
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The directories with files for mounts, by image.
+    pub(crate) fn live_images(&self) -> Result<HashMap<Digest, PathBuf>, StoreError> {
+        let image = |path: &Path| path.file_name()?.to_str()?.parse::<Digest>().ok();
+        let all = entries(&self.live_top())?.into_iter();
+        Ok(all.filter_map(|path| Some((image(&path)?, path))).collect())
+    }
+
     /// A directory where archives are unpacked before they are saved; it is made.
     pub fn image_staging(&self) -> Result<PathBuf, StoreError> {
         let dir = self.file("images").join("staging");
@@ -185,8 +232,19 @@ impl Store {
         Ok(larder_sys::try_write_lock(&file).map_err(StoreError::writing(&path))?.then_some(file))
     }
 
+    /// Whether somebody has it.
+    pub fn image_broker_runs(&self) -> bool {
+        let file = OpenOptions::new().read(true).open(self.file("locks").join("broker"));
+        file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
+    }
+
+    /// What mounts need, a directory an image.
+    pub(crate) fn live_top(&self) -> PathBuf {
+        self.file("images").join("live")
+    }
+
     pub(crate) fn live_dir(&self, image: &Digest) -> PathBuf {
-        self.file("images").join("live").join(image.hex())
+        self.live_top().join(image.hex())
     }
 
     /// The packs that an image's record leads to.
@@ -309,6 +367,37 @@ mod tests {
         assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
         assert_eq!(store.evict(0).expect("evicts").after_bytes, 0);
         assert!(!store.live_dir(&new.image()).exists());
+    }
+
+    #[test]
+    fn what_is_mounted_outlives_clearing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let (used, other) = (image(&store, "a-1", b"used"), image(&store, "a-2", b"other"));
+        for record in [&used, &other] {
+            store.keep_image(record, true).expect("keeps");
+            store.put_live(&record.image(), Live::Metadata(0), b"metadata").expect("writes");
+            store.put_live(&record.image(), Live::Record, &record.encode()).expect("writes");
+        }
+        let blobs = |record: &ImageRecord| -> Vec<Blob> {
+            record.blobs().chain(store.packs_of(record).expect("reads")).collect()
+        };
+        let (of_used, of_other) = (blobs(&used), blobs(&other));
+        let upper = store.image_broker().expect("is made").1.join("0123456789abcdef/upper");
+        fs::create_dir_all(&upper).expect("makes");
+        let there = |blobs: &[Blob]| blobs.iter().filter(|blob| store.has_blob(blob)).count();
+        let lease = store.lease_image(&used.image()).expect("leases");
+        // Another image has its key by now.
+        store.drop_image(&used.key).expect("drops");
+        store.evict(0).expect("evicts");
+        assert_eq!((there(&of_used), store.live_image(&used.image())), (of_used.len(), Some(used.clone())));
+        assert_eq!(store.clear().expect("clears"), 1);
+        assert_eq!(there(&of_used), of_used.len());
+        assert!(there(&of_other) < of_other.len() && store.live_image(&other.image()).is_none());
+        assert!(store.live_image(&used.image()).is_some() && upper.exists());
+        drop(lease);
+        assert_eq!(store.clear().expect("clears"), 0);
+        assert!(there(&of_used) == 0 && store.live_image(&used.image()).is_none() && upper.exists());
     }
 
     #[test]

@@ -108,13 +108,20 @@ fn commit(one: &Planned, file: Option<&Path>) -> io::Result<()> {
         return if matches!(one.output.kind, OutputKind::Link(_)) { make(&one.path, one.output) } else { Ok(()) };
     };
     if matches!(one.before, Before::Truncate | Before::Through) {
-        let there = fs::metadata(&one.path)?;
-        // Other names of the file, or its owner, would not go along.
+        let write_into = || put_bytes(&one.path, one, one.before).and_then(|()| fs::remove_file(file));
+        let there = match fs::metadata(&one.path) {
+            // A link to nothing is written through.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return write_into(),
+            there => there?,
+        };
+        // Other names of the file, its owner, or its attributes would not go along.
         let adds = matches!(one.output.kind, OutputKind::File { mode, .. } if mode.rule == ModeRule::Executable);
-        let stays = there.nlink() > 1 || there.uid() != larder_sys::effective_user() || adds;
+        let owner = |it: &fs::Metadata| (it.uid(), it.gid());
+        let is_anothers = owner(&there) != owner(&fs::symlink_metadata(file)?);
+        let stays =
+            there.nlink() > 1 || is_anothers || larder_sys::has_attributes(one.path.as_os_str().as_bytes()) || adds;
         if one.before == Before::Through || stays {
-            put_bytes(&one.path, one, one.before)?;
-            return fs::remove_file(file);
+            return write_into();
         }
         let mode = there.permissions().mode() & RIGHTS_KEPT;
         let keeps = !matches!(one.output.kind, OutputKind::File { mode, .. } if mode.rule == ModeRule::Set);

@@ -356,3 +356,109 @@ fn what_was_unpacked_instead_of_mounted_says_why() {
     let odd = image(&place, &["mount", "--key", "a-1", "--via", "squashfs", "--strict", "x"]).run().ends(1);
     assert!(odd.stderr.contains("image export"), "{odd:#?}");
 }
+
+#[test]
+fn what_is_not_mounted_needs_not_be_unmounted() {
+    let place = project();
+    let unpacked = image(&place, &["unmount", "--strict", "deps"]).run().ends(0);
+    assert!(unpacked.stdout.contains("deps: no image is mounted there"), "{unpacked:#?}");
+    assert!(place.path("work/deps/run").exists());
+    let none = image(&place, &["unmount", "none", "deps"]).run().ends(0);
+    assert!(none.stderr.contains("none: not unmounted") && none.stdout.contains("deps"), "{none:#?}");
+    image(&place, &["unmount", "--strict", "none"]).run().ends(1);
+}
+
+/// What lies beside what is mounted: what was moved aside among it.
+fn names(place: &Place) -> Vec<String> {
+    let names = fs::read_dir(place.path("work")).expect("lists");
+    let mut names: Vec<_> = names.map(|name| name.expect("reads").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_cannot_be_mounted_replaces_nothing() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can give up its rights");
+    larder_testkit::probe_skip!(larder_testkit::has("setpriv"), "setpriv is not installed");
+    let place = project();
+    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    place.put("there/old", "old");
+    let before = names(&place);
+    let program = larder().to_str().expect("is text");
+    let words = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin", program, "image", "mount"];
+    for path in ["there", "new"] {
+        let more = ["--key", "a-1", "--strict", "--via", "mount", "--replace", path];
+        place.run(&[&words[..], &more].concat()).run().ends(1);
+        assert_eq!((place.read("there/old"), names(&place)), (b"old".to_vec(), before.clone()), "{path}");
+    }
+}
+
+/// Where the process works that mounts for this place.
+fn broker_works_in(place: &Place) -> std::path::PathBuf {
+    let store = format!("LARDER_DIR={}", place.text("store"));
+    let processes = fs::read_dir("/proc").expect("lists").flatten().map(|entry| entry.path());
+    let is_one = |process: &std::path::PathBuf| {
+        let has = |name: &str, word: &[u8]| {
+            let bytes = fs::read(process.join(name)).unwrap_or_default();
+            bytes.split(|&byte| byte == 0).any(|part| part == word)
+        };
+        has("cmdline", b"broker") && has("environ", store.as_bytes())
+    };
+    let process = processes.into_iter().find(is_one).expect("one runs");
+    fs::read_link(process.join("cwd")).expect("is known")
+}
+
+#[test]
+fn a_mount_replaces_what_is_there() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
+    let place = project();
+    let before = Tree::of(&place.path("work/deps"));
+    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    place.put("there/old", "old");
+    let there = names(&place);
+    let words = ["mount", "--key", "a-1", "--via", "mount", "--strict", "--json", "--replace", "there"];
+    let mounted = image(&place, &words).run();
+    larder_testkit::probe_skip!(mounted.code == Some(0), "nothing can be mounted here: {}", mounted.stderr);
+    let tested = std::panic::catch_unwind(|| {
+        assert!(json(&mounted).get("fetched_bytes").is_none(), "whoever mounts brings them: {mounted:#?}");
+        assert_eq!((Tree::of(&place.path("work/there")), mounts(&place)), (before.clone(), 1));
+        place.put("there/new", "ours");
+        // Over what is mounted already: away with it, and with what was written there.
+        image(&place, &words).run().ends(0);
+        assert_eq!((Tree::of(&place.path("work/there")), mounts(&place)), (before.clone(), 1));
+        assert_eq!(names(&place), there);
+        let listed = json(&image(&place, &["list", "--mounted", "--json"]).run().ends(0));
+        let expect = serde_json::json!([{ "path": place.text("work/there"), "key": "a-1", "via": "mount" }]);
+        assert_eq!(listed["mounts"], expect, "{listed}");
+        assert!(image(&place, &["list", "--mounted"]).run().quiet().contains("a-1"));
+        // What a job has written is not the store's to remove.
+        place.put("there/new", "ours");
+        place.run(&[larder().to_str().expect("is text"), "clear"]).run().ends(0);
+        assert_eq!((place.read("there/new"), place.read("there/a/index.js")), (b"ours".to_vec(), b"a".to_vec()));
+        // It is not in the way of who would remove the job's directory.
+        assert_eq!(broker_works_in(&place), std::path::Path::new("/"));
+    });
+    let unmounted = image(&place, &["unmount", "--strict", "there"]).run();
+    tested.expect("is as it was said");
+    assert!(unmounted.ends(0).stdout.starts_with("unmounted "));
+    assert_eq!((mounts(&place), place.path("work/there").exists()), (0, false));
+    assert!(image(&place, &["list", "--mounted"]).run().quiet().contains("no image is mounted"));
+}
+
+#[test]
+fn a_broker_does_not_end_while_somebody_is_connected() {
+    let place = project();
+    let socket = place.path("tmp/broker.sock");
+    let words = ["broker", "--idle", "1", "--socket", socket.to_str().expect("is text")];
+    let mut broker = image(&place, &words).start();
+    let connected = (0..1000).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::os::unix::net::UnixStream::connect(&socket).ok()
+    });
+    // It looks every two seconds, and lets who says nothing go after five.
+    std::thread::sleep(std::time::Duration::from_millis(3500));
+    let ended = broker.try_wait().expect("is asked");
+    drop(connected.expect("it listens"));
+    assert!(broker.wait().expect("ends").success());
+    assert!(ended.is_none() && !socket.exists(), "{ended:?}");
+}

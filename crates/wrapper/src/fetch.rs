@@ -20,9 +20,6 @@ use crate::patience::{UNKNOWN, patience};
 use crate::token::class;
 use crate::{outer, summon};
 
-/// While the tool runs, what comes is read without waiting for more.
-const AT_ONCE: Duration = Duration::from_millis(1);
-
 /// What comes next for an action that no record answers.
 pub(crate) enum Next<'a> {
     /// Run it, raced by what may still come.
@@ -183,9 +180,10 @@ impl Rival for Race<'_> {
         self.fetching.as_ref().map(Fetching::descriptor)
     }
 
+    /// What has come, without waiting for more.
     fn hear(&mut self) -> bool {
         while let Some(fetching) = &mut self.fetching {
-            match fetching.next(AT_ONCE).map(|told| told.map(|told| self.step(told))) {
+            match fetching.next(Duration::ZERO).map(|told| told.map(|told| self.step(told))) {
                 Ok(None) => return false,
                 Ok(Some(Step::GoOn)) => {}
                 Ok(Some(Step::Won)) => return true,

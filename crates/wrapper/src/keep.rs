@@ -63,13 +63,15 @@ impl Kept<'_> {
             Change::Removed => KeptKind::Removed,
             Change::Directory(mode) => {
                 let look = larder_sys::look(path).map_err(|_| lost(Unrecorded::OutputLost))?;
-                KeptKind::Directory(self.mode(*mode, &look))
+                // An access control list that says no more than a mode does is how cp sets that.
+                let is_given = self.owners_were_set && look.mode != mode.bits & !larder_sys::umask();
+                KeptKind::Directory(self.mode(*mode, is_given, &look))
             }
             Change::Link => {
                 let target = std::fs::read_link(place).map_err(|_| lost(Unrecorded::OutputLost))?;
                 KeptKind::Link(target.as_os_str().as_bytes().to_vec())
             }
-            Change::File { placement, mode, new, closed_when_complete, .. } => {
+            Change::File { placement, mode, new, closed_when_complete, attributed, .. } => {
                 if self.umask_was_set && mode.rule == ModeRule::Masked && !new {
                     // What it would be made with is not known: it was there.
                     return Err(lost(Unrecorded::UpdatesFile));
@@ -89,7 +91,7 @@ impl Kept<'_> {
                 }
                 KeptKind::File {
                     placement: *placement,
-                    mode: self.mode(*mode, &look),
+                    mode: self.mode(*mode, *attributed, &look),
                     rewrite: Rewrite::None,
                     content,
                     modified_ns: look.modified_ns,
@@ -98,15 +100,10 @@ impl Kept<'_> {
         })
     }
 
-    fn mode(&self, asked: FileMode, look: &larder_sys::Look) -> FileMode {
+    fn mode(&self, asked: FileMode, is_given: bool, look: &larder_sys::Look) -> FileMode {
         match asked.rule {
             ModeRule::Masked if self.umask_was_set => FileMode { bits: look.mode, rule: ModeRule::Exact },
-            // An access control list that says no more than a mode does is how cp sets that.
-            ModeRule::Masked | ModeRule::Exact
-                if self.owners_were_set && look.mode != asked.bits & !larder_sys::umask() =>
-            {
-                FileMode { bits: look.mode, rule: ModeRule::Set }
-            }
+            ModeRule::Masked | ModeRule::Exact if is_given => FileMode { bits: look.mode, rule: ModeRule::Set },
             _ => asked,
         }
     }

@@ -191,7 +191,7 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
         Fact::Listing(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER, ..looked(Kind::List, path) }],
         Fact::Ordered(_) => vec![Event { mode: DIRECTORY, ..looked(Kind::List, path) }],
         Fact::Other(_) => vec![looked(Kind::Stat, path)],
-        Fact::Mode(_) => reported(REPORTED_MODE),
+        Fact::Mode(mode) => vec![Event { mode: FILE | mode, extra: REPORTED_MODE, ..looked(Kind::Stat, path) }],
         Fact::Modified(_) => reported(REPORTED_MODIFIED),
         Fact::Status(_) => reported(REPORTED_STATUS),
     }

@@ -12,6 +12,9 @@ pub(crate) const UNKNOWN: Duration = Duration::from_millis(250);
 const SAMPLES_MIN: u64 = 5;
 /// To start a tool, observe it and stop it again costs about so much: it is not worth less waiting.
 const STARTING: Duration = Duration::from_millis(5);
+/// So long is waited for a remote that was silent when it was last asked: it may be back, and where the tool is always
+/// faster nobody would ever know.
+const SILENT: Duration = Duration::from_millis(10);
 /// Nobody waits longer, whatever fetches took before: what one fetch can cost a build.
 const LONGEST: Duration = Duration::from_secs(2);
 
@@ -20,7 +23,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub(crate) fn patience(expect: &Expect, run: Option<Duration>, free: bool) -> Duration {
     let (median, p90) = (Duration::from_micros(expect.median_us), Duration::from_micros(expect.p90_us));
     if expect.overdue {
-        return Duration::ZERO;
+        return SILENT;
     }
     if expect.samples < SAMPLES_MIN {
         return UNKNOWN;
@@ -55,7 +58,7 @@ mod tests {
         check(10_000, 50_000, None, false, 2000);
         let known = Expect { median_us: 1, p90_us: 1, samples: 100, overdue: false };
         assert_eq!(patience(&Expect { samples: 4, ..known }, None, true), UNKNOWN);
-        assert_eq!(patience(&Expect { overdue: true, ..known }, None, false), Duration::ZERO);
+        assert_eq!(patience(&Expect { overdue: true, ..known }, None, false), SILENT);
         let most = Expect { median_us: u64::MAX, p90_us: u64::MAX, ..known };
         assert_eq!(patience(&most, Some(Duration::MAX), false), LONGEST);
     }

@@ -12,8 +12,9 @@ use std::path::Path;
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
     MEMORY_WORDS, Named, OWN_PROCESS, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS,
-    is_compiler_part, is_left_out, is_makefile, is_shell, names_cmake_clocks, names_inodes, names_other_processes,
-    names_own_process_alone, names_shell_clocks, runs_meson, runs_no_script,
+    calculates_with_own_process, is_compiler_part, is_left_out, is_makefile, is_shell, lists_shell_variables,
+    names_cmake_clocks, names_inodes, names_other_processes, names_own_process_alone, names_shell_clocks, runs_meson,
+    runs_no_script,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
@@ -39,6 +40,8 @@ pub(crate) struct Texts {
     name_own_process: bool,
     /// The same, not as a part of a name.
     pub(crate) name_own_process_alone: bool,
+    /// The same, in a calculation.
+    pub(crate) calculate_with_own_process: bool,
     /// A word by which they get at those of others.
     name_processes: bool,
     /// What is compiled has such a word.
@@ -71,6 +74,8 @@ impl Texts {
         if matches!(request.family, Family::Command | Family::Generic) {
             let mut search = |text: &[u8]| found.search(text, &[Reader::Other], false);
             search(&request.action.argv.join(&b' '));
+            // Each may be a whole script.
+            search(&request.action.argv.join(&b'\n'));
             search(&request.input);
             request.action.environment.iter().for_each(|variable| search(&variable.value));
             read.iter().for_each(|(path, by)| found.search_file(path, by));
@@ -83,7 +88,7 @@ impl Texts {
         Language::of(program).map_or(self.named, |language| self.named | self.own[language as usize])
     }
 
-    /// A number of an inode that a program wrote down may come to anything.
+    /// A number of an inode that a program wrote down may come to anything, in two runs to the same.
     pub(crate) fn use_inodes(&self) -> bool {
         self.name_inodes != (true, false)
     }
@@ -127,11 +132,13 @@ impl Texts {
         self.add(named, by);
         self.name_own_process = self.name_own_process || holds(OWN_PROCESS);
         self.name_own_process_alone = self.name_own_process_alone || names_own_process_alone(text, is_makefile);
-        self.list_variables = self.list_variables || holds(LIST_OF_VARIABLES);
+        self.calculate_with_own_process |= calculates_with_own_process(text, is_makefile);
+        let lists = !is_makefile && lists_shell_variables(text);
+        self.list_variables = self.list_variables || lists || holds(LIST_OF_VARIABLES);
         if holds(DIRECTORY_BEFORE) || text.ends_with(b"cd -") {
             self.variables.insert(b"OLDPWD".to_vec());
         }
-        self.name_processes = self.name_processes || names_other_processes(text);
+        self.name_processes = self.name_processes || lists || names_other_processes(text);
         match names_inodes(text) {
             Some(true) => self.name_inodes.0 = true,
             Some(false) => self.name_inodes.1 = true,
@@ -267,9 +274,9 @@ fn members_have_none(path: &[u8]) -> io::Result<bool> {
             return Ok(false);
         }
         let own_bytes = !thin || header[0] == b'/' && !header[1].is_ascii_digit();
-        let size = field(48, 58).parse::<i64>().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+        let size = field(48, 58).parse::<u32>().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
         if own_bytes {
-            file.seek(SeekFrom::Current(size + size % 2))?;
+            file.seek(SeekFrom::Current(i64::from(size) + i64::from(size % 2)))?;
         }
     }
 }

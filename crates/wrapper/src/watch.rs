@@ -30,8 +30,8 @@ use crate::fetch::Race;
 use crate::sink::Sink;
 use crate::typed::file_name;
 
-/// A command that changes more files than these is not recorded.
-const CHANGES_MAX: usize = 256;
+/// A command that changes more files than these beyond what `Before` notes by itself is not recorded.
+const CHANGES_MAX: usize = 1024;
 /// Looks of loader and libc kept of one program: more means that they are none.
 const UNSEEN_MAX: usize = 4096;
 

@@ -129,6 +129,9 @@ pub(crate) struct ImageMount {
 /// Options of `image unmount`.
 #[derive(Args)]
 pub(crate) struct ImageUnmount {
+    /// Let trouble be exit code 1
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Where images are mounted
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
@@ -191,6 +194,9 @@ pub(crate) struct ImageExport {
 /// Options of `image list`.
 #[derive(Args)]
 pub(crate) struct ImageList {
+    /// What is mounted instead: where, from which image, by which way
+    #[arg(long)]
+    pub(crate) mounted: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -23,6 +23,8 @@ const LONGEST: Duration = Duration::from_secs(600);
 const UNKNOWN: Duration = Duration::from_millis(250);
 const SAMPLES_MIN: u64 = 5;
 const SOONEST: Duration = Duration::from_millis(5);
+/// So long a wrapper waits for a remote that was silent when it was last asked, less what telling takes.
+const SILENT: Duration = Duration::from_millis(8);
 
 /// A fetch under way.
 struct Stage {
@@ -104,8 +106,10 @@ pub(super) fn serve(
 impl Stage {
     /// Note once that it takes too long, where it does.
     fn judge(&mut self, shared: &Shared) {
-        let Expect { median_us, p90_us, samples, .. } = self.expect;
+        let Expect { median_us, p90_us, samples, overdue } = self.expect;
         let allowed = match samples {
+            // The wrapper waited for no longer.
+            _ if overdue => SILENT,
             SAMPLES_MIN.. => Duration::from_micros(p90_us.min(median_us.saturating_mul(2))).max(SOONEST),
             _ => UNKNOWN,
         };

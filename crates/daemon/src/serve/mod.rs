@@ -130,9 +130,9 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
     while accept(&daemon, &door) {}
     daemon.wait_until_at_most(0);
     daemon.log.say(&format!("process {} ends: {why}", larder_sys::process_id()));
-    drop(lock);
-    // What is under way ends with the process: what was not sent is sent by the next one.
-    std::mem::forget(daemon);
+    // What is under way ends with the process: what was not sent is sent by the next one. The lock goes last, so that who
+    // waits for it finds nobody at work in the store.
+    std::mem::forget((daemon, lock));
     Ok(FINE)
 }
 

@@ -1,4 +1,4 @@
-//! `larder clear`: everything goes. No question is asked: what was in the store can be made again.
+//! `larder clear`: everything goes but what is mounted. No question is asked: what was in the store can be made again.
 
 use std::io::Write;
 
@@ -23,13 +23,18 @@ pub(crate) fn run(around: &Surroundings, out: &mut dyn Write) -> Result<u8> {
     let counted = store.evict(0).ok();
     // A build may put a file into a directory between its emptying and its removal.
     let cleared = (1..TRIES).find_map(|_| store.clear().ok());
-    cleared.map_or_else(|| store.clear(), Ok).context("not everything could be removed: see whose files these are")?;
+    let used = cleared.map_or_else(|| store.clear(), Ok);
+    let used = used.context("not everything could be removed: see whose files these are")?;
     match counted {
         Some(gone) => {
             let records = say::count(gone.manifests, "record", "records");
             writeln!(out, "{shown}: removed {records}, {}", say::bytes(gone.before_bytes))?;
         }
         None => writeln!(out, "{shown}: removed everything")?,
+    }
+    if used > 0 {
+        let images = say::count(used as u64, "image", "images");
+        writeln!(out, "{images} in use: what is mounted or being restored stays")?;
     }
     Ok(FINE)
 }

@@ -218,7 +218,8 @@ impl Stage {
         }
     }
 
-    /// Owner, mode, attributes, times, in this order, since each may change what comes later.
+    /// Owner, attributes, mode, times, in this order, since each may change what comes later, and the mode may keep us
+    /// from setting attributes.
     fn settle(&mut self, file: impl AsFd, meta: &Meta) -> rustix::io::Result<()> {
         let mut mode = meta.mode;
         match meta.owner.filter(|owner| *owner != self.own) {
@@ -231,12 +232,12 @@ impl Stage {
             }
             None => {}
         }
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         let is_kept = |name: &[u8]| KEPT.iter().any(|kept| name.starts_with(kept.as_bytes()));
         for (name, value) in meta.attributes.iter().filter(|(name, _)| is_kept(name)) {
             let set = rustix::fs::fsetxattr(&file, OsStr::from_bytes(name), value, XattrFlags::empty());
             self.attributes_left += u64::from(set.is_err());
         }
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         rustix::fs::futimens(&file, &times(meta.modified))
     }
 }

@@ -100,8 +100,8 @@ pub(super) fn path_of(tree: &Tree, number: u32) -> Vec<u8> {
     if below.is_empty() { TOP.into() } else { [TOP.as_bytes(), b"/", &below].concat() }
 }
 
-/// Gives files what `stat` says of them: owner, mode, attributes, times, in this order, since each may change what
-/// comes later.
+/// Gives files what `stat` says of them: owner, attributes, mode, times, in this order, since each may change what comes
+/// later, and the mode may keep its owner from setting attributes.
 pub(super) struct Settle<'a> {
     tree: &'a Tree,
     unset: &'a Unset,
@@ -128,14 +128,19 @@ impl<'a> Settle<'a> {
         if !is_theirs {
             wanted &= !RIGHTS;
         }
-        // A new owner takes some rights away.
-        if wanted != u32::from(mode) || node.owner != 0 {
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(wanted))?;
+        let set = &self.tree.sets[node.set as usize];
+        let may_not_write = u32::from(mode) & Mode::WUSR.bits() == 0;
+        if !set.is_empty() && may_not_write {
+            rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
         }
-        for (name, value) in &self.tree.sets[node.set as usize] {
+        for (name, value) in set {
             if rustix::fs::fsetxattr(&file, OsStr::from_bytes(name), value, XattrFlags::empty()).is_err() {
                 self.unset.attributes.fetch_add(1, Relaxed);
             }
+        }
+        // A new owner takes some rights away, and a list of who may what changes them.
+        if wanted != u32::from(mode) || node.owner != 0 || !set.is_empty() {
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(wanted))?;
         }
         Ok(rustix::fs::futimens(&file, &times(node))?)
     }

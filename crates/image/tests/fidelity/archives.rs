@@ -1,13 +1,15 @@
 //! Through archives, and to and from the programs that make them elsewhere.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
 use larder_image::{Exported, Format, ImageError, Progress, Request, export, save, unpack};
 use larder_testkit::{has, is_root, probe_skip};
+use rustix::thread::CapabilitySet;
 
-use crate::tree::{Place, plain, rich, same, same_to_the_second};
+use crate::tree::{Place, attribute, plain, rich, same, same_to_the_second};
 
 impl Place {
     fn export(&self, key: &str, file: &str) -> Result<Exported, ImageError> {
@@ -59,6 +61,35 @@ fn a_tree_goes_through_each_tar() {
         fs::rename(place.path("b"), place.path(&format!("b-{file}"))).expect("renames");
     }
     place.is_clean();
+}
+
+/// As anybody who is not the superuser, who may write to whatever they like: in this thread and those that it starts.
+fn without_rights() {
+    let mut own = rustix::thread::capabilities(None).expect("are known");
+    own.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    rustix::thread::set_capabilities(None, own).expect("are given up");
+}
+
+#[test]
+fn attributes_of_what_may_not_be_written_to_are_kept() {
+    without_rights();
+    let place = Place::new();
+    fs::create_dir_all(place.path("a/d")).expect("makes");
+    for (name, size) in [("a/nothing", 0), ("a/small", 9), ("a/large", 3 << 20)] {
+        fs::write(place.path(name), vec![7; size]).expect("writes");
+    }
+    for (name, mode) in [("a/nothing", 0o400), ("a/small", 0o444), ("a/large", 0o500), ("a/d", 0o555)] {
+        attribute(&place.path(name), "user.origin", b"here");
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).expect("sets");
+    }
+    place.save("k", &["a"]);
+    let unset = place.restore("k", "b");
+    assert_eq!(unset.attributes(), 0);
+    same(&place.path("a"), &place.path("b"));
+    place.export("k", "x.tar").unwrap_or_else(|error| panic!("{error}"));
+    place.import("x.tar", "imported", None).unwrap_or_else(|error| panic!("{error}"));
+    place.restore("imported", "c");
+    same(&place.path("a"), &place.path("c"));
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn sparse(path: &Path, size: u64, parts: &[(u64, &[u8])]) {
     parts.iter().for_each(|(at, bytes)| file.write_all_at(bytes, *at).expect("writes"));
 }
 
-fn attribute(path: &Path, name: &str, value: &[u8]) {
+pub(crate) fn attribute(path: &Path, name: &str, value: &[u8]) {
     // A file system without attributes keeps none.
     let _ = rustix::fs::lsetxattr(path, name, value, XattrFlags::empty());
 }

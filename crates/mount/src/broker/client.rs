@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use larder_sys::Channel;
@@ -64,10 +64,35 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Where that was not mounted by it, or for somebody else.
+    /// `NotMounted` where that was not mounted by it, or for somebody else.
     pub fn unmount(socket: &Path, target: &Path) -> Result<(), MountError> {
         let root = larder_sys::open_place(target).map_err(MountError::path(target, "is no directory"))?;
-        ask(socket, Kind::Unmount, "", &[root.as_fd()]).map(drop)
+        ask(socket, Kind::Unmount, "", &[root.as_fd()]).map(drop).map_err(|error| match error {
+            MountError::NotMounted(_) => MountError::NotMounted(target.to_owned()),
+            error => error,
+        })
+    }
+
+    /// What it mounted for us: what each image is called, and where it is.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no broker, or it refuses.
+    pub fn mounts(socket: &Path) -> Result<Vec<(String, PathBuf)>, MountError> {
+        let (mut found, mut last) = (Vec::new(), String::new());
+        loop {
+            let said = match ask(socket, Kind::Next, &last, &[]) {
+                Err(MountError::NotMounted(_)) => return Ok(found),
+                said => said?.0.id,
+            };
+            let mut lines = said.splitn(3, '\n');
+            let (id, name, target) = (lines.next(), lines.next(), lines.next());
+            let (Some(id), Some(name), Some(target)) = (id.filter(|id| **id > *last), name, target) else {
+                return Err(refused("what the broker says of a mount cannot be read".to_owned()));
+            };
+            found.push((name.to_owned(), PathBuf::from(target)));
+            last = id.to_owned();
+        }
     }
 
     /// To be waited on: it ends when the broker does.
@@ -99,6 +124,7 @@ fn ask(
     let (channel, reply) = asked().map_err(MountError::path(socket, "the broker cannot be asked"))?;
     match reply.kind {
         Kind::Done => Ok((Client { channel, id: reply.text }, reply.passed)),
+        Kind::Nothing => Err(MountError::NotMounted(PathBuf::new())),
         _ => Err(refused(reply.text)),
     }
 }

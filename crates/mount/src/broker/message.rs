@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Numbers are little-endian. A request has one field, the image's name; `Mount` comes with the target directory, and a
-//! process where the lease is one; `Unmount` with the mount's root directory. A reply has one field, a text: the
-//! mount's name, or why there is none; a `Detached` mount comes with it.
+//! process where the lease is one; `Unmount` with the mount's root directory; `Next` has the name of a mount instead,
+//! and asks for the one after it. A reply has one field, a text: the mount's name, or why there is none; a `Detached`
+//! mount comes with it. The reply to `Next` is the mount's name, the image's and the target, a line each.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -38,10 +39,23 @@ pub(super) enum Kind {
     Done,
     /// It was not done.
     Refused,
+    /// Say what the next mount is, in the order of their names.
+    Next,
+    /// No mount of the user's is there.
+    Nothing,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::MountHeld, Kind::MountForProcess, Kind::MountKept, Kind::Detached, Kind::Unmount, Kind::Done, Kind::Refused];
+const KINDS: [Kind; 9] = [
+    Kind::MountHeld,
+    Kind::MountForProcess,
+    Kind::MountKept,
+    Kind::Detached,
+    Kind::Unmount,
+    Kind::Done,
+    Kind::Refused,
+    Kind::Next,
+    Kind::Nothing,
+];
 
 /// A request or a reply.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::host::{Host, Shared};
 use super::message::{Kind, Message, encode, receive};
 use super::policy::{name_of, refused};
 use super::{Policy, Supplied, Supply};
-use crate::{Ask, Inside, Lease, MountError, Owners, Places, Rung, Stay};
+use crate::{Ask, Inside, Lease, Listed, MountError, Owners, Places, Rung, Stay};
 
 /// A connection says all that it has to say in this time.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,6 +104,11 @@ impl Broker {
         }
     }
 
+    /// Whether somebody is connected: to ask for something, or for what is held as long as that.
+    pub fn is_asked(&self) -> bool {
+        self.connections.load(SeqCst) > 0
+    }
+
     fn attend_apart(self: &Arc<Broker>, channel: Channel) {
         if self.connections.fetch_add(1, SeqCst) >= AT_ONCE_MAX {
             self.connections.fetch_sub(1, SeqCst);
@@ -125,8 +130,12 @@ impl Broker {
         let outcome = match self.answer(channel) {
             Ok(outcome) => outcome,
             Err(error) => {
-                (self.says)(&format!("refused: {error}"));
-                let _ = channel.send(&encode(Kind::Refused, &error.to_string()), &[]);
+                let is_nothing = matches!(error, MountError::NotMounted(_));
+                if !is_nothing {
+                    (self.says)(&format!("refused: {error}"));
+                }
+                let kind = if is_nothing { Kind::Nothing } else { Kind::Refused };
+                let _ = channel.send(&encode(kind, &error.to_string()), &[]);
                 return;
             }
         };
@@ -162,7 +171,8 @@ impl Broker {
             Kind::MountHeld | Kind::MountForProcess | Kind::MountKept => self.mount(&caller, message),
             Kind::Detached => self.detached(&caller, &message.text),
             Kind::Unmount => self.unmount(&caller, message.passed),
-            Kind::Done | Kind::Refused => Err(refused("that is no request".to_owned())),
+            Kind::Next => self.next(&caller, &message.text),
+            Kind::Done | Kind::Refused | Kind::Nothing => Err(refused("that is no request".to_owned())),
         }
     }
 
@@ -209,7 +219,7 @@ impl Broker {
     }
 
     fn unmount(&self, caller: &Caller, passed: Vec<OwnedFd>) -> Result<Outcome, MountError> {
-        let nothing = || refused("nothing that the broker mounted for this user is there".to_owned());
+        let nothing = || MountError::NotMounted(PathBuf::new());
         let number = passed.first().and_then(|root| larder_sys::mount_number(root).ok()).ok_or_else(nothing)?;
         let mut mounts = self.places.list()?.into_iter();
         let found = mounts.find(|mount| mount.number == Some(number) && mount.user == caller.peer.user);
@@ -217,6 +227,14 @@ impl Broker {
         self.places.end(&id)?;
         self.used().remove(&id);
         Ok(Outcome::Said(id))
+    }
+
+    /// Of what is mounted for the user, the next after that of the name `last`.
+    fn next(&self, caller: &Caller, last: &str) -> Result<Outcome, MountError> {
+        let its = |mount: &Listed| mount.mounted && mount.user == caller.peer.user && *mount.id > *last;
+        let next = self.places.list()?.into_iter().filter(its).min_by(|a, b| a.id.cmp(&b.id));
+        let Listed { id, name, target, .. } = next.ok_or_else(|| MountError::NotMounted(PathBuf::new()))?;
+        Ok(Outcome::Said(format!("{id}\n{name}\n{}", target.display())))
     }
 
     /// The image of that name, mounted for all.

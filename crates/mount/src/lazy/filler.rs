@@ -41,6 +41,9 @@ pub(super) struct Filler {
     readers: Mutex<Vec<OwnedFd>>,
     traces: AtomicBool,
     stopped: AtomicBool,
+    /// All is there, on the disk, and noted.
+    noted: AtomicBool,
+    /// The gate is told.
     completed: AtomicBool,
 }
 
@@ -73,6 +76,7 @@ impl Filler {
             readers: Mutex::new(Vec::new()),
             traces: AtomicBool::new(options.trace),
             stopped: AtomicBool::new(false),
+            noted: AtomicBool::new(false),
             completed: AtomicBool::new(false),
         });
         came.into_iter().for_each(|message| filler.want(message));
@@ -206,16 +210,19 @@ impl Filler {
         }
     }
 
-    /// Once all is there: on the disk, noted, and nobody is asked any more.
+    /// Once all is there: on the disk, noted, and nobody is asked any more, unless that is to be known.
     fn complete(&self) {
-        if !self.is_complete() || self.traces.load(Relaxed) || self.completed.swap(true, Relaxed) {
+        if !self.is_complete() {
             return;
         }
-        let synced = rustix::fs::fdatasync(&self.held.quiet).map_err(io::Error::from);
-        let noted = synced.and_then(|()| note_complete(&self.directory, self.size_bytes));
-        // What is not noted is filled again the next time; nobody waits for anything now.
-        let _ = noted;
-        let _ = self.say(Message::Complete, None);
+        if !self.noted.swap(true, Relaxed) {
+            let synced = rustix::fs::fdatasync(&self.held.quiet).map_err(io::Error::from);
+            // What is not noted is filled again the next time; nobody waits for anything now.
+            let _ = synced.and_then(|()| note_complete(&self.directory, self.size_bytes));
+        }
+        if !self.traces.load(Relaxed) && !self.completed.swap(true, Relaxed) {
+            let _ = self.say(Message::Complete, None);
+        }
     }
 }
 

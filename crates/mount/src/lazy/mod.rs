@@ -31,7 +31,7 @@ mod units;
 mod whole;
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -93,7 +93,8 @@ pub struct Lazy {
     size_bytes: u64,
     /// None where all was there already.
     filler: Option<Arc<Filler>>,
-    _lock: File,
+    /// Nor is it then.
+    _lock: Option<File>,
 }
 
 /// What gate and filler both hold, beside what the kernel asks through.
@@ -122,11 +123,21 @@ impl Lazy {
     ) -> Result<Lazy, MountError> {
         fs::create_dir_all(directory).map_err(MountError::path(directory, "cannot be made"))?;
         let directory = fs::canonicalize(directory).map_err(MountError::path(directory, "cannot be found"))?;
-        let lock = lock(&directory)?;
+        let lock = if was_completed(&directory, data, size_bytes) { None } else { Some(lock(&directory)?) };
+        // The one before us may just have completed it.
+        let is_complete = size_bytes == 0 || was_completed(&directory, data, size_bytes);
+        if !data.exists() {
+            // What was filled went with it.
+            let _ = fs::remove_file(directory.join(FILLED));
+        }
+        if !is_complete {
+            forget_complete(&directory)?;
+        }
         make(data, size_bytes).map_err(MountError::path(data, "cannot be made"))?;
         let data = fs::canonicalize(data).map_err(MountError::path(data, "cannot be found"))?;
         let mut lazy = Lazy { data, directory, size_bytes, filler: None, _lock: lock };
-        if size_bytes == 0 || was_completed(&lazy.directory, size_bytes) {
+        if is_complete {
+            lazy._lock = None;
             return Ok(lazy);
         }
         let (line, held) = match lazy.go_on()? {
@@ -231,19 +242,41 @@ impl Drop for Lazy {
 
 /// One who fills at a time.
 fn lock(directory: &Path) -> Result<File, MountError> {
+    try_lock(directory)?.ok_or_else(|| others_fill(directory))
+}
+
+/// None where somebody else fills it.
+fn try_lock(directory: &Path) -> Result<Option<File>, MountError> {
     let path = directory.join(LOCK);
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(MountError::path(&path, "cannot be made"))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(error) => Err(MountError::path(path, "somebody else fills this image")(error.into())),
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(MountError::path(path, "cannot be locked")(error)),
     }
 }
 
+fn others_fill(directory: &Path) -> MountError {
+    MountError::path(directory.join(LOCK), "somebody else fills this image")(io::ErrorKind::WouldBlock.into())
+}
+
 /// Whether all of it is there, and on the disk.
-fn was_completed(directory: &Path, size_bytes: u64) -> bool {
+fn was_completed(directory: &Path, data: &Path, size_bytes: u64) -> bool {
     let said = fs::read_to_string(directory.join(COMPLETE));
-    said.is_ok_and(|said| said == format!("{size_bytes}\n"))
+    // What is said of a file that somebody removed holds for none that is made anew.
+    let is_there = || fs::metadata(data).is_ok_and(|data| data.len() == size_bytes);
+    said.is_ok_and(|said| said == format!("{size_bytes}\n")) && is_there()
+}
+
+/// Of a file that is made anew, or filled again.
+fn forget_complete(directory: &Path) -> Result<(), MountError> {
+    match fs::remove_file(directory.join(COMPLETE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(MountError::path(directory, "cannot be written")(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Note that it is.

@@ -6,18 +6,24 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::ledger::piece_of;
 use super::units::Units;
-use super::{UNIT_BYTES, lock, make, note_complete, was_completed};
+use super::{UNIT_BYTES, forget_complete, make, note_complete, others_fill, try_lock, was_completed};
 use crate::{Fill, MountError};
 
+/// Whoever fills it already is waited for so long: a job waits a little longer for an image.
+const PATIENCE: Duration = Duration::from_secs(570);
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Fill the file `data` of `size_bytes`, which is made, by so many at once. What belongs to it is in `directory`, as
-/// `Lazy::begin` has it: where that says that all is there, nothing is done.
+/// `Lazy::begin` has it: where that says that all is there, nothing is done. Where somebody else fills it, also while
+/// it is read, that is waited for.
 ///
 /// # Errors
 ///
-/// Where somebody else fills it now, a fetch fails, or it cannot be written.
+/// Where somebody else fills it for too long, a fetch fails, or it cannot be written.
 pub fn fill_whole(
     directory: &Path,
     data: &Path,
@@ -26,15 +32,29 @@ pub fn fill_whole(
     workers: usize,
 ) -> Result<(), MountError> {
     fs::create_dir_all(directory).map_err(MountError::path(directory, "cannot be made"))?;
-    let _lock = lock(directory)?;
+    let Some(_lock) = turn(directory, data, size_bytes)? else { return Ok(()) };
+    forget_complete(directory)?;
     make(data, size_bytes).map_err(MountError::path(data, "cannot be made"))?;
-    if was_completed(directory, size_bytes) {
-        return Ok(());
-    }
     let file = File::options().read(true).write(true).open(data).map_err(MountError::path(data, "cannot be opened"))?;
     fetch(&file, size_bytes, fill, workers).map_err(MountError::path(data, "cannot be filled"))?;
     let noted = file.sync_data().and_then(|()| note_complete(directory, size_bytes));
     noted.map_err(MountError::path(directory, "cannot be written"))
+}
+
+/// The lock once nobody else fills it; none once all of it is there.
+fn turn(directory: &Path, data: &Path, size_bytes: u64) -> Result<Option<File>, MountError> {
+    let until = Instant::now() + PATIENCE;
+    while !was_completed(directory, data, size_bytes) {
+        if let Some(lock) = try_lock(directory)? {
+            // Whoever had it may just have completed it.
+            return Ok((!was_completed(directory, data, size_bytes)).then_some(lock));
+        }
+        if Instant::now() >= until {
+            return Err(others_fill(directory));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(None)
 }
 
 fn fetch(file: &File, size_bytes: u64, fill: &dyn Fill, workers: usize) -> io::Result<()> {

@@ -266,8 +266,16 @@ fn a_job_among_everybodys_mounts() {
         command.arg(std::env::current_exe().expect("is known")).arg("role-unmount");
         command.arg(served.fixture.path("broker.sock")).arg(&target).output().expect("runs")
     };
+    let expect = format!("deps at {}\n", fs::canonicalize(&target).expect("is there").display());
+    let list = |user: u32| {
+        let mut command = as_user(user, false);
+        command.arg(std::env::current_exe().expect("is known")).arg("role-list");
+        command.arg(served.fixture.path("broker.sock")).output().expect("runs")
+    };
     let said = String::from_utf8(unmount(OTHER).stdout).expect("is text");
-    assert_eq!(said, "refused: nothing that the broker mounted for this user is there\n");
+    assert!(said.starts_with("refused: ") && said.contains("nothing of yours is mounted here"), "{said}");
+    assert!(Client::mounts(&served.fixture.path("broker.sock")).expect("asks").is_empty(), "of another user");
+    assert_eq!(String::from_utf8(list(USER).stdout).expect("is text"), expect);
     assert_eq!(String::from_utf8(unmount(USER).stdout).expect("is text"), "fine\n");
     assert_eq!(mounts(), before);
     served.until_nothing_is_left();
@@ -279,6 +287,14 @@ pub(crate) fn unmount(arguments: &[String]) {
     match Client::unmount(Path::new(socket), Path::new(target)) {
         Ok(()) => println!("fine"),
         Err(error) => println!("refused: {error}"),
+    }
+}
+
+/// `SOCKET`.
+pub(crate) fn list(arguments: &[String]) {
+    let [socket] = arguments else { panic!("{arguments:?}") };
+    for (name, target) in Client::mounts(Path::new(socket)).expect("asks") {
+        println!("{name} at {}", target.display());
     }
 }
 

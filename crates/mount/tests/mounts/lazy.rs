@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_gate_that_is_killed_shows_no_zeros", a_gate_that_is_killed_shows_no_zeros),
     ("what_was_touched_comes_first_the_next_time", what_was_touched_comes_first_the_next_time),
     ("all_of_it_at_once", all_of_it_at_once),
+    ("all_of_it_for_several_at_once", all_of_it_for_several_at_once),
     ("a_gate_ends_with_the_last_reader", a_gate_ends_with_the_last_reader),
 ];
 
@@ -404,6 +405,34 @@ fn all_of_it_at_once() {
     far.fixture.assert_same(&target);
     stay.end().expect("unmounts");
     assert!(far.begin(&fill, &options()).is_complete(), "nothing is left to be filled lazily");
+}
+
+fn all_of_it_for_several_at_once() {
+    let Some(far) = far() else { return };
+    let fill = FromFile::new(&far.source, Duration::from_millis(20));
+    let each_once = |fill: &FromFile| {
+        let mut asked = fill.asked.lock().expect("is sound").clone();
+        asked.sort_by_key(|piece| piece.start);
+        assert!(asked.windows(2).all(|two| two[0].end <= two[1].start), "{asked:?}");
+    };
+    let all_there = || assert!(fs::read(&far.data).expect("reads") == fs::read(&far.source).expect("reads"));
+    let whole = || fill_whole(&far.state(), &far.data, far.size_bytes, &*fill, 2).expect("fills");
+    std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(whole))));
+    each_once(&fill);
+    all_there();
+    // What is said of a file that is gone is not believed.
+    fs::remove_file(&far.data).expect("removes");
+    fill.asked.lock().expect("is sound").clear();
+    // While it is filled as it is read, its filler is waited for, though it goes on noting what is touched.
+    let lazy = far.begin(&fill, &Options { background: 2, trace: true, ..options() });
+    assert!(!lazy.is_complete());
+    whole();
+    assert!(lazy.is_complete());
+    each_once(&fill);
+    lazy.finish();
+    drop(lazy);
+    until_gate_ends(&far);
+    all_there();
 }
 
 fn a_gate_ends_with_the_last_reader() {

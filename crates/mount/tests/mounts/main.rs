@@ -47,6 +47,7 @@ fn roles(role: &str, arguments: Vec<String>) {
         "ask" => broker::ask_and_wait(&arguments),
         "place" => broker::place_and_wait(&arguments),
         "unmount" => broker::unmount(&arguments),
+        "list" => broker::list(&arguments),
         "broker" => broker::be_broker(&arguments),
         "gate" => lazy::be_gate(),
         "fill" => lazy::fill_and_wait(&arguments),

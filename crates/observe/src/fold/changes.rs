@@ -1,6 +1,6 @@
 //! What comes, goes, and is changed: names, modes, times.
 
-use larder_model::{FileMode, ModeRule, Placement, Unrecorded};
+use larder_model::{FileMode, ModeRule, Placement, Times, Unrecorded};
 
 use super::{EEXIST, ENOENT, Event, Fold, Made, Policy};
 use crate::trace::{Kind, OpenFlags};
@@ -15,6 +15,7 @@ impl<'t> Fold<'t> {
         if !self.made.contains_key(path) {
             self.made_order.push(path);
         }
+        self.made_directories |= matches!(made, Made::Directory(_));
         self.made.insert(path, made);
     }
 
@@ -37,6 +38,7 @@ impl<'t> Fold<'t> {
                 self.name(e.path2, !flags.has(OpenFlags::NEW));
             }
             Kind::Symlink => {
+                self.made_by_its_name(&Event { path: e.path2, path2: b"", ..e.clone() }, policy);
                 self.name(e.path2, false);
                 self.make(e.path2, Made::Link);
             }
@@ -56,11 +58,11 @@ impl<'t> Fold<'t> {
             Kind::SetTimes if matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) => {}
             Kind::Truncate if self.is_temporary(e.path) => {}
             // What they were set to shows at the end.
-            Kind::ChangeOwner | Kind::SetAttribute
-                if self.is_temporary(e.path)
-                    || matches!(self.made.get(e.path), Some(Made::Directory(_) | Made::Link)) =>
-            {
+            Kind::ChangeOwner | Kind::SetAttribute if self.may_be_given(e) => {
                 self.owners_set = true;
+                if e.kind == Kind::SetAttribute && matches!(self.made.get(e.path), Some(Made::File { .. })) {
+                    self.attributed.insert(e.path);
+                }
                 if !self.habit(e.pid, policy).reports {
                     self.gives_modes.insert(self.life(e.pid));
                 }
@@ -82,12 +84,54 @@ impl<'t> Fold<'t> {
             }
             (Kind::MakeDirectory, EEXIST) => self.touch(e.path).kind = true,
             // It asked not to replace what is there.
-            (Kind::Rename(_) | Kind::Symlink | Kind::Link, EEXIST) if !self.made.contains_key(e.path2) => {
-                let looked = self.touch(e.path2);
-                (looked.kind, looked.link) = (true, true);
+            (Kind::Rename(_) | Kind::Symlink | Kind::Link, EEXIST) => {
+                if !self.made.contains_key(e.path2) {
+                    let looked = self.touch(e.path2);
+                    (looked.kind, looked.link) = (true, true);
+                }
+                // What it leads from was looked for first.
+                if e.kind != Kind::Symlink && !self.made.contains_key(e.path) {
+                    let looked = self.touch(e.path);
+                    (looked.kind, looked.link) = (true, true);
+                }
             }
-            (Kind::Rename(_) | Kind::Symlink | Kind::Link, EEXIST) => {}
             _ => self.refuse(Unrecorded::WriteFailed, e.path),
+        }
+    }
+
+    /// Whether owners, or attributes, may be set there.
+    fn may_be_given(&mut self, e: &Event<'t>) -> bool {
+        match self.made.get(e.path) {
+            Some(Made::File { temporary: true, .. } | Made::Directory(_) | Made::Link) => true,
+            Some(Made::File { .. }) => e.kind == Kind::SetAttribute && self.mode_before_is_known(e.path),
+            _ => false,
+        }
+    }
+
+    /// Of a file that the command wrote: it is a new one, or the mode that it had before is relied on from now on.
+    fn mode_before_is_known(&mut self, path: &'t [u8]) -> bool {
+        let Some(Made::File { placement, .. }) = self.made.get(path) else { return false };
+        let anew = matches!(placement, Placement::Unlink | Placement::Rename);
+        if anew || self.names.get(path) == Some(&false) {
+            return true;
+        }
+        let known = self.modes.get(path).is_some_and(|mode| mode >> 12 == 0o10 && mode & 0o7777 != 0);
+        if known {
+            let looked = self.touch(path);
+            looked.kind = true;
+            looked.times = looked.times.max(Times::Mode);
+        }
+        known
+    }
+
+    /// What was found there before the command changed it.
+    pub(super) fn note_mode(&mut self, path: &'t [u8], mode: u32) {
+        if mode == 0 {
+            return;
+        }
+        let noted = self.modes.entry(path).or_insert(mode);
+        if *noted & 0o7777 == 0 && *noted >> 12 == mode >> 12 {
+            *noted = mode;
         }
     }
 
@@ -103,11 +147,14 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// A file that the command wrote goes away under this name. What was there before would have gone with it, and
+    /// A file or link that the command made goes away under this name. What was there before would have gone with it, and
     /// other names of that would have been written to.
     fn made_file_goes(&mut self, e: &Event<'t>, policy: &Policy) {
-        let Some(Made::File { writer, .. }) = self.made.get(e.path) else { return };
-        let replaces = (policy.replaces_output)(writer);
+        let replaces = match self.made.get(e.path) {
+            Some(Made::File { writer, .. }) => (policy.replaces_output)(writer),
+            Some(Made::Link) => false,
+            _ => return,
+        };
         match self.names.get(e.path) {
             Some(false) if !self.temporary_names.contains(e.path) => self.touch(e.path).absent = true,
             Some(true) if !replaces => self.refuse(Unrecorded::UpdatesFile, e.path),
@@ -118,6 +165,7 @@ impl<'t> Fold<'t> {
     fn unlink(&mut self, e: &Event<'t>, policy: &Policy) {
         self.made_file_goes(e, policy);
         self.date_is_lost |= self.dated.remove(e.path);
+        self.attributed.remove(e.path);
         // What the command made itself is as if it had never been, unless something was there before.
         let before = self.looked.get(e.path).is_some_and(|l| l.absent) || self.is_temporary(e.path);
         match self.made.get(e.path) {
@@ -129,8 +177,7 @@ impl<'t> Fold<'t> {
             // A link to nothing: looking says that it is not there, and the next run would find it gone.
             None if before => self.refuse(Unrecorded::OutputSpecial, e.path),
             None => {
-                let kind = if e.mode == 0 { 0o10 } else { (e.mode >> 12) as u8 };
-                self.kinds.entry(e.path).or_insert(kind);
+                self.note_mode(e.path, if e.mode == 0 { 0o10 << 12 } else { e.mode });
                 if !self.runs_a_compiler_part(e.pid, policy) {
                     self.touch(e.path).kind = true;
                 }
@@ -155,6 +202,10 @@ impl<'t> Fold<'t> {
                 if self.dated.remove(e.path) {
                     self.dated.insert(e.path2);
                 }
+                self.attributed.remove(e.path2);
+                if self.attributed.remove(e.path) {
+                    self.attributed.insert(e.path2);
+                }
                 self.make(e.path2, Made::File { placement: Placement::Rename, mode, writer, temporary: false });
             }
             Some(Made::Link) => self.make(e.path2, Made::Link),
@@ -170,7 +221,8 @@ impl<'t> Fold<'t> {
         }
         let rule = if linker { ModeRule::Executable } else { ModeRule::Set };
         let replaces = (policy.unlinks_output)(self.program(e.pid));
-        if !linker && !replaces && self.names.get(e.path) == Some(&true) {
+        let was_there = self.names.get(e.path) == Some(&true);
+        if !linker && !replaces && was_there && !self.mode_before_is_known(e.path) {
             // What it has now may come of what it had.
             return self.refuse(Unrecorded::UpdatesFile, e.path);
         }

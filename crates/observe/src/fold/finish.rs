@@ -1,11 +1,10 @@
 //! The end: what of all that was seen counts, as inputs and as outputs.
 
-use std::collections::HashSet;
-
 use larder_model::{Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
 
 use super::{Fold, Folded, Made, Policy};
 use crate::paths::file_name;
+use crate::quick::Set;
 
 impl<'t> Fold<'t> {
     pub(super) fn finish(mut self, policy: &Policy) -> Folded {
@@ -45,7 +44,7 @@ impl<'t> Fold<'t> {
             ..Seen::default()
         };
         let made_order = std::mem::take(&mut self.made_order);
-        let mut listed = HashSet::new();
+        let mut listed = Set::default();
         for path in made_order {
             if !listed.insert(path) {
                 continue;
@@ -112,8 +111,8 @@ impl<'t> Fold<'t> {
                 let closed_when_complete = (policy.is_compiler_part)(writer);
                 let anew = matches!(placement, Placement::Rename | Placement::Unlink);
                 let new = anew || self.names.get(path) == Some(&false);
-                let dated = self.dated.contains(path);
-                Change::File { placement, mode, new, closed_when_complete, dated }
+                let (dated, attributed) = (self.dated.contains(path), self.attributed.contains(path));
+                Change::File { placement, mode, new, closed_when_complete, dated, attributed }
             }
             Made::Link => Change::Link,
             Made::Directory(mode) => Change::Directory(mode),
@@ -143,7 +142,8 @@ impl<'t> Fold<'t> {
                 return self.refuse(Unrecorded::UpdatesFile, path);
             }
             if looked.content {
-                let known = |opened: &Identity| (policy.before)(opened).or_else(|| empty(opened));
+                let mode = self.modes.get(path).map(|mode| mode & 0o7777).filter(|mode| *mode != 0);
+                let known = |opened: &Identity| (policy.before)(opened).or_else(|| empty(opened, mode));
                 let Some(prior) = looked.identity.as_ref().and_then(known) else {
                     return self.refuse(Unrecorded::UpdatesFile, path);
                 };
@@ -157,9 +157,8 @@ impl<'t> Fold<'t> {
                 {
                     return;
                 }
-                let kind = self.kinds.get(path).copied();
-                looked.prior = Some(match kind {
-                    Some(kind) if !looked.absent => Prior::Kind(kind),
+                looked.prior = Some(match self.modes.get(path) {
+                    Some(&mode) if !looked.absent => Prior::Other { mode },
                     _ => Prior::Absent,
                 });
             }
@@ -173,6 +172,6 @@ impl<'t> Fold<'t> {
 }
 
 /// What a file without content was. Nobody executes such.
-fn empty(opened: &Identity) -> Option<Prior> {
-    (opened.size_bytes == 0).then(|| Prior::File { digest: Digest::of(b""), mode: None })
+fn empty(opened: &Identity, mode: Option<u32>) -> Option<Prior> {
+    (opened.size_bytes == 0).then(|| Prior::File { digest: Digest::of(b""), mode })
 }

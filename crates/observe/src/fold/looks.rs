@@ -4,7 +4,12 @@ use larder_model::{Fact, Identity, Looked, Times, Unrecorded};
 
 use super::{EINVAL, ENOENT, Event, Fold, Made, Policy, without_slash};
 use crate::paths::has_parents;
-use crate::trace::{self, Kind};
+use crate::trace::{self, Kind, OpenFlags};
+
+/// What is new has the inode of what is gone.
+fn is_new(e: &Event) -> bool {
+    matches!(e.kind, Kind::Open(flags) if flags.has(OpenFlags::NEW | OpenFlags::EXCLUSIVE))
+}
 
 impl<'t> Fold<'t> {
     pub(super) fn ignored(&self, path: &[u8]) -> bool {
@@ -47,12 +52,18 @@ impl<'t> Fold<'t> {
         };
         if (by_inode || by_name) && has_parents(e.path) {
             self.made_by_other_names.insert(e.path);
+        } else if by_inode && !by_name && !is_new(e) && e.path.starts_with(b"/") && !e.path.starts_with(b"/proc/") {
+            self.touch(e.path).leads = true;
+            self.leading.insert(e.path);
         }
         by_inode || by_name
     }
 
     /// Below a directory that the command made.
     pub(super) fn below_made(&self, path: &[u8]) -> bool {
+        if !self.made_directories {
+            return false;
+        }
         let mut slashes = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
         slashes.any(|at| at > 0 && matches!(self.made.get(&path[..at]), Some(Made::Directory(_))))
     }
@@ -132,9 +143,7 @@ impl<'t> Fold<'t> {
             self.device(e.path);
             return;
         }
-        if e.mode != 0 {
-            self.kinds.entry(e.path).or_insert((e.mode >> 12) as u8);
-        }
+        self.note_mode(e.path, e.mode);
         let kind = e.kind;
         let file = e.mode >> 12 == 0o10;
         let habit = self.habit(e.pid, policy);

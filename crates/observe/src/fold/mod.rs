@@ -20,11 +20,13 @@ mod processes;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::cell::Cell;
+use std::collections::BTreeSet;
 
 use larder_model::{FileMode, Habit, Identity, Looked, Placement, Prior, Seen, Unrecorded};
 
 use crate::paths::{file_name, has_parents};
+use crate::quick::{Map, Set};
 use crate::trace::{self, INTERNET, Kind, SOCKET, Trace};
 use crate::who::{Running, Who};
 
@@ -99,72 +101,82 @@ enum Made<'t> {
 #[derive(Default)]
 struct Fold<'t> {
     order: Vec<&'t [u8]>,
-    looked: HashMap<&'t [u8], Looked>,
-    kinds: HashMap<&'t [u8], u8>,
-    made: HashMap<&'t [u8], Made<'t>>,
+    looked: Map<&'t [u8], Looked>,
+    /// Type and permissions of what was there before the command changed it; permissions are 0 where nobody saw them.
+    modes: Map<&'t [u8], u32>,
+    made: Map<&'t [u8], Made<'t>>,
     made_order: Vec<&'t [u8]>,
+    /// There was a directory among it.
+    made_directories: bool,
     /// Names that came or went, and whether they were there before.
-    names: HashMap<&'t [u8], bool>,
-    made_inodes: HashSet<(u64, u64)>,
+    names: Map<&'t [u8], bool>,
+    made_inodes: Set<(u64, u64)>,
     /// Names with a `..` in them that led to what the command had made.
-    made_by_other_names: HashSet<&'t [u8]>,
+    made_by_other_names: Set<&'t [u8]>,
+    /// Names by which the command found what it had made by others: links that were there before.
+    leading: Set<&'t [u8]>,
     /// Names with a `..` in them, and where they lead at the end.
-    real: HashMap<&'t [u8], Option<Vec<u8>>>,
+    real: Map<&'t [u8], Option<Vec<u8>>>,
     /// How each file was when it was last closed after writing.
-    closed: HashMap<(u64, u64), Identity>,
+    closed: Map<(u64, u64), Identity>,
     /// Owners or attributes of what the command made were set.
     owners_set: bool,
+    /// Files that the command made and then gave attributes: `cp` sets modes so.
+    attributed: Set<&'t [u8]>,
     /// Files that the command made and then gave a time.
-    dated: HashSet<&'t [u8]>,
+    dated: Set<&'t [u8]>,
     /// Such a file is gone, so that nobody can say any more which time it had.
     date_is_lost: bool,
     /// A program that goes by times looked at one of those.
     dates_count: bool,
     /// What was made there would not have been, or otherwise, over something else.
-    must_be_absent: HashSet<&'t [u8]>,
+    must_be_absent: Set<&'t [u8]>,
     /// Looked at by programs that are no compilers before the command made it: make decides by what is there.
-    looked_at_by_others: HashSet<&'t [u8]>,
+    looked_at_by_others: Set<&'t [u8]>,
     /// Names that were made up at random.
-    temporary_names: HashSet<&'t [u8]>,
+    temporary_names: Set<&'t [u8]>,
     /// Those among them that a program was started to make up, for others to use.
     random_names: Vec<&'t [u8]>,
     /// Who made each temporary file.
-    authors: HashMap<&'t [u8], Running<'t>>,
-    temporary_places: HashSet<&'t [u8]>,
+    authors: Map<&'t [u8], Running<'t>>,
+    temporary_places: Set<&'t [u8]>,
     /// Looked at as a link and not there: LLVM does so before it removes a file.
-    lstat_missing: HashSet<&'t [u8]>,
+    lstat_missing: Set<&'t [u8]>,
     /// Where something was to be removed and nothing was.
-    unlinked: HashSet<&'t [u8]>,
+    unlinked: Set<&'t [u8]>,
     who: Who<'t>,
     /// Inodes whose numbers a program wrote down.
     inodes_shown: BTreeSet<u64>,
     /// Of the program that each process runs.
-    habits: HashMap<u32, Habit>,
+    habits: Map<u32, Habit>,
     /// How often each process read the clock and asked for random numbers.
-    clock_reads: HashMap<u32, u32>,
-    zone_reads: HashMap<u32, u32>,
-    random_reads: HashMap<u32, u32>,
+    clock_reads: Map<u32, u32>,
+    zone_reads: Map<u32, u32>,
+    random_reads: Map<u32, u32>,
     /// Which process looked at what, and those that give modes to what they make, each by its number and how many had
     /// that before.
     seen_by: Vec<((u32, u32), &'t [u8])>,
-    gives_modes: HashSet<(u32, u32)>,
-    lives: HashMap<u32, u32>,
+    gives_modes: Set<(u32, u32)>,
+    lives: Map<u32, u32>,
     /// Who told the time, and the file that standard output led to.
     times_told: Vec<(&'t [u8], (u64, u64))>,
     /// Logs that the command made, by device and inode.
-    logs: HashMap<(u64, u64), &'t [u8]>,
+    logs: Map<(u64, u64), &'t [u8]>,
     /// Files that the command made and read again.
-    read_again: HashSet<(u64, u64)>,
+    read_again: Set<(u64, u64)>,
     /// Processes that took random numbers for a name, until they make something of it.
-    named_at_random: HashSet<u32>,
+    named_at_random: Set<u32>,
     umask: bool,
     umask_is_set: bool,
     host: bool,
     sockets: bool,
-    last_read: HashMap<u32, &'t [u8]>,
-    starts: HashMap<u32, i64>,
+    last_read: Map<u32, &'t [u8]>,
+    /// A program's name as it stands in the trace, and whether it is a part of a compiler: the next event is mostly of
+    /// the same.
+    last_part: Cell<(&'t [u8], bool)>,
+    starts: Map<u32, i64>,
     anonymous: i64,
-    environment: HashMap<&'t [u8], Option<&'t [u8]>>,
+    environment: Map<&'t [u8], Option<&'t [u8]>>,
     refusals: Vec<(Unrecorded, Vec<u8>)>,
     foreign_program: Option<&'t [u8]>,
 }

@@ -39,7 +39,11 @@ impl<'t> Fold<'t> {
                     self.touch(directory).absent = true;
                 }
             }
-            ENOENT => self.touch(e.path).absent = true,
+            // Whoever opens it would have read it: what is made there later is another file.
+            ENOENT => {
+                self.touch(e.path).absent = true;
+                self.must_be_absent.insert(e.path);
+            }
             EEXIST if writes => self.touch(e.path).kind = true,
             _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),
             errno => self.touch(e.path).failed = Some((1, errno as u32)),
@@ -56,6 +60,10 @@ impl<'t> Fold<'t> {
         }
         if self.is_made(e) && !matches!(self.made.get(e.path), None | Some(Made::Removed)) {
             return;
+        }
+        // By another name, which need not lead there in the next run.
+        if self.leading.contains(e.path) {
+            return self.refuse(Unrecorded::UpdatesFile, e.path);
         }
         let fresh = flags.has(OpenFlags::EXCLUSIVE) || flags.has(OpenFlags::TRUNCATE);
         let empty = e.identity.is_some_and(|id| id.size_bytes == 0) && !flags.has(OpenFlags::APPEND);
@@ -79,11 +87,15 @@ impl<'t> Fold<'t> {
             self.made_by_its_name(e, policy);
         }
         self.name(e.path, !new);
+        let reports = self.habit(e.pid, policy).reports;
+        // Of what an inner run put in place, this is how it is since.
+        if !new && !reports {
+            self.note_mode(e.path, e.mode);
+        }
         let removed = matches!(self.made.get(e.path), Some(Made::Removed)) || self.unlinked.contains(e.path);
         let placement =
             if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };
         let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
-        let reports = self.habit(e.pid, policy).reports;
         let reported = if reports { trace::output_reported(e.extra) } else { None };
         let (placement, mode) = reported.unwrap_or((placement, mode));
         if !matches!(mode.bits, 0o600 | 0o666 | 0o777) && !reports {

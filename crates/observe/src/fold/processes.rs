@@ -27,6 +27,7 @@ impl<'t> Fold<'t> {
                 *self.starts.entry(e.pid).or_default() += 1;
                 if e.error == ENOENT {
                     self.touch(e.path).absent = true;
+                    self.must_be_absent.insert(e.path);
                 } else {
                     self.touch(e.path).executed = true;
                     self.touch(e.path).kind = true;
@@ -86,7 +87,14 @@ impl<'t> Fold<'t> {
     }
 
     pub(super) fn runs_a_compiler_part(&self, pid: u32, policy: &Policy) -> bool {
-        (policy.is_compiler_part)(self.program(pid))
+        let program = self.program(pid);
+        let (last, is_part) = self.last_part.get();
+        if std::ptr::eq(last, program) {
+            return is_part;
+        }
+        let is_part = (policy.is_compiler_part)(program);
+        self.last_part.set((program, is_part));
+        is_part
     }
 
     pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {

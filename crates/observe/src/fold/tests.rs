@@ -78,7 +78,7 @@ fn told(folded: &Folded) -> (String, String, String) {
     let looked = folded.seen.looked.iter().filter(|(path, _)| path.starts_with(b"/w/"));
     let ways = |l: &Looked| match l {
         Looked { prior: Some(Prior::Absent), .. } => "was absent",
-        Looked { prior: Some(Prior::Kind(_)), .. } => "was there",
+        Looked { prior: Some(Prior::Other { .. }), .. } => "was there",
         Looked { prior: Some(Prior::File { .. }), .. } => "had content",
         Looked { absent: true, .. } => "absent",
         Looked { failed: Some(_), .. } => "fails",

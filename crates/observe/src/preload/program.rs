@@ -76,7 +76,7 @@ fn is_plain_dynamic(file: &File) -> Option<bool> {
         s.p_type(endian) == PT_LOAD && (s.p_vaddr(endian)..s.p_vaddr(endian) + s.p_filesz(endian)).contains(&address)
     })?;
     let names = (&cache).read_bytes_at(load.p_offset(endian) + (address - load.p_vaddr(endian)), size).ok()?;
-    Some(!SANITIZERS.iter().any(|s| names.windows(s.len()).any(|w| w == *s)))
+    Some(!SANITIZERS.iter().any(|sanitizer| memchr::memmem::find(names, sanitizer).is_some()))
 }
 
 #[cfg(target_arch = "x86_64")]

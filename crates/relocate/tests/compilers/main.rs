@@ -1,5 +1,6 @@
 //! Real compilers in two places.
 
+mod archives;
 mod depfiles;
 mod messages;
 mod objects;

@@ -7,6 +7,7 @@
 //! | `pool.rs` | which bytes of it are locked, and the words in it that all see | who waits how long |
 //! | `queue.rs` | whose turn it is, and how long one waits | bytes, files |
 //! | `memory.rs` | whether there is memory for one more; pure | who is asked for numbers |
+//! | `company.rs` | whether others want the processors all the time, so that more tools may run; pure | who counts them |
 //!
 //! A token is the lock of one byte: the kernel takes it back however its holder ends, and says who holds it. The words
 //! only say who waits and what for: whatever becomes of them costs order and time, never a token.
@@ -16,6 +17,7 @@
 //!
 //! Unaware of: what a tool is, which tools take a token.
 
+mod company;
 mod memory;
 mod place;
 mod pool;
@@ -40,7 +42,7 @@ use pool::Held;
 pub struct Tokens {
     /// The file; `None` is the user's own of this machine.
     pub file: Option<PathBuf>,
-    /// How many; 0 is as many as processors.
+    /// How many; 0 is as many as processors, and more beside programs that want these all the time.
     pub jobs: u32,
 }
 

@@ -3,8 +3,9 @@
 //! ```text
 //! bytes that are locked: layer * 1,024 + token       layer 0 is the token; layer 1 is lent by its holder, layer 2 by that one …
 //! words of 64 bits, native order: 0 tickets given · 1 first ticket not yet served · 2 tokens taken and given back ·
-//! 3 how tools fare in a class · 64…127 changed when such a ticket is called ·
-//! 128…1151 what the tool of a token is expected to need, in KiB
+//! 3 how tools fare in a class · 4 until when they have company, in ms since the system was started · 5 what was counted of
+//! that · 6 which thread is watched for it · 7 how long that had run or waited to run, in ns · 8 since when, as word 4 ·
+//! 64…127 changed when such a ticket is called · 128…1151 what the tool of a token is expected to need, in KiB
 //! ```
 
 use std::fs::File;
@@ -13,8 +14,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
-use larder_sys::{FreeMemory, Words};
+use larder_sys::{FreeMemory, Words, now_ms};
 
+use super::company;
 use super::memory::{self, Needs, Running};
 
 /// More tools at once than this no machine runs.
@@ -26,6 +28,11 @@ const TICKETS: usize = 0;
 const SERVED: usize = 1;
 const MOVES: usize = 2;
 const FARE: usize = 3;
+const COMPANY_UNTIL: usize = 4;
+const COMPANY: usize = 5;
+const WATCHED: usize = 6;
+const WATCHED_NS: usize = 7;
+const WATCHED_SINCE: usize = 8;
 const CALLS: usize = 64;
 const CALLS_COUNT: u64 = 64;
 const EXPECTED: usize = 128;
@@ -37,6 +44,8 @@ pub(crate) struct Pool {
     file: File,
     words: Words,
     jobs: u32,
+    /// Nobody said how many, so that it may be more for a while.
+    may_be_more: bool,
 }
 
 /// A byte that is ours until it is dropped.
@@ -49,7 +58,7 @@ pub(super) struct Held {
 /// What the tokens are doing, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// How many there are.
+    /// How many there are now.
     pub jobs: u32,
     /// Who holds one, by process number; 0 where it cannot be seen from here.
     pub holders: Vec<u32>,
@@ -62,14 +71,15 @@ pub struct Status {
 impl Pool {
     /// Of a file of this size in bytes.
     pub(super) fn new((file, mut size_bytes): (File, u64), jobs: u32) -> io::Result<Pool> {
-        let jobs = if jobs == 0 { larder_sys::processors() } else { jobs }.min(JOBS_MAX);
+        let may_be_more = jobs == 0;
+        let jobs = if may_be_more { larder_sys::processors() } else { jobs }.min(JOBS_MAX);
         if size_bytes < BYTES {
             // Real blocks, so that a full disk is an error now. Nobody's words are changed by it.
             larder_sys::make_room(&file, BYTES)?;
             size_bytes = BYTES;
         }
         let words = Words::map(&file, size_bytes, WORDS, true)?;
-        Ok(Pool { file, words, jobs })
+        Ok(Pool { file, words, jobs, may_be_more })
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -79,6 +89,48 @@ impl Pool {
     /// How tools fare that run in a class.
     pub(crate) fn fare(&self) -> &AtomicU64 {
         self.word(FARE)
+    }
+
+    // ------------------------------------------------------------ how many
+
+    /// How many tools may run now.
+    fn jobs(&self) -> u32 {
+        let more = || company::is_there(self.word(COMPANY_UNTIL).load(Relaxed), now_ms());
+        if self.may_be_more && more() { self.jobs.saturating_mul(company::MORE).min(JOBS_MAX) } else { self.jobs }
+    }
+
+    /// Look whether others want the processors, where that is due. For whoever is first in the queue.
+    pub(super) fn look_for_company(&self) {
+        let (word, now) = (self.word(COMPANY).load(Relaxed), now_ms());
+        if !self.may_be_more || !company::is_due(word, now) {
+            return;
+        }
+        let Some(running) = larder_sys::wanting_to_run() else { return };
+        let holders = self.ever_in_turn().filter(|token| self.holder(*token, 0).is_some()).count();
+        // We run as well, to look. Where a processor is free nobody keeps the tools from it: a container sees all that
+        // runs on its host.
+        let somebody = running as usize > holders + 1 && running > larder_sys::allowed_processors();
+        let (next, verdict) = company::counted(word, now, somebody);
+        let is_ours = self.word(COMPANY).compare_exchange(word, next, Relaxed, Relaxed).is_ok();
+        if is_ours && verdict == Some(true) {
+            self.judge_company(now);
+        }
+    }
+
+    /// Whether the program that was watched since the last verdict wants a processor all the time; if not, watch another.
+    fn judge_company(&self, now: u64) {
+        let [thread, before, since] = [WATCHED, WATCHED_NS, WATCHED_SINCE].map(|at| self.word(at).load(Relaxed));
+        let thread = u32::try_from(thread).ok().filter(|thread| *thread != 0);
+        let wanted = thread.and_then(larder_sys::wanted_processor_ns);
+        let more = wanted.and_then(|wanted| wanted.checked_sub(before));
+        let is_it = more.is_some_and(|more| company::never_rests(more, now.saturating_sub(since)));
+        if is_it {
+            self.word(COMPANY_UNTIL).store(now + company::HOLDS_MS, Relaxed);
+        }
+        let same = thread.zip(wanted).filter(|_| is_it);
+        let Some((thread, wanted)) = same.or_else(larder_sys::busiest_stranger) else { return };
+        let watched = [(WATCHED, u64::from(thread)), (WATCHED_NS, wanted), (WATCHED_SINCE, now)];
+        watched.into_iter().for_each(|(at, value)| self.word(at).store(value, Relaxed));
     }
 
     // ------------------------------------------------------------ the queue's words
@@ -136,7 +188,7 @@ impl Pool {
 
     /// A token all of whose holders lend it, as `lends` says of a process: one further down.
     pub(super) fn try_borrow(&self, lends: &dyn Fn(u32) -> bool) -> Option<(u32, u32)> {
-        self.in_turn().find_map(|token| {
+        self.ever_in_turn().find_map(|token| {
             let mut layer = 0;
             while lends(self.holder(token, layer)?) {
                 layer += 1;
@@ -153,7 +205,7 @@ impl Pool {
 
     /// Whether a token could be borrowed now.
     pub(super) fn has_borrowable(&self, lends: &dyn Fn(u32) -> bool) -> bool {
-        self.in_turn().any(|token| {
+        self.ever_in_turn().any(|token| {
             let mut layers = (0..LAYERS_MAX).map(|layer| self.holder(token, layer));
             layers.find(|holder| !holder.is_some_and(lends)) == Some(None)
         })
@@ -161,13 +213,17 @@ impl Pool {
 
     /// Whether a token is held by such a process.
     pub(super) fn any_holder(&self, is_such: &dyn Fn(u32) -> bool) -> bool {
-        self.in_turn().any(|token| (0..LAYERS_MAX).map_while(|layer| self.holder(token, layer)).any(is_such))
+        self.ever_in_turn().any(|token| (0..LAYERS_MAX).map_while(|layer| self.holder(token, layer)).any(is_such))
     }
 
-    /// Who begins at different tokens meets fewer others.
+    /// Those that may be taken now.
     fn in_turn(&self) -> impl Iterator<Item = u32> + use<> {
-        let (jobs, first) = (self.jobs, larder_sys::process_id() % self.jobs);
-        (0..jobs).map(move |at| (first + at) % jobs)
+        from_ours(self.jobs())
+    }
+
+    /// Those that may be held: some were taken when there were more.
+    fn ever_in_turn(&self) -> impl Iterator<Item = u32> + use<> {
+        from_ours(self.jobs.saturating_mul(company::MORE).min(JOBS_MAX))
     }
 
     fn lock(&self, token: u32, layer: u32) -> bool {
@@ -239,12 +295,18 @@ impl Pool {
         let held = |token: &u32| self.holder(*token, 0).is_some();
         let waiting = self.word(TICKETS).load(SeqCst).saturating_sub(self.word(SERVED).load(SeqCst));
         Status {
-            jobs: self.jobs,
+            jobs: self.jobs(),
             holders: (0..JOBS_MAX).filter_map(|token| self.holder(token, 0)).collect(),
             waiting,
             expected_kb: self.expected(&|token| held(&token)),
         }
     }
+}
+
+/// So many tokens. Who begins at different ones meets fewer others.
+fn from_ours(jobs: u32) -> impl Iterator<Item = u32> {
+    let first = larder_sys::process_id() % jobs;
+    (0..jobs).map(move |at| (first + at) % jobs)
 }
 
 fn call_of(ticket: u64) -> usize {

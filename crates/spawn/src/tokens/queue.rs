@@ -122,6 +122,9 @@ fn wait(
     loop {
         let seen = pool.calls(ticket);
         let place = if stands { pool.ahead(ticket) } else { 0 };
+        if stands && place <= 0 {
+            pool.look_for_company();
+        }
         let got = waiting.look(&pool, asker, place);
         let gives_up = got.is_none() && waiting.is_stuck(&pool, place);
         if gives_up {

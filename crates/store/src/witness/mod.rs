@@ -4,8 +4,9 @@
 //! else the result is not recorded. Contents are hashed unless a stamp tells them.
 
 mod facts;
+mod leads;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 
 use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, names_digest};
@@ -69,6 +70,8 @@ struct Walk<'a> {
     set: Witnessed,
     /// Names that came or went, and whether they were there before.
     names: &'a [(Vec<u8>, bool)],
+    /// Their last components.
+    made_names: HashSet<&'a [u8]>,
 }
 
 type Done = Result<(), Refusal>;
@@ -88,6 +91,7 @@ impl Witness<'_> {
             scan: Scan::new(self.roots, self.stamps).of_objects(self.objects),
             set: Witnessed::default(),
             names: &seen.names,
+            made_names: seen.names.iter().map(|(path, _)| split(path).1).collect(),
         };
         for (path, looked) in &seen.looked {
             walk.path(path, looked, 0)?;
@@ -127,17 +131,33 @@ impl Walk<'_> {
         if let Err(error) = self.open(directory) {
             return self.below_missing(path, directory, looked, &error, depth);
         }
+        if looked.leads {
+            self.leads(path, directory, name, depth)?;
+            if *looked == (Looked { leads: true, ..Looked::default() }) {
+                return Ok(());
+            }
+        }
         if let Some(prior) = looked.prior {
             match prior {
                 Prior::Absent => self.absent(directory, name),
-                Prior::Kind(kind) => self.fact(directory, name, OwnedFact::Other(kind)),
+                Prior::Other { mode } => {
+                    self.fact(directory, name, OwnedFact::Other((mode >> 12) as u8));
+                    let counts = mode >> 12 == 0o10 && (looked.executed || looked.times >= Times::Mode);
+                    match mode & 0o7777 {
+                        _ if !counts => {}
+                        0 => return refuse(Unrecorded::UpdatesFile, path),
+                        mode => self.fact(directory, name, OwnedFact::Mode(mode)),
+                    }
+                }
                 Prior::File { digest, mode } => {
                     let executable = mode.is_some_and(|mode| mode & 0o111 != 0);
                     // It is not as it was, and was not looked into.
                     self.note_carried(path, &Held::ANYTHING);
                     self.fact(directory, name, OwnedFact::Content { digest, executable, plain: false, rooted: None });
-                    if let (true, Some(mode)) = (looked.times >= Times::Mode, mode) {
-                        self.fact(directory, name, OwnedFact::Mode(mode));
+                    match mode {
+                        _ if looked.times < Times::Mode => {}
+                        Some(mode) => self.fact(directory, name, OwnedFact::Mode(mode)),
+                        None => return refuse(Unrecorded::UpdatesFile, path),
                     }
                 }
             }
@@ -518,7 +538,13 @@ impl Walk<'_> {
     }
 
     fn absent(&mut self, directory: &[u8], name: &[u8]) {
-        let name = self.encoded(name);
+        let (first, last) = (name.split(|&b| b == b'/').next(), name.rsplit(|&b| b == b'/').next());
+        let is_made = last.is_some_and(|last| self.made_names.contains(last));
+        if is_made {
+            // By a link on the way, it would be what the command makes.
+            self.entry(directory).links_matter = true;
+        }
+        let name = self.encoded(first.filter(|_| is_made).unwrap_or(name));
         self.entry(directory).absent.push(name);
     }
 

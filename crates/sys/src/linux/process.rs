@@ -293,22 +293,89 @@ pub fn parent_process_id() -> u32 {
 /// Whether a process is stopped, and the id of its parent; `None` where it has ended or cannot be seen. Its parent is 0
 /// where that cannot be seen.
 pub fn process_state(pid: u32) -> Option<(bool, u32)> {
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, can hold anything; no field after it can hold one.
-    let after = text.iter().rposition(|&b| b == b')')?;
-    let mut fields = text[after + 1..].split(|&b| b == b' ').filter(|field| !field.is_empty());
-    let stopped = matches!(fields.next()?, b"T" | b"t");
-    Some((stopped, std::str::from_utf8(fields.next()?).ok()?.parse().ok()?))
+    stat_of(pid).map(|stat| (matches!(stat.state, b'T' | b't'), stat.parent))
 }
 
 /// Whether a processor of this process has nothing to do, as of this moment: fewer wait to run, ourselves among them,
 /// than there are. Where that cannot be told, none.
 pub fn processor_is_free() -> bool {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let running =
-        text.split(' ').nth(3).and_then(|field| field.split_once('/')).and_then(|(count, _)| count.parse().ok());
-    let ours = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
-    running.is_some_and(|running: u32| running <= ours)
+    wanting_to_run().is_some_and(|running| running <= allowed_processors())
+}
+
+/// On how many processors this process may run, whatever quota there is beside.
+pub fn allowed_processors() -> u32 {
+    rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count())
+}
+
+/// How many threads of the machine run or wait for a processor, ourselves among them (`/proc/loadavg`, fourth field).
+pub fn wanting_to_run() -> Option<u32> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let (running, _) = text.split(' ').nth(3)?.split_once('/')?;
+    running.parse().ok()
+}
+
+/// What `/proc` says of a process (`proc(5)`): the fields of `stat` that are used here. The name, in parentheses, can
+/// hold anything; no field after it can hold one.
+struct Stat {
+    is_larder: bool,
+    state: u8,
+    parent: u32,
+    /// Used in user mode and in the kernel, of all its threads: hundredths of a second, as in every `stat`.
+    ticks: u64,
+    started_ticks: u64,
+}
+
+fn stat_of(pid: u32) -> Option<Stat> {
+    const PARENT: usize = 1;
+    const USER: usize = 11;
+    const KERNEL: usize = 12;
+    const STARTED: usize = 19;
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let (open, close) = (text.iter().position(|&b| b == b'(')?, text.iter().rposition(|&b| b == b')')?);
+    let fields = std::str::from_utf8(&text[close + 1..]).ok()?.split_ascii_whitespace().collect::<Vec<_>>();
+    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some(Stat {
+        is_larder: text[open + 1..close].starts_with(b"larder"),
+        state: *fields.first()?.as_bytes().first()?,
+        parent: u32::try_from(number(PARENT)?).ok()?,
+        ticks: number(USER)? + number(KERNEL)?,
+        started_ticks: number(STARTED)?,
+    })
+}
+
+/// How long a thread has run or waited for a processor so far, in nanoseconds (`/proc/…/schedstat`, first and second
+/// field). `None` where that cannot be seen.
+pub fn wanted_processor_ns(thread: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?;
+    let mut fields = text.split_ascii_whitespace().map(str::parse::<u64>);
+    Some(fields.next()?.ok()? + fields.next()?.ok()?)
+}
+
+/// Of all processes but larder's and what those started, the one that seems to want a processor most: one that runs
+/// now before all others, then by how much of its life it ran. Of that one the thread that ran or waited longest, and
+/// for how long, in nanoseconds.
+pub fn busiest_stranger() -> Option<(u32, u64)> {
+    const ANCESTORS_MAX: usize = 64;
+    let all: std::collections::HashMap<u32, Stat> =
+        numbers_in("/proc").filter_map(|pid| Some((pid, stat_of(pid)?))).collect();
+    let parent = |pid: &u32| all.get(pid).map(|stat| stat.parent).filter(|parent| *parent != 0);
+    let is_ours = |pid: u32| {
+        let mut line = std::iter::successors(Some(pid), parent).take(ANCESTORS_MAX);
+        line.any(|pid| all.get(&pid).is_some_and(|stat| stat.is_larder))
+    };
+    let up_ticks = crate::now_ms() / 10;
+    let share = |stat: &Stat| stat.ticks * 1000 / up_ticks.saturating_sub(stat.started_ticks).max(1);
+    let mut strangers: Vec<_> = all.iter().filter(|(_, stat)| stat.ticks > 0).collect();
+    strangers.sort_by_key(|(_, stat)| std::cmp::Reverse((stat.state == b'R', share(stat))));
+    let (stranger, _) = strangers.into_iter().find(|(pid, _)| !is_ours(**pid))?;
+    let threads = numbers_in(&format!("/proc/{stranger}/task")).filter_map(|it| Some((it, wanted_processor_ns(it)?)));
+    threads.max_by_key(|(_, wanted_ns)| *wanted_ns)
+}
+
+/// The entries of a directory that are numbers; none where it cannot be read.
+fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// This process's id.

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{self, CWD, Mode, OFlags};
 use rustix::net::{
     self, AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -90,6 +91,16 @@ impl Channel {
             sockopt::set_socket_timeout(&self.0, timeout, patience)?;
         }
         Ok(())
+    }
+
+    /// Wait at most this long for something to receive, or for the end; not at all for none. Says whether there is.
+    /// A socket's own patience is counted in ticks, so that a millisecond of it may be eight.
+    pub fn has_more_within(&self, patience: Duration) -> io::Result<bool> {
+        let patience = Timespec::try_from(patience).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&patience)) {
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            found => Ok(found? > 0),
+        }
     }
 
     /// To be waited on.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Instant;
 
-use larder_testkit::{Place, Ran, is_root, probe_skip};
+use larder_testkit::{Place, Ran, has, is_root, probe_skip};
 
 use crate::support::{
     PATIENCE, at_once, compile, gated, log, open_gate, signal, sources, start, timed, times, until_begun,
@@ -37,6 +37,39 @@ fn no_more_than_there_are_tokens() {
     assert!(log(&place).contains("after waiting"), "{}", log(&place));
     let stats = place.run(&[larder_testkit::larder().to_str().expect("is text"), "stats"]).run().quiet();
     assert!(stats.contains("queued"), "{stats}");
+}
+
+/// Beside a program that always wants the one processor there is, more tools than one run; and where the number was
+/// said, no more than that.
+#[test]
+fn beside_a_hog() {
+    probe_skip!(has("taskset"), "taskset is not installed");
+    for (jobs, expect_more) in [("0", true), ("1", false)] {
+        let place = Place::new();
+        let log = place.text("times");
+        // At work for about two seconds of a processor.
+        let script = format!(
+            "for out; do :; done; echo \"+ $$ $out\" >> {log}; i=0; while [ $i -lt 1500000 ]; do i=$((i + 1)); done; \
+             echo \"- $$ $out\" >> {log}; echo made > \"$out\""
+        );
+        place.tool("work/mycc", &script);
+        sources(&place, 6);
+        // It goes when its place does, also where this fails.
+        let hogs = format!("while [ -e {} ]; do :; done", place.text("work"));
+        let mut hog =
+            std::process::Command::new("taskset").args(["-c", "0", "sh", "-c", &hogs]).spawn().expect("starts");
+        let pinned = |number| {
+            let compile = compile("mycc", number);
+            let words: Vec<&str> = ["taskset", "-c", "0", larder_testkit::larder().to_str().expect("is text")]
+                .into_iter()
+                .chain(compile.iter().map(String::as_str))
+                .collect();
+            start(place.run(&words).env("LARDER_JOBS", jobs))
+        };
+        all_end_well((0..6).map(pinned).collect());
+        hog.kill().and_then(|()| hog.wait()).expect("ends");
+        assert_eq!(at_once(&place).0 > 1, expect_more, "{jobs}: {}", times(&place));
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 
 mod inside;
+mod modes;
+mod names;
 mod notices;
 mod project;
 mod samples;
@@ -66,6 +68,32 @@ fn make_serves_anywhere_once_it_gave_the_same_in_two_places() {
     // What was put in place is as new, file by file, as make left it.
     let again = project.plain(3, &["make", "-q"]);
     assert_eq!(again.code, Some(0), "{again:?}");
+}
+
+/// What is the same in places with paths of one length may be another thing in others.
+#[test]
+fn places_as_long_as_each_other() {
+    let project = Project::of(&[("in", "x\n")]);
+    let check = |script: &str, expected: &[(usize, &str)]| {
+        for (at, expect) in expected {
+            assert_eq!(project.compared(*at, &["sh", "-c", script]), *expect, "{script} in place {at}");
+        }
+    };
+    check("echo ${#PWD} > long; cat in > out", &[(10, "miss"), (11, "miss"), (12, "hit"), (0, "miss"), (13, "hit")]);
+    check("cat in > out", &[(10, "miss"), (11, "miss"), (12, "hit"), (0, "miss"), (3, "hit"), (4, "hit")]);
+}
+
+/// An archive of objects whose debug information names the place.
+#[test]
+fn archives_are_written_again() {
+    probe_skip!(has("make") && has("gcc"), "make or gcc is not installed");
+    let project = by_make();
+    let makefile =
+        "all: lib.a\nlib.a: a.o b.o\n\tar crD $@ $^\n\tranlib -D $@\n%.o: %.c both.h\n\tgcc -g -c -o $@ $<\n";
+    project.change("Makefile", makefile);
+    for (at, expect) in [(0, "miss"), (1, "miss"), (2, "hit"), (10, "hit")] {
+        assert_eq!(project.compared(at, &["make"]), expect, "place {at}");
+    }
 }
 
 #[test]

@@ -39,9 +39,10 @@ impl Project {
         age(&self.place.path(format!("work/pristine/{name}")), seconds);
     }
 
-    /// The path of something in place `at`; places have names of different lengths.
+    /// The path of something in place `at`; places have names of different lengths, the tenth to the 99th of the same.
     pub(crate) fn text(&self, at: usize, name: &str) -> String {
-        let path = self.place.path(format!("work/trees/{}/{name}", "p".repeat(at + 1)));
+        let place = if at < 10 { "p".repeat(at + 1) } else { at.to_string() };
+        let path = self.place.path(format!("work/trees/{place}/{name}"));
         path.to_str().expect("is text").to_owned()
     }
 
@@ -80,17 +81,39 @@ impl Project {
         self.compared_inside(at, argv).pop().expect("is logged")
     }
 
+    /// The same, after another command has changed what was laid out.
+    #[track_caller]
+    pub(crate) fn compared_after(&self, at: usize, argv: &[&str], change: &str) -> String {
+        self.compared_in(at, argv, &[&["sh", "-c", change]]).pop().expect("is logged")
+    }
+
+    /// The same, where the command itself has run before.
+    #[track_caller]
+    pub(crate) fn compared_again(&self, at: usize, argv: &[&str]) -> String {
+        self.compared_in(at, argv, &[argv]).pop().expect("is logged")
+    }
+
     /// The same, with what became of each call of larder, in order.
     #[track_caller]
     pub(crate) fn compared_inside(&self, at: usize, argv: &[&str]) -> Vec<String> {
-        let top = self.lay_out(at);
+        self.compared_in(at, argv, &[])
+    }
+
+    #[track_caller]
+    fn compared_in(&self, at: usize, argv: &[&str], before: &[&[&str]]) -> Vec<String> {
+        let lay_out = || {
+            let top = self.lay_out(at);
+            before.iter().for_each(|command| drop(self.plain(at, command)));
+            top
+        };
+        let top = lay_out();
         let plain = self.plain(at, argv);
         let plain_tree = without_logs(&top);
-        self.lay_out(at);
+        lay_out();
         let (ran, outcomes) = self.through_larder(at, argv);
-        assert_eq!(ran, plain, "{argv:?} in {top} ({outcomes:?}): larder left, plain right");
+        assert_eq!(ran, plain, "{argv:?} after {before:?} in {top} ({outcomes:?}): larder left, plain right");
         if let Some(difference) = without_logs(&top).difference(&plain_tree) {
-            panic!("{argv:?} in {top} ({outcomes:?}): larder / plain: {difference}");
+            panic!("{argv:?} after {before:?} in {top} ({outcomes:?}): larder / plain: {difference}");
         }
         outcomes
     }

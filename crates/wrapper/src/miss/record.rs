@@ -4,9 +4,7 @@
 use larder_compiler::{EnvironmentRule, is_log};
 use larder_lookup::{Request, secret, subject};
 use larder_model::Observer::Depfile;
-use larder_model::{
-    ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Prior, Seen, Unrecorded,
-};
+use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
 use larder_observe::{Folded, Trace};
 use larder_spawn::Command;
 use larder_store::{Stamps, StoreError, Witness, Witnessed};
@@ -15,8 +13,8 @@ use super::ordinary::exit_code;
 use crate::before::Before;
 use crate::context::Context;
 use crate::dates::Dates;
-use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
-use crate::reach::{Reach, Reached};
+use crate::keep::{Kept, KeptContent, KeptKind, KeptOutput, KeptStreams};
+use crate::reach::{Reach, Reached, SEARCHED_BYTES_MAX};
 use crate::sink::Sink;
 use crate::texts::{Texts, holds_a_number};
 use crate::typed::file_name;
@@ -86,7 +84,11 @@ impl Run<'_> {
         let reach = self.reach(&folded, &witnessed, exit_code);
         let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);
         let set = witnessed.set();
-        if by_chance && made.bound.as_ref().is_none_or(|(bound, _)| *bound == Bound::SeenOnce) {
+        if by_chance {
+            // By any other bound it would serve at home at once.
+            if made.bound.as_ref().is_some_and(|(bound, _)| *bound != Bound::SeenOnce) {
+                return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
+            }
             made.bound = Some((Bound::Chance, finished.pid.to_string().into_bytes()));
         }
         let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
@@ -136,10 +138,12 @@ impl Run<'_> {
         numbers.extend(folded.inodes_shown.iter().map(|inode| inode.to_string().into_bytes()));
         let is_told = |text: &[u8]| text.contains(&0) || holds_a_number(text, &numbers);
         let told = !numbers.is_empty() && self.holds(outputs, false, streams, &is_told);
-        let may_be_told = texts.name_own_process_alone || texts.use_inodes() && !folded.inodes_shown.is_empty();
-        let by_chance = told || may_be_told && self.is_keyed_whole();
-        if by_chance && !self.is_keyed_whole() {
+        let by_chance = told || texts.name_own_process_alone && self.is_keyed_whole();
+        if texts.calculate_with_own_process || by_chance && !self.is_keyed_whole() {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
+        }
+        if texts.use_inodes() && !folded.inodes_shown.is_empty() {
+            return Err(NotRecorded::Because(Unrecorded::Random, b"the number of an inode".to_vec()));
         }
         let is_held = |name: &&Vec<u8>| {
             let is_part = |text: &[u8]| memchr::memmem::find(text, name).is_some();
@@ -213,15 +217,22 @@ impl Run<'_> {
     fn holds(&self, outputs: &[KeptOutput], logs: bool, streams: &KeptStreams, what: &dyn Fn(&[u8]) -> bool) -> bool {
         let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(KeptOutput::content);
         let contents = contents.chain(streams.contents());
-        let texts = contents.map(|content| self.sink.content_bytes(&content.borrowed(), self.stamps));
+        // What is too large to be looked into may hold anything.
+        let text = |content: &KeptContent| -> Option<Vec<u8>> {
+            match content.borrowed() {
+                content if content.size_bytes() > SEARCHED_BYTES_MAX => None,
+                content => self.sink.content_bytes(&content, self.stamps).ok(),
+            }
+        };
+        let texts = contents.map(text);
         // Where one begins with a root, a zero says so.
         let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
-        let names = outputs.iter().map(|output| Ok(name(&output.path)));
+        let names = outputs.iter().map(|output| Some(name(&output.path)));
         let target = |output: &KeptOutput| match &output.kind {
-            KeptKind::Link(target) => Some(Ok(target.clone())),
+            KeptKind::Link(target) => Some(Some(target.clone())),
             _ => None,
         };
-        texts.chain(names).chain(outputs.iter().filter_map(target)).any(|text| text.is_ok_and(|text| what(&text)))
+        texts.chain(names).chain(outputs.iter().filter_map(target)).any(|text| text.is_none_or(|text| what(&text)))
     }
 
     fn keep_outputs(
@@ -251,8 +262,8 @@ impl Run<'_> {
 /// Whether the tool could run again on what it left.
 fn is_repeatable(seen: &Seen) -> bool {
     let plain = |change: &Change| matches!(change, Change::File { .. } | Change::Link);
-    let reads = |looked: &Looked| matches!(looked.prior, Some(Prior::File { .. }));
-    seen.changed.iter().all(|(_, change)| plain(change)) && !seen.looked.iter().any(|(_, looked)| reads(looked))
+    let asks = |looked: &Looked| looked.prior.is_some() || looked.listed;
+    seen.changed.iter().all(|(_, change)| plain(change)) && !seen.looked.iter().any(|(_, looked)| asks(looked))
 }
 
 /// More than the whole store may hold would only drive everything else out.

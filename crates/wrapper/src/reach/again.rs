@@ -5,10 +5,15 @@ use std::collections::HashMap;
 
 use larder_compiler::{is_in_no_order, is_log};
 use larder_lookup::relocated::{apply, rewritten, rule};
-use larder_model::{ActionResult, Bound, Content, Made, Manifest, ObservationSet, Output, Rewrite, Streams};
+use larder_model::{
+    ActionResult, Bound, Content, Entry, Made, Manifest, ObservationSet, Output, Rewrite, Streams, lengths,
+};
 use larder_relocate::{can_be_relocated, holds_a_root, pickled_words};
 
-use super::{Bind, Reach};
+use super::{Bind, Reach, SEARCHED_BYTES_MAX};
+
+/// Results that are compared, the newest first: each may hold as much as a build leaves.
+const COMPARED_MAX: usize = 4;
 
 /// What becomes of each content elsewhere.
 pub(crate) struct Rewrites {
@@ -18,46 +23,75 @@ pub(crate) struct Rewrites {
 
 impl Reach<'_> {
     /// What lifts a bound of a command that is no compile: the same was seen before, with the same result. In another
-    /// place, then it serves in any; with processes of other numbers, then none of those is in it.
+    /// place, then it serves in any, or where that is as long in those as long as both; with processes of other
+    /// numbers, then none of those is in it.
     pub(crate) fn lifted(
         &self,
         made: &Made,
         set: &ObservationSet,
         result: &ActionResult,
     ) -> Option<(Option<Bind>, Rewrites)> {
-        let (bound, by) = made.bound.as_ref()?;
-        if !matches!(bound, Bound::SeenOnce | Bound::Chance) {
+        if !matches!(made.bound.as_ref()?.0, Bound::SeenOnce | Bound::Chance) {
             return None;
         }
         let file = self.sink.store().read_manifest(&self.request.weak, false).ok()??;
         let manifest = Manifest::decode(&file.bytes).ok()?;
         let seen = set.contents();
-        manifest.entries.iter().find_map(|entry| {
-            let elsewhere = entry.made_in != made.made_in;
-            let other_numbers = match (bound, entry.bound) {
-                (Bound::SeenOnce, Some(Bound::SeenOnce)) => elsewhere,
-                (Bound::Chance, Some(Bound::Chance)) => entry.bound_by != by.as_slice(),
-                // What was cleared of chance in one place is now seen in another.
-                (Bound::Chance, Some(Bound::SeenOnce)) => elsewhere,
-                _ => false,
-            };
-            if !other_numbers {
-                return None;
+        let mut best: Option<(Option<Bind>, Rewrites)> = None;
+        let alike = manifest.entries.iter().filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
+        for lifted in alike.filter_map(|(elsewhere, before)| self.lifted_by(elsewhere, &before, result)) {
+            match (&lifted.0, &best) {
+                (None, _) => return Some(lifted),
+                (Some((Bound::AsLong, _)), _) | (_, None) => best = Some(lifted),
+                _ => {}
             }
-            let (other, before) = entry.open().ok()?;
-            if other.contents() != seen {
-                return None;
-            }
-            let rewrites = self.rewrites_between(&before, result)?;
-            Some(((!elsewhere).then_some((Bound::SeenOnce, Vec::new())), rewrites))
-        })
+        }
+        best
+    }
+
+    /// The result of `entry`, and whether it was made in another place, where it relied on the same and could lift
+    /// what binds the present one.
+    fn alike<'e>(&self, entry: &Entry<'e>, made: &Made, seen: &[u8]) -> Option<(bool, ActionResult<'e>)> {
+        let (bound, by) = made.bound.as_ref()?;
+        let elsewhere = entry.made_in != made.made_in;
+        let tells = match (bound, entry.bound?) {
+            (Bound::Chance, Bound::Chance) => entry.bound_by != by.as_slice(),
+            // Of one of the two it is known that no number of its processes is in it.
+            (_, Bound::SeenOnce | Bound::AsLong | Bound::Chance) => elsewhere,
+            _ => false,
+        };
+        let (set, before) = if tells { entry.open().ok()? } else { return None };
+        (set.contents() == seen).then_some((elsewhere, before))
+    }
+
+    /// What still binds the result, now that the one of `before` is there, too. `None` where that is another one.
+    fn lifted_by(
+        &self,
+        elsewhere: bool,
+        before: &ActionResult,
+        result: &ActionResult,
+    ) -> Option<(Option<Bind>, Rewrites)> {
+        let rewrites = self.rewrites_between(before, result)?;
+        let own_lengths = lengths(self.roots().into_iter());
+        let tells_little = lengths(before.origin.iter().copied()) == own_lengths && self.may_measure(&rewrites);
+        let bind = match (elsewhere, tells_little) {
+            (false, _) => Some((Bound::SeenOnce, Vec::new())),
+            (true, true) => Some((Bound::AsLong, own_lengths)),
+            (true, false) => None,
+        };
+        Some((bind, rewrites))
+    }
+
+    /// Whether the length of a path can have come to something in the result: a script has it in a word, and the size
+    /// of an object that holds it may have been written down.
+    fn may_measure(&self, rewrites: &Rewrites) -> bool {
+        self.foreign_program || rewrites.outputs.contains(&Rewrite::Object) && rewrites.outputs.len() > 1
     }
 
     /// What is to be written again in the first of two results to give the second.
     fn rewrites_between(&self, before: &ActionResult, now: &ActionResult) -> Option<Rewrites> {
         use larder_model::OutputKind::File;
         let mut rewrites = Rewrites { messages: [Rewrite::None; 2], outputs: Vec::new() };
-        let is_as_long = before.origin.iter().map(|root| root.len()).eq(self.roots().iter().map(|root| root.len()));
         let same = before.exit_code == now.exit_code
             && before.repeatable == now.repeatable
             && before.consumed_bytes == now.consumed_bytes
@@ -92,9 +126,7 @@ impl Reach<'_> {
             };
             rewrites.outputs.push(rewrite);
         }
-        // The size of an object may have been written down, and be another one elsewhere.
-        let says_nothing = is_as_long && rewrites.outputs.contains(&Rewrite::Object) && rewrites.outputs.len() > 1;
-        (!says_nothing).then_some(rewrites)
+        Some(rewrites)
     }
 
     /// Where several run at once, their lines come in another order each time.
@@ -105,7 +137,7 @@ impl Reach<'_> {
                 lines.sort_unstable();
                 lines
             };
-            let here = lines(&self.sink.content_bytes(new, self.stamps).ok()?);
+            let here = lines(&self.searched(new)?);
             let is_text = |rewrite: &Rewrite| {
                 self.in_another_place(*rewrite, before, old).is_some_and(|again| lines(&again) == here)
             };
@@ -123,7 +155,13 @@ impl Reach<'_> {
         };
         let bytes = rewritten(&one, &self.request.roots, self.sink.store(), self.stamps)?;
         let Streams::Together(again) = apply(&one, &bytes).streams else { return None };
-        self.sink.content_bytes(&again, self.stamps).ok()
+        self.searched(&again)
+    }
+
+    /// Its bytes, where they are not too many to be compared.
+    fn searched(&self, content: &Content) -> Option<Vec<u8>> {
+        let few = content.size_bytes() <= SEARCHED_BYTES_MAX;
+        few.then(|| self.sink.content_bytes(content, self.stamps).ok()).flatten()
     }
 
     /// Logs hold times, numbers of processes and names of temporary files, which are others in each run.
@@ -136,7 +174,7 @@ impl Reach<'_> {
         if before.origin == self.roots() {
             return Some(Rewrite::None);
         }
-        let bytes = self.sink.content_bytes(content, self.stamps).ok()?;
+        let bytes = self.searched(content)?;
         let roots = self.roots();
         match holds_a_root(&bytes, &roots) {
             false => Some(Rewrite::None),
@@ -148,19 +186,19 @@ impl Reach<'_> {
     fn rewrite_in_any_order(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         self.rewrite_of_log(before, new).or_else(|| {
             let there = self.in_another_place(Rewrite::Pickle, before, old)?;
-            let here = self.sink.content_bytes(new, self.stamps).ok()?;
+            let here = self.searched(new)?;
             (pickled_words(&there)? == pickled_words(&here)?).then_some(Rewrite::Pickle)
         })
     }
 
     fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         if old == new {
-            let bytes = self.sink.content_bytes(new, self.stamps).ok()?;
+            let bytes = self.searched(new)?;
             // Equal in two places, and yet it names one of them.
             let names = || holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
             return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
         }
-        let here = self.sink.content_bytes(new, self.stamps).ok()?;
+        let here = self.searched(new)?;
         let rules = [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object];
         rules.into_iter().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
     }

@@ -27,7 +27,7 @@ use crate::sink::Sink;
 use crate::typed::file_name;
 
 /// A larger output is taken to hold everything.
-const SEARCHED_BYTES_MAX: u64 = 256 << 20;
+pub(crate) const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 
 /// Variables that lead to programs or to a place for temporary files, or that name the working directory: those that a
 /// compiler and its parts read, and of which nothing reaches a result.

@@ -2,8 +2,8 @@
 //! `nice make`, and through larder with and without tokens and in each class; one build and two.
 //!
 //! As few processors as asked for, one by default, and sixteen jobs: a machine that is asked for too much. Everything
-//! is in one scheduling group. `service` is `benches/beside`, `project` what is built, `others` who else had the
-//! processors meanwhile, `rows` the table.
+//! is in one session, and so in one scheduling group, unless `--sessions` is given. `service` is `benches/beside`,
+//! `project` what is built, `others` who else had the processors meanwhile, `rows` the table.
 
 mod others;
 mod project;
@@ -44,6 +44,10 @@ pub(crate) struct Options {
     /// Jobs of each build
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
+    /// Each build in a session of its own, as in a terminal of its own: where the kernel groups by sessions
+    /// (`sched_autogroup_enabled`), it is no longer in one scheduling group with what runs beside it
+    #[arg(long)]
+    sessions: bool,
     /// Only settings whose name holds this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -173,7 +177,7 @@ impl Bench<'_> {
         Ok(Ran { wall_s, fared, others: others.share()? })
     }
 
-    /// All of them at once, each in a session of its own as in a terminal of its own.
+    /// All of them at once.
     fn build(&self, setting: &Setting, projects: &[Project]) -> Result<()> {
         let start = |project: &Project| {
             let log = fs::File::create(project.dir.join("log"))?;
@@ -197,7 +201,10 @@ impl Bench<'_> {
 
     fn command(&self, setting: &Setting, project: &Project) -> Command {
         let mut command = Command::new("taskset");
-        command.args(["-c", &self.processors, "setsid", "-w"]);
+        command.args(["-c", &self.processors]);
+        if self.options.sessions {
+            command.args(["setsid", "-w"]);
+        }
         if setting.nice {
             command.arg("nice");
         }

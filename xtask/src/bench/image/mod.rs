@@ -12,7 +12,7 @@ mod tree;
 mod ways;
 
 use super::report::{Figure, Kind, Report};
-use crate::place::{Place, fresh, remove};
+use crate::place::Place;
 use crate::progress::Bar;
 use crate::run::{self, Usage};
 use crate::table::Table;
@@ -60,6 +60,8 @@ struct Measured {
     bytes: Option<u64>,
     /// Programs that use the tree then.
     used: Option<Usage>,
+    /// It is not possible here.
+    why_not: Option<String>,
 }
 
 /// Measures. The tree stays for the next time.
@@ -72,25 +74,31 @@ pub(crate) fn image(place: &Place, options: &Options) -> Result<Vec<Report>> {
         "{} files only: is the lock file whole?",
         tree.files
     );
-    let work = place.own("bench-image")?;
-    let ways = Ways { larder, work: work.clone() };
-    // What a run that was stopped left mounted.
-    ways.no_target()?;
-    fresh(&work)?;
+    let ways = Ways::begin(larder, place.own("bench-image")?)?;
     let all = ways.all();
-    let bar = Bar::new("image", u64::from(options.rounds) * all.len() as u64);
-    let mut measured: Vec<Measured> =
-        all.into_iter().map(|way| Measured { way, samples: Vec::new(), bytes: None, used: None }).collect();
+    let count = all.len() as u64;
+    let bar = Bar::new("image", u64::from(options.rounds) * count);
+    let mut measured: Vec<Measured> = all
+        .into_iter()
+        .map(|way| Measured { way, samples: Vec::new(), bytes: None, used: None, why_not: None })
+        .collect();
     for round in 0..options.rounds {
-        for (at, one) in measured.iter_mut().enumerate() {
-            bar.at(u64::from(round) * 16 + at as u64);
-            one.run(&tree, &ways)?;
+        for (at, one) in measured.iter_mut().enumerate().filter(|(_, one)| one.why_not.is_none()) {
+            bar.at(u64::from(round) * count + at as u64);
+            match one.run(&tree, &ways) {
+                Err(error) if !one.way.is_needed() => one.why_not = Some(format!("{error:#}")),
+                done => done?,
+            }
         }
     }
     bar.end("image: measured");
-    ways.no_target()?;
-    remove(&work)?;
-    Ok(vec![report(&measured, &tree, options, &ways)?])
+    let (measured, left_out): (Vec<_>, Vec<_>) = measured.into_iter().partition(|one| one.why_not.is_none());
+    let left_out = left_out.iter().map(|one| (one.way.name, one.why_not.as_deref().unwrap_or_default()));
+    let left_out: Vec<_> = left_out.inspect(|(name, why)| println!("image: without `{name}`: {why}")).collect();
+    let names: Vec<_> = left_out.iter().map(|(name, _)| *name).collect();
+    let report = report(&measured, &names, &tree, options, &ways);
+    ways.end();
+    Ok(vec![report?])
 }
 
 impl Measured {
@@ -118,13 +126,17 @@ impl Measured {
     }
 }
 
-fn report(measured: &[Measured], tree: &Tree, options: &Options, ways: &Ways) -> Result<Report> {
+fn report(measured: &[Measured], left_out: &[&str], tree: &Tree, options: &Options, ways: &Ways) -> Result<Report> {
+    let left_out = match left_out {
+        [] => String::new(),
+        names => format!("Left out, since it was not possible: {}. ", names.join("; ")),
+    };
     let mut report = Report {
         name: "image",
         title: "Images of directories".to_owned(),
         notes: vec![format!(
             "{} files in {} directories, {:.0} MB. Medians of {} rounds, interleaved; the disk's cache is warm, no network. \
-             {} \
+             {} {left_out}\
              \"Used\" is `require()` of nine packages in node, directly after.",
             tree.files,
             tree.directories,

@@ -93,7 +93,7 @@ fn install(app: &Path, dir: &Path) -> Result<()> {
         fs::copy(app.join(name), dir.join(name))?;
     }
     let words = ["ci", "--ignore-scripts", "--legacy-peer-deps", "--no-audit", "--no-fund"];
-    run::output(Command::new("npm").args(words).current_dir(dir)).context("npm could not install them").map(drop)
+    run::shown_to_user(Command::new("npm").args(words).current_dir(dir)).context("npm could not install them")
 }
 
 /// The packages that are loaded, of the versions in the lock file, and what they need.
@@ -108,5 +108,5 @@ fn install_few(lock: &str, dir: &Path) -> Result<()> {
         npm.arg(format!("{package}@{}", version.with_context(|| format!("{package} is not in the lock file"))?));
     }
     fs::write(dir.join("package.json"), "{ \"private\": true }\n")?;
-    run::output(&mut npm).context("npm could not install them").map(drop)
+    run::shown_to_user(&mut npm).context("npm could not install them")
 }

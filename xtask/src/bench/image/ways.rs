@@ -4,15 +4,24 @@ use super::bytes_of;
 use super::tree::Tree;
 use crate::place::{fresh, remove};
 use crate::run;
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Where all of it is.
 pub(crate) struct Ways {
     pub(crate) larder: PathBuf,
     pub(crate) work: PathBuf,
+    /// Whether trees can be put on a file system of their own.
+    has_disk: bool,
 }
+
+/// Whoever was told to end does so in this time.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// One of them. Those that save come first, so that what they leave is there for the others.
 pub(crate) struct Way {
@@ -28,6 +37,23 @@ pub(crate) struct Way {
     pub(crate) after: fn(&Ways) -> Result<()>,
 }
 
+impl Way {
+    /// Whether others need what it leaves, or are compared with it; else the benchmark does without where it is not
+    /// possible.
+    pub(crate) fn is_needed(&self) -> bool {
+        NEEDED.contains(&self.name)
+    }
+}
+
+const NEEDED: [&str; 6] = [
+    "tar | zstd -3",
+    "larder, saved",
+    "larder, saved again, nothing changed",
+    "larder, saved again, five packages changed",
+    "zstd -d | tar",
+    "larder, unpacked",
+];
+
 /// Nothing more than its name, whether it saves, and its command.
 fn way(name: &'static str, saves: bool, command: fn(&Ways, &Tree) -> Command) -> Way {
     let place: fn(&Ways) -> Option<PathBuf> = if saves { |_| None } else { |ways| Some(ways.target()) };
@@ -36,6 +62,30 @@ fn way(name: &'static str, saves: bool, command: fn(&Ways, &Tree) -> Command) ->
 }
 
 impl Ways {
+    /// In `work`, which is made anew: what a run that was stopped left mounted there is taken away first.
+    pub(crate) fn begin(larder: PathBuf, work: PathBuf) -> Result<Ways> {
+        let mut ways = Ways { larder, work, has_disk: false };
+        ways.no_target()?;
+        ways.end_brokers()?;
+        fresh(&ways.work)?;
+        if is_root()? {
+            match ways.mount_disk() {
+                Ok(()) => ways.has_disk = true,
+                Err(error) => println!("image: trees are not put on a file system of their own: {error:#}"),
+            }
+            ways.no_target()?;
+        }
+        Ok(ways)
+    }
+
+    /// Take away what is mounted and made; what cannot be is said.
+    pub(crate) fn end(&self) {
+        let ended = self.no_target().and_then(|()| self.end_brokers()).and_then(|()| remove(&self.work));
+        if let Err(error) = ended {
+            println!("image: {} stays: {error:#}", self.work.display());
+        }
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Way> {
         let archive = |name, command, bytes| Way { bytes, ..way(name, true, command) };
@@ -85,6 +135,12 @@ impl Ways {
                 w.shell(t, "unsquashfs -q -n -d \"$WORK/to/node_modules\" \"$WORK/a.squashfs\"")
             }),
             Way {
+                prepare: |w, _| {
+                    w.fresh_target()?;
+                    // What an overlay has written to is no use to the next.
+                    remove(&w.work.join("upper"))?;
+                    remove(&w.work.join("work"))
+                },
                 after: |w| w.unmount(),
                 ..way("squashfs, mounted, overlay", false, |w, t| w.shell(t, MOUNT_SQUASHFS))
             },
@@ -122,10 +178,12 @@ impl Ways {
     /// removed would pay for that, up to three times what making files costs.
     fn fresh_target(&self) -> Result<()> {
         self.no_target()?;
+        if self.has_disk { self.mount_disk() } else { fresh(&self.target_dir()) }
+    }
+
+    /// A new file system there.
+    fn mount_disk(&self) -> Result<()> {
         fresh(&self.target_dir())?;
-        if !is_root()? {
-            return Ok(());
-        }
         let file = self.work.join("to.ext4");
         std::fs::File::create(&file)?.set_len(DISK_BYTES)?;
         run::output(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=1", "-i", "4096"]).arg(&file))?;
@@ -133,7 +191,7 @@ impl Ways {
     }
 
     /// Take all away that is mounted there, whoever mounted it.
-    pub(crate) fn no_target(&self) -> Result<()> {
+    fn no_target(&self) -> Result<()> {
         let mounts = std::fs::read_to_string("/proc/self/mounts")?;
         let work = self.work.display().to_string();
         let places = mounts.lines().rev().filter_map(|line| line.split(' ').nth(1));
@@ -145,12 +203,12 @@ impl Ways {
 
     /// What is to be known of where trees are put.
     pub(crate) fn notes(&self) -> &'static str {
-        match is_root() {
-            Ok(true) => {
+        match self.has_disk {
+            true => {
                 "Trees are put on an ext4 of their own, made anew for each. What a broker does is no child's CPU: it is \
                  not in the rows of larder's mounts."
             }
-            _ => "Trees are put where others were removed before: ext4 makes that dear.",
+            false => "Trees are put where others were removed before: ext4 makes that dear.",
         }
     }
 
@@ -164,7 +222,39 @@ impl Ways {
 
     fn unmount_ours(&self, store: &str) -> Result<()> {
         let remote = (store == "other").then(|| self.remote());
-        run::output(&mut self.larder(store, remote.as_deref(), &["unmount", "node_modules"])).map(drop)
+        run::output(&mut self.larder(store, remote.as_deref(), &["unmount", "--strict", "node_modules"]))?;
+        // One that waits for more would be in the way of what is measured next, and of removing its store.
+        self.end_brokers()
+    }
+
+    /// End who mounts for the stores here, and wait for that.
+    fn end_brokers(&self) -> Result<()> {
+        let until = Instant::now() + END_PATIENCE;
+        loop {
+            let brokers = self.brokers();
+            if brokers.is_empty() {
+                return Ok(());
+            }
+            ensure!(Instant::now() < until, "process {} mounts still", brokers[0]);
+            for pid in brokers {
+                // It may have ended by itself.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// The processes that are called so, and have a store here.
+    fn brokers(&self) -> Vec<i32> {
+        let store = format!("LARDER_DIR={}/", self.work.display());
+        let is_one = |pid: &i32| {
+            let of = |what: &str| std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+            let (words, variables) = (of("cmdline"), of("environ"));
+            let is_broker = words.split(|&byte| byte == 0).any(|word| word == b"broker");
+            is_broker && variables.split(|&byte| byte == 0).any(|variable| variable.starts_with(store.as_bytes()))
+        };
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_one).collect()
     }
 
     fn shell(&self, tree: &Tree, script: &str) -> Command {
@@ -236,6 +326,6 @@ fn is_root() -> Result<bool> {
 
 const SQUASHFS: &str = "mksquashfs node_modules \"$WORK/a.squashfs\" -noappend -quiet -no-progress -comp zstd \
                         -Xcompression-level 3";
-const MOUNT_SQUASHFS: &str = "cd \"$WORK\"; mkdir -p lower upper work to/node_modules; \
+const MOUNT_SQUASHFS: &str = "cd \"$WORK\"; mkdir -p lower to/node_modules; mkdir upper work; \
                               mount -o ro,loop a.squashfs lower; \
                               mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work larder to/node_modules";

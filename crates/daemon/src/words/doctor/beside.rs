@@ -67,7 +67,7 @@ const GAIN: &str = "gcc took 0.90 to 1.04 of its time with them where that was m
 struct Scheduling {
     nice: i32,
     policy: u32,
-    /// The cgroup that shares out processors.
+    /// The group that processors are shared out to: the cgroup, or where that is all, the kernel's own of a session.
     group: String,
 }
 
@@ -175,7 +175,21 @@ fn of_process(pid: &str) -> Option<Scheduling> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let cgroup = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let (nice, policy) = scheduled(&stat)?;
-    Some(Scheduling { nice, policy, group: group_in(&cgroup) })
+    let session = || session_group(fs::read_to_string(format!("/proc/{pid}/autogroup")).ok()?.as_str());
+    let group = group_in(&cgroup);
+    let group = if group == "/" && autogroups() { session().unwrap_or(group) } else { group };
+    Some(Scheduling { nice, policy, group })
+}
+
+/// Whether the kernel makes a group of each session that is in no cgroup of its own (`sched(7)`, "The autogroup
+/// feature").
+fn autogroups() -> bool {
+    fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|text| text.trim() == "1")
+}
+
+/// `/autogroup-25 nice 0`: the group's name.
+fn session_group(text: &str) -> Option<String> {
+    text.split_ascii_whitespace().next().map(str::to_owned)
 }
 
 fn scheduled(stat: &str) -> Option<(i32, u32)> {
@@ -212,6 +226,7 @@ mod tests {
         assert_eq!(group_in("9:name=systemd:/\n2:cpu,cpuacct:/build\n0::/all\n"), "/build");
         assert_eq!(group_in("0::/user.slice\n"), "/user.slice");
         assert!(of_process("self").is_some());
+        assert_eq!(session_group("/autogroup-25 nice 0\n").as_deref(), Some("/autogroup-25"));
     }
 
     #[test]

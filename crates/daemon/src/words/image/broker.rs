@@ -1,17 +1,16 @@
 //! `larder image broker`: who mounts, and fills what is mounted, as long as it is.
 
 use std::ffi::OsString;
-use std::fs;
+use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use larder_mount::Places;
 use larder_mount::broker::{Broker, Policy};
-use larder_store::Store;
+use larder_store::{Store, StoreSocket};
 use larder_sys::Door;
 
 use super::super::{FINE, PROBLEM};
@@ -25,31 +24,39 @@ use crate::surroundings::Surroundings;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// One that was started answers in this time.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// One that is there first fills again what is mounted.
+const PATIENCE_MAX: Duration = Duration::from_secs(60);
+/// One that was started may have found another that was just ending.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
 /// One that was started for somebody ends when nothing was mounted for so long.
 const IDLE_S: u64 = 60;
 
 /// Mount for others until nothing is mounted any more, or for ever.
 pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
-    let store = around.store()?;
+    let store = Store::open(&absolute(around.store()?.directory())?)?;
     let Some(_lock) = store.lock_image_broker()? else {
         say::tell("there is one already that mounts images of this store");
         return Ok(PROBLEM);
     };
     let (own, state) = store.image_broker()?;
-    let socket = options.socket.clone().unwrap_or(own);
+    let socket = options.socket.as_deref().map_or(Ok(own), absolute)?;
     let far = FarImages::open(around, &store)?.map(Arc::new);
     let supply = ImageSupply { store: store.directory().to_owned(), far };
-    let policy = Policy { users: options.user.clone(), targets: options.target.clone(), mounts_max: 0 };
+    let targets = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
+    let policy = Policy { users: options.user.clone(), targets, mounts_max: 0 };
+    // The job's directory can be removed.
+    std::env::set_current_dir("/")?;
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let gate: Vec<OsString> = vec![program.into_os_string(), "gate".into()];
     let broker = Broker::new(&state, Box::new(supply), policy, gate, Box::new(|what| say::tell(&say::one_line(what))))?;
-    let door = open(&socket, options.socket.is_some())?;
+    let (door, listening) = listen(&socket, options.socket.is_some())
+        .with_context(|| format!("{}: nobody can be let in", socket.display()))?;
     let (woken, held) = larder_sys::pipe().context("no pipe can be made")?;
     if options.idle > 0 {
-        let (idle, places) = (Duration::from_secs(options.idle), Places::open(&state)?);
+        let (idle, places, its) = (Duration::from_secs(options.idle), Places::open(&state)?, Arc::clone(&broker));
         std::thread::spawn(move || {
-            wait_until_idle(&places, idle);
+            wait_until_idle(&its, &places, idle);
             drop(held);
         });
         broker.serve(&door, woken.as_fd());
@@ -57,40 +64,45 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
         broker.serve(&door, woken.as_fd());
         drop(held);
     }
-    let _ = fs::remove_file(&socket);
+    listening.remove();
     Ok(FINE)
 }
 
-/// Listen; one that everybody may ask is told by its path.
-fn open(socket: &PathBuf, is_for_all: bool) -> Result<Door> {
-    let _ = fs::remove_file(socket);
-    let door = Door::open(socket).with_context(|| format!("{}: nobody can be let in", socket.display()))?;
-    let mode = if is_for_all { 0o666 } else { 0o600 };
-    fs::set_permissions(socket, fs::Permissions::from_mode(mode)).context("the socket's mode cannot be set")?;
-    Ok(door)
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("{}: is no path", path.display()))
 }
 
-fn wait_until_idle(places: &Places, idle: Duration) {
+/// Listen, in place of whoever did before; one that everybody may ask is told by its path.
+fn listen(path: &Path, is_for_all: bool) -> io::Result<(Door, StoreSocket)> {
+    let mode = if is_for_all { 0o666 } else { 0o600 };
+    let name = format!(".larder-{:016x}", larder_sys::random_u64());
+    StoreSocket::open(path, &path.parent().ok_or(io::ErrorKind::InvalidInput)?.join(name), mode)
+}
+
+/// Until nothing was mounted for so long, and nobody was connected: what is fetched for somebody may take longer.
+fn wait_until_idle(broker: &Broker, places: &Places, idle: Duration) {
     let mut since = Instant::now();
     while since.elapsed() < idle {
         std::thread::sleep(LOOK_EVERY);
-        if places.list().is_ok_and(|mounts| mounts.iter().any(|mount| mount.mounted)) {
+        if broker.is_asked() || places.list().is_ok_and(|mounts| mounts.iter().any(|mount| mount.mounted)) {
             since = Instant::now();
         }
     }
 }
 
-/// Have one of our own, started where there is none. Returns its socket.
+/// Have one of our own, started where there is none; one that is just beginning or ending is waited for. Returns its
+/// socket.
 pub(super) fn begin(around: &Surroundings, store: &Store) -> Result<PathBuf> {
     let (socket, _) = store.image_broker()?;
-    let until = Instant::now() + PATIENCE;
-    let mut is_started = false;
+    let began = Instant::now();
+    let mut started: Option<Instant> = None;
     while larder_sys::Channel::connect(&socket, PATIENCE).is_err() {
-        if !is_started {
+        let is_there = store.image_broker_runs();
+        if !is_there && started.is_none_or(|at| at.elapsed() > AGAIN_AFTER) {
             start(around)?;
-            is_started = true;
+            started = Some(Instant::now());
         }
-        if Instant::now() > until {
+        if began.elapsed() > if is_there { PATIENCE_MAX } else { PATIENCE } {
             anyhow::bail!("nobody mounts: `larder image broker` says why");
         }
         std::thread::sleep(PAUSE);
@@ -115,4 +127,25 @@ fn start(around: &Surroundings) -> Result<()> {
 fn is_needed(name: &[u8]) -> bool {
     const BEGINNINGS: [&[u8]; 6] = [b"AWS_", b"GOOGLE_", b"AZURE_", b"ACTIONS_", b"REDISCLI_", b"XDG_"];
     matches!(name, b"HOME" | b"PATH" | b"TMPDIR") || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn the_socket_of_a_successor_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("broker.sock");
+        let (_door, first) = listen(&path, false).expect("listens");
+        let (_other, second) = listen(&path, true).expect("listens in its place");
+        first.remove();
+        assert!(larder_sys::Channel::connect(&path, PATIENCE).is_ok());
+        assert_eq!(fs::metadata(&path).expect("is there").permissions().mode() & 0o777, 0o666);
+        second.remove();
+        assert_eq!(fs::read_dir(dir.path()).expect("lists").count(), 0);
+    }
 }

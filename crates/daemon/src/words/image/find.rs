@@ -39,8 +39,6 @@ pub(super) struct Opened {
     pub(super) found: Found,
     pub(super) lease: Lease,
     pub(super) image: Image,
-    /// It was known from a remote only.
-    pub(super) was_far: bool,
 }
 
 /// Find an image, fetch its trees where they are not here, and open it; none where there is nothing.
@@ -52,11 +50,20 @@ pub(super) fn open(
 ) -> Result<Option<Opened>> {
     let (found, was_far) = find(store, far, key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
+    let (lease, image) = opened(store, far.filter(|_| was_far), record)?;
+    Ok(Some(Opened { found, lease, image }))
+}
+
+/// Open an image by its record; where remotes are given its trees are fetched from them.
+pub(super) fn opened(store: &Store, far: Option<&FarImages>, record: &ImageRecord) -> Result<(Lease, Image)> {
     let lease = store.lease_image(&record.image())?;
-    if let Some(far) = far.filter(|_| was_far) {
+    if let Some(far) = far {
         far.fetch(store, record.needed()).context("the image's tree could not be fetched")?;
-        store.keep_image(record, false)?;
+        let is_whole = |known: &ImageRecord| known.needed().all(|blob| store.has_blob(&blob));
+        let known = store.image(&record.key)?.filter(is_whole);
+        if known.is_none_or(|known| known.created_ms <= record.created_ms) {
+            store.keep_image(record, false)?;
+        }
     }
-    let image = Image::open(store, record.clone())?;
-    Ok(Some(Opened { found, lease, image, was_far }))
+    Ok((lease, Image::open(store, record.clone())?))
 }

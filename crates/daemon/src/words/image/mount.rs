@@ -1,23 +1,24 @@
-//! `larder image mount` and `unmount`: by whoever may mount for us, else as `restore` does.
+//! `larder image mount` and `unmount`, `list --mounted`: by whoever may mount for us, else as `restore` does.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use larder_image::{Target, Unset};
+use larder_image::{Aside, Target, Unset, is_mounted_on};
 use larder_model::ImageKey;
-use larder_mount::Rung;
 use larder_mount::broker::{Client, Wish};
+use larder_mount::{MountError, Places, Rung};
 use larder_store::Store;
+use serde_json::json;
 
-use super::super::FINE;
+use super::super::{FINE, plain_table, print_json, print_table};
 use super::far::FarImages;
 use super::find::find;
 use super::restore::{Done, answer, image, targets};
-use super::supply::name;
-use super::{broker, cwd};
-use crate::cli::{ImageMount, ImageRestore, ImageUnmount, Via};
+use super::supply::{Asked, asked_for, name};
+use super::{borne, broker, cwd};
+use crate::cli::{ImageList, ImageMount, ImageRestore, ImageUnmount, Via};
 use crate::say;
 use crate::surroundings::Surroundings;
 
@@ -84,20 +85,31 @@ fn mounted(
     let (found, _) = find(&store, far.as_ref(), key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
     let targets = targets(around, record, &how.paths)?;
-    let socket = socket(around, &store)?;
-    let mut made: Vec<&Path> = Vec::new();
+    let mut made: Vec<(&Path, Option<Aside>)> = Vec::new();
     for Target { saved, path } in &targets {
-        let done = place(path, how.replace).and_then(|()| ask(&socket, &name(rung, *saved, &record.key), path));
-        if let Err(error) = done {
-            // All of them or none.
-            made.iter().for_each(|path| drop(Client::unmount(&socket, path)));
-            return Err(error);
+        match placed(around, &store, &name(rung, *saved, record), path, how.replace) {
+            Ok(before) => made.push((path, before)),
+            Err(error) => {
+                // All of them or none.
+                for (path, before) in made {
+                    let _ = asked(around, &store, |socket| Client::unmount(socket, path));
+                    drop(before);
+                }
+                return Err(error);
+            }
         }
-        made.push(path);
     }
+    made.into_iter().filter_map(|(_, before)| before).for_each(Aside::replaced);
     let via = if rung == Rung::Lazy { "lazy" } else { "mount" };
     let targets = targets.into_iter().map(|target| target.path).collect();
-    Ok(Some(Done { found: found.clone(), targets, fetched_bytes: 0, unset: Unset::default(), via, why_unpacked: None }))
+    Ok(Some(Done {
+        found: found.clone(),
+        targets,
+        fetched_bytes: None,
+        unset: Unset::default(),
+        via,
+        why_unpacked: None,
+    }))
 }
 
 /// The machine's broker, else one of our own where we may mount.
@@ -111,16 +123,41 @@ fn socket(around: &Surroundings, store: &Store) -> Result<PathBuf> {
     broker::begin(around, store)
 }
 
-/// An empty directory to mount on.
-fn place(path: &Path, replace: bool) -> Result<()> {
-    if replace && path.is_dir() {
-        fs::remove_dir_all(path).with_context(|| format!("{}: cannot be replaced", path.display()))?;
+/// Ask whoever mounts, and again where they ended just then.
+fn asked<T>(around: &Surroundings, store: &Store, ask: impl Fn(&Path) -> Result<T, MountError>) -> Result<T> {
+    let first = socket(around, store)?;
+    match ask(&first) {
+        Err(MountError::Path { path, error, .. }) if path == first && is_gone(&error) => {
+            Ok(ask(&socket(around, store)?)?)
+        }
+        done => Ok(done?),
     }
-    fs::create_dir_all(path).with_context(|| format!("{}: cannot be made", path.display()))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
+}
+
+/// Mount on a path. Returns what was there before: to go, once all is mounted.
+fn placed(around: &Surroundings, store: &Store, name: &str, path: &Path, replace: bool) -> Result<Option<Aside>> {
+    if replace && path.exists() && is_mounted_on(path)? {
+        // It cannot be moved aside.
+        let unmounted = asked(around, store, |socket| Client::unmount(socket, path));
+        unmounted.with_context(|| format!("{}: cannot be replaced", path.display()))?;
+    }
+    let before = if replace { Aside::begin(path)? } else { None };
+    let is_new = !path.exists();
+    fs::create_dir_all(path).with_context(|| format!("{}: cannot be made", path.display()))?;
+    let mounted = asked(around, store, |socket| ask(socket, name, path));
+    if mounted.is_err() && is_new {
+        let _ = fs::remove_dir(path);
+    }
+    mounted.map(|()| before)
 }
 
 /// Until it is unmounted where everybody sees it; among mounts of a job's own as long as who started us lives.
-fn ask(socket: &Path, name: &str, path: &Path) -> Result<()> {
+fn ask(socket: &Path, name: &str, path: &Path) -> Result<(), MountError> {
     let kept = Client::mount(socket, name, path, Wish::Kept);
     let Err(first) = kept else { return Ok(()) };
     use std::os::fd::AsFd;
@@ -128,20 +165,73 @@ fn ask(socket: &Path, name: &str, path: &Path) -> Result<()> {
     let for_parent = parent.map(|parent| Client::mount(socket, name, path, Wish::Process(parent.as_fd())));
     match for_parent {
         Ok(Ok(_)) => Ok(()),
-        _ => Err(first.into()),
+        _ => Err(first),
     }
 }
 
-/// Take mounts away.
+/// Take mounts away. Where nothing is mounted, as where an image was unpacked instead, nothing is to be done.
 pub(super) fn unmount(around: &Surroundings, options: &ImageUnmount, out: &mut dyn Write) -> Result<u8> {
     let store = around.store()?;
-    let socket = socket(around, &store)?;
     for path in &options.paths {
         let path = cwd(around)?.join(path);
-        Client::unmount(&socket, &path).with_context(|| format!("{}: not unmounted", path.display()))?;
-        // What we made to mount on; where there is something in it, it is not ours.
-        let _ = fs::remove_dir(&path);
-        writeln!(out, "unmounted {}", say::one_line(&path.display().to_string()))?;
+        let done = taken_away(around, &store, &path);
+        let done = done.with_context(|| format!("{}: not unmounted", path.display())).map(Some);
+        let shown = say::one_line(&path.display().to_string());
+        match borne(done, options.strict, None)? {
+            Some(true) => writeln!(out, "unmounted {shown}")?,
+            Some(false) => writeln!(out, "{shown}: no image is mounted there: what was unpacked stays")?,
+            None => {}
+        }
     }
+    Ok(FINE)
+}
+
+/// False where nothing is mounted, or nothing of ours.
+fn taken_away(around: &Surroundings, store: &Store, path: &Path) -> Result<bool> {
+    if !is_mounted_on(path)? {
+        return Ok(false);
+    }
+    match asked(around, store, |socket| Client::unmount(socket, path)) {
+        Err(error) if matches!(error.downcast_ref(), Some(MountError::NotMounted(_))) => Ok(false),
+        done => {
+            done?;
+            // What we made to mount on; where there is something in it, it is not ours.
+            let _ = fs::remove_dir(path);
+            Ok(true)
+        }
+    }
+}
+
+/// List what is mounted: by the machine's broker for this user, else by this store's.
+pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Write) -> Result<u8> {
+    let mounts = if Path::new(SOCKET).exists() {
+        Client::mounts(Path::new(SOCKET))?
+    } else {
+        let (_, state) = around.store()?.image_broker()?;
+        let mounts = Places::open(&state)?.list()?.into_iter().filter(|mount| mount.mounted);
+        mounts.map(|mount| (mount.name, mount.target)).collect()
+    };
+    // Of a name that cannot be read nothing can be said.
+    let known = mounts.into_iter().filter_map(|(name, path)| Some((asked_for(&name).ok()?, path)));
+    let prefix = options.prefix.as_deref().unwrap_or_default();
+    let mounts: Vec<_> = known.filter(|(image, _)| image.key.text().starts_with(prefix)).collect();
+    if options.json {
+        let object = |(image, path): &(Asked, PathBuf)| {
+            let (path, via) = (path.display().to_string(), image.via.to_string());
+            json!({ "path": path, "key": image.key.text(), "via": via })
+        };
+        print_json(&json!({ "mounts": mounts.iter().map(object).collect::<Vec<_>>() }), out)?;
+        return Ok(FINE);
+    }
+    if mounts.is_empty() {
+        writeln!(out, "no image is mounted: `larder image mount` does that")?;
+        return Ok(FINE);
+    }
+    let mut table = plain_table();
+    table.add_row(["path", "key", "via"]);
+    for (image, path) in &mounts {
+        table.add_row([&say::one_line(&path.display().to_string()), image.key.text(), &image.via.to_string()]);
+    }
+    print_table(&table, out)?;
     Ok(FINE)
 }

@@ -23,8 +23,8 @@ use crate::surroundings::Surroundings;
 pub(super) struct Done {
     pub(super) found: Found,
     pub(super) targets: Vec<PathBuf>,
-    /// Bytes of packs that were fetched.
-    pub(super) fetched_bytes: u64,
+    /// Bytes of packs that were fetched; none where it was mounted, since whoever mounts fetches them.
+    pub(super) fetched_bytes: Option<u64>,
     pub(super) unset: Unset,
     /// By which way.
     pub(super) via: &'static str,
@@ -85,6 +85,7 @@ pub(super) fn image(
     drop(lease);
     grown(around, &store, fetched_bytes)?;
     let targets = targets.into_iter().map(|target| target.path).collect();
+    let fetched_bytes = Some(fetched_bytes);
     Ok(Some(Done { found, targets, fetched_bytes, unset, via: "unpack", why_unpacked: None }))
 }
 
@@ -157,7 +158,7 @@ fn say_done(key: &ImageKey, done: Option<&Done>, ms: u64, as_json: bool, out: &m
         }
     }
     if as_json {
-        let object = json!({
+        let mut object = json!({
             "outcome": done.found.word(),
             "wanted": key.text(),
             "key": record.key.text(),
@@ -166,17 +167,19 @@ fn say_done(key: &ImageKey, done: Option<&Done>, ms: u64, as_json: bool, out: &m
             "paths": done.targets.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
             "files": record.files,
             "size_bytes": record.size_bytes,
-            "fetched_bytes": done.fetched_bytes,
             "ms": ms,
         });
+        if let Some(bytes) = done.fetched_bytes {
+            object["fetched_bytes"] = json!(bytes);
+        }
         print_json(&object, out)?;
     } else {
         let (files, size) = (say::count(record.files, "file", "files"), say::bytes(record.size_bytes));
         let fetched = match done.fetched_bytes {
-            0 if done.via == "lazy" => "mounted, fetched when touched".to_owned(),
-            0 if done.via == "mount" => "mounted".to_owned(),
-            0 => "from the store".to_owned(),
-            bytes => format!("{} fetched", say::bytes(bytes)),
+            None if done.via == "lazy" => "mounted, fetched when touched".to_owned(),
+            None => "mounted".to_owned(),
+            Some(0) => "from the store".to_owned(),
+            Some(bytes) => format!("{} fetched", say::bytes(bytes)),
         };
         writeln!(
             out,

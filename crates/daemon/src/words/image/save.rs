@@ -57,12 +57,21 @@ pub(super) fn named(around: &Surroundings, key: &ImageKey, named: &[(Vec<u8>, Pa
         bases(&store, far, key);
     }
     let elsewhere = |blobs: &[Blob]| far.as_ref().map_or_else(|| vec![false; blobs.len()], |far| far.has(blobs));
-    let request = Request { key: key.clone(), paths: named, now_ms: now_ms(), elsewhere: &elsewhere };
+    let now_ms = now_ms().max(last_saved_ms(&store, far.as_ref(), key).saturating_add(1));
+    let request = Request { key: key.clone(), paths: named, now_ms, elsewhere: &elsewhere };
     let saved = bar::during(|progress| save(&store, &request, progress)).context("nothing was saved")?;
     let sent = far.as_ref().map(|far| far.publish(&saved)).transpose();
     let sent = sent.context("it is in the store, but not on every remote")?;
     grown(around, &store, saved.new_bytes)?;
     Ok(Done { saved, sent, ms: began.elapsed().as_millis() as u64 })
+}
+
+/// When the key was last saved, as far as that is known: what is saved now is newer, whatever the clock said of who
+/// saved that.
+fn last_saved_ms(store: &Store, far: Option<&FarImages>, key: &ImageKey) -> u64 {
+    let listed = far.and_then(|far| far.images(&key.digest()).ok()).unwrap_or_default();
+    let known = store.image(key).ok().flatten().into_iter().chain(listed);
+    known.filter(|record| record.key == *key).map(|record| record.created_ms).max().unwrap_or(0)
 }
 
 /// Of the images that may be used again, know what is in their packs. Without, more is sent.

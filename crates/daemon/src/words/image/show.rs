@@ -12,13 +12,16 @@ use super::super::{plain_table, print_json, print_table};
 use super::far::FarImages;
 use super::find::find;
 use super::restore::packs_here;
-use super::{FINE, MISS, key, shown};
+use super::{FINE, MISS, key, mount, shown};
 use crate::cli::{ImageDrop, ImageList, ImageShow};
 use crate::say;
 use crate::surroundings::Surroundings;
 
 /// List what is in the store.
 pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Write) -> Result<u8> {
+    if options.mounted {
+        return mount::list(around, options, out);
+    }
     let mut images = around.store()?.images()?;
     if let Some(prefix) = &options.prefix {
         images.retain(|image| image.record.key.text().starts_with(prefix));

@@ -2,8 +2,9 @@
 //! wrote itself.
 //!
 //! ```text
-//! name = "lazy" | "mount", " ", number of the saved path, " ", key
+//! name = "lazy" | "mount", " ", number of the saved path, " ", digest of the image, " ", key
 //! ```
+//! A job says which image it found: under the key there may be another by now, or in another store.
 
 use std::io;
 use std::ops::Range;
@@ -13,14 +14,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use larder_image::{Device, Image, metadata};
-use larder_model::ImageKey;
+use larder_model::{Digest, ImageKey, ImageRecord};
 use larder_mount::broker::{Lazily, Supplied, Supply};
 use larder_mount::lazy::fill_whole;
 use larder_mount::{Fill, Image as Files, Rung};
 use larder_store::{Live, Store};
 
 use super::far::FarImages;
-use super::find::{Opened, open};
+use super::find::opened;
 use super::trace;
 use crate::say;
 
@@ -30,23 +31,26 @@ const PACKS_AT_ONCE: usize = 8;
 const STORED: (u32, u32) = (0, 0);
 
 /// What a job asks a broker for.
-pub(super) fn name(via: Rung, saved: usize, key: &ImageKey) -> String {
-    format!("{via} {saved} {key}")
+pub(super) fn name(via: Rung, saved: usize, record: &ImageRecord) -> String {
+    format!("{via} {saved} {} {}", record.image(), record.key)
 }
 
 /// A name, read.
-struct Asked {
-    via: Rung,
+pub(super) struct Asked {
+    pub(super) via: Rung,
     saved: usize,
-    key: ImageKey,
+    image: Digest,
+    pub(super) key: ImageKey,
 }
 
-fn asked(name: &str) -> Result<Asked> {
-    let mut words = name.splitn(3, ' ');
-    let (via, saved, key) = (words.next(), words.next(), words.next());
+/// What a job asked for by this name.
+pub(super) fn asked_for(name: &str) -> Result<Asked> {
+    let mut words = name.splitn(4, ' ');
+    let (via, saved, image, key) = (words.next(), words.next(), words.next(), words.next());
     let via: Rung = via.and_then(|word| word.parse().ok()).context("the request names no way to mount")?;
     let saved: usize = saved.and_then(|word| word.parse().ok()).context("the request names no path")?;
-    Ok(Asked { via, saved, key: key.context("the request names no key")?.parse()? })
+    let image: Digest = image.and_then(|word| word.parse().ok()).context("the request names no image")?;
+    Ok(Asked { via, saved, image, key: key.context("the request names no key")?.parse()? })
 }
 
 /// Images of a store and its remotes.
@@ -64,7 +68,7 @@ impl Supply for ImageSupply {
         let again = || -> Result<Supplied> {
             let store = Store::open(&self.store)?;
             let Some(record) = store.live_record(first) else { return self.supplied(name) };
-            let Asked { via, saved, .. } = asked(name)?;
+            let Asked { via, saved, .. } = asked_for(name)?;
             self.files(&store, Arc::new(Image::open(&store, record)?), saved, via)
         };
         again().map_err(|error| say::one_line(&format!("{error:#}")))
@@ -73,17 +77,39 @@ impl Supply for ImageSupply {
 
 impl ImageSupply {
     fn supplied(&self, name: &str) -> Result<Supplied> {
-        let Asked { via, saved, key } = asked(name)?;
+        let Asked { via, saved, image, key } = asked_for(name)?;
         let store = Store::open(&self.store)?;
-        let opened = open(&store, self.far.as_deref(), &key, &[])?;
-        let Opened { lease, image, was_far, .. } = opened.with_context(|| format!("nothing under {key}"))?;
+        let (record, was_far) = self.record(&store, &image, &key)?;
+        let (lease, image) = opened(&store, self.far.as_deref().filter(|_| was_far), &record)?;
         if let Some(far) = self.far.as_ref().filter(|_| was_far) {
             // Without, what comes first is not what is needed first.
             let _ = far.fetch(&store, image.record.trace.into_iter());
         }
         drop(lease);
-        store.note_image_use(&key);
+        store.note_image_use(&record.key);
         self.files(&store, Arc::new(image), saved, via)
+    }
+
+    /// The record of this image: its key's, or that of one with the same trees, or of one that is mounted; and whether
+    /// it is known from a remote only.
+    fn record(&self, store: &Store, image: &Digest, key: &ImageKey) -> Result<(ImageRecord, bool)> {
+        let is_it = |record: &ImageRecord| record.image() == *image;
+        let is_here = |record: &ImageRecord| is_it(record) && record.needed().all(|blob| store.has_blob(&blob));
+        let first = store.image(key)?.into_iter();
+        let others = store.images()?.into_iter().map(|stored| stored.record);
+        if let Some(record) = first.chain(others).chain(store.live_image(image)).find(is_here) {
+            return Ok((record, false));
+        }
+        let listed = self.far.as_ref().map_or(Ok(Vec::new()), |far| far.images(&key.digest()))?;
+        let record = listed.into_iter().find(|record| record.key == *key && is_it(record));
+        let record = record.with_context(|| {
+            format!(
+                "the image that was found under {key} is neither in the store of who mounts, {}, nor on its remotes: \
+                 save it there, or to a remote that both have",
+                self.store.display()
+            )
+        })?;
+        Ok((record, true))
     }
 
     /// What is mounted of a saved path.
@@ -161,5 +187,47 @@ impl Fill for PackFill {
 
     fn piece(&self, offset: u64) -> Range<u64> {
         Device::new(&self.image).piece(offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_image::{Progress, Request, save};
+
+    fn saved(store: &Store, dir: &Path, key: &str, bytes: &str) -> ImageRecord {
+        let tree = dir.join("tree");
+        std::fs::create_dir_all(&tree).expect("makes");
+        std::fs::write(tree.join("file"), bytes).expect("writes");
+        for path in [tree.join("file"), tree.clone()] {
+            let file = std::fs::File::open(path).expect("opens");
+            file.set_modified(std::time::UNIX_EPOCH).expect("can be set");
+        }
+        let (paths, elsewhere) = ([(b"tree".to_vec(), tree)], |blobs: &[larder_model::Blob]| vec![false; blobs.len()]);
+        let key = key.parse().expect("a key");
+        let request = Request { key, paths: &paths, now_ms: 1, elsewhere: &elsewhere };
+        save(store, &request, &Progress::default()).expect("saves").record
+    }
+
+    #[test]
+    fn a_job_gets_the_image_that_it_found_or_none() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(&dir.path().join("store")).expect("opens");
+        let supply = ImageSupply { store: store.directory().to_owned(), far: None };
+        let supplied = |record: &ImageRecord| supply.image(0, &name(Rung::Lazy, 0, record));
+        let first = saved(&store, dir.path(), "k", "one");
+        let second = saved(&store, dir.path(), "k", "another");
+        let why = supplied(&first).err().expect("it is not there any more");
+        assert!(why.contains("the image that was found under k") && why.contains("save it"), "{why}");
+        let other = saved(&store, dir.path(), "other", "one");
+        assert_eq!(other.image(), first.image());
+        for record in [&first, &second] {
+            let supplied = supplied(record).map_err(|why| panic!("{why}")).expect("is there");
+            assert_eq!(supplied.id, format!("lazy {} 0", record.image()));
+        }
+        // It was mounted, so it can be again.
+        store.drop_image(&other.key).expect("drops");
+        assert!(supplied(&first).is_ok());
+        assert!(supply.image(0, "lazy 0 k").is_err() && supply.image(0, "").is_err());
     }
 }

@@ -48,8 +48,13 @@ fn keep(store: &Path, far: Option<&FarImages>, image: &Image, touched: AccessTra
     let blob = store.put_blob(&mut trace.encode().as_slice())?;
     let record = ImageRecord { trace: Some(blob), ..record };
     store.keep_image(&record, false)?;
-    match far.filter(|far| far.writes()) {
-        Some(far) => far.publish_record(&record, &store.packs_of(&record)?).map(drop),
-        None => Ok(()),
+    let Some(far) = far.filter(|far| far.writes()) else { return Ok(()) };
+    // Another machine may have saved under the key since: that one stays.
+    let is_newer = |listed: &ImageRecord| {
+        listed.key == record.key && listed.created_ms >= record.created_ms && listed.image() != record.image()
+    };
+    if far.images(&record.key.digest())?.iter().any(is_newer) {
+        return Ok(());
     }
+    far.publish_record(&record, &store.packs_of(&record)?).map(drop)
 }

@@ -1,0 +1,344 @@
+//! Words by which the text of a script gets at what is another in each run: clocks, times of files, numbers of processes,
+//! orders of hash tables.
+//!
+//! Unaware of: who reads the text, and what follows.
+
+use std::ops::Range;
+
+/// Words by which a script in Python or Perl, or an unknown program, can get at the times of files, at the time of its
+/// start, and at random numbers that are seeded in every run. Where a text that a command reads, or one of its
+/// arguments, holds one, they count as programs that write down all that `stat` says.
+#[rustfmt::skip]
+pub const TIME_WORDS: &[&str] = &[
+    "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
+    "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "stat \"", "stat _", "\x04stat", "lstat", "fstat", "scandir", "newer",
+    "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
+    "cp -u", "cp -au", "cp -vu", "cp -uv", "mv -u", "--update", "install -C", "--compare",
+    ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
+];
+
+/// Words by which a shell compares the times of files.
+pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot", "-ef"];
+
+/// Variables by which a shell gets at the clock, or at what it seeds by it.
+const SHELL_CLOCKS: &[&str] = &["RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME"];
+
+/// Where one of these is part of a temporary file's name, or of a command for a system that is not ours: in what
+/// autoconf and libtool write.
+const SHELL_NAMES: &[&str] = &[
+    "$$-$RANDOM",
+    "${RANDOM-0}$$",
+    "$RANDOM-$$",
+    "try and use $RANDOM",
+    "test -n \"$RANDOM\"",
+    "`expr ${RANDOM-$$} %",
+];
+
+/// Whether a text names a way by which a shell gets at the clock, but for names of temporary files.
+pub fn names_shell_clocks(text: &[u8]) -> bool {
+    let is_clock = |name: &&[u8]| SHELL_CLOCKS.iter().any(|clock| clock.as_bytes() == *name);
+    let names = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').filter(is_clock).count();
+    if names == 0 && memchr::memmem::find(text, b"printf").is_none() {
+        return false;
+    }
+    // What is quoted is another script's.
+    let mut plain: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\\').collect();
+    let excused: usize = SHELL_NAMES.iter().map(|name| take_out(&mut plain, name.as_bytes())).sum();
+    let holds = |word: &str| memchr::memmem::find(&plain, word.as_bytes()).is_some();
+    names > excused || holds("printf %(") || holds("printf '%(") || holds("printf \"%(")
+}
+
+/// Blank every occurrence of `word`, so that none counts as part of another; how many there were.
+fn take_out(text: &mut [u8], word: &[u8]) -> usize {
+    let found: Vec<usize> = memchr::memmem::find_iter(text, word).collect();
+    for at in &found {
+        text[*at..at + word.len()].fill(b' ');
+    }
+    found.len()
+}
+
+/// Registers of a formatted text that hold the date, and the time.
+pub const ROFF_WORDS: &[&str] = &[
+    "\\n(yr",
+    "\\n(mo",
+    "\\n(dy",
+    "\\n(dw",
+    "[year]",
+    "[yr]",
+    "[mo]",
+    "[dy]",
+    "[dw]",
+    "[hours]",
+    "[minutes]",
+    "[seconds]",
+    "[y2k]",
+];
+
+/// Words by which a script in awk gets at the clock, or at what it seeds by it.
+pub const AWK_WORDS: &[&str] = &["rand(", "rand (", "rand;", "systime", "strftime"];
+
+/// What follows the bracket of `string` and `file` by which a CMake script gets at the clock, at times of files, and at
+/// random numbers.
+const CMAKE_CLOCKS: &[&str] = &["TIMESTAMP", "RANDOM", "UUID"];
+
+/// Whether a text names a way by which CMake gets at the clock, or at random numbers.
+pub fn names_cmake_clocks(text: &[u8]) -> bool {
+    let is_first = |at: usize| text[..at].trim_ascii_end().last().is_some_and(|byte| *byte == b'(');
+    CMAKE_CLOCKS.iter().any(|word| {
+        memchr::memmem::find_iter(text, word.as_bytes()).any(|at| {
+            let end = text.get(at + word.len()).is_none_or(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+            end && is_first(at)
+        })
+    })
+}
+
+/// Words by which a script can get at clocks that many programs read for other reasons.
+#[rustfmt::skip]
+pub const CLOCK_WORDS: &[&str] = &[
+    "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "resource.", "times()", "thread_time",
+];
+
+/// The same for Perl.
+pub const PERL_CLOCK_WORDS: &[&str] = &["HiRes", "clock(", "= times", "=times", "(times", "POSIX::times"];
+
+/// Words by which a script gets at an order or a number that hangs on the seed of a hash function, or on where
+/// something lies in memory.
+#[rustfmt::skip]
+pub const HASH_WORDS: &[&str] = &[
+    "hash(", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "=set(", "frozenset(", "object()", "ctypes",
+];
+
+/// The same for Perl.
+pub const PERL_HASH_WORDS: &[&str] = &["keys %", "keys(%", "each %", "each(%", "values %", "values(%"];
+
+/// Words by which a text gets at a process's own memory.
+pub const MEMORY_WORDS: &[&str] = &["/proc/", "proc/self"];
+
+/// By which a source has gcc and clang compare the times of two files.
+pub const DATE_WORDS: &[&str] = &["GCC dependency", "clang dependency"];
+
+/// What lists variables in a text: of shells, awk, Tcl, make, CMake, Python and Perl.
+pub const LIST_OF_VARIABLES: &[&str] = &[
+    "export -p",
+    "declare -x",
+    "declare -p",
+    "typeset -x",
+    "typeset -p",
+    "compgen -e",
+    "compgen -v",
+    "in ENVIRON",
+    "array names env",
+    ".VARIABLES",
+    "os.environ.items",
+    "os.environ.keys",
+    "os.environ.values",
+    "(os.environ)",
+    "in os.environ:",
+    "keys %ENV",
+    "each %ENV",
+    "%ENV)",
+    "-E environment",
+];
+
+/// Whether a shell's text lists its variables, the number of its parent among them, by a command that is also a word:
+/// where a line is nothing else.
+pub fn lists_shell_variables(text: &[u8]) -> bool {
+    const COMMANDS: [&[u8]; 5] = [b"set", b"export", b"declare", b"typeset", b"readonly"];
+    let is_end = |rest: &[u8]| rest.iter().find(|byte| **byte != b' ').is_none_or(|byte| b";>|&)`".contains(byte));
+    let lists = |command: &[u8]| COMMANDS.iter().any(|word| command.strip_prefix(*word).is_some_and(is_end));
+    let commands =
+        |line: &[u8]| line.split(|byte| b";&|(`\"'".contains(byte)).any(|command| lists(command.trim_ascii()));
+    // Autoconf's scripts look whether a shell quotes, and keep those whose names they know.
+    let is_autoconfs = |line: &[u8]| memchr::memmem::find(line, b"set) 2>&1").is_some();
+    text.split(|byte| *byte == b'\n').any(|line| commands(line) && !is_autoconfs(line))
+}
+
+/// How a shell gets at the directory before, but by its name.
+pub const DIRECTORY_BEFORE: &[&str] = &["cd -\n", "cd -;", "cd - ", "cd -&", "cd -)", "cd -`", "~-"];
+
+/// Words by which a script can get at the number of a process, be it another's. Where a text holds one, and a result
+/// then holds such a number, the result is another each time.
+const PROCESS_WORDS: &[&str] = &[
+    "$!",
+    "${!}",
+    "jobs -",
+    "= fork",
+    "=fork",
+    "COPROC",
+    "_PID",
+    "$PID",
+    "PROCESS_ID",
+    "getpid",
+    "getppid",
+    "getpgrp",
+    "getpgid",
+    "getsid",
+    "gettid",
+    "native_id",
+    "BASHPID",
+    "PPID",
+    "process.pid",
+    "Process.pid",
+    "getmypid",
+    "PROCINFO",
+    "[pid]",
+];
+
+/// The words by which shells and Perl scripts get at the number of the process that runs them.
+pub const OWN_PROCESS: &[&str] = &["$$", "${$}"];
+
+/// Whether a text names the number of its own process otherwise than as a part of a name, as in `conf$$.file`: then it
+/// may be written in another form. What makes a makefile has the word twice.
+pub fn names_own_process_alone(text: &[u8], is_makefile: bool) -> bool {
+    own_process(text, is_makefile).any(|word| is_alone(text, word)) || memchr::memmem::find(text, b"${$}").is_some()
+}
+
+/// Whether a text calculates with the number of its own process: what comes of it can be the same in two runs, and
+/// another in the third (`$(($$ % 2))`).
+pub fn calculates_with_own_process(text: &[u8], is_makefile: bool) -> bool {
+    own_process(text, is_makefile).any(|word| {
+        let line = memchr::memrchr(b'\n', &text[..word.start]).map_or(0, |at| at + 1);
+        let (before, after) = (&text[line..word.start], &text[word.end..]);
+        let last = |word: &[u8]| memchr::memmem::rfind(before, word);
+        let calls = || CALCULATORS.iter().any(|word| last(word.as_bytes()).is_some());
+        let operates = || operates(after.iter().copied()) || operates(before.iter().rev().copied());
+        last(b"((") > last(b"))") || is_alone(text, word) && (calls() || operates())
+    })
+}
+
+/// What calculates with, or compares, what stands behind it in the line.
+const CALCULATORS: &[&str] = &["expr ", "let ", "$[", "case ", "test ", "[ "];
+
+/// Whether a sign of a calculation comes next, or one of a comparison, or one that is otherwise a shell's with a number
+/// behind it.
+fn operates(from_word: impl Iterator<Item = u8>) -> bool {
+    let mut signs = from_word.filter(|byte| !matches!(byte, b' ' | b'\t' | b'"' | b'\'')).take(3);
+    match (signs.next(), signs.next()) {
+        (Some(b'%' | b'*' | b'/' | b'^'), _) | (Some(b'=' | b'!' | b'<' | b'>'), Some(b'=' | b'!')) => true,
+        (Some(b'&' | b'|' | b'<' | b'>' | b'+' | b'-'), Some(next)) => next.is_ascii_digit(),
+        _ => false,
+    }
+}
+
+/// Where the word stands by which shells and Perl scripts get at it.
+fn own_process(text: &[u8], is_makefile: bool) -> impl Iterator<Item = Range<usize>> {
+    let word: &[u8] = if is_makefile { b"$$$$" } else { b"$$" };
+    memchr::memmem::find_iter(text, word).map(move |at| at..at + word.len())
+}
+
+/// Whether such a word is no part of a name.
+fn is_alone(text: &[u8], word: Range<usize>) -> bool {
+    let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b"_-./{}".contains(b));
+    let before = word.start.checked_sub(1).and_then(|at| text.get(at));
+    let quoted = before == Some(&b'"') && is_part(word.start.checked_sub(2).and_then(|at| text.get(at)));
+    before != Some(&b'\\') && !quoted && !is_part(before) && !is_part(text.get(word.end))
+}
+
+/// Where one of the words above is none, in what automake writes: what it has end, and what sed does but in the last
+/// line.
+const NO_PROCESS: &[&str] = &["am_sleep_pid=$!", "$!N;"];
+
+/// Whether a text names a way to the number of any process but the one that runs it.
+pub fn names_other_processes(text: &[u8]) -> bool {
+    let count =
+        |words: &[&str]| words.iter().map(|word| memchr::memmem::find_iter(text, word.as_bytes()).count()).sum();
+    let named: usize = count(PROCESS_WORDS);
+    named > count(NO_PROCESS)
+}
+
+/// How `configure` finds out whether two names lead to one directory.
+const SAME_DIRECTORY: &[&str] = &["ac_ls_di=`ls -di .`", "`cd \"$ac_pwd\" && ls -di .`"];
+
+/// Whether a text asks for the number of an inode by `ls`: only so, or otherwise.
+pub fn names_inodes(text: &[u8]) -> Option<bool> {
+    let count = |word: &str| memchr::memmem::find_iter(text, word.as_bytes()).count();
+    let (all, known) = (count("ls -di"), SAME_DIRECTORY.iter().map(|known| count(known)).sum());
+    (all > 0).then_some(all == known)
+}
+
+/// Whether a file of this name is a makefile, or one is made of it.
+pub fn is_makefile(path: &[u8]) -> bool {
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    // Perl's is a script that makes one.
+    let is_script = [&b".PL"[..], b".pl", b".py", b".sh"].iter().any(|end| name.ends_with(end));
+    if is_script {
+        return false;
+    }
+    let starts = [&b"Makefile"[..], b"makefile", b"GNUmakefile"].iter().any(|start| name.starts_with(start));
+    starts || [&b".mk"[..], b".mk.in", b".mak"].iter().any(|end| name.ends_with(end))
+}
+
+/// Whether any of these stands in it.
+pub(crate) fn holds_any(text: &[u8], words: &[&str]) -> bool {
+    words.iter().any(|word| memchr::memmem::find(text, word.as_bytes()).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sub_command_of_cmakes_is_the_first_word() {
+        for (text, expect) in [
+            ("string(TIMESTAMP now)", true),
+            ("STRING (\n  RANDOM LENGTH 8 x)", true),
+            ("find_file(RANDOM_FILE urandom /dev)", false),
+            ("set(RANDOM 1)", true),
+            ("mark_as_advanced(X RANDOM)", false),
+        ] {
+            assert_eq!(names_cmake_clocks(text.as_bytes()), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_temporary_files_are_no_clocks() {
+        for (text, expect) in [
+            ("tmp=./conf$$-$RANDOM; mkdir $tmp", false),
+            ("my_tmpdir=$my_template-${RANDOM-0}$$", false),
+            ("TIMEOUT_SECONDS=3", false),
+            ("echo $RANDOM # not $$-$RANDOM", true),
+            ("echo $((SECONDS - start))", true),
+            ("tmp=/tmp/x$$-$RANDOM-$$; echo $RANDOM", true),
+            ("printf '%(%Y)T' -1", true),
+        ] {
+            assert_eq!(names_shell_clocks(text.as_bytes()), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shell_lists_its_variables() {
+        for text in ["set", "set > out", "(set) | sort", "x=`set`", "a; set; b", "export | cat", "declare\n", "'set'"] {
+            assert!(lists_shell_variables(text.as_bytes()), "{text}");
+        }
+        for text in ["set -e", "set x y", "export A=1", "(ac_space=' '; set) 2>&1` in", "is set to", "unset", "reset;"]
+        {
+            assert!(!lists_shell_variables(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_process_in_a_calculation() {
+        for (text, expect) in [
+            ("echo $((10000 + $$ % 5000)) > out", true),
+            ("x=$(($$/2))", true),
+            ("x=`expr $$ + 1`", true),
+            ("let x=$$", true),
+            ("x=$[ $$ & 1 ]", true),
+            ("print $$ % 2", true),
+            ("my $x = 7 * $$;", true),
+            ("x=$((n + 1)); rm -f conf$$.c", false),
+            ("tmp=/tmp/conf$$-`expr ${RANDOM-$$} % 9000`", false),
+            ("perl -e 'print $$ & 1'", true),
+            ("case $$ in *[02468]) echo even;; esac", true),
+            ("[ $$ -gt 1000 ] && echo large", true),
+            ("print 'x' if $$ < 4000;", true),
+            ("kill -9 $$", false),
+            ("sleep 1 $$ & wait", false),
+            ("echo $$ | cat", false),
+        ] {
+            assert_eq!(calculates_with_own_process(text.as_bytes(), false), expect, "{text}");
+        }
+        assert!(calculates_with_own_process(b"\techo $$(( $$$$ % 2 ))", true));
+        assert!(!calculates_with_own_process(b"\techo $$(( $$x % 2 ))", true));
+    }
+}

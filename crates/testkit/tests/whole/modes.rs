@@ -1,0 +1,65 @@
+//! Modes of files that were there before the command: kept, given anew, or relied on.
+
+use std::fs::{Permissions, metadata, set_permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+use larder_testkit::probe_skip;
+
+use super::project::Project;
+
+/// Each leaves `b`, and some ask what mode it had.
+const SCRIPTS: &[&str] = &[
+    "cp -p a b",
+    "cp -p a b; cat a > c",
+    "cat a > b; chmod 750 b",
+    "cat a > b; chmod +x b",
+    "rm -f b; cp -p a b",
+    "rm -f b; cat a > b; chmod +x b",
+    "if test -x b; then echo yes; else echo no; fi > d; rm -f b; cat a > b",
+    "if test -x b; then echo yes; else echo no; fi > d; cat a > b",
+    "cat a > b.new; chmod 700 b.new; mv b.new b",
+];
+
+#[test]
+fn modes_that_were_there() {
+    for script in SCRIPTS {
+        let project = Project::of(&[("a", "a\n"), ("b", "of before\n"), ("c", "of before\n")]);
+        let argv = ["sh", "-c", script];
+        let give = |name: &str, mode: u32| {
+            let path = project.place.path(format!("work/pristine/{name}"));
+            set_permissions(path, Permissions::from_mode(mode)).expect("can be set");
+        };
+        for at in [0, 0, 1, 2] {
+            project.compared(at, &argv);
+        }
+        assert_eq!(project.compared(3, &argv), "hit", "{script}");
+        for mode in [0o755, 0o600, 0o444, 0o640] {
+            give("b", mode);
+            project.compared(0, &argv);
+            project.compared(3, &argv);
+        }
+        give("b", 0o644);
+        for mode in [0o755, 0o600] {
+            give("c", mode);
+            project.compared(3, &argv);
+        }
+        give("a", 0o711);
+        project.compared(0, &argv);
+        project.compared(3, &argv);
+    }
+}
+
+/// Outputs that are put in place together take the places of what was there, but for what would be lost with it.
+#[test]
+fn the_group_of_what_is_written_over() {
+    const OTHERS: u32 = 4;
+    let project = Project::of(&[("old", "\n"), ("out", "of before\n")]);
+    let out = project.place.path("work/pristine/out");
+    probe_skip!(chown(&out, None, Some(OTHERS)).is_ok(), "files cannot be given to another group");
+    let argv = ["sh", "-c", "rm -f old; echo 1 > out"];
+    for outcome in ["miss", "hit"] {
+        project.lay_out(0);
+        assert_eq!(project.through_larder(0, &argv).1, [outcome]);
+        assert_eq!(metadata(project.text(0, "out")).expect("is there").gid(), OTHERS, "{outcome}");
+    }
+}

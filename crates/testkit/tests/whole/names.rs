@@ -1,0 +1,68 @@
+//! Names that lead to what a command makes, names that it found free, and what it could not make.
+
+use std::os::unix::fs::symlink;
+
+use super::project::Project;
+
+/// A script, and what makes its next run another one.
+struct Case {
+    script: &'static str,
+    change: &'static [&'static str],
+}
+
+const CASES: &[Case] = &[
+    // What was not there is another file once it was made.
+    Case { script: "cat y.o 2>/dev/null | wc -c; gcc -c y.c -o y.o", change: &["gcc -c y.c -o y.o"] },
+    Case { script: "./p 2>/dev/null || echo no; gcc m.c -o p", change: &["gcc m.c -o p"] },
+    // A link that was there leads to what is made.
+    Case { script: "echo new > a; cat l", change: &["rm l", "rm l; echo other > l", "rm l; ln -s in l"] },
+    Case { script: "echo a > a; echo b > l", change: &["rm l; echo old > l", "rm l; ln -s in l"] },
+    Case { script: "echo x > d/f; cat ld/f", change: &["rm ld", "rm ld; mkdir ld; echo other > ld/f", "ln -sfn e ld"] },
+    Case { script: "echo x > d/f; ls ld/f && test -f ld/f && echo is", change: &["rm ld", "rm ld; mkdir ld"] },
+    // A link that comes and goes.
+    Case { script: "ln -s a b && rm b && echo ok", change: &["echo keep > b"] },
+    Case { script: "ln -s a t && mv t b && rm b && echo ok", change: &["echo x > b", "echo x > t", "mkdir t"] },
+    Case { script: "rm -f b; ln -s a b; rm b; echo ok", change: &["echo x > b", "ln -s in b"] },
+    // What is not replaced was looked for, and so was what would have replaced it.
+    Case { script: "mv -n in m.c; echo $?", change: &["rm in", "rm m.c"] },
+    Case { script: "ln in m.c 2>/dev/null || ls m.c", change: &["rm in", "rm m.c"] },
+    // Half of it cannot be put in place.
+    Case { script: "[ -e a ] && echo already; echo 1 > a; echo 2 > d/b", change: &["rm -r d", "rm -r d; echo > a"] },
+    Case { script: "ls; echo 1 > a; echo 2 > d/b", change: &["rm -r d", "rm -r d; echo > a"] },
+];
+
+#[test]
+fn what_names_lead_to() {
+    for Case { script, change } in CASES {
+        let project = Project::of(&[
+            ("in", "in\n"),
+            ("y.c", "int y;\n"),
+            ("m.c", "int main(void) { return 0; }\n"),
+            ("d/in", "\n"),
+            ("e/f", "other\n"),
+        ]);
+        let pristine = project.place.path("work/pristine");
+        symlink("a", pristine.join("l")).expect("can be made");
+        symlink("d", pristine.join("ld")).expect("can be made");
+        let argv = ["sh", "-c", script];
+        for at in [0, 0, 1, 2] {
+            project.compared(at, &argv);
+        }
+        // In place, over what the run before left.
+        project.compared_again(2, &argv);
+        for change in *change {
+            for at in [0, 2] {
+                project.compared_after(at, &argv, change);
+            }
+        }
+        project.compared(2, &argv);
+    }
+}
+
+#[test]
+fn a_source_that_asks_for_its_output() {
+    let project = Project::of(&[("x.c", "#if __has_include(\"o.h\")\n#error there\n#endif\nint a;\n")]);
+    let argv = ["gcc", "-c", "x.c", "-o", "o.h"];
+    project.compared(0, &argv);
+    project.compared_again(0, &argv);
+}
