@@ -46,8 +46,8 @@ pub use response::ResponseFiles;
 pub use words::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS, OWN_PROCESS,
     PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, calculates_with_own_process,
-    is_makefile, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
-    names_own_process_alone, names_shell_clocks,
+    compiled_names_other_processes, is_makefile, lists_shell_variables, names_cmake_clocks, names_inodes,
+    names_other_processes, names_own_process_alone, names_shell_clocks,
 };
 
 /// Which rules apply to a tool.

@@ -159,7 +159,6 @@ pub const DIRECTORY_BEFORE: &[&str] = &["cd -\n", "cd -;", "cd - ", "cd -&", "cd
 /// Words by which a script can get at the number of a process, be it another's. Where a text holds one, and a result
 /// then holds such a number, the result is another each time.
 const PROCESS_WORDS: &[&str] = &[
-    "$!",
     "${!}",
     "jobs -",
     "= fork",
@@ -183,6 +182,9 @@ const PROCESS_WORDS: &[&str] = &[
     "PROCINFO",
     "[pid]",
 ];
+
+/// One that is too short to be looked for in machine code, or in what is compressed.
+const PROCESS_SIGN: &str = "$!";
 
 /// The words by which shells and Perl scripts get at the number of the process that runs them.
 pub const OWN_PROCESS: &[&str] = &["$$", "${$}"];
@@ -240,10 +242,17 @@ const NO_PROCESS: &[&str] = &["am_sleep_pid=$!", "$!N;"];
 
 /// Whether a text names a way to the number of any process but the one that runs it.
 pub fn names_other_processes(text: &[u8]) -> bool {
-    let count =
-        |words: &[&str]| words.iter().map(|word| memchr::memmem::find_iter(text, word.as_bytes()).count()).sum();
-    let named: usize = count(PROCESS_WORDS);
-    named > count(NO_PROCESS)
+    let count = |words: &[&str]| words.iter().map(|word| count(text, word)).sum::<usize>();
+    count(PROCESS_WORDS) + count(&[PROCESS_SIGN]) > count(NO_PROCESS)
+}
+
+/// The same, of what was compiled, or is an archive of such: functions stand in it by their names.
+pub fn compiled_names_other_processes(code: &[u8]) -> bool {
+    holds_any(code, PROCESS_WORDS)
+}
+
+fn count(text: &[u8], word: &str) -> usize {
+    memchr::memmem::find_iter(text, word.as_bytes()).count()
 }
 
 /// How `configure` finds out whether two names lead to one directory.
@@ -251,8 +260,7 @@ const SAME_DIRECTORY: &[&str] = &["ac_ls_di=`ls -di .`", "`cd \"$ac_pwd\" && ls 
 
 /// Whether a text asks for the number of an inode by `ls`: only so, or otherwise.
 pub fn names_inodes(text: &[u8]) -> Option<bool> {
-    let count = |word: &str| memchr::memmem::find_iter(text, word.as_bytes()).count();
-    let (all, known) = (count("ls -di"), SAME_DIRECTORY.iter().map(|known| count(known)).sum());
+    let (all, known) = (count(text, "ls -di"), SAME_DIRECTORY.iter().map(|known| count(text, known)).sum());
     (all > 0).then_some(all == known)
 }
 

@@ -12,9 +12,9 @@ use std::path::Path;
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
     MEMORY_WORDS, Named, OWN_PROCESS, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS,
-    calculates_with_own_process, is_compiler_part, is_left_out, is_makefile, is_shell, lists_shell_variables,
-    names_cmake_clocks, names_inodes, names_other_processes, names_own_process_alone, names_shell_clocks, runs_meson,
-    runs_no_script,
+    calculates_with_own_process, compiled_names_other_processes, is_compiler_part, is_left_out, is_makefile, is_shell,
+    lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes, names_own_process_alone,
+    names_shell_clocks, runs_meson, runs_no_script,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
@@ -69,7 +69,7 @@ impl Texts {
             }
             let text = whole(path);
             found.named.dates_compared |= dates && text.as_ref().is_none_or(|text| holds(text, DATE_WORDS));
-            found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| names_other_processes(text));
+            found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| compiled_names(text));
         }
         if matches!(request.family, Family::Command | Family::Generic) {
             let mut search = |text: &[u8]| found.search(text, &[Reader::Other], false);
@@ -77,6 +77,7 @@ impl Texts {
             // Each may be a whole script.
             search(&request.action.argv.join(&b'\n'));
             search(&request.input);
+            told_to_shells(trace).into_iter().for_each(&mut search);
             request.action.environment.iter().for_each(|variable| search(&variable.value));
             read.iter().for_each(|(path, by)| found.search_file(path, by));
         }
@@ -170,7 +171,7 @@ impl Texts {
         let mut bytes = Vec::new();
         match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
             // The words of a program, or of an archive of such, are no script's.
-            Ok(_) if bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n") => {}
+            Ok(_) if is_machine_code(&bytes) => {}
             Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes, by, is_makefile(path)),
             _ => {
                 self.add(Named::ANYTHING, by);
@@ -180,6 +181,16 @@ impl Texts {
             }
         }
     }
+}
+
+/// A program, an object file, or an archive of such.
+fn is_machine_code(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n")
+}
+
+/// Whether what a compiler read names a way to the numbers of processes.
+fn compiled_names(bytes: &[u8]) -> bool {
+    if is_machine_code(bytes) { compiled_names_other_processes(bytes) } else { names_other_processes(bytes) }
 }
 
 fn holds(text: &[u8], words: &[&str]) -> bool {
@@ -221,13 +232,12 @@ fn is_meson(kept: &[u8]) -> bool {
 
 /// Texts that were read, and by whom.
 fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
-    let outside = |path: &[u8]| !SYSTEM.iter().any(|system| path.starts_with(system));
     let mut who = Who::default();
     let mut found: HashMap<Vec<u8>, Vec<Reader>> = HashMap::new();
     for event in trace.iter() {
         who.learn(&event);
         let opened = matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ));
-        if opened && event.error == 0 && event.mode >> 12 == 0o10 && outside(event.path) {
+        if opened && event.error == 0 && event.mode >> 12 == 0o10 && outside_the_system(event.path) {
             let program = who.runs(event.pid).program;
             let program = program.rsplit(|&b| b == b'/').next().unwrap_or(program);
             let reader = match Language::of(program) {
@@ -245,6 +255,29 @@ fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
         }
     }
     found
+}
+
+/// What programs that do not come with the system had shells run: no other text holds it.
+fn told_to_shells(trace: &Trace) -> HashSet<&[u8]> {
+    let mut who = Who::default();
+    let mut told = HashSet::new();
+    for event in trace.iter() {
+        if event.kind == Kind::Start && is_shell(file_name(event.path)) {
+            // A process that was no other's child before runs another program from now on.
+            let parent = if event.extra == 0 { event.pid } else { event.extra };
+            let program = who.runs(parent).program;
+            if !program.is_empty() && outside_the_system(program) {
+                told.insert(event.path2);
+            }
+        }
+        who.learn(&event);
+    }
+    told
+}
+
+/// Whether a file does not come with the system.
+fn outside_the_system(path: &[u8]) -> bool {
+    !SYSTEM.iter().any(|system| path.starts_with(system))
 }
 
 /// Whether the archive at `path` was written without times and owners: `ar`'s member headers are text, the time 12

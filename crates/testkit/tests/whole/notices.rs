@@ -90,6 +90,9 @@ fn never_answered() {
         "sh -c 'echo $PPID' > out",
         "sleep 0 & echo $! > out; wait",
         "perl -e 'print \"$$\\n\"' > out",
+        // What a program that was made by the command tells a shell.
+        "echo 'int system(); int main(){system(\"sleep 0 & echo $\" \"! > out\");}' > p.c; cc -w p.c -o p; ./p; rm p p.c",
+        "echo 'int system(); int main(){system(\"echo $\" \"$ > out\");}' > p.c; cc -w p.c -o p; ./p; rm p p.c",
         "ls -di . > out",
         "ls -di . | tail -c 4 > out",
         "bash -c 'echo $RANDOM' > out",
@@ -114,6 +117,15 @@ fn never_answered() {
             assert!(again || outcomes.iter().all(|outcome| outcome != "hit"), "{script}: {outcomes:?}");
         }
     }
+}
+
+/// Bytes of machine code that look like a shell's word for the number of a process are none.
+#[test]
+fn machine_code_says_nothing_to_shells() {
+    let project = Project::of(&[("x.c", "const char s[] = \"$\" \"!\";\n")]);
+    let argv = ["sh", "-c", "cc -c x.c -o x.o"];
+    let outcomes = [(); 2].map(|()| project.compared(0, &argv));
+    assert_eq!(outcomes, ["miss", "hit"]);
 }
 
 /// As those that autoconf writes do: two names that lead to one directory, names with the number of the shell, and that
