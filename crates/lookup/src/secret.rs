@@ -113,8 +113,8 @@ fn is_secret(name: &[u8]) -> bool {
 
 /// Text that may hold secrets anywhere.
 fn text(value: &[u8]) -> Vec<u8> {
-    let ends_of_names = (0..value.len()).filter(|&at| value[at] == b'=' || value[at..].starts_with(b": "));
-    let named = ends_of_names.into_iter().find(|&at| is_secret(name_before(value, at)));
+    let ends_of_names = (0..value.len()).filter(|&at| matches!(value[at], b'=' | b':' | b'>'));
+    let named = ends_of_names.into_iter().find(|&at| is_given_a_secret(value, at));
     let hidden_from = if position(value, b"PRIVATE KEY-----").is_some() { Some(0) } else { named.map(|at| at + 1) };
     let (open, closed) = value.split_at(hidden_from.unwrap_or(value.len()));
     let mut shown = without_tokens(&without_users(open));
@@ -122,6 +122,25 @@ fn text(value: &[u8]) -> Vec<u8> {
         shown.extend(hide(closed));
     }
     shown
+}
+
+/// Whether what stands at `at` gives a value to what is called as a secret: `NAME=`, `Name: `, `name = "…"`,
+/// `"name": "…"`, `<name>…</name>`.
+fn is_given_a_secret(value: &[u8], at: usize) -> bool {
+    let (before, after) = (&value[..at], &value[at + 1..]);
+    if value[at] == b'>' {
+        let name = name_before(value, at);
+        return is_secret(name) && position(after, &[b"</", name, b">"].concat()).is_some();
+    }
+    let is_path = value[at] == b':' && (after.starts_with(b":") || before.ends_with(b":") || after.starts_with(b"//"));
+    if !is_path && is_secret(name_before(value, at)) {
+        return true;
+    }
+    // With blanks or quotes between, much else is written so: only a text is taken for a value.
+    let is_between = |b: &u8| matches!(b, b' ' | b'\t' | b'"' | b'\'');
+    let end = before.iter().rposition(|b| !is_between(b)).map_or(0, |last| last + 1);
+    let is_text = after.trim_ascii_start().starts_with(b"\"") || after.trim_ascii_start().starts_with(b"'");
+    !is_path && end < at && is_text && is_secret(name_before(value, end))
 }
 
 fn name_before(value: &[u8], end: usize) -> &[u8] {
@@ -226,6 +245,13 @@ mod tests {
         check("-o | ghp_x.o", "ghp_x.o");
         check("say AKIAIOSFODNN7EXAMPLE99 twice", "say … twice");
         check("task-0123456789abcdefghij", "task-0123456789abcdefghij");
+        check("Authorization:Basic abc", "Authorization:…");
+        check("std::key::of(x)", "std::key::of(x)");
+        check("password = \"x\"", "password =…");
+        check("token = lexer.next()", "token = lexer.next()");
+        check("{\"api_token\": \"x\"}", "{\"api_token\":…");
+        check("<password>x</password>", "<password>…");
+        check("std::map<Key> x", "std::map<Key> x");
         check("-----BEGIN RSA PRIVATE KEY----- MII", "…");
         check("BYPASS=1", "BYPASS=1");
     }

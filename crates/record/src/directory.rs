@@ -16,7 +16,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -36,8 +37,8 @@ const LOAD: &str = "load.jsonl";
 const OUTPUT: &str = "output.txt";
 const STACKS: &str = "stacks.folded";
 const STACKS_COMMAND: &str = "stacks.txt";
-/// How a record in one file is called.
-const PACKED: &str = ".tar.zst";
+/// How the name of a record in one file ends.
+pub const PACKED: &str = ".tar.zst";
 /// A packed record is read into memory: a build of 100,000 processes is about 100 MB.
 const UNPACKED_BYTES_MAX: u64 = 4 << 30;
 
@@ -84,12 +85,19 @@ pub struct RecordedRun {
 }
 
 impl Writing {
-    /// A new one in `records`: its name, and where that is taken, a number after it.
+    /// A new one in `records`, its user's alone: its name, and where that is taken, a number after it.
     pub fn create(records: &Path, name: &str) -> Result<Writing> {
-        fs::create_dir_all(records).map_err(RecordError::io(records))?;
+        let mut private = fs::DirBuilder::new();
+        private.mode(0o700);
+        private.recursive(true).create(records).map_err(RecordError::io(records))?;
+        private.recursive(false);
         for number in 1.. {
-            let top = records.join(if number == 1 { name.to_owned() } else { format!("{name}-{number}") });
-            match fs::create_dir(&top) {
+            let name = if number == 1 { name.to_owned() } else { format!("{name}-{number}") };
+            if records.join(format!("{name}{PACKED}")).exists() {
+                continue;
+            }
+            let top = records.join(name);
+            match private.create(&top) {
                 Ok(()) => return Ok(Writing { top }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(RecordError::io(top)(error)),
@@ -101,6 +109,16 @@ impl Writing {
     /// Its directory.
     pub fn top(&self) -> &Path {
         &self.top
+    }
+
+    /// The name that it got.
+    pub fn name(&self) -> String {
+        self.top.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Remove it: nothing was recorded.
+    pub fn discard(self) -> Result<()> {
+        fs::remove_dir_all(&self.top).map_err(RecordError::io(self.top))
     }
 
     /// Write what was asked for.
@@ -158,8 +176,12 @@ impl RunFiles {
         self.directory.join("perf.data")
     }
 
+    pub(crate) fn events_path(&self) -> PathBuf {
+        self.directory.join(EVENTS)
+    }
+
     pub(crate) fn events(&self) -> Result<File> {
-        create(&self.directory.join(EVENTS))
+        create(&self.events_path())
     }
 
     pub(crate) fn load(&self) -> Result<File> {
@@ -168,6 +190,21 @@ impl RunFiles {
 
     pub(crate) fn output(&self) -> Result<File> {
         create(&self.directory.join(OUTPUT))
+    }
+
+    /// Take out of the command's messages, line by line, what `shown` takes out.
+    pub(crate) fn redact_output(&self, shown: impl Fn(&[u8]) -> Vec<u8>) -> Result<()> {
+        let (path, new) = (self.directory.join(OUTPUT), self.directory.join(OUTPUT).with_extension("new"));
+        let redact = || -> io::Result<()> {
+            let (lines, mut to) = (io::BufReader::new(File::open(&path)?), io::BufWriter::new(File::create(&new)?));
+            for line in lines.split(b'\n') {
+                to.write_all(&shown(&line?))?;
+                to.write_all(b"\n")?;
+            }
+            to.flush()?;
+            fs::rename(&new, &path)
+        };
+        redact().map_err(RecordError::io(&path))
     }
 }
 
@@ -181,16 +218,17 @@ fn put_json(path: &Path, value: &impl Serialize) -> Result<()> {
     put(path, &bytes)
 }
 
-/// Whole or not at all.
+/// Whole or not at all, also where the machine goes down.
 fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     let new = path.with_extension("new");
-    fs::write(&new, bytes).and_then(|()| fs::rename(&new, path)).map_err(RecordError::io(path))
+    let written = File::create(&new).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_data()));
+    written.and_then(|()| fs::rename(&new, path)).map_err(RecordError::io(path))
 }
 
 impl Record {
     /// Read one: a directory, or one packed into a file.
     pub fn open(path: &Path) -> Result<Record> {
-        let files = if path.is_file() { unpacked(path)? } else { listed(path)? };
+        let (files, is_whole) = if path.is_file() { unpacked(path)? } else { (listed(path)?, true) };
         let header: Header = match files.get(HEADER) {
             Some(bytes) => json(&path.join(HEADER), bytes)?,
             None => return Err(RecordError::NoRecord { path: path.to_owned() }),
@@ -198,18 +236,28 @@ impl Record {
         if header.format > FORMAT {
             return Err(RecordError::Newer { path: path.to_owned(), found: header.format });
         }
-        let context = files.get(CONTEXT).map(|bytes| json(&path.join(CONTEXT), bytes)).transpose()?.unwrap_or_default();
-        let numbers = files.keys().filter_map(|name| name.strip_prefix("runs/")?.strip_suffix("/run.json"));
-        let mut numbers: Vec<u32> = numbers.filter_map(|number| number.parse().ok()).collect();
+        let mut context = Context::default();
+        if let Some(bytes) = files.get(CONTEXT) {
+            match json(&path.join(CONTEXT), bytes) {
+                Ok(read) => context = read,
+                Err(error) => context.missing.push(error.to_string()),
+            }
+        }
+        if !is_whole {
+            context.missing.push("the end of the packed record: it was cut off".to_owned());
+        }
+        let numbers = files.keys().filter_map(|name| name.strip_prefix("runs/")?.split_once('/'));
+        let mut numbers: Vec<u32> = numbers.filter_map(|(number, _)| number.parse().ok()).collect();
         numbers.sort_unstable();
-        let runs = numbers.into_iter().map(|number| read_run(path, number, &files)).collect::<Result<_>>()?;
+        numbers.dedup();
+        let runs = numbers.into_iter().map(|number| read_run(number, &files)).collect();
         Ok(Record { path: path.to_owned(), header, context, runs })
     }
 
-    /// The runs that have ended and whose time can be compared: those that were not followed, or where there is but
-    /// one, that one.
+    /// The runs that have ended by themselves and whose time can be compared: those that were not followed, or where
+    /// there is but one, that one.
     pub fn timed(&self) -> Vec<&RecordedRun> {
-        let ended = || self.runs.iter().filter(|run| run.run.end.is_some());
+        let ended = || self.runs.iter().filter(|run| run.run.end.as_ref().is_some_and(|end| !end.interrupted));
         let plain: Vec<_> = ended().filter(|run| !run.run.traced).collect();
         if plain.is_empty() { ended().collect() } else { plain }
     }
@@ -220,18 +268,22 @@ impl Record {
     }
 }
 
-fn read_run(path: &Path, number: u32, files: &BTreeMap<String, Vec<u8>>) -> Result<RecordedRun> {
+fn read_run(number: u32, files: &BTreeMap<String, Vec<u8>>) -> RecordedRun {
     let name = |file: &str| format!("runs/{number}/{file}");
     let bytes = |file: &str| files.get(&name(file)).map(Vec::as_slice).unwrap_or_default();
     let mut damaged_lines = 0;
-    Ok(RecordedRun {
-        run: json(&path.join(name(RUN)), bytes(RUN))?,
+    let run = serde_json::from_slice(bytes(RUN)).unwrap_or_else(|_| {
+        damaged_lines += 1;
+        Run { number, ..Run::default() }
+    });
+    RecordedRun {
+        run,
         events: lines(bytes(EVENTS), &mut damaged_lines),
         actions: lines(bytes(ACTIONS), &mut damaged_lines),
         load: lines(bytes(LOAD), &mut damaged_lines),
         stacks: String::from_utf8_lossy(bytes(STACKS)).into_owned(),
         damaged_lines,
-    })
+    }
 }
 
 fn json<T: DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T> {
@@ -284,7 +336,8 @@ fn names(top: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn unpacked(path: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+/// Files of a packed record by their names, and whether it was whole: of one that was cut off those before the cut.
+fn unpacked(path: &Path) -> Result<(BTreeMap<String, Vec<u8>>, bool)> {
     let file = File::open(path).map_err(RecordError::io(path))?;
     let damaged = |error: String| RecordError::io(path)(io::Error::new(io::ErrorKind::InvalidData, error));
     let plain = ruzstd::decoding::StreamingDecoder::new(io::BufReader::new(file))
@@ -292,25 +345,37 @@ fn unpacked(path: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut archive = tar::Archive::new(plain.take(UNPACKED_BYTES_MAX + 1));
     let (mut files, mut size_bytes) = (BTreeMap::new(), 0);
     for entry in archive.entries().map_err(RecordError::io(path))? {
-        let mut entry = entry.map_err(RecordError::io(path))?;
+        let mut entry = match entry {
+            Ok(entry) => entry,
+            Err(_) if files.contains_key(HEADER) => return Ok((files, false)),
+            Err(error) => return Err(RecordError::io(path)(error)),
+        };
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         // The first part is the record's name.
         let Some((_, name)) = name.split_once('/') else { continue };
         let (name, mut bytes) = (name.to_owned(), Vec::new());
-        size_bytes += entry.read_to_end(&mut bytes).map_err(RecordError::io(path))? as u64;
+        // What there is of the last file counts: it is read by lines.
+        let is_whole = entry.read_to_end(&mut bytes).is_ok();
+        size_bytes += bytes.len() as u64;
         if size_bytes > UNPACKED_BYTES_MAX {
             return Err(RecordError::TooLarge { path: path.to_owned(), limit_bytes: UNPACKED_BYTES_MAX });
         }
         files.insert(name, bytes);
+        if !is_whole {
+            return Ok((files, false));
+        }
     }
-    Ok(files)
+    Ok((files, true))
 }
 
 /// Put the record in the directory `top` into the one file `to`.
 pub fn pack(top: &Path, to: &Path) -> Result<()> {
     let name = top.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_else(|| "record".into());
     let mut archive = tar::Builder::new(Vec::new());
-    for file in names(top)? {
+    let mut files = names(top)?;
+    // What says most comes first: of a file that is cut off only the beginning is read.
+    files.sort_by_key(|name| (name.starts_with("runs/"), !name.ends_with(RUN)));
+    for file in files {
         let path = top.join(&file);
         let put = archive.append_path_with_name(&path, format!("{name}/{file}"));
         put.map_err(RecordError::io(path))?;
@@ -375,7 +440,17 @@ mod tests {
         let file = place.path().join("x.tar.zst");
         pack(writing.top(), &file).expect("packs");
         let (plain, packed) = (Record::open(writing.top()).expect("reads"), Record::open(&file).expect("reads"));
-        assert_eq!((plain.header, plain.runs[0].events.len()), (packed.header, packed.runs[0].events.len()));
+        assert_eq!((&plain.header, plain.runs[0].events.len()), (&packed.header, packed.runs[0].events.len()));
+        // Of one that was cut off there is what came before.
+        let lines: Vec<u64> = (0..100_000).map(|at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let text = lines.iter().map(|number| format!("{{\"t\":{number}}}\n")).collect::<String>();
+        fs::write(writing.top().join("runs/1").join(LOAD), text).expect("writes");
+        pack(writing.top(), &file).expect("packs");
+        let whole = fs::read(&file).expect("reads");
+        fs::write(&file, &whole[..whole.len() / 2]).expect("writes");
+        let cut = Record::open(&file).expect("reads");
+        assert_eq!((cut.header, cut.runs[0].events.len()), (plain.header, 1));
+        assert!(cut.context.missing.iter().any(|what| what.contains("cut off")), "{:?}", cut.context.missing);
         fs::write(&file, b"nonsense").expect("writes");
         assert!(Record::open(&file).is_err_and(|error| error.to_string().contains("not a packed record")));
     }

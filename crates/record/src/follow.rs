@@ -21,15 +21,24 @@ use crate::look::{Looks, Program};
 /// What was seen is in the file at the latest after this, also when nothing more is seen for long.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
-/// Follow the program to its end, and return how it ended and the most memory that one of its processes held, in bytes.
-/// `count` is told how many processes there were so far.
+/// How a program that was followed ended.
+pub(crate) struct Followed {
+    pub(crate) end: ChildEnd,
+    /// The most memory that one of its processes held.
+    pub(crate) peak_bytes: u64,
+    /// Why not all lines could be written.
+    pub(crate) unwritten: Option<io::Error>,
+}
+
+/// Follow the program to its end, whether or not what is seen can be written. `count` is told how many processes there
+/// were so far.
 pub(crate) fn follow(
     tracer: &mut Tracer,
     lines: File,
     began: Instant,
     redact: &Redact,
     count: &mut dyn FnMut(u64),
-) -> io::Result<(ChildEnd, u64)> {
+) -> io::Result<Followed> {
     let mut follower = Follower {
         lines: Lines::into(lines),
         began,
@@ -38,29 +47,29 @@ pub(crate) fn follow(
         peaks: HashMap::new(),
     };
     let command = tracer.pid;
-    follower.executed(tracer, command)?;
+    follower.executed(tracer, command);
     let mut processes = 1;
     while let Some(step) = tracer.step()? {
         match step {
             Step::Forked { parent, child } => {
                 processes += 1;
                 count(processes);
-                follower.forked(parent, child)?;
+                follower.forked(parent, child);
             }
-            Step::Executed { pid } => follower.executed(tracer, pid)?,
+            Step::Executed { pid } => follower.executed(tracer, pid),
             Step::Ending { pid } => {
                 follower.peaks.extend(follower.looks.peak_bytes(pid).map(|peak| (pid, peak)));
             }
             Step::Ended { pid, end, usage, threads } => {
-                follower.ended(pid, end, usage, threads)?;
+                follower.ended(pid, end, usage, threads);
                 if pid == command {
-                    follower.lines.end()?;
-                    return Ok((end, usage.peak_bytes));
+                    let unwritten = follower.lines.end().err();
+                    return Ok(Followed { end, peak_bytes: usage.peak_bytes, unwritten });
                 }
             }
         }
     }
-    follower.lines.end()?;
+    let _ = follower.lines.end();
     Err(io::Error::other("the end of the command was not seen"))
 }
 
@@ -79,14 +88,14 @@ impl Follower<'_> {
         self.began.elapsed().as_nanos() as u64
     }
 
-    fn forked(&mut self, parent: i32, pid: i32) -> io::Result<()> {
+    fn forked(&mut self, parent: i32, pid: i32) {
         if let Some(directory) = self.directories.get(&parent).map(Rc::clone) {
             self.directories.insert(pid, directory);
         }
-        self.lines.write(&Event::Fork { t: self.now(), parent, pid })
+        self.lines.write(&Event::Fork { t: self.now(), parent, pid });
     }
 
-    fn executed(&mut self, tracer: &mut Tracer, pid: i32) -> io::Result<()> {
+    fn executed(&mut self, tracer: &mut Tracer, pid: i32) {
         let t = self.now();
         let program = self.looks.program(pid);
         tracer.go_on();
@@ -97,19 +106,21 @@ impl Follower<'_> {
             self.directories.insert(pid, directory.into());
         }
         let argv = self.looks.arguments();
-        self.lines.write(&Event::Exec { t, pid, exe: String::from_utf8_lossy(&exe).into_owned(), argv, cwd })
+        self.lines.write(&Event::Exec { t, pid, exe: String::from_utf8_lossy(&exe).into_owned(), argv, cwd });
     }
 
-    fn ended(&mut self, pid: i32, end: ChildEnd, usage: larder_sys::Usage, threads: u32) -> io::Result<()> {
+    fn ended(&mut self, pid: i32, end: ChildEnd, usage: larder_sys::Usage, threads: u32) {
         self.directories.remove(&pid);
         let peak = self.peaks.remove(&pid);
-        self.lines.write(&Event::Exit { t: self.now(), pid, code: exit_code(end), usage: usage.into(), peak, threads })
+        self.lines.write(&Event::Exit { t: self.now(), pid, code: exit_code(end), usage: usage.into(), peak, threads });
     }
 }
 
 /// Lines that are written together, and not too late.
 struct Lines {
     buffer: Arc<Mutex<BufWriter<File>>>,
+    /// The first error: nothing is written after it.
+    failed: Option<io::Error>,
     stop: Sender<()>,
     flusher: JoinHandle<()>,
 }
@@ -124,19 +135,23 @@ impl Lines {
                 let _ = lines.lock().unwrap_or_else(PoisonError::into_inner).flush();
             }
         });
-        Lines { buffer, stop, flusher }
+        Lines { buffer, failed: None, stop, flusher }
     }
 
-    fn write(&self, event: &Event) -> io::Result<()> {
+    fn write(&mut self, event: &Event) {
+        if self.failed.is_some() {
+            return;
+        }
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
-        serde_json::to_writer(&mut *buffer, event)?;
-        buffer.write_all(b"\n")
+        let written = serde_json::to_writer(&mut *buffer, event).map_err(io::Error::from);
+        self.failed = written.and_then(|()| buffer.write_all(b"\n")).err();
     }
 
     fn end(self) -> io::Result<()> {
         drop(self.stop);
         let _ = self.flusher.join();
-        self.buffer.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        let flushed = self.buffer.lock().unwrap_or_else(PoisonError::into_inner).flush();
+        self.failed.map_or(flushed, Err)
     }
 }
 
@@ -155,15 +170,15 @@ mod tests {
     #[test]
     fn lines_are_in_the_file_also_when_nothing_follows() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let lines = Lines::into(file.reopen().expect("opens"));
-        lines.write(&Event::Fork { t: 1, parent: 2, pid: 3 }).expect("writes");
+        let mut lines = Lines::into(file.reopen().expect("opens"));
+        lines.write(&Event::Fork { t: 1, parent: 2, pid: 3 });
         let read = || std::fs::read_to_string(file.path()).expect("reads");
         let began = Instant::now();
         while read().is_empty() && began.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(read().ends_with("}\n"), "{}", read());
-        lines.write(&Event::Fork { t: 2, parent: 2, pid: 4 }).expect("writes");
+        lines.write(&Event::Fork { t: 2, parent: 2, pid: 4 });
         lines.end().expect("writes");
         assert_eq!(read().lines().count(), 2);
     }

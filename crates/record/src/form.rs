@@ -33,6 +33,8 @@ pub struct Header {
     pub runs: u32,
     /// Whether one more was, or the only one, whose processes are followed.
     pub traced: bool,
+    /// Options beside these, as they are typed.
+    pub options: Vec<String>,
     /// Which side of a comparison in one session it is.
     pub side: Option<Side>,
     /// Variables of the environment that were kept, secrets taken out.
@@ -195,6 +197,8 @@ pub struct RunEnd {
     pub stops: u64,
     /// Why processes were not followed though that was asked for.
     pub not_traced: Option<String>,
+    /// A signal came that was meant for the recorder as well: its user ended it.
+    pub interrupted: bool,
     /// How many processes went on when the command had ended.
     pub left: u64,
     /// Processor time that others used meanwhile, as a share of all processors: 0 to 1.

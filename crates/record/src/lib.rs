@@ -42,7 +42,7 @@ pub mod summary;
 
 pub use context::Surroundings;
 pub use critical::{Stretch, critical_path};
-pub use directory::{Record, RecordedRun, Writing, list, pack};
+pub use directory::{PACKED, Record, RecordedRun, Writing, list, pack};
 pub use error::RecordError;
 
 pub use page::page;
@@ -50,3 +50,4 @@ pub use processes::{Outcome, Process, Processes, Program, processes};
 pub use redact::Redact;
 pub use run::{Command, Output};
 pub use session::{Listener, Planned, Recorded, Session, SideOfSession, Trace, plan, record};
+pub use stacks::perf;

@@ -31,10 +31,15 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
     text += "\nlarder=$(command -v larder) || larder=";
     text += &format!("{}\n\n", quoted(recorder(context)));
     for (name, value) in &header.environment {
-        match is_hidden(value) {
-            true => text += &format!("# {name} held a secret: it is taken from the environment.\n"),
-            false => text += &format!("export {name}={}\n", quoted(value)),
+        text += &match (is_name(name), is_hidden(value)) {
+            (false, _) => format!("# A shell cannot set {}.\n", comment(name)),
+            (true, true) => format!("# {name} held a secret: it is taken from the environment.\n"),
+            (true, false) => format!("export {name}={}\n", quoted(value)),
         }
+    }
+    if let Some(side) = &header.side {
+        text +=
+            &format!("# This is side {} of a session that ran two in turn: it is run alone.\n", comment(&side.letter));
     }
     text += &cannot(header);
     let command = header.command.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
@@ -43,8 +48,8 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
     if let Some(words) = &header.prepare {
         text += &format!(" --prepare {}", quoted(words));
     }
-    if !header.traced {
-        text += " --trace never";
+    for option in &header.options {
+        text += &format!(" {}", quoted(option));
     }
     text += &format!(" -- {command}\n");
     text
@@ -66,6 +71,12 @@ fn cannot(header: &Header) -> String {
         return String::new();
     };
     format!("\necho 'reproduce: {why}' >&2; exit 1\n")
+}
+
+/// What a shell takes for a variable's name.
+fn is_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(is_part) && name.starts_with(|c: char| !c.is_ascii_digit())
 }
 
 /// How what is taken out is shown.
@@ -93,7 +104,12 @@ mod tests {
 
     #[test]
     fn a_shell_understands_it() {
-        let variables = [("CFLAGS", "-O2 -DX='a b'"), ("TOKEN", "(not shown, digest 12345678)")];
+        let variables = [
+            ("CFLAGS", "-O2 -DX='a b'"),
+            ("TOKEN", "(not shown, digest 12345678)"),
+            ("CMAKE_X;echo bad;Y", "1"),
+            ("LARDER_ODD.NAME", "1"),
+        ];
         let header = Header {
             name: "it's".into(),
             command: ["sh", "-c", "printf '%s|' \"$CFLAGS\" $0", "a b"].map(Into::into).to_vec(),

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::Command as Process;
+use std::process::{Command as Process, Stdio};
 use std::time::{Instant, SystemTime};
 
 use larder_sys::{
@@ -14,7 +14,7 @@ use larder_sys::{
 
 use crate::directory::RunFiles;
 use crate::error::RecordError;
-use crate::follow::{exit_code, follow};
+use crate::follow::{Followed, exit_code, follow};
 use crate::form::{Run, RunEnd, Usage};
 use crate::load::{self, Others, Watch};
 use crate::{Redact, stacks};
@@ -51,10 +51,12 @@ pub(crate) struct How<'a> {
     pub(crate) output: Output,
     /// Stacks are sampled so often a second.
     pub(crate) sample_hz: Option<u32>,
+    /// It reads what the recorder is given to read; else it finds nothing.
+    pub(crate) reads_input: bool,
 }
 
 /// Run it, and write down what came of it into `files` and `run`. `count` is told of processes, where they are
-/// followed.
+/// followed. An error after the command has started ends nothing: `run` has an end then.
 pub(crate) fn run(
     command: &Command,
     how: How,
@@ -66,7 +68,9 @@ pub(crate) fn run(
     let sampled = how.sample_hz.map(|hz| stacks::sampled(command, hz, files)).transpose()?;
     let command = sampled.as_ref().unwrap_or(command);
     let outputs = redirected(how.output, files)?;
-    let descriptors: Vec<_> = outputs.iter().flat_map(|file| [(file.as_raw_fd(), 1), (file.as_raw_fd(), 2)]).collect();
+    let input = if how.reads_input { None } else { Some(null()?) };
+    let outputs_fds = outputs.iter().flat_map(|file| [(file.as_raw_fd(), 1), (file.as_raw_fd(), 2)]);
+    let descriptors: Vec<_> = outputs_fds.chain(input.iter().map(|file| (file.as_raw_fd(), 0))).collect();
     let not_started = |error| RecordError::NotStarted { command: shown(&command.argv[0]), error };
     let (children, ourselves) = (Usage::from(usage_of_children()), Usage::from(usage_of_ourselves()));
     let events = if run.traced { Some(files.events()?) } else { None };
@@ -91,22 +95,25 @@ pub(crate) fn run(
         recorder_us: own.cpu_us(),
         stops: ran.stops,
         not_traced: ran.not_traced,
+        interrupted: SignalForwarding::seen(),
         left: ran.left,
         foreign_share: watched.foreign_share,
         busy_share: watched.busy_share,
         busiest: watched.busiest,
         after: load::now(),
     });
-    if sampled.is_some() {
-        stacks::fold(files)?;
-    }
-    files.run(run)
+    let redact = |line: &[u8]| (how.redact.argument)(b"", line).into_bytes();
+    let output = if how.output == Output::Kept { files.redact_output(redact) } else { Ok(()) };
+    let stacks = if sampled.is_some() { stacks::fold(files) } else { Ok(()) };
+    let events = ran.unwritten.map_or(Ok(()), |error| Err(RecordError::io(files.events_path())(error)));
+    // As much of it as can be is written.
+    files.run(run).and(events).and(output).and(stacks)
 }
 
 /// Run the command that comes before a run, by a shell.
 pub(crate) fn prepare(words: &str, command: &Command) -> Result<(), RecordError> {
     let mut shell = Process::new("/bin/sh");
-    shell.args(["-c", words]).env_clear().envs(environment(command));
+    shell.args(["-c", words]).env_clear().envs(environment(command)).stdin(Stdio::null());
     let status = shell.status().map_err(|error| RecordError::NotStarted { command: "/bin/sh".into(), error })?;
     match status.code() {
         Some(0) => Ok(()),
@@ -119,8 +126,11 @@ fn environment(command: &Command) -> impl Iterator<Item = (&std::ffi::OsStr, &st
     command.environment.iter().map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value)))
 }
 
+fn null() -> Result<File, RecordError> {
+    fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(RecordError::io("/dev/null"))
+}
+
 fn redirected(output: Output, files: &RunFiles) -> Result<Option<File>, RecordError> {
-    let null = || fs::OpenOptions::new().write(true).open("/dev/null").map_err(RecordError::io("/dev/null"));
     match output {
         Output::Shown => Ok(None),
         Output::Kept => files.output().map(Some),
@@ -134,6 +144,8 @@ struct Ran {
     stops: u64,
     left: u64,
     not_traced: Option<String>,
+    /// Why not all was written that was seen.
+    unwritten: Option<io::Error>,
 }
 
 fn start(
@@ -158,8 +170,8 @@ fn start(
                 let followed = follow(&mut tracer, events, began, redact, count);
                 let left = tracer.let_go() as u64;
                 SignalForwarding::end();
-                let (end, peak_bytes) = followed?;
-                return Ok(Ran { end, peak_bytes, stops: tracer.stops, left, not_traced });
+                let Followed { end, peak_bytes, unwritten } = followed?;
+                return Ok(Ran { end, peak_bytes, stops: tracer.stops, left, not_traced, unwritten });
             }
             Err(error) if is_refused(&error) => {
                 not_traced = Some(format!("processes cannot be followed here (ptrace: {error})"));
@@ -176,7 +188,7 @@ fn start(
     SignalForwarding::end();
     let left = u64::from(larder_sys::children_left());
     let (end, usage) = ended?;
-    Ok(Ran { end, peak_bytes: usage.peak_bytes, stops: 0, left, not_traced })
+    Ok(Ran { end, peak_bytes: usage.peak_bytes, stops: 0, left, not_traced, unwritten: None })
 }
 
 /// As it is where a sandbox forbids it; the program itself may be what must not be executed.

@@ -46,6 +46,8 @@ pub struct Session<'a> {
     pub goes_on: bool,
     /// How secrets are taken out.
     pub redact: Redact,
+    /// Options beside these, as they are typed: whoever does it again needs them.
+    pub options: Vec<String>,
     /// larder's version.
     pub larder: String,
     /// Seconds since 1970.
@@ -97,6 +99,8 @@ pub struct Recorded {
     pub exit_code: i32,
     /// Runs that were planned and did not take place.
     pub left_out: usize,
+    /// What came in between after a run: the records are not as they should be.
+    pub problem: Option<RecordError>,
 }
 
 /// The order of all runs.
@@ -126,34 +130,67 @@ pub fn plan(runs: u32, sides: usize, trace: Trace, seed: u64) -> Vec<Planned> {
     planned
 }
 
-/// Record it. A run that fails ends the session, unless it is to go on.
+/// Record it. A run that fails ends the session, unless it is to go on. Where nothing was run, no record is left.
 pub fn record(session: &Session, listener: &mut dyn Listener) -> Result<Recorded, RecordError> {
     let writings = session.sides.iter().enumerate().map(|(at, side)| begin(session, side, at));
     let writings: Vec<Writing> = writings.collect::<Result<_, _>>()?;
     let planned = plan(session.runs, session.sides.len(), session.trace, session.seed);
-    let (mut exit_code, mut done) = (0, 0);
+    let (mut exit_code, mut done, mut problem) = (0, 0, None);
     for (at, next) in planned.iter().enumerate() {
-        let command = &session.sides[next.side].command;
-        if let Some(words) = &session.prepare {
-            prepare(words, command)?;
-        }
-        listener.begins(next, at + 1, planned.len());
-        let Planned { number, pair, first, traced, .. } = *next;
-        let mut of = Run { number, pair, first, traced, ..Run::default() };
-        let sample_hz = session.sample_hz.filter(|_| traced);
-        let how = How { redact: &session.redact, output: session.output, sample_hz };
-        let files = writings[next.side].run(number)?;
-        run(command, how, &mut of, &files, &mut |count| listener.processes(count))?;
+        let mut of = None;
+        let ran = one(session, &writings[next.side], next, &mut of, &mut |what| match what {
+            Seen::Begins => listener.begins(next, at + 1, planned.len()),
+            Seen::Processes(count) => listener.processes(count),
+        });
+        problem = ran.err();
+        let Some((of, code)) = of.and_then(|of: Run| of.end.as_ref().map(|end| end.exit_code).map(|code| (of, code)))
+        else {
+            break;
+        };
         listener.ended(next, &of);
         done += 1;
-        let code = of.end.as_ref().map_or(0, |end| end.exit_code);
         exit_code = if exit_code == 0 { code } else { exit_code };
-        if larder_sys::SignalForwarding::seen() || code != 0 && !session.goes_on {
+        if problem.is_some() || larder_sys::SignalForwarding::seen() || code != 0 && !session.goes_on {
             break;
         }
     }
+    if let Some(problem) = problem.take_if(|_| done == 0) {
+        writings.into_iter().for_each(|writing| drop(writing.discard()));
+        return Err(problem);
+    }
     let paths = writings.iter().map(|writing| writing.top().to_owned()).collect();
-    Ok(Recorded { paths, exit_code, left_out: planned.len() - done })
+    Ok(Recorded { paths, exit_code, left_out: planned.len() - done, problem })
+}
+
+enum Seen {
+    Begins,
+    Processes(u64),
+}
+
+/// One run. What came of it is in `of`, as far as it came.
+fn one(
+    session: &Session,
+    writing: &Writing,
+    planned: &Planned,
+    of: &mut Option<Run>,
+    seen: &mut dyn FnMut(Seen),
+) -> Result<(), RecordError> {
+    let command = &session.sides[planned.side].command;
+    if let Some(words) = &session.prepare {
+        prepare(words, command)?;
+    }
+    seen(Seen::Begins);
+    let Planned { number, pair, first, traced, .. } = *planned;
+    let of = of.insert(Run { number, pair, first, traced, ..Run::default() });
+    let how = How {
+        redact: &session.redact,
+        output: session.output,
+        sample_hz: session.sample_hz.filter(|_| traced),
+        // What is read once is not there for the next run.
+        reads_input: session.runs == 1 && session.sides.len() == 1,
+    };
+    let files = writing.run(number)?;
+    run(command, how, of, &files, &mut |count| seen(Seen::Processes(count)))
 }
 
 /// Everything that is known before the first run.
@@ -162,6 +199,7 @@ fn begin(session: &Session, side: &SideOfSession, at: usize) -> Result<Writing, 
     let of_two = session.sides.len() > 1;
     let name = if of_two { format!("{}-{letter}", session.name) } else { session.name.clone() };
     let writing = Writing::create(session.records, &name)?;
+    let name = writing.name();
     let redact = &session.redact;
     let (environment, environment_digests) = context::environment(&side.command.environment, redact);
     let configuration = side.configuration.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
@@ -176,6 +214,7 @@ fn begin(session: &Session, side: &SideOfSession, at: usize) -> Result<Writing, 
         prepare: session.prepare.as_ref().map(|words| (redact.argument)(b"", words.as_bytes())),
         runs: session.runs,
         traced: session.trace != Trace::Never,
+        options: session.options.clone(),
         side: of_two.then(|| Side { session: session_id, letter: letter.to_owned(), configuration }),
         environment,
         environment_digests,

@@ -14,7 +14,7 @@ use crate::run::Command;
 const FRAMES_MAX: usize = 128;
 
 /// Where `perf` is, along the command's own `PATH`.
-pub(crate) fn perf(environment: &[(Vec<u8>, Vec<u8>)]) -> Option<PathBuf> {
+pub fn perf(environment: &[(Vec<u8>, Vec<u8>)]) -> Option<PathBuf> {
     let path = environment.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.as_slice())?;
     let directories = std::env::split_paths(std::ffi::OsStr::from_bytes(path));
     directories.map(|directory| directory.join("perf")).find(|file| file.is_file())

@@ -104,8 +104,7 @@ fn told(measure: &Measure) -> String {
 }
 
 fn show_pairs(what: &str, pairs: &Pairs, out: &mut dyn Write) -> Result<()> {
-    let ratio =
-        pairs.ratio.map(|[ratio, low, high]| format!(": B / A {ratio:.3}, {low:.3} to {high:.3}, {}", pairs.verdict));
+    let ratio = pairs.ratio.map(|[ratio, low, high]| format!(": B / A {ratio:.3}, {low:.3} to {high:.3}"));
     let [a, b] = pairs.alone;
     writeln!(out, "\n {} pairs of {what}{}; {a} only in A, {b} only in B", pairs.count, ratio.unwrap_or_default())?;
     let mut table = plain_table();
@@ -113,6 +112,7 @@ fn show_pairs(what: &str, pairs: &Pairs, out: &mut dyn Write) -> Result<()> {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let [before, after] = &row.outcomes;
         let outcome = if before == after { before.clone() } else { format!("{before} → {after}") };
+        let outcome = say::one_line(&outcome);
         let name = Cell::new(format!("  {}", shortened(&row.name)));
         let [a, b] = row.ms.map(|ms| right(format!("{ms:.1} ms")));
         table.add_row(vec![name, a, b, Cell::new(outcome)]);

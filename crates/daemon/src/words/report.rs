@@ -26,7 +26,11 @@ pub(crate) fn run(around: &Surroundings, options: &Report, out: &mut dyn Write) 
             Some(compare(&open(around, other)?, &record, &wanted))
         }
     };
-    let to = options.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.html", record.header.name)));
+    // By its file: a record that came from elsewhere may be called anything.
+    let file = std::path::absolute(&record.path)?;
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.strip_suffix(larder_record::PACKED).unwrap_or(&name).to_owned();
+    let to = options.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.html")));
     std::fs::write(&to, page(&record, comparison.as_ref())).with_context(|| to.display().to_string())?;
     writeln!(out, "{}", say::one_line(&to.display().to_string()))?;
     Ok(FINE)

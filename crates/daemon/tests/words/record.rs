@@ -67,6 +67,33 @@ fn a_build_that_fails_is_recorded_and_its_exit_code_is_ours() {
     assert!(again.err.contains("one-2"), "{again:?}");
 }
 
+/// A secret that the command writes, a packed record of the same name, a session that is not begun, and input that
+/// only one run could have read.
+#[test]
+fn what_is_kept_is_private_whole_and_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let here = Here::new();
+    record(&here, &["-n", "2", "--name", "x"], "echo DB_PASSWORD=hunter2; cat; env 'A;B=1' true").ends(0);
+    let top = records(&here).join("x");
+    let output = std::fs::read_to_string(top.join("runs/1/output.txt")).expect("reads");
+    assert!(output.starts_with("DB_PASSWORD=(not shown"), "{output}");
+    assert_eq!(std::fs::metadata(&top).expect("is there").permissions().mode() & 0o077, 0);
+    record(&here, &["--pack", "--name", "p"], "true").ends(0);
+    record(&here, &["--pack", "--name", "p"], "exit 3").ends(3);
+    let first = larder(&here, &["record", "show", "p", "--json"]).ends(0).json();
+    let second = larder(&here, &["record", "show", "p-2", "--json"]).ends(0).json();
+    assert_eq!(
+        (&first["runs"][0]["end"]["exit_code"], &second["runs"][0]["end"]["exit_code"], &second["record"]["name"]),
+        (&0.into(), &3.into(), &"p-2".into())
+    );
+    larder(&here, &["record", "--name", "n", "--prepare", "exit 4", "--", "true"]).ends(1).complains("ended with 4");
+    assert!(!records(&here).join("n").exists());
+    // As a machine that went down leaves them.
+    std::fs::write(top.join("context.json"), "").expect("writes");
+    std::fs::write(top.join("runs/2/run.json"), "").expect("writes");
+    larder(&here, &["record", "show", "x"]).ends(0).says("not known: ").says("cut off");
+}
+
 #[test]
 fn what_is_missing_is_said() {
     let here = Here::new();
@@ -75,7 +102,7 @@ fn what_is_missing_is_said() {
     }
     larder(&here, &["record", "list"]).ends(0).says("no record");
     larder(&here, &["record"]).ends(1).complains("larder record -- make");
-    larder(&here, &["record", "--", "no-such-program"]).ends(1).complains("command not found");
+    larder(&here, &["record", "--", "no-such-program"]).ends(127).complains("command not found");
     larder(&here, &["record", "--name", "../x", "--", "true"]).ends(1).complains("--name");
     larder(&here, &["record", "show", "nothing"]).ends(1).complains("larder record list");
     larder(&here, &["record", "--sample", "0", "--", "true"]).ends(2).complains("--sample");

@@ -100,8 +100,14 @@ pub(super) fn unlike(a: &Record, b: &Record) -> Vec<Unlike> {
     found.texts(Part::Configuration, settings(a), settings(b));
     let larder = |record: &Record| {
         let mut all: BTreeMap<String, String> = texts([("version", record.header.larder.clone())]);
-        let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
-        all.extend(record.context.binaries.iter().map(|(path, digest)| (name(path), digest.clone())));
+        // Several of a name: the recorder's own, and those that the command names.
+        let mut named: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for (path, digest) in &record.context.binaries {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            named.entry(name.to_owned()).or_default().insert(digest);
+        }
+        let listed = |digests: BTreeSet<&str>| digests.into_iter().collect::<Vec<_>>().join(", ");
+        all.extend(named.into_iter().map(|(name, digests)| (name, listed(digests))));
         all.extend(git(record.context.larder.as_ref()));
         all
     };

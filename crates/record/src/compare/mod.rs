@@ -70,7 +70,7 @@ pub struct Measure {
     pub ratio: Option<[f64; 3]>,
     /// Whether pairs were compared.
     pub paired: bool,
-    /// `less`, `more`, `equal`, `cannot tell`.
+    /// `less`, `more`, `equal`, `cannot tell`, or `refused`.
     pub verdict: &'static str,
     /// So many more runs a side would tell; none where it can be told, or where no sensible number would.
     pub more_runs: Option<usize>,
@@ -97,12 +97,16 @@ pub fn compare(a: &Record, b: &Record, options: &Options) -> Comparison {
         .filter(|unlike| unlike.part.blocks() && !options.expected.contains(&unlike.part))
         .map(|unlike| unlike.part.name())
         .collect();
-    let refused = match options.anyway || blocking.is_empty() {
-        true => String::new(),
-        false => refusal(blocking),
-    };
     let samples = Samples::of(a, b);
-    let measures = MEASURES.iter().map(|measure| measure.of(&samples, options.margin)).collect();
+    let refused = match () {
+        () if options.anyway => String::new(),
+        () if !blocking.is_empty() => refusal(blocking),
+        () => samples.ended_otherwise().unwrap_or_default(),
+    };
+    let mut measures: Vec<_> = MEASURES.iter().map(|measure| measure.of(&samples, options.margin)).collect();
+    if !refused.is_empty() {
+        measures.iter_mut().for_each(|measure| (measure.verdict, measure.more_runs) = ("refused", None));
+    }
     let warnings = warnings(a, b, &samples);
     let traced = [a, b].map(|record| record.explaining().map(|run| (run, processes(run))));
     let [Some((run_a, processes_a)), Some((run_b, processes_b))] = &traced else {
@@ -161,6 +165,20 @@ impl<'a> Samples<'a> {
         // A session that was cut off before its first pair has runs of either side at most.
         if a.is_empty() { Samples { a: timed_a, b: timed_b, paired: false } } else { Samples { a, b, paired: true } }
     }
+
+    /// Why the two did not do the same: one of them failed, or failed otherwise.
+    fn ended_otherwise(&self) -> Option<String> {
+        let codes = |runs: &[&RecordedRun]| -> std::collections::BTreeSet<i32> {
+            runs.iter().filter_map(|run| run.run.end.as_ref()).map(|end| end.exit_code).collect()
+        };
+        let (a, b) = (codes(&self.a), codes(&self.b));
+        let shown =
+            |codes: &std::collections::BTreeSet<i32>| codes.iter().map(i32::to_string).collect::<Vec<_>>().join(" or ");
+        (a != b && !a.is_empty() && !b.is_empty()).then(|| {
+            let (a, b) = (shown(&a), shown(&b));
+            format!("no verdict, since A ended with {a} and B with {b}: with --anyway they are compared all the same")
+        })
+    }
 }
 
 /// A quantity of a run.
@@ -206,7 +224,8 @@ impl Quantity {
             more_runs: match verdict {
                 Some(Verdict::CannotTell(more)) => more,
                 Some(_) => None,
-                None => Some(statistics::PAIRS_MIN),
+                // Where one is 0, there is no ratio.
+                None => statistics::PAIRS_MIN.checked_sub(a.len().min(b.len())).filter(|more| *more > 0),
             },
         }
     }
@@ -248,9 +267,23 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
         if failed > 0 {
             found.push(format!("{name}: {failed} of {} runs failed", runs.len()));
         }
+        let ended = record.runs.iter().filter_map(|run| run.run.end.as_ref());
+        if ended.clone().any(|end| end.interrupted) {
+            found.push(format!("{name}: a run was interrupted; the others are compared"));
+        }
+        if ended.clone().any(|end| end.left > 0) {
+            found.push(format!("{name}: processes went on when the command had ended: what they used is others'"));
+        }
         if record.runs.iter().any(|run| run.run.end.is_none()) {
             found.push(format!("{name}: the record was cut off; what was complete is compared"));
         }
+    }
+    let untracked = |record: &Record| -> Vec<String> {
+        let status = record.context.project.iter().flat_map(|git| git.status.iter());
+        status.filter(|line| line.starts_with("??")).cloned().collect()
+    };
+    if untracked(a) != untracked(b) {
+        found.push("files that are in no commit are not the same in both: what is in them is not compared".to_owned());
     }
     if !samples.paired {
         let remedy = "`larder record --ab` runs both in turn";
@@ -326,7 +359,22 @@ mod tests {
         assert!(comparison.refused.is_empty() && comparison.warnings.is_empty(), "{:?}", comparison.warnings);
         let same = compare(&record("a", "a", &walls), &record("b", "b", &walls), &options());
         assert_eq!(same.measures[0].verdict, "equal");
-        assert_eq!(same.measures[3].more_runs, Some(statistics::PAIRS_MIN), "no faults, no ratio");
+        assert_eq!(same.measures[3].more_runs, None, "no faults, no ratio");
+        let few = compare(&record("a", "a", &walls[..3]), &record("b", "b", &walls[..3]), &options());
+        assert_eq!(few.measures[3].more_runs, Some(statistics::PAIRS_MIN - 3));
+    }
+
+    #[test]
+    fn one_that_fails_is_not_faster() {
+        let (a, mut b) = (record("a", "a", &[9; 12]), record("b", "b", &[1; 12]));
+        b.runs.iter_mut().filter_map(|run| run.run.end.as_mut()).for_each(|end| end.exit_code = 1);
+        let comparison = compare(&a, &b, &options());
+        assert!(comparison.refused.contains("B with 1"), "{}", comparison.refused);
+        assert!(comparison.measures.iter().all(|measure| measure.verdict == "refused"));
+        assert_eq!(compare(&a, &b, &Options { anyway: true, ..options() }).measures[0].verdict, "less");
+        let interrupted = |end: &mut RunEnd| end.interrupted = true;
+        b.runs.iter_mut().filter_map(|run| run.run.end.as_mut()).for_each(interrupted);
+        assert_eq!(compare(&a, &b, &options()).measures[0].samples[1], 0);
     }
 
     #[test]

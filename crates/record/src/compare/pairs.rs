@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::verdict_name;
 use crate::directory::Record;
 use crate::form::Action;
 use crate::processes::Processes;
@@ -14,11 +13,8 @@ use crate::statistics;
 const ROWS_MAX: usize = 12;
 /// A process that used less tells nothing, in microseconds: the kernel counts in steps of as much.
 const CPU_MIN_US: u64 = 1000;
-/// One build's pairs are disturbed together, so that a difference below this between two builds says nothing of what
-/// was built.
-const MARGIN: f64 = 0.02;
 
-/// Pairs, and what they say together.
+/// Pairs. Those of one build are disturbed together: they say where a difference is, and not whether there is one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Pairs {
     /// How many.
@@ -27,8 +23,6 @@ pub struct Pairs {
     pub alone: [usize; 2],
     /// B ÷ A with its interval.
     pub ratio: Option<[f64; 3]>,
-    /// `less`, `more`, `equal`, `cannot tell`.
-    pub verdict: &'static str,
     /// Those that differ most, by time.
     pub rows: Vec<PairRow>,
 }
@@ -116,7 +110,6 @@ fn pairs(a: Vec<Half>, b: Vec<Half>) -> Option<Pairs> {
         count,
         alone: [count_a - count, count_b - count],
         ratio: estimate.map(|estimate| [estimate.ratio, estimate.low, estimate.high]),
-        verdict: estimate.map_or("cannot tell", |estimate| verdict_name(estimate.verdict(MARGIN))),
         rows,
     })
 }
@@ -135,7 +128,6 @@ mod tests {
         let found = found.expect("both have some");
         assert_eq!((found.count, found.alone), (2, [1, 0]));
         assert_eq!((found.rows[0].ms, found.rows[0].ratio), ([2.0, 4.0], 2.0));
-        assert_eq!(found.verdict, "cannot tell");
         assert!(pairs(Vec::new(), vec![half("x", 1.0)]).is_none());
     }
 }

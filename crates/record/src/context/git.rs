@@ -29,7 +29,10 @@ pub(super) fn checkout(
     redact: &Redact,
     missing: &mut Vec<String>,
 ) -> Option<(Git, Vec<u8>)> {
-    let top = ask(directory, &["rev-parse", "--show-toplevel"])?;
+    let Some(top) = ask(directory, &["rev-parse", "--show-toplevel"]) else {
+        missing.extend(why_none(directory));
+        return None;
+    };
     let Some(head) = ask(directory, &["rev-parse", "--verify", "HEAD"]) else {
         missing.push(format!("the commit of {top}: it has none"));
         return None;
@@ -46,7 +49,7 @@ pub(super) fn checkout(
         None => Vec::new(),
     };
     let status = ask(directory, &["status", "--porcelain", "--untracked-files=normal"]).unwrap_or_default();
-    let diff = raw(directory, &["diff", "--no-ext-diff", "--no-color", "HEAD"]).unwrap_or_default();
+    let diff = raw(directory, &["diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD"]).unwrap_or_default();
     let git = Git {
         top,
         head,
@@ -102,9 +105,34 @@ fn commits(log: &str) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Why a directory that seems to be in a checkout is in none that git reads: it belongs to another user, say.
+fn why_none(directory: &Path) -> Option<String> {
+    directory.ancestors().find(|above| above.join(".git").exists())?;
+    let why = match command(directory, &["rev-parse", "--show-toplevel"]).stderr(Stdio::piped()).output() {
+        Ok(output) => String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned(),
+        Err(error) => format!("git: {error}"),
+    };
+    Some(format!("the project's commit: {why}"))
+}
+
 fn without_secrets(diff: &[u8], redact: &Redact) -> Vec<u8> {
-    let line = |line: &[u8]| (redact.argument)(b"", line).into_bytes();
+    let mut in_key = false;
+    let line = |line: &[u8]| {
+        let (is_begin, is_end) = (holds(line, b"-----BEGIN "), holds(line, b"-----END "));
+        in_key = (in_key || is_begin && holds(line, b"PRIVATE KEY-----")) && !is_end;
+        match line.split_first() {
+            // Behind the sign of a line that came or went.
+            Some((sign, rest)) if in_key && !is_begin => {
+                [&[*sign][..], (redact.argument)(b"--secret", rest).as_bytes()].concat()
+            }
+            _ => (redact.argument)(b"", line).into_bytes(),
+        }
+    };
     diff.split(|&b| b == b'\n').map(line).collect::<Vec<_>>().join(&b'\n')
+}
+
+fn holds(line: &[u8], part: &[u8]) -> bool {
+    line.windows(part.len()).any(|window| window == part)
 }
 
 fn ask(directory: &Path, words: &[&str]) -> Option<String> {
@@ -112,11 +140,16 @@ fn ask(directory: &Path, words: &[&str]) -> Option<String> {
 }
 
 fn raw(directory: &Path, words: &[&str]) -> Option<Vec<u8>> {
-    let mut git = Command::new("git");
-    // Neither writes to the checkout nor starts what its configuration names.
-    git.arg("-C").arg(directory).args(["--no-optional-locks", "-c", "core.fsmonitor=false"]).args(words);
-    let output = git.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output = command(directory, words).output().ok()?;
     output.status.success().then_some(output.stdout)
+}
+
+/// Neither writes to the checkout nor starts what its configuration names.
+fn command(directory: &Path, words: &[&str]) -> Command {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(directory).args(["--no-optional-locks", "-c", "core.fsmonitor=false"]).args(words);
+    git.stdin(Stdio::null()).stderr(Stdio::null());
+    git
 }
 
 #[cfg(test)]

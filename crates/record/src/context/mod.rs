@@ -44,6 +44,8 @@ pub(crate) fn collect(around: &Surroundings, redact: &Redact) -> (Context, Vec<u
         None => (None, Vec::new()),
     };
     let own = around.binaries.first().and_then(|binary| binary.parent());
+    // The base is a revision of the project's.
+    let asked = git::Asked { base: None, ..asked };
     let larder =
         own.and_then(|directory| git::checkout(directory, &asked, redact, &mut Vec::new())).map(|(git, _)| git);
     let digest = |path: &PathBuf| Some((path.display().to_string(), tools::digest(path)?));
@@ -58,7 +60,7 @@ pub(crate) fn collect(around: &Surroundings, redact: &Redact) -> (Context, Vec<u
         binaries,
         configuration: around.configuration.clone(),
         machine: machine::machine(&around.places),
-        tools: around.tools.iter().filter_map(|(name, path)| tools::tool(name, path)).collect(),
+        tools: tools::all(&around.tools),
         missing,
     };
     (context, diff)

@@ -1,7 +1,8 @@
 //! Programs by content.
 
 use std::fs::File;
-use std::path::Path;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use crate::form::Tool;
 const DIGEST_DIGITS: usize = 32;
 /// A program that does not say its version within this is not waited for.
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
+/// Nobody's version is longer.
+const LINE_BYTES_MAX: u64 = 4096;
 
 /// The first digits of a file's digest.
 pub(super) fn digest(path: &Path) -> Option<String> {
@@ -19,25 +22,68 @@ pub(super) fn digest(path: &Path) -> Option<String> {
     Some(hasher.finalize().to_hex()[..DIGEST_DIGITS].to_owned())
 }
 
-/// A program; `None` where its file cannot be read.
-pub(super) fn tool(name: &str, file: &Path) -> Option<Tool> {
-    let path = std::fs::canonicalize(file).ok()?;
-    let digest = digest(&path)?;
-    Some(Tool { name: name.to_owned(), path: path.display().to_string(), digest, version: version(file) })
+/// All programs whose files can be read, and of compilers the parts that do the work. They are asked for their versions
+/// side by side.
+pub(super) fn all(named: &[(String, PathBuf)]) -> Vec<Tool> {
+    let said: Vec<Vec<Tool>> = std::thread::scope(|scope| {
+        let asked: Vec<_> = named.iter().map(|(name, file)| scope.spawn(move || with_parts(name, file))).collect();
+        asked.into_iter().map(|tools| tools.join().unwrap_or_default()).collect()
+    });
+    said.into_iter().flatten().collect()
 }
 
-/// The first line of what it says of its version; empty where it says nothing.
-fn version(file: &Path) -> String {
+/// A program; nothing where its file cannot be read.
+fn with_parts(name: &str, file: &Path) -> Vec<Tool> {
+    let Some(tool) = tool(name, file) else { return Vec::new() };
+    let part = |part: &str, path: PathBuf| {
+        let path = std::fs::canonicalize(path).ok()?;
+        let digest = digest(&path)?;
+        Some(Tool { name: format!("{name}: {part}"), path: path.display().to_string(), digest, version: String::new() })
+    };
+    let mut all = Vec::new();
+    if tool.version.contains("GCC") || tool.version.starts_with("gcc") || tool.version.starts_with("g++") {
+        let path = |program: &str| first_line(file, &format!("-print-prog-name={program}"));
+        // What it does not find it names without a directory.
+        let found = GCC_PARTS.iter().map(|program| (*program, PathBuf::from(path(program))));
+        all.extend(found.filter(|(_, path)| path.is_absolute()).filter_map(|(program, path)| part(program, path)));
+    } else if tool.version.starts_with("rustc ") {
+        // What is called so may only choose one.
+        let compiler = PathBuf::from(first_line(file, "--print=sysroot")).join("bin/rustc");
+        all.extend(part("of its sysroot", compiler));
+    }
+    all.insert(0, tool);
+    all
+}
+
+/// What `gcc` starts.
+const GCC_PARTS: &[&str] = &["cc1", "cc1plus", "collect2", "as", "ld"];
+
+/// A program; `None` where its file cannot be read.
+fn tool(name: &str, file: &Path) -> Option<Tool> {
+    let path = std::fs::canonicalize(file).ok()?;
+    let digest = digest(&path)?;
+    let version = first_line(file, "--version");
+    Some(Tool { name: name.to_owned(), path: path.display().to_string(), digest, version })
+}
+
+/// The first line of what it says; empty where it says nothing. One that hangs is ended.
+fn first_line(file: &Path, argument: &str) -> String {
     let mut command = Command::new(file);
-    command.arg("--version").env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null());
+    command.arg(argument).env("LC_ALL", "C").stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return String::new() };
+    let Some(stdout) = child.stdout.take() else { return String::new() };
     let (say, said) = mpsc::channel();
-    // One that hangs is left behind: it has neither input nor anybody who reads it.
+    // One of its own children may hold its output open.
     std::thread::spawn(move || {
-        let _ = say.send(command.output());
+        let mut line = String::new();
+        let _ = BufReader::new(stdout.take(LINE_BYTES_MAX)).read_line(&mut line);
+        let _ = say.send(line);
     });
-    let output = said.recv_timeout(VERSION_WITHIN).ok().and_then(Result::ok);
-    let first = output.and_then(|output| String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned));
-    first.unwrap_or_default()
+    let line = said.recv_timeout(VERSION_WITHIN).unwrap_or_default();
+    // It has said all that is wanted, or does not.
+    let _ = child.kill();
+    let _ = child.wait();
+    line.trim_end().to_owned()
 }
 
 #[cfg(test)]

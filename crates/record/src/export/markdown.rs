@@ -14,7 +14,8 @@ pub fn markdown(record: &Record) -> String {
     let mut text = String::new();
     let header = &record.header;
     let _ = writeln!(text, "## {}\n", escaped(&header.name));
-    let _ = writeln!(text, "`{}`\n", header.command.join(" ").replace('`', "'"));
+    let command = header.command.join(" ").replace('`', "'").replace(char::is_control, " ");
+    let _ = writeln!(text, "`{}`\n", shortened(&command));
     let ended: Vec<_> = record.runs.iter().filter_map(|run| Some((run, run.run.end.as_ref()?))).collect();
     if !ended.is_empty() {
         text += "| run | wall s | CPU s | in the kernel s | peak MiB | others' CPU | exit |\n";

@@ -213,7 +213,7 @@ fn pairs_table(title: &str, pairs: &Pairs) -> Markup {
         table.sortable {
             caption { (title) ": " (pairs.count) " pairs"
                 @if let Some([ratio, low, high]) = pairs.ratio {
-                    (format!(", B ÷ A {ratio:.3} ({low:.3} – {high:.3}), {}", pairs.verdict)) }
+                    (format!(", B ÷ A {ratio:.3} ({low:.3} – {high:.3})")) }
                 "; " (pairs.alone[0]) " only in A, " (pairs.alone[1]) " only in B. Those that differ most:" }
             thead { tr {
                 th scope="col" { "What" }

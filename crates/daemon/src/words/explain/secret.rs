@@ -16,7 +16,7 @@ pub(super) fn variable(name: &str, value: &[u8]) -> String {
 
 /// A variable's value without quotes, for a record.
 pub(in crate::words) fn bare_variable(name: &[u8], value: &[u8]) -> String {
-    bare(&secret::variable(name, value))
+    bare(&secret::variable(name, &without_asked(value)))
 }
 
 /// An argument without quotes, after another one, for a record.

@@ -30,9 +30,22 @@ const NAME_CHARS_MAX: usize = 40;
 /// What runs a command that is one text, as `--prepare` does.
 const SHELL: &str = "/bin/sh";
 
+/// There is no such command.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: command not found (looked along PATH)")]
+pub(super) struct NotFound(String);
+
 /// The session that was asked for.
 pub(super) fn session<'a>(around: &Surroundings, options: &RecordOptions, records: &'a Path) -> Result<Session<'a>> {
     let argv = commands(options);
+    if options.sample.is_some() {
+        if matches!(options.trace, TraceWhen::Never) {
+            bail!("--sample: stacks are sampled in the run that is followed, and --trace never follows none");
+        }
+        if larder_record::perf(&around.environment).is_none() {
+            bail!("--sample: perf is not along PATH: install it, or leave --sample out");
+        }
+    }
     let sides = sides(around, options, &argv, records)?;
     let now_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
     let name = match &options.name {
@@ -61,10 +74,39 @@ pub(super) fn session<'a>(around: &Surroundings, options: &RecordOptions, record
         sample_hz: options.sample,
         goes_on: options.keep_going,
         redact: Redact { argument: bare_argument, variable: bare_variable },
+        options: typed(options),
         larder: env!("CARGO_PKG_VERSION").to_owned(),
         now_s,
         seed: larder_sys::random_u64(),
     })
+}
+
+/// The options that `larder_record` does not write down itself, as they are typed.
+fn typed(options: &RecordOptions) -> Vec<String> {
+    let mut typed = Vec::new();
+    match options.trace {
+        TraceWhen::Once => {}
+        TraceWhen::All => typed.extend(["--trace", "all"].map(String::from)),
+        TraceWhen::Never => typed.extend(["--trace", "never"].map(String::from)),
+    }
+    if let Some(output) = options.output {
+        let name = match output {
+            OutputTo::Shown => "shown",
+            OutputTo::Kept => "kept",
+            OutputTo::Dropped => "dropped",
+        };
+        typed.extend(["--output", name].map(String::from));
+    }
+    if let Some(hz) = options.sample {
+        typed.extend(["--sample".to_owned(), hz.to_string()]);
+    }
+    if options.keep_going {
+        typed.push("--keep-going".to_owned());
+    }
+    if let Some(base) = &options.base {
+        typed.extend(["--base".to_owned(), base.clone()]);
+    }
+    typed
 }
 
 /// One command, or one a side.
@@ -86,7 +128,7 @@ fn sides(
     let cwd = around.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
     let command = |argv: &Vec<Vec<u8>>, environment: &[(Vec<u8>, Vec<u8>)]| -> Result<Command> {
         let Some(tool) = find(&argv[0], around.variable(b"PATH"), &nobody(), false) else {
-            bail!("{}: command not found (looked along PATH)", say::clean(&argv[0]));
+            bail!(NotFound(say::clean(&argv[0])));
         };
         Ok(Command { program: tool.path.clone(), argv: argv.clone(), environment: environment.to_vec() })
     };
@@ -142,15 +184,21 @@ fn surroundings(
         configuration: loaded.values().into_iter().map(value).collect(),
         commit_prefix: (!prefix.is_empty()).then(|| prefix.clone()),
         base: options.base.clone(),
-        tools: tools(around),
+        tools: tools(around, argv),
         places: places.into_iter().map(|(what, path)| (what.to_owned(), path.to_owned())).collect(),
     }
 }
 
 /// The real programs: larder itself, and other caches that masquerade, are passed over.
-fn tools(around: &Surroundings) -> Vec<(String, PathBuf)> {
+fn tools(around: &Surroundings, argv: &[Vec<u8>]) -> Vec<(String, PathBuf)> {
     let path = around.variable(b"PATH");
-    let named = TOOL_VARIABLES.iter().filter_map(|name| around.variable(name.as_bytes()));
+    let set = TOOL_VARIABLES.iter().filter_map(|name| around.variable(name.as_bytes()));
+    // `make CC=…`
+    let given = argv.iter().filter_map(|argument| {
+        let (name, value) = argument.split_at(argument.iter().position(|b| *b == b'=')?);
+        TOOL_VARIABLES.iter().any(|known| known.as_bytes() == name).then_some(&value[1..])
+    });
+    let named = set.chain(given);
     // `larder gcc -m32` names gcc.
     let words = named.flat_map(|value| value.split(|&b| b == b' ')).filter(|word| !word.starts_with(b"-"));
     let mut names: Vec<Vec<u8>> =

@@ -12,12 +12,15 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use larder_record::{Record, Recorded, export};
+use larder_record::{Record, RecordError, Recorded, export};
 
-use super::FINE;
+use super::{FINE, PROBLEM};
 use crate::cli::{Form, RecordExport, RecordOptions, RecordWord, Records};
 use crate::say;
 use crate::surroundings::Surroundings;
+
+/// As a shell has it.
+const NOT_FOUND: u8 = 127;
 
 /// Record, or do with records what was asked for.
 pub(crate) fn run(around: &Surroundings, typed: Records, out: &mut dyn Write) -> Result<u8> {
@@ -37,13 +40,28 @@ fn record(around: &Surroundings, options: &RecordOptions) -> Result<u8> {
         Some(dir) => std::path::absolute(dir)?,
         None => place::records(around)?,
     };
-    let session = begin::session(around, options, &records)?;
+    let session = match begin::session(around, options, &records) {
+        Err(error) if error.is::<begin::NotFound>() => {
+            say::ended(Err(error));
+            return Ok(NOT_FOUND);
+        }
+        session => session?,
+    };
     let mut progress = progress::Progress::new(session.output, session.runs);
     let recorded = larder_record::record(&session, &mut progress);
     progress.finish();
     let recorded = recorded?;
+    // Whatever became of the records, the exit code is the command's.
     for path in &recorded.paths {
-        finished(path, options.pack)?;
+        if let Err(error) = finished(path, options.pack) {
+            say::ended(Err(error));
+        }
+    }
+    if let Some(problem) = &recorded.problem {
+        say::tell(&say::one_line(&format!("the record is not whole: {problem}")));
+        if recorded.exit_code == 0 && !matches!(problem, RecordError::Io { .. }) {
+            return Ok(PROBLEM);
+        }
     }
     if let [a, b] = &recorded.paths[..] {
         // By their names they are found where records are by default.

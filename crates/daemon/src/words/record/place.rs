@@ -5,12 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
-use larder_record::Record;
+use larder_record::{PACKED, Record};
 
 use crate::surroundings::Surroundings;
-
-/// How a record in one file is called.
-const PACKED: &str = ".tar.zst";
 
 /// The directory of all records, which need not be there.
 pub(in crate::words) fn records(around: &Surroundings) -> Result<PathBuf> {
@@ -28,7 +25,9 @@ pub(in crate::words) fn records(around: &Surroundings) -> Result<PathBuf> {
 /// The record that is called so: a path, a name, or `last`.
 pub(in crate::words) fn find(around: &Surroundings, called: &str) -> Result<PathBuf> {
     let path = Path::new(called);
-    if called != "last" && path.exists() && (path.is_file() || path.join("record.json").is_file()) {
+    let is_there = path.is_file() || path.join("record.json").is_file();
+    let is_path = called.contains('/') || called.ends_with(PACKED) || path.is_dir();
+    if called != "last" && is_there && is_path {
         return Ok(path.to_owned());
     }
     let records = records(around)?;
@@ -41,6 +40,7 @@ pub(in crate::words) fn find(around: &Surroundings, called: &str) -> Result<Path
     let named = [records.join(called), records.join(format!("{called}{PACKED}"))];
     match named.into_iter().find(|path| path.exists()) {
         Some(path) => Ok(path),
+        None if is_there => Ok(path.to_owned()),
         None => {
             bail!("there is no record `{called}`, here or in {}: `larder record list` names all", records.display())
         }

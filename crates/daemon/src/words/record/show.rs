@@ -64,7 +64,7 @@ pub(super) fn line(record: &Record) -> String {
             ));
         }
         if let Some(why) = run.run.end.as_ref().and_then(|end| end.not_traced.as_ref()) {
-            parts.push(why.clone());
+            parts.push(say::one_line(why));
         }
     }
     format!("{}: {}", say::one_line(&record.header.name), parts.join(" · "))
@@ -78,21 +78,29 @@ pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Resul
     }
     let header = &record.header;
     writeln!(out, " {} · {}", say::one_line(&header.name), date(header.began_s, "%Y-%m-%d %H:%M:%S"))?;
-    writeln!(out, " {}\n in {}", say::one_line(&header.command.join(" ")), say::one_line(&header.cwd))?;
+    writeln!(out, " {}\n in {}", shortened(&header.command.join(" ")), say::one_line(&header.cwd))?;
     let context = &record.context;
     if let Some(git) = &context.project {
         let changed = if git.diff_digest.is_empty() { "" } else { ", with changes that were not committed" };
-        writeln!(out, " commit {} {}{changed}", git.head.get(..12).unwrap_or(&git.head), git.branch)?;
+        writeln!(
+            out,
+            " commit {} {}{changed}",
+            say::one_line(git.head.get(..12).unwrap_or(&git.head)),
+            say::one_line(&git.branch)
+        )?;
     }
     let machine = &context.machine;
     writeln!(
         out,
         " {} × {}, {}, {}\n",
         machine.processors,
-        machine.processor,
+        say::one_line(&machine.processor),
         say::bytes(machine.memory_bytes),
-        machine.system
+        say::one_line(&machine.system)
     )?;
+    for missing in &context.missing {
+        writeln!(out, " ! not known: {}", say::one_line(missing))?;
+    }
     runs(record, out)?;
     if let Some(run) = record.explaining() {
         let groups = causes(&run.actions);
@@ -104,6 +112,13 @@ pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Resul
     }
     writeln!(out, "\n {}", record.path.display())?;
     Ok(FINE)
+}
+
+/// On a line; `--json` has all of it.
+fn shortened(command: &str) -> String {
+    const CHARS_MAX: usize = 2000;
+    let text = say::one_line(command);
+    if text.chars().count() <= CHARS_MAX { text } else { text.chars().take(CHARS_MAX).collect::<String>() + "…" }
 }
 
 fn runs(record: &Record, out: &mut dyn Write) -> Result<()> {
@@ -128,5 +143,16 @@ fn runs(record: &Record, out: &mut dyn Write) -> Result<()> {
         }
         table.add_row(row);
     }
-    print_table(&table, out)
+    print_table(&table, out)?;
+    for run in record.runs.iter().map(|run| &run.run) {
+        let Some(end) = &run.end else { continue };
+        if end.left > 0 {
+            let processes = say::count(end.left, "process", "processes");
+            writeln!(out, " ! run {}: {processes} went on when the command had ended", run.number)?;
+        }
+        if end.interrupted {
+            writeln!(out, " ! run {} was interrupted: it is not compared", run.number)?;
+        }
+    }
+    Ok(())
 }
