@@ -224,8 +224,24 @@ fn untouched(context: &Context, store: Option<&Store>, tool: Tool, argv: Vec<Vec
     match outcome {
         Outcome::Bypass(Bypass::Disabled) => start(&command),
         // Who writes what it reads may be waiting for a token.
-        outcome => token::start_named(context, &command, outcome != Outcome::Bypass(Bypass::StandardInput)),
+        outcome => {
+            let reads_others = outcome == Outcome::Bypass(Bypass::StandardInput) || names_a_pipe(&command.argv);
+            token::start_named(context, &command, !reads_others)
+        }
     }
+}
+
+/// `S_IFIFO`, shifted right by 12.
+const PIPE_TYPE: u8 = 0o1;
+
+/// Whether an argument names a pipe, as a shell's `<(…)` does.
+fn names_a_pipe(argv: &[Vec<u8>]) -> bool {
+    let starts = [&b"/dev/fd/"[..], b"/proc/self/fd/"];
+    let is_pipe = |name: &Vec<u8>| {
+        let is_kind = |look: larder_sys::Look| look.kind == larder_sys::Kind::Other(PIPE_TYPE);
+        starts.iter().any(|start| name.starts_with(start)) || larder_sys::look_through(name).is_ok_and(is_kind)
+    };
+    argv.iter().skip(1).filter(|argument| !argument.starts_with(b"-")).any(is_pipe)
 }
 
 /// Become the tool. Comes back only with the exit code of a shell that cannot.

@@ -18,13 +18,13 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Have one listen. False where none does: in a sandbox that may only read the store none is started, since it would
-/// end with the sandbox, nor within a command of another larder, which would take it for a part of it; and where one
-/// could not begin just now it is not tried again.
+/// end with the sandbox, nor within a command of another larder, which would take it for a part of it, nor below a tool
+/// that was lowered, as which it would serve everybody else; and where one could not begin just now it is not tried again.
 pub(crate) fn summon(context: &Context, store: &Store) -> bool {
     if outer::is_there() || store.may_be_written().is_err() {
         return false;
     }
-    let begins = store.daemon_runs() || store.may_summon() && start(context);
+    let begins = store.daemon_runs() || store.may_summon() && !larder_sys::is_lowered() && start(context);
     if !begins {
         return false;
     }

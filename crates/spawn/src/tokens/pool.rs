@@ -5,6 +5,7 @@
 //! words of 64 bits, native order: 0 tickets given · 1 first ticket not yet served · 2 tokens taken and given back ·
 //! 3 how tools fare in a class · 4 until when they have company, in ms since the system was started · 5 what was counted of
 //! that · 6 which thread is watched for it · 7 how long that had run or waited to run, in ns · 8 since when, as word 4 ·
+//! 9 until when the first in the queue waits for memory, as word 4 ·
 //! 64…127 changed when such a ticket is called · 128…1151 what the tool of a token is expected to need, in KiB
 //! ```
 
@@ -33,11 +34,15 @@ const COMPANY: usize = 5;
 const WATCHED: usize = 6;
 const WATCHED_NS: usize = 7;
 const WATCHED_SINCE: usize = 8;
+const WAITS_FOR_MEMORY_UNTIL: usize = 9;
 const CALLS: usize = 64;
 const CALLS_COUNT: u64 = 64;
 const EXPECTED: usize = 128;
 const WORDS: usize = EXPECTED + JOBS_MAX as usize;
 const BYTES: u64 = WORDS as u64 * 8;
+
+/// What is said of the first in the queue holds for so long: it looks a hundred times a second, where it can.
+const WAITS_FOR_MEMORY_MS: u64 = 500;
 
 /// The tokens of a file.
 pub(crate) struct Pool {
@@ -74,12 +79,22 @@ impl Pool {
         let may_be_more = jobs == 0;
         let jobs = if may_be_more { larder_sys::processors() } else { jobs }.min(JOBS_MAX);
         if size_bytes < BYTES {
+            if larder_sys::file_size_is_limited() {
+                // The kernel would end us for it.
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
             // Real blocks, so that a full disk is an error now. Nobody's words are changed by it.
             larder_sys::make_room(&file, BYTES)?;
             size_bytes = BYTES;
         }
         let words = Words::map(&file, size_bytes, WORDS, true)?;
         Ok(Pool { file, words, jobs, may_be_more })
+    }
+
+    /// Give up what this process had before it became this program: our own locks look free to us, and one tool would
+    /// have two tokens.
+    pub(super) fn forget(&self) {
+        let _ = larder_sys::unlock_bytes(&self.file, 0, u64::from(LAYERS_MAX) * u64::from(JOBS_MAX));
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
@@ -179,6 +194,18 @@ impl Pool {
         self.word(MOVES).fetch_add(1, SeqCst);
     }
 
+    /// The first in the queue waits for memory, and nobody passes; it says so again before long.
+    pub(super) fn note_waits_for_memory(&self, waits: bool) {
+        let until = if waits { now_ms() + WAITS_FOR_MEMORY_MS } else { 0 };
+        self.word(WAITS_FOR_MEMORY_UNTIL).store(until, Relaxed);
+    }
+
+    /// Whether it said so lately.
+    pub(super) fn first_waits_for_memory(&self) -> bool {
+        let (until, now) = (self.word(WAITS_FOR_MEMORY_UNTIL).load(Relaxed), now_ms());
+        now < until && until <= now + WAITS_FOR_MEMORY_MS
+    }
+
     // ------------------------------------------------------------ the bytes
 
     /// A token that nobody has.
@@ -243,6 +270,12 @@ impl Pool {
     /// Whether locks can be had at all: some file systems have none.
     pub(super) fn has_locks(&self) -> bool {
         larder_sys::byte_locked_by(&self.file, 0).is_ok()
+    }
+
+    /// Whether a tool of some holder's does anything at this moment, as far as can be seen.
+    pub(super) fn any_busy(&self) -> bool {
+        let holders: Vec<u32> = self.ever_in_turn().filter_map(|token| self.holder(token, 0)).collect();
+        holders.contains(&0) || larder_sys::any_busy_below(&holders)
     }
 
     /// Whether nobody has any.

@@ -27,6 +27,10 @@ const STOPPED_LOOKS_EVERY: Duration = Duration::from_millis(200);
 /// take; a whole program's link may take longer, and then has company. It is the way out of whatever nobody has thought
 /// of.
 const STUCK: Duration = Duration::from_secs(30);
+/// Between two looks whether tools do anything, where memory is waited for.
+const BUSY_LOOKS_EVERY: Duration = Duration::from_millis(500);
+/// Who was passed over looks for himself for so long.
+const PASSED_OVER: Duration = Duration::from_millis(200);
 /// More for each of those before, who may have been killed: else all in the queue would begin at once.
 const STUCK_FOR_EACH: Duration = Duration::from_secs(2);
 /// Between two looks no more than this counts of that: whoever was stopped or frozen himself saw nothing meanwhile.
@@ -42,6 +46,7 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
     if !pool.has_locks() {
         return Taken::Token(Token::default());
     }
+    pool.forget();
     let mut ancestors = None;
     let mut is_below_a_holder = false;
     if asker.is_inside {
@@ -96,6 +101,8 @@ struct Waiting {
     /// How long nothing was seen to move, and when that was last looked at.
     unmoved: Duration,
     looked: Instant,
+    /// When to look again whether tools do anything.
+    looks_at_busy: Instant,
 }
 
 fn wait(
@@ -106,7 +113,8 @@ fn wait(
     wanted: &mut dyn FnMut() -> bool,
 ) -> Taken {
     let stands = ancestors.is_none();
-    let ticket = if stands { pool.draw_ticket() } else { 0 };
+    let mut ticket = if stands { pool.draw_ticket() } else { 0 };
+    let mut passed_over = None;
     let (moves, now) = (pool.moves(), Instant::now());
     let mut waiting = Waiting {
         ancestors,
@@ -118,10 +126,16 @@ fn wait(
         moves,
         unmoved: Duration::ZERO,
         looked: now,
+        looks_at_busy: now,
     };
     loop {
         let seen = pool.calls(ticket);
         let place = if stands { pool.ahead(ticket) } else { 0 };
+        if place < 0 && passed_over.get_or_insert_with(Instant::now).elapsed() >= PASSED_OVER {
+            // Others are called, and are faster: it stands in the queue again.
+            (ticket, passed_over) = (pool.draw_ticket(), None);
+            continue;
+        }
         if stands && place <= 0 {
             pool.look_for_company();
         }
@@ -130,6 +144,9 @@ fn wait(
         if gives_up {
             // The next one gives up after as long again: not all at once.
             pool.note_move();
+        }
+        if stands && place <= 0 && (waiting.for_memory || waiting.was_for_memory) {
+            pool.note_waits_for_memory(waiting.for_memory && got.is_none() && !gives_up);
         }
         if got.is_some() || gives_up || !wanted() {
             if stands && (got.is_some() || gives_up || place <= 0) {
@@ -155,7 +172,8 @@ impl Waiting {
         {
             return Some(at);
         }
-        let looks_at_stopped = self.looked_at_stopped.elapsed() >= STOPPED_LOOKS_EVERY;
+        // It costs a file for each holder: the first does it, and the next one, should the first be stopped himself.
+        let looks_at_stopped = place <= 1 && self.looked_at_stopped.elapsed() >= STOPPED_LOOKS_EVERY;
         let is_free = pool.has_free() || looks_at_stopped && pool.has_borrowable(&is_stopped);
         if !is_free {
             self.looked_at_stopped = if looks_at_stopped { Instant::now() } else { self.looked_at_stopped };
@@ -164,7 +182,7 @@ impl Waiting {
             return None;
         }
         self.free_looks += 1;
-        if place > 0 && self.free_looks < FREE_LOOKS {
+        if place > 0 && (self.free_looks < FREE_LOOKS || pool.first_waits_for_memory()) {
             return None;
         }
         if self.refused.is_some_and(|(at, moves)| at.elapsed() < MEMORY_AGAIN && moves == pool.moves()) {
@@ -186,9 +204,15 @@ impl Waiting {
         let since = now.saturating_duration_since(self.looked).min(UNSEEN_MAX);
         self.unmoved = if moves == self.moves { self.unmoved + since } else { Duration::ZERO };
         (self.moves, self.looked) = (moves, now);
-        // Memory comes when somebody ends; who is alone is not refused any.
+        // Memory comes when somebody ends, however long that takes: but not where no tool does anything any more, since
+        // it waits for this one, say.
+        let is_looked_at = self.for_memory && self.unmoved >= STUCK / 2 && now >= self.looks_at_busy;
+        if is_looked_at {
+            self.looks_at_busy = now + BUSY_LOOKS_EVERY;
+            self.unmoved = if pool.any_busy() { Duration::ZERO } else { self.unmoved };
+        }
         let before = u32::try_from(place).unwrap_or(0).min(PLACES_COUNTED);
-        self.unmoved >= STUCK + STUCK_FOR_EACH * before && !self.for_memory
+        self.unmoved >= STUCK + STUCK_FOR_EACH * before
     }
 }
 

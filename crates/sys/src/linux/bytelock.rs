@@ -34,7 +34,12 @@ pub fn bytes_locked_by(file: &File, from: u64, count: u64) -> io::Result<Option<
 
 /// Give up our lock of the byte at `at`.
 pub fn unlock_byte(file: &File, at: u64) -> io::Result<()> {
-    control(file, libc::F_SETLK, libc::F_UNLCK, at, 1).map(drop)
+    unlock_bytes(file, at, 1)
+}
+
+/// Give up our locks of `count` bytes from `from` on.
+pub fn unlock_bytes(file: &File, from: u64, count: u64) -> io::Result<()> {
+    control(file, libc::F_SETLK, libc::F_UNLCK, from, count).map(drop)
 }
 
 fn control(file: &File, what: libc::c_int, kind: libc::c_int, at: u64, count: u64) -> io::Result<libc::flock> {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
@@ -18,8 +18,8 @@ pub struct FreeMemory {
 
 /// Longer than what is read here.
 const TEXT_BYTES_MAX: usize = 8192;
-/// A group that is not given so much builds nothing: its limit is not asked for.
-const EVERY_GROUP_HAS_KB: u64 = 768 << 10;
+/// Groups within groups, up to the one that holds all.
+const GROUPS_MAX: usize = 16;
 
 /// How many programs can run at once: the processors that this process may use, within the quota of its group.
 pub fn processors() -> u32 {
@@ -27,14 +27,30 @@ pub fn processors() -> u32 {
     quota().map_or(allowed, |quota| quota.clamp(1, allowed))
 }
 
-/// As a container sees its own group; the second is how systems before that do it. Rounded up.
+/// The least of its group and of those around that; the second is how systems before that do it. Rounded up.
 fn quota() -> Option<u32> {
-    if let Some(both) = text("/sys/fs/cgroup/cpu.max") {
+    let of = |group: &Path| {
+        let both = text(group.join("cpu.max"))?;
         let (quota, period) = both.trim().split_once(' ')?;
-        return whole(quota, period);
+        whole(quota, period)
+    };
+    if let Some(least) = groups().iter().filter_map(|group| of(group)).min() {
+        return Some(least);
     }
     let quota = text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us").filter(|quota| !quota.starts_with('-'))?;
     whole(&quota, &text("/sys/fs/cgroup/cpu/cpu.cfs_period_us")?)
+}
+
+/// Where our group is in the new hierarchy, and those around it, the innermost first. A container sees its own as the
+/// outermost.
+fn groups() -> Vec<PathBuf> {
+    const TOP: &str = "/sys/fs/cgroup";
+    let text = text("/proc/self/cgroup").unwrap_or_default();
+    let group = text.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    // Of another namespace's only names are seen that lead nowhere.
+    let own = if group.split('/').any(|part| part == "..") { "" } else { group };
+    let own = if own.is_empty() { PathBuf::from(TOP) } else { Path::new(TOP).join(own) };
+    own.ancestors().take_while(|group| group.starts_with(TOP)).take(GROUPS_MAX).map(Path::to_owned).collect()
 }
 
 /// A file of the kernel's that is not longer than a page, by as few calls as can be.
@@ -53,13 +69,15 @@ fn whole(quota: &str, period: &str) -> Option<u32> {
 /// What is free now. `None` where that cannot be told. Cheap where plainly more than `enough_kb` is: then pressure is
 /// not asked for.
 pub fn free_memory(enough_kb: u64) -> Option<FreeMemory> {
-    let unused_kb = unused_kb();
-    let limit = if enough_kb > EVERY_GROUP_HAS_KB { limit_kb() } else { None };
-    if limit.is_none() && unused_kb > enough_kb {
+    let (unused_kb, groups) = (unused_kb(), groups());
+    let limit = limit_kb(&groups);
+    if limit.is_none_or(|limit| limit > enough_kb) && unused_kb > enough_kb {
         return Some(FreeMemory { available_kb: unused_kb, pressure: 0 });
     }
     let available_kb = available_kb(&text("/proc/meminfo")?)?;
-    let pressure = text("/proc/pressure/memory").and_then(|text| pressure_in(&text)).unwrap_or(0);
+    // That of our own group: another one may wait for memory within its own limit.
+    let own = groups.first().and_then(|group| text(group.join("memory.pressure")));
+    let pressure = own.or_else(|| text("/proc/pressure/memory")).and_then(|text| pressure_in(&text)).unwrap_or(0);
     Some(FreeMemory { available_kb: limit.map_or(available_kb, |limit| limit.min(available_kb)), pressure })
 }
 
@@ -69,21 +87,20 @@ fn unused_kb() -> u64 {
     info.freeram.saturating_mul(info.mem_unit.into()) / 1024
 }
 
-/// What the group of a container may still take, by either hierarchy. What it has of files could be given back, but for
-/// that part that is in use.
-fn limit_kb() -> Option<u64> {
-    let groups = [
-        ("/sys/fs/cgroup", "memory.max", "memory.current"),
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ];
-    groups.into_iter().find_map(|(directory, limit, usage)| {
-        let number = |name| text(Path::new(directory).join(name))?.trim().parse::<u64>().ok();
+/// What the group, and those around it, may still take, by either hierarchy. What one has of files could be given back,
+/// but for that part that is in use.
+fn limit_kb(groups: &[PathBuf]) -> Option<u64> {
+    let left = |directory: &Path, limit: &str, usage: &str| {
+        let number = |name| text(directory.join(name))?.trim().parse::<u64>().ok();
         // Without a limit it is a word, or a number larger than any memory.
         let limit = number(limit).filter(|limit| *limit < 1 << 60)?;
-        let statistics = text(Path::new(directory).join("memory.stat")).unwrap_or_default();
+        let statistics = text(directory.join("memory.stat")).unwrap_or_default();
         let used = number(usage)?.saturating_sub(inactive_file(&statistics));
         Some(limit.saturating_sub(used) / 1024)
-    })
+    };
+    let least = groups.iter().filter_map(|group| left(group, "memory.max", "memory.current")).min();
+    let old = || left(Path::new("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes");
+    least.or_else(old)
 }
 
 fn inactive_file(statistics: &str) -> u64 {
@@ -104,28 +121,52 @@ fn pressure_in(text: &str) -> Option<u32> {
 
 /// What the processes below these have in memory together, in KiB: pages that two of them share count twice.
 pub fn resident_below_kb(above: &[u32]) -> u64 {
-    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let all: Vec<(u32, u32, u64)> = names.filter_map(|name| resident(name.to_str()?.parse().ok()?)).collect();
-    let (mut below, mut pages, mut at) = (above.to_vec(), 0, 0);
-    while let Some(parent) = below.get(at).copied() {
-        at += 1;
-        for (pid, _, has) in all.iter().filter(|(pid, its, _)| *its == parent && !above.contains(pid)) {
-            below.push(*pid);
-            pages += has;
-        }
-    }
+    let pages: u64 = all_below(above).iter().map(|process| process.pages).sum();
     pages * (rustix::param::page_size() as u64 / 1024)
 }
 
-/// A process, its parent, and how many pages it has.
-fn resident(pid: u32) -> Option<(u32, u32, u64)> {
+/// Whether one of the processes below these, or of these themselves, runs at this moment, or waits for a disk.
+pub fn any_busy_below(above: &[u32]) -> bool {
+    let own = above.iter().filter_map(|pid| process(*pid));
+    own.chain(all_below(above)).any(|process| matches!(process.state, b'R' | b'D'))
+}
+
+struct Process {
+    pid: u32,
+    parent: u32,
+    state: u8,
+    /// How many it has in memory.
+    pages: u64,
+}
+
+fn all_below(above: &[u32]) -> Vec<Process> {
+    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let mut others: Vec<Process> = names.filter_map(|name| process(name.to_str()?.parse().ok()?)).collect();
+    others.retain(|process| !above.contains(&process.pid));
+    let (mut parents, mut below, mut at) = (above.to_vec(), Vec::new(), 0);
+    while let Some(parent) = parents.get(at).copied() {
+        at += 1;
+        let (its, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|process| process.parent == parent);
+        parents.extend(its.iter().map(|process| process.pid));
+        below.extend(its);
+        others = rest;
+    }
+    below
+}
+
+fn process(pid: u32) -> Option<Process> {
     // Of the fields after the name, counted from the state.
     const PARENT: usize = 1;
     const RESIDENT: usize = 21;
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after = text.iter().rposition(|&b| b == b')')?;
     let fields: Vec<&str> = std::str::from_utf8(&text[after + 1..]).ok()?.split_ascii_whitespace().collect();
-    Some((pid, fields.get(PARENT)?.parse().ok()?, fields.get(RESIDENT)?.parse().ok()?))
+    Some(Process {
+        pid,
+        parent: fields.get(PARENT)?.parse().ok()?,
+        state: *fields.first()?.as_bytes().first()?,
+        pages: fields.get(RESIDENT)?.parse().ok()?,
+    })
 }
 
 /// Whether a process is in a group that was frozen, by either hierarchy: a paused container. False where that cannot be

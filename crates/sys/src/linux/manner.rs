@@ -135,10 +135,21 @@ fn inherited_io_class() -> c_int {
     (raw as c_int) >> IOPRIO_CLASS_SHIFT
 }
 
+fn oom_score_adj() -> Option<i32> {
+    std::fs::read_to_string("/proc/self/oom_score_adj").ok()?.trim().parse().ok()
+}
+
+/// Once: a tool that starts another one behind larder was made so itself.
 fn more_expendable() -> Option<Vec<u8>> {
-    let text = std::fs::read_to_string("/proc/self/oom_score_adj").ok()?;
-    let inherited: i32 = text.trim().parse().ok()?;
+    let inherited = oom_score_adj().filter(|_| !is_lowered())?;
     (inherited < OOM_MAX).then(|| inherited.saturating_add(OOM_MORE).min(OOM_MAX).to_string().into_bytes())
+}
+
+/// Whether this process is below a tool that was lowered: all that [`Manner::of`] sets is as that would be. `nice` alone
+/// does not make it so.
+pub fn is_lowered() -> bool {
+    let is_nice = || inherited_nice() >= UTILITY_NICE || !is_ordinary();
+    oom_score_adj().is_some_and(|score| score >= OOM_MORE) && is_nice()
 }
 
 /// Write without waiting, and without minding whether that can be done.

@@ -27,7 +27,7 @@ mod touch;
 mod trace;
 
 pub use attended::spawn_attended;
-pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte};
+pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
 pub use copy::copy_bytes;
 pub use files::{
     Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, has_attributes, is_write_locked, look,
@@ -36,8 +36,10 @@ pub use files::{
 };
 pub use follow::{Beside, Did, Followed};
 pub use loopback::loop_device;
-pub use machine::{FreeMemory, free_memory, is_frozen, make_room, now_ms, processors, resident_below_kb};
-pub use manner::{Manner, lower_thread, would_starve};
+pub use machine::{
+    FreeMemory, any_busy_below, free_memory, is_frozen, make_room, now_ms, processors, resident_below_kb,
+};
+pub use manner::{Manner, is_lowered, lower_thread, would_starve};
 pub use map::Words;
 pub use mount::{
     MountAttributes, MountRefused, MountValue, clone_mount, mount_number, new_mount, open_directory, open_place,

@@ -9,6 +9,8 @@ use super::{Check, note, ok};
 use crate::say;
 use crate::surroundings::Surroundings;
 
+const LARDERD: &str = "larderd";
+
 /// Names of programs by which a build reaches its files and the network, as `/proc` shows them: cut off after 15 bytes.
 const SERVERS: &[(&str, &str)] = &[
     ("bindfs", "FUSE server"),
@@ -23,7 +25,7 @@ const SERVERS: &[(&str, &str)] = &[
     ("goofys", "FUSE server"),
     ("gvfsd-fuse", "FUSE server"),
     ("juicefs", "FUSE server"),
-    ("larderd", "larderd"),
+    ("larderd", LARDERD),
     ("mergerfs", "FUSE server"),
     ("mount.ntfs-3g", "FUSE server"),
     ("nebula", "VPN"),
@@ -168,7 +170,17 @@ fn found() -> Vec<Server> {
 fn server(pid: u32) -> Option<Server> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned();
     let (_, what) = SERVERS.iter().find(|(known, _)| *known == name)?;
+    // Words are larderd as well, this one too.
+    let serves = || fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| is_serving(&line));
+    if *what == LARDERD && !serves() {
+        return None;
+    }
     Some(Server { pid, name: say::one_line(&name), what, sched: of_process(&pid.to_string())? })
+}
+
+/// Of a larderd's arguments, each with a NUL behind it.
+fn is_serving(line: &[u8]) -> bool {
+    line.split(|&b| b == 0).nth(1) == Some(b"serve")
 }
 
 fn of_process(pid: &str) -> Option<Scheduling> {
@@ -223,6 +235,7 @@ mod tests {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 30 10 1 0 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 17 1 0 5 0";
         assert_eq!(scheduled(stat), Some((10, 5)));
         assert_eq!(scheduled("7 (a"), None);
+        assert!(is_serving(b"larderd\0serve\0") && !is_serving(b"larderd\0doctor\0serve\0"));
         assert_eq!(group_in("9:name=systemd:/\n2:cpu,cpuacct:/build\n0::/all\n"), "/build");
         assert_eq!(group_in("0::/user.slice\n"), "/user.slice");
         assert!(of_process("self").is_some());
