@@ -4,42 +4,55 @@
 
 /// Stands for what is not shown.
 const HIDDEN: &str = "***";
-/// A parameter whose name has one of these in it is not shown.
-const SECRETS: [&str; 8] = ["key", "secret", "token", "pass", "sig", "credential", "auth", "account"];
+/// Parameters whose values are shown: people put secrets into the others.
+const HARMLESS: &[&str] = &[
+    "account",
+    "anonymous",
+    "ca",
+    "client_certificate",
+    "client_key",
+    "endpoint",
+    "header_env",
+    "header_file",
+    "prefix",
+    "read_only",
+    "region",
+    "ttl",
+    "virtual_host",
+];
 
 /// A remote's URL as it may be shown: without user and password, and without the values of parameters that may be
-/// secret.
+/// secret. Rather too much is hidden than too little.
 pub fn masked(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let url: String = url.trim().chars().filter(|c| !c.is_control()).collect();
+    let (scheme, rest) = url.split_once("://").map_or(("", &*url), |(scheme, rest)| (scheme, rest));
+    let mut shown = if rest.len() < url.len() { format!("{scheme}://") } else { String::new() };
+    // Up to the last one, wherever that is: a password may hold such a sign, a slash or a question mark that should have
+    // been escaped, and a parameter may be a URL itself.
+    let rest = match rest.rsplit_once('@') {
+        None => rest,
+        Some((_, rest)) => {
+            shown.extend([HIDDEN, "@"]);
+            rest
+        }
+    };
     let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
-    let mut shown = String::new();
-    if rest.len() < url.len() {
-        shown.extend([scheme, "://"]);
-    }
-    // Of several the last: a password can have such a sign in it.
-    match place.rsplit_once('@') {
-        Some((_, host)) => shown.extend([HIDDEN, "@", host]),
-        None => shown.push_str(place),
-    }
+    shown.push_str(place);
     for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
         shown.push(if at == 0 { '?' } else { '&' });
         match parameter.split_once('=') {
-            Some((name, _)) if is_secret(name) => shown.extend([name, "=", HIDDEN]),
-            _ => shown.push_str(parameter),
+            Some((name, _)) if HARMLESS.contains(&name) => shown.push_str(parameter),
+            Some((name, _)) => shown.extend([name, "=", HIDDEN]),
+            None => shown.push_str(HIDDEN),
         }
     }
     shown
 }
 
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRETS.iter().any(|secret| name.contains(secret))
-}
-
 /// Variables that `larderd` is started with: its own, where things are, how the network is reached, and the credentials
 /// of remotes by the conventions of their services. Nothing else of a build's or a shell's stays with it.
 pub fn larderd_needs(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 14] = [
+    const NAMES: [&[u8]; 16] = [
         b"HOME",
         b"PATH",
         b"TMPDIR",
@@ -54,6 +67,9 @@ pub fn larderd_needs(name: &[u8]) -> bool {
         b"https_proxy",
         b"no_proxy",
         b"ALL_PROXY",
+        // Headers, by the name that docs/remotes.md has for them, and Redis's own.
+        b"CACHE_HEADERS",
+        b"REDISCLI_AUTH",
     ];
     const BEGINNINGS: [&[u8]; 6] = [b"LARDER_", b"AWS_", b"AZURE_", b"AZBLOB_", b"GOOGLE_", b"ACTIONS_"];
     NAMES.contains(&name) || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
@@ -69,8 +85,15 @@ mod tests {
             ("redis://h:1", "redis://h:1"),
             ("redis://u:p@h:1/2", "redis://***@h:1/2"),
             ("redis://:p@ss@h", "redis://***@h"),
-            ("s3://b/p?endpoint=http://e&secret_access_key=s&x", "s3://b/p?endpoint=http://e&secret_access_key=***&x"),
+            (
+                "s3://b/p?endpoint=http://e&secret_access_key=s&x",
+                "s3://b/p?endpoint=http://e&secret_access_key=***&***",
+            ),
+            ("s3://b?endpoint=http://u:p@e&region=r", "s3://***@e&region=r"),
             ("azblob://c?account_key=k", "azblob://c?account_key=***"),
+            ("http://h/x?pwd=p", "http://h/x?pwd=***"),
+            ("http://u:p?q@h/x", "http://***@h/x"),
+            ("redis://me:hu/sh@h", "redis://***@h"),
             ("u:p@h", "***@h"),
             ("", ""),
         ] {

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use larder_model::Observer;
+use larder_model::{Digest, Observer};
 
 use crate::meaning::{self, Base, Given};
 use crate::secret::masked;
@@ -61,6 +61,18 @@ pub struct Settings {
     pub verify: u64,
     /// Wait for another process that runs the same action.
     pub wait: bool,
+}
+
+impl Settings {
+    /// Of the remotes' URLs; `None` where there is none.
+    pub fn remotes_digest(&self) -> Option<Digest> {
+        (!self.remote.is_empty()).then(|| Digest::of(self.remote.join("\n").as_bytes()))
+    }
+
+    /// Of the keys that a record must be signed with; `None` where it need not be.
+    pub fn trust_digest(&self) -> Option<Digest> {
+        (!self.remote_trust.is_empty()).then(|| Digest::of(self.remote_trust.join("\n").as_bytes()))
+    }
 }
 
 impl Default for Settings {

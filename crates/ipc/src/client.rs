@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use larder_model::{Digest, Fingerprint};
 use larder_sys::{Channel, Class, MESSAGE_DESCRIPTORS_MAX, effective_user};
 
-use crate::frame::{DIRECTORY_BYTES_MAX, Expect, Frame, Nothing, Remotes, State};
+use crate::frame::{Caller, DIRECTORY_BYTES_MAX, Expect, Frame, Nothing, Remotes, State};
 use crate::incoming::Incoming;
 use crate::{BLOBS_MAX, IpcError};
 
@@ -31,9 +31,11 @@ fn connect(path: &Path, patience: Duration) -> Result<Channel, IpcError> {
     }
 }
 
-/// Say what is wanted, after the class that it is to be done in, where there is one.
-fn begin(channel: &Channel, class: Class, first: &Frame, descriptors: &[BorrowedFd]) -> Result<(), IpcError> {
-    let mut bytes = if class == Class::Inherit { Vec::new() } else { Frame::Class(class).encode() };
+/// Say what is wanted, after the class that it is to be done in and the terms, where there are such.
+fn begin(channel: &Channel, caller: Caller, first: &Frame, descriptors: &[BorrowedFd]) -> Result<(), IpcError> {
+    let class = (caller.class != Class::Inherit).then_some(Frame::Class(caller.class));
+    let before = [class, caller.terms.map(Frame::Terms)];
+    let mut bytes: Vec<u8> = before.iter().flatten().flat_map(Frame::encode).collect();
     bytes.extend(first.encode());
     Ok(channel.send(&bytes, descriptors)?)
 }
@@ -44,8 +46,14 @@ pub fn listens(path: &Path) -> Result<(), IpcError> {
 }
 
 /// Hand a parcel over, `parcel_bytes` long, and the files of its blobs. There is no answer: what becomes of it is not
-/// waited for. It is recorded in `class`, as are all these requests.
-pub fn hand_over(path: &Path, class: Class, parcel: &File, parcel_bytes: u64, blobs: &[File]) -> Result<(), IpcError> {
+/// waited for. It is recorded for `caller`, as are all these requests.
+pub fn hand_over(
+    path: &Path,
+    caller: Caller,
+    parcel: &File,
+    parcel_bytes: u64,
+    blobs: &[File],
+) -> Result<(), IpcError> {
     if blobs.len() as u64 > BLOBS_MAX {
         return Err(IpcError::TooMany);
     }
@@ -53,7 +61,7 @@ pub fn hand_over(path: &Path, class: Class, parcel: &File, parcel_bytes: u64, bl
     let descriptors: Vec<BorrowedFd> = [parcel].into_iter().chain(blobs).map(AsFd::as_fd).collect();
     let first = Frame::HandOver { parcel_bytes, blobs: blobs.len() as u64 };
     let mut parts = descriptors.chunks(MESSAGE_DESCRIPTORS_MAX);
-    begin(&channel, class, &first, parts.next().unwrap_or_default())?;
+    begin(&channel, caller, &first, parts.next().unwrap_or_default())?;
     for some in parts {
         channel.send(&Frame::More.encode(), some)?;
     }
@@ -61,20 +69,20 @@ pub fn hand_over(path: &Path, class: Class, parcel: &File, parcel_bytes: u64, bl
 }
 
 /// Say that the record of `weak` was used.
-pub fn note_use(path: &Path, class: Class, weak: &Fingerprint) -> Result<(), IpcError> {
-    begin(&connect(path, HAND_OVER_PATIENCE)?, class, &Frame::Used(*weak), &[])
+pub fn note_use(path: &Path, caller: Caller, weak: &Fingerprint) -> Result<(), IpcError> {
+    begin(&connect(path, HAND_OVER_PATIENCE)?, caller, &Frame::Used(*weak), &[])
 }
 
 /// Say that something new is in the store.
 pub fn note_recorded(
     path: &Path,
-    class: Class,
+    caller: Caller,
     weak: &Fingerprint,
     strong: &Fingerprint,
     directory: &[u8],
 ) -> Result<(), IpcError> {
     let (weak, strong, directory) = (*weak, *strong, bounded(directory));
-    begin(&connect(path, HAND_OVER_PATIENCE)?, class, &Frame::Recorded { weak, strong, directory }, &[])
+    begin(&connect(path, HAND_OVER_PATIENCE)?, caller, &Frame::Recorded { weak, strong, directory }, &[])
 }
 
 /// Ask how `larderd` is, or have it stop.
@@ -129,9 +137,9 @@ pub enum Told {
 
 impl Fetching {
     /// Ask for the records of `weak`.
-    pub fn begin(path: &Path, class: Class, weak: &Fingerprint, directory: &[u8]) -> Result<Fetching, IpcError> {
+    pub fn begin(path: &Path, caller: Caller, weak: &Fingerprint, directory: &[u8]) -> Result<Fetching, IpcError> {
         let channel = connect(path, HAND_OVER_PATIENCE)?;
-        begin(&channel, class, &Frame::Fetch { weak: *weak, directory: bounded(directory) }, &[])?;
+        begin(&channel, caller, &Frame::Fetch { weak: *weak, directory: bounded(directory) }, &[])?;
         Ok(Fetching { channel, incoming: Incoming::default() })
     }
 

@@ -11,7 +11,8 @@
 //!   7 fetch       digest weak fingerprint, bytes working directory
 //!   8 expect      number median of such fetches in µs, number nine tenths in µs, number of fetches that say so, u8 do not wait
 //!   9 found       number bytes of the manifest                    with a descriptor: the manifest's
-//!  10 nothing     u8 why: 0 no remote has it · 1 no remote can be reached · 2 there is no remote · 3 it failed
+//!  10 nothing     u8 why: 0 no remote has it · 1 no remote can be reached · 2 there is no remote · 3 it failed ·
+//!                 4 it began with other remotes, or trusts others
 //!  11 want        digest strong fingerprint, digest subject
 //!  12 fetched     number bytes that were fetched
 //!  13 running     nothing
@@ -20,8 +21,10 @@
 //!  16 remotes?    nothing
 //!  17 remotes     number of records to be sent, number sent, number dropped, number that failed, digest of the settings
 //!  18 class       u8 class that the work for this request is done in: 1 utility · 2 background
+//!  19 terms       digest of the remotes, digest of who is trusted (0 where nobody has to sign), u8 may be sent
 //! ```
-//! 18 comes before a request, if at all: without it the work is done as all of `larderd`'s. A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16
+//! 18 and 19 come before a request, in this order, if at all: without 18 the work is done as all of `larderd`'s; 19 is
+//! said with 1, 7 and 14 where the wrapper knows of remotes. A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16
 //! with 17. To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that
 //! the tool runs, and 14, and leaves when it wants nothing any more. One that does not know these ends the connection.
 
@@ -34,6 +37,9 @@ pub const HEADER_BYTES: usize = 2;
 pub const FRAME_BYTES_MAX: usize = DIRECTORY_BYTES_MAX + 128;
 /// A longer working directory is not said (`PATH_MAX`).
 pub const DIRECTORY_BYTES_MAX: usize = 4096;
+
+/// No keys have this digest.
+const NOBODY: Digest = Digest([0; 32]);
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +108,40 @@ pub enum Frame {
     Remotes(Remotes),
     /// What the next frame asks for is done in this class, which is not to inherit.
     Class(Class),
+    /// On which terms it is asked for.
+    Terms(Terms),
+}
+
+/// On which terms a wrapper uses remotes: those of its own settings. Whoever started `larderd` may have others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Of the remotes' URLs.
+    pub remotes: Digest,
+    /// Of the keys that a record must be signed with; `None` where it need not be.
+    pub trust: Option<Digest>,
+    /// What is recorded may be sent.
+    pub sends: bool,
+}
+
+impl Terms {
+    /// Whether what remotes of `theirs` give may be used by who has these terms.
+    pub fn allow(&self, theirs: &Terms) -> bool {
+        self.remotes == theirs.remotes && (self.trust.is_none() || self.trust == theirs.trust)
+    }
+}
+
+/// For whom something is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The class that it is done in.
+    pub class: Class,
+    /// Where it knows of remotes.
+    pub terms: Option<Terms>,
+}
+
+impl Caller {
+    /// One of whom nothing was said.
+    pub const ANYBODY: Caller = Caller { class: Class::Inherit, terms: None };
 }
 
 /// How long fetches take.
@@ -128,10 +168,13 @@ pub enum Nothing {
     NoRemote,
     /// What came was not what it should have been, or broke off.
     Failed,
+    /// `larderd` began with other settings.
+    OtherTerms,
 }
 
 impl Nothing {
-    const ALL: [Nothing; 4] = [Nothing::NotThere, Nothing::OutOfReach, Nothing::NoRemote, Nothing::Failed];
+    const ALL: [Nothing; 5] =
+        [Nothing::NotThere, Nothing::OutOfReach, Nothing::NoRemote, Nothing::Failed, Nothing::OtherTerms];
 
     /// For people.
     pub fn sentence(self) -> &'static str {
@@ -140,6 +183,7 @@ impl Nothing {
             Nothing::OutOfReach => "no remote can be reached",
             Nothing::NoRemote => "larderd has no remote",
             Nothing::Failed => "the fetch failed",
+            Nothing::OtherTerms => "larderd began with other remotes, or trusts others: `larder daemon stop` ends it",
         }
     }
 }
@@ -247,6 +291,12 @@ impl Frame {
                 w.u8(18);
                 w.u8(*class as u8);
             }
+            Frame::Terms(Terms { remotes, trust, sends }) => {
+                w.u8(19);
+                w.digest(remotes);
+                w.digest(&trust.unwrap_or(NOBODY));
+                w.u8((*sends).into());
+            }
         }
         let length = w.bytes.len() as u16;
         [&length.to_le_bytes()[..], &w.bytes].concat()
@@ -312,6 +362,11 @@ impl Frame {
                 2 => Frame::Class(Class::Background),
                 code => return Err(r.unknown_tag(code)),
             },
+            19 => Frame::Terms(Terms {
+                remotes: r.digest()?,
+                trust: Some(r.digest()?).filter(|trust| *trust != NOBODY),
+                sends: r.flag()?,
+            }),
             tag => return Err(r.unknown_tag(tag)),
         };
         r.finish()?;
@@ -360,6 +415,8 @@ mod tests {
         check(Frame::AskRemotes);
         check(Frame::Class(Class::Utility));
         check(Frame::Class(Class::Background));
+        check(Frame::Terms(Terms { remotes: weak, trust: None, sends: true }));
+        check(Frame::Terms(Terms { remotes: weak, trust: Some(strong), sends: false }));
         check(Frame::Remotes(Remotes { queued: most, sent: most, dropped: most, failed: most, settings: weak }));
     }
 
@@ -368,8 +425,21 @@ mod tests {
         assert_eq!(Frame::decode(&[FORMAT_VERSION + 1, 3]), Err(DecodeError::Version(FORMAT_VERSION + 1)));
         assert!(Frame::length([0xff, 0xff]).is_err());
         assert!(Frame::decode(&[]).is_err());
-        assert!(Frame::decode(&[FORMAT_VERSION, 19]).is_err());
+        assert!(Frame::decode(&[FORMAT_VERSION, 20]).is_err());
         assert!(Frame::decode(&[FORMAT_VERSION, 18, 0]).is_err() && Frame::decode(&[FORMAT_VERSION, 18, 3]).is_err());
-        assert!(Frame::decode(&[FORMAT_VERSION, 10, 4]).is_err());
+        assert!(Frame::decode(&[FORMAT_VERSION, 10, 5]).is_err());
+    }
+
+    #[test]
+    fn who_has_to_trust_takes_nothing_from_who_does_not() {
+        let terms = |remotes, trust: Option<u8>| Terms {
+            remotes: Digest([remotes; 32]),
+            trust: trust.map(|key| Digest([key; 32])),
+            sends: true,
+        };
+        assert!(terms(1, None).allow(&terms(1, None)) && terms(1, None).allow(&terms(1, Some(1))));
+        assert!(terms(1, Some(1)).allow(&terms(1, Some(1))));
+        assert!(!terms(1, Some(1)).allow(&terms(1, None)) && !terms(1, Some(1)).allow(&terms(1, Some(2))));
+        assert!(!terms(1, None).allow(&terms(2, None)));
     }
 }

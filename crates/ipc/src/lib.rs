@@ -27,7 +27,9 @@ mod server;
 #[cfg(target_os = "linux")]
 pub use client::{Fetching, Told, ask, ask_remotes, hand_over, listens, note_recorded, note_use};
 pub use error::IpcError;
-pub use frame::{DIRECTORY_BYTES_MAX, Expect, FRAME_BYTES_MAX, Frame, HEADER_BYTES, Nothing, Remotes, State};
+pub use frame::{
+    Caller, DIRECTORY_BYTES_MAX, Expect, FRAME_BYTES_MAX, Frame, HEADER_BYTES, Nothing, Remotes, State, Terms,
+};
 pub use parcel::{BLOBS_MAX, Handed, PARCEL_BYTES_MAX, Parcel};
 #[cfg(target_os = "linux")]
 pub use server::{Recorded, Request, Session, Step, answer, receive, say};

@@ -5,9 +5,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use larder_model::{Digest, Fingerprint};
-use larder_sys::{Channel, Class, effective_user};
+use larder_sys::{Channel, effective_user};
 
-use crate::frame::{Frame, State};
+use crate::frame::{Caller, Frame, State};
 use crate::incoming::Incoming;
 use crate::{BLOBS_MAX, IpcError, PARCEL_BYTES_MAX};
 
@@ -95,19 +95,25 @@ pub fn say(channel: &Channel, frame: &Frame, file: Option<BorrowedFd>) -> Result
     Ok(channel.send(&frame.encode(), file.as_slice())?)
 }
 
-/// Receive the request of a connection, which has `patience` for all of it, and the class that it is to be done in.
-pub fn receive(channel: &Channel, patience: Duration) -> Result<(Class, Request), IpcError> {
+/// Receive the request of a connection, which has `patience` for all of it, and for whom it is done.
+pub fn receive(channel: &Channel, patience: Duration) -> Result<(Caller, Request), IpcError> {
     match channel.peer()?.user {
         user if user == effective_user() => {}
         user => return Err(IpcError::Stranger(user)),
     }
     let until = Instant::now() + patience;
     let mut incoming = Incoming::default();
-    let (class, first) = match next(&mut incoming, channel, until, 0)? {
-        Some(Frame::Class(class)) => (class, Some(next(&mut incoming, channel, until, 0)?.ok_or(IpcError::Ended)?)),
-        first => (Class::Inherit, first),
-    };
-    Ok((class, request(first, incoming, channel, until)?))
+    let mut caller = Caller::ANYBODY;
+    let mut first = next(&mut incoming, channel, until, 0)?;
+    if let Some(Frame::Class(class)) = first {
+        caller.class = class;
+        first = Some(next(&mut incoming, channel, until, 0)?.ok_or(IpcError::Ended)?);
+    }
+    if let Some(Frame::Terms(terms)) = first {
+        caller.terms = Some(terms);
+        first = Some(next(&mut incoming, channel, until, 0)?.ok_or(IpcError::Ended)?);
+    }
+    Ok((caller, request(first, incoming, channel, until)?))
 }
 
 fn request(
@@ -181,9 +187,13 @@ mod tests {
     use std::os::fd::{AsFd, BorrowedFd};
     use std::path::PathBuf;
 
-    use larder_sys::{Door, sealed_memory_file};
+    use larder_sys::{Class, Door, sealed_memory_file};
 
     use super::*;
+
+    fn in_class(class: Class) -> Caller {
+        Caller { class, ..Caller::ANYBODY }
+    }
 
     const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -222,7 +232,7 @@ mod tests {
         for count in [0, 1, 252, 253, 254, 600, BLOBS_MAX as usize] {
             let parcel = sealed_memory_file("parcel", b"parcel").expect("makes");
             let blobs: Vec<_> = (0..count).map(|_| parcel.try_clone().expect("clones")).collect();
-            crate::hand_over(&both.path, Class::Background, &parcel, 6, &blobs).expect("hands over");
+            crate::hand_over(&both.path, in_class(Class::Background), &parcel, 6, &blobs).expect("hands over");
             drop((parcel, blobs));
             match both.next() {
                 Ok(Request::HandOver { parcel_bytes: 6, blobs, .. }) => assert_eq!(blobs.len(), count),
@@ -232,7 +242,10 @@ mod tests {
         }
         let parcel = sealed_memory_file("parcel", b"parcel").expect("makes");
         let blobs: Vec<_> = (0..=BLOBS_MAX).map(|_| parcel.try_clone().expect("clones")).collect();
-        assert!(matches!(crate::hand_over(&both.path, Class::Background, &parcel, 6, &blobs), Err(IpcError::TooMany)));
+        assert!(matches!(
+            crate::hand_over(&both.path, in_class(Class::Background), &parcel, 6, &blobs),
+            Err(IpcError::TooMany)
+        ));
     }
 
     #[test]
@@ -254,6 +267,10 @@ mod tests {
         assert!(matches!(both.says(&[(&more, 1)]), Err(IpcError::Unexpected)));
         let class = Frame::Class(Class::Utility).encode();
         assert!(matches!(both.says(&[(&class, 0), (&one, 1)]), Ok(Request::HandOver { .. })));
+        let terms = crate::Terms { remotes: Digest([1; 32]), trust: None, sends: true };
+        let terms = Frame::Terms(terms).encode();
+        assert!(matches!(both.says(&[(&class, 0), (&terms, 0), (&one, 1)]), Ok(Request::HandOver { .. })));
+        assert!(matches!(both.says(&[(&terms, 0), (&class, 0), (&one, 1)]), Err(IpcError::Unexpected)), "in no order");
         assert!(matches!(both.says(&[(&class, 0)]), Err(IpcError::Ended)), "of nothing");
         assert!(matches!(both.says(&[(&class, 0), (&class, 0)]), Err(IpcError::Unexpected)));
         let many = Frame::HandOver { parcel_bytes: 1, blobs: u64::MAX }.encode();
@@ -278,7 +295,7 @@ mod tests {
         let (woken, _wake) = larder_sys::pipe().expect("makes");
         both.door.wait(Duration::from_secs(5), woken.as_fd()).expect("waits");
         let channel = both.door.accept().expect("accepts").expect("somebody");
-        assert!(matches!(receive(&channel, PATIENCE), Ok((Class::Inherit, Request::Ask))));
+        assert!(matches!(receive(&channel, PATIENCE), Ok((Caller::ANYBODY, Request::Ask))));
         let state = State { pid: 7, up_s: 8, idle_s: 9, recorded: 10, refused: 11 };
         answer(&channel, state).expect("answers");
         assert_eq!(asking.join().expect("ends").expect("is answered"), state);
@@ -290,10 +307,11 @@ mod tests {
     fn a_fetch_and_what_follows() {
         let both = both();
         let (weak, strong) = (Digest([1; 32]), Digest([2; 32]));
-        let mut fetching = crate::Fetching::begin(&both.path, Class::Utility, &weak, b"/w").expect("connects");
+        let mut fetching =
+            crate::Fetching::begin(&both.path, in_class(Class::Utility), &weak, b"/w").expect("connects");
         let channel = both.door.accept().expect("accepts").expect("somebody");
         let mut session = match receive(&channel, PATIENCE) {
-            Ok((Class::Utility, Request::Fetch { weak: asked, directory, session }))
+            Ok((Caller { class: Class::Utility, terms: None }, Request::Fetch { weak: asked, directory, session }))
                 if asked == weak && directory == b"/w" =>
             {
                 session
@@ -325,12 +343,12 @@ mod tests {
     fn one_that_does_not_know_it_is_no_trouble() {
         let both = both();
         let mut fetching =
-            crate::Fetching::begin(&both.path, Class::Inherit, &Digest([1; 32]), b"/w").expect("connects");
+            crate::Fetching::begin(&both.path, Caller::ANYBODY, &Digest([1; 32]), b"/w").expect("connects");
         drop(both.door.accept().expect("accepts").expect("somebody"));
         assert!(matches!(fetching.next(PATIENCE), Err(IpcError::Ended | IpcError::Io(_))));
         // A file that is not as long as it is said to be.
         let mut fetching =
-            crate::Fetching::begin(&both.path, Class::Inherit, &Digest([1; 32]), b"/w").expect("connects");
+            crate::Fetching::begin(&both.path, Caller::ANYBODY, &Digest([1; 32]), b"/w").expect("connects");
         let channel = both.door.accept().expect("accepts").expect("somebody");
         let file = sealed_memory_file("manifest", b"manifest").expect("makes");
         say(&channel, &Frame::Found { manifest_bytes: 9 }, Some(file.as_fd())).expect("says");

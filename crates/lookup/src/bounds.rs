@@ -21,6 +21,9 @@ impl Bounds for Request {
         if matches!(name, b"" | b"." | b"..") {
             return false;
         }
+        if !self.may_come_of(name) && !self.names(path) {
+            return false;
+        }
         // What is beside a named output, or in the working directory itself, the file system need not be asked for.
         let own = self.own_directories();
         if own.iter().any(|own| own == directory) || self.names(path) {
@@ -44,7 +47,42 @@ impl Bounds for Request {
     }
 }
 
+/// What compilers make beside what is named, by the end of its name: modules, and headers that were read.
+const MADE_BY_COMPILERS: &[&[u8]] = &[b"gcm", b"pcm", b"mod", b"smod", b"gch", b"pch"];
+/// What people write, and what runs: a compiler makes none.
+const NEVER_MADE: &[&[u8]] = &[
+    b"C", b"H", b"S", b"am", b"ac", b"c", b"c++", b"cc", b"cmake", b"cp", b"cpp", b"cxx", b"def", b"h", b"h++", b"hh",
+    b"hpp", b"hxx", b"in", b"inc", b"inl", b"ipp", b"l", b"m", b"m4", b"mk", b"mm", b"pl", b"py", b"sh", b"tcc", b"y",
+];
+
 impl Request {
+    /// Whether a file of this name may come of it, where it is not named as an output. A compiler's are called as what it
+    /// compiles or makes, or as an option says; whoever wrote the record, it makes no `Makefile`, and no source.
+    fn may_come_of(&self, name: &[u8]) -> bool {
+        if !matches!(self.family, Family::Gcc | Family::Clang) {
+            return true;
+        }
+        let end = name.iter().rposition(|&b| b == b'.').map_or(&b""[..], |at| &name[at + 1..]);
+        if NEVER_MADE.contains(&end) {
+            return false;
+        }
+        let (arguments, invocation) = (&self.action.argv[1..], &self.invocation);
+        // Some are named in a file of arguments.
+        let known = [Some(&invocation.source), invocation.output.as_ref(), invocation.depfile.as_ref()];
+        let is_called_after = |argument: &Vec<u8>| {
+            let file = argument.rsplit(|&b| b == b'/').next().unwrap_or_default();
+            let stem = file.iter().rposition(|&b| b == b'.').map_or(file, |at| &file[..at.max(1)]);
+            !stem.is_empty() && is_part(name, stem)
+        };
+        // `-Wl,-Map=x.map`, `-ftime-trace=x.json`, or two arguments.
+        let is_said = |argument: &Vec<u8>| argument.starts_with(b"-") && argument.ends_with(name);
+        MADE_BY_COMPILERS.contains(&end)
+            || name == b"a.out"
+            || name == b"gcm.cache"
+            || arguments.iter().any(|argument| is_called_after(argument) || is_said(argument))
+            || known.into_iter().flatten().any(is_called_after)
+    }
+
     /// The working directory, and those of the outputs that are named.
     fn own_directories(&self) -> Vec<Vec<u8>> {
         let named = self.named_outputs().filter_map(|path| Some(split(&path)?.0.to_vec()));
@@ -69,6 +107,15 @@ impl Request {
         let paths = arguments.iter().filter_map(move |argument| Some(&argument[path(argument)?..]));
         paths.map(|path| path.strip_suffix(b"/").unwrap_or(path)).filter(|path| path.len() > 1)
     }
+}
+
+/// Whether a name is this, or this at its beginning or behind a hyphen, and a dot or a hyphen behind: of `x.c` or
+/// `prog` come `x.su`, `prog-x.dwo`, `a-x.gcno`.
+fn is_part(name: &[u8], stem: &[u8]) -> bool {
+    let begins =
+        |rest: &[u8]| rest.strip_prefix(stem).is_some_and(|rest| matches!(rest.first(), None | Some(b'.' | b'-')));
+    let behind = (0..name.len()).filter(|&at| name[at] == b'-').any(|at| begins(&name[at + 1..]));
+    begins(name) || behind
 }
 
 /// An absolute path's directory, and its last name.
@@ -102,4 +149,20 @@ fn real_directory(directory: &[u8]) -> Option<PathBuf> {
 
 fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_called_after_another() {
+        for (name, stem) in [("x.su", "x"), ("x", "x"), ("prog-x.dwo", "x"), ("prog-x.dwo", "prog"), ("a-x.gcno", "x")]
+        {
+            assert!(is_part(name.as_bytes(), stem.as_bytes()), "{name} of {stem}");
+        }
+        for (name, stem) in [("Makefile", "a"), ("xy.su", "x"), ("pre-commit", "commit.c"), ("GNUmakefile", "q")] {
+            assert!(!is_part(name.as_bytes(), stem.as_bytes()), "{name} of {stem}");
+        }
+    }
 }

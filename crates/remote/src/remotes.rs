@@ -199,7 +199,14 @@ impl Remotes {
     async fn entries(&self, remote: &dyn Remote, weak: &Digest) -> Result<Vec<(Digest, Bytes)>, RemoteError> {
         let (list, damaged) = merge::read(remote, Key::manifest(*weak)).await?;
         self.tally.add(Share::Damaged, damaged);
-        let fetched = stream::iter(list.items.into_iter().map(|item| filled(remote, item)));
+        let mut room = LIST_BYTES_MAX;
+        let fits = |item: &Item| {
+            room = room.saturating_sub(item.size);
+            room > 0 || item.bytes.is_some()
+        };
+        // The newest come first; whoever makes very many large ones is not held in memory for it.
+        let items: Vec<Item> = list.items.into_iter().filter(fits).collect();
+        let fetched = stream::iter(items.into_iter().map(|item| filled(remote, item)));
         let items: Vec<Item> = fetched.buffered(RECORDS_AT_ONCE).collect().await;
         let mut believed = Vec::with_capacity(items.len());
         for item in items {
@@ -249,6 +256,11 @@ impl Remotes {
         found
     }
 
+    /// Whether records must be signed, and those that are made here are not.
+    pub fn would_not_believe_itself(&self) -> bool {
+        self.keys.are_required() && !self.keys.can_sign()
+    }
+
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -279,6 +291,9 @@ impl From<Dropped> for Share {
         }
     }
 }
+
+/// Of all records of a list that do not stand in it, bytes that are fetched.
+const LIST_BYTES_MAX: u64 = 128 << 20;
 
 pub(crate) async fn get_one(remote: &dyn Remote, key: Key) -> Result<Option<Bytes>, RemoteError> {
     Ok(remote.get_small(&[key]).await?.into_iter().next().flatten())

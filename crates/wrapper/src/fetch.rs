@@ -17,7 +17,7 @@ use larder_sys::Rival;
 
 use crate::context::Context;
 use crate::patience::{UNKNOWN, patience};
-use crate::token::class;
+use crate::token::caller;
 use crate::{outer, summon};
 
 /// What comes next for an action that no record answers.
@@ -79,7 +79,7 @@ impl Asking<'_> {
             let directory = &self.context.place.cwd;
             Fetching::begin(
                 &self.store.daemon_socket(),
-                class(&self.context.loaded.settings),
+                caller(&self.context.loaded.settings),
                 &self.request.weak,
                 directory,
             )
@@ -209,8 +209,8 @@ pub(crate) fn note_recorded(
     if settings.remote.is_empty() || settings.remote_read_only {
         return;
     }
-    let class = class(settings);
-    let note = || larder_ipc::note_recorded(&store.daemon_socket(), class, weak, strong, &context.place.cwd);
+    let caller = caller(settings);
+    let note = || larder_ipc::note_recorded(&store.daemon_socket(), caller, weak, strong, &context.place.cwd);
     if let Err(IpcError::Io(_)) = note()
         && summon::summon(context, store)
     {

@@ -131,7 +131,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                                 outer::answered(context, request, &set, &result, &before);
                             }
                             if file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| file.overdue)) {
-                                handover::note_use(store, token::class(settings), &request.weak);
+                                handover::note_use(store, token::caller(settings), &request.weak);
                             }
                             waited.iter().for_each(|waited| waited.count(store));
                             fetched.iter().for_each(|fetched| fetched.count(store));

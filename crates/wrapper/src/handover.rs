@@ -10,9 +10,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use larder_ipc::{Handed, IpcError, PARCEL_BYTES_MAX, Parcel, hand_over, listens};
+use larder_ipc::{Caller, Handed, IpcError, PARCEL_BYTES_MAX, Parcel, hand_over, listens};
 use larder_model::{Blob, Digest, DigestWriter, Entry, ExplainWalk, Fingerprint, Judgement, Manifest, Outcome};
-use larder_spawn::Class;
 use larder_store::{Store, StoreError};
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -23,8 +22,8 @@ const MEMORY_BYTES_MAX: u64 = 256 << 20;
 /// What is to be handed over.
 pub(crate) struct Handover<'a> {
     pub(crate) store: &'a Store,
-    /// That it is recorded in.
-    class: Class,
+    /// For whom it is recorded.
+    caller: Caller,
     blobs: RefCell<Vec<(Blob, File)>>,
     memory_bytes: Cell<u64>,
     judgements: RefCell<Vec<(Digest, Judgement)>>,
@@ -34,11 +33,11 @@ pub(crate) struct Handover<'a> {
 
 impl<'a> Handover<'a> {
     /// Where somebody listens. Nothing is connected meanwhile: a tool can run for hours.
-    pub(crate) fn open(store: &'a Store, class: Class) -> Result<Handover<'a>, IpcError> {
+    pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<Handover<'a>, IpcError> {
         listens(&store.daemon_socket())?;
         Ok(Handover {
             store,
-            class,
+            caller,
             blobs: RefCell::default(),
             memory_bytes: Cell::new(0),
             judgements: RefCell::default(),
@@ -118,14 +117,14 @@ impl<'a> Handover<'a> {
         }
         let file = larder_sys::sealed_memory_file("larder-parcel", &bytes)?;
         let files = blobs.iter().map(|(_, file)| file.try_clone()).collect::<io::Result<Vec<_>>>()?;
-        hand_over(&self.store.daemon_socket(), self.class, &file, bytes.len() as u64, &files)
+        hand_over(&self.store.daemon_socket(), self.caller, &file, bytes.len() as u64, &files)
     }
 }
 
 /// Have it noted that a record was used, so that it is not evicted as one that nobody needs. Once an hour for each
 /// record at most, and only where that cannot be noted from here.
-pub(crate) fn note_use(store: &Store, class: Class, weak: &Fingerprint) {
-    let _ = larder_ipc::note_use(&store.daemon_socket(), class, weak);
+pub(crate) fn note_use(store: &Store, caller: Caller, weak: &Fingerprint) {
+    let _ = larder_ipc::note_use(&store.daemon_socket(), caller, weak);
 }
 
 /// Read `source` to its end, and write it to `to`.
@@ -155,9 +154,9 @@ mod tests {
     fn what_was_put_is_there_and_stays_as_it_was() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        assert!(Handover::open(&store, Class::Inherit).is_err(), "nobody listens");
+        assert!(Handover::open(&store, Caller::ANYBODY).is_err(), "nobody listens");
         let _door = store.open_daemon_door().expect("listens");
-        let handover = Handover::open(&store, Class::Inherit).expect("somebody listens");
+        let handover = Handover::open(&store, Caller::ANYBODY).expect("somebody listens");
         let path = dir.path().join("x.o");
         std::fs::write(&path, b"object").expect("writes");
         let mut file = File::open(&path).expect("opens");

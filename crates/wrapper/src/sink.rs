@@ -5,9 +5,8 @@
 use std::fs::File;
 use std::io::Read;
 
-use larder_ipc::IpcError;
+use larder_ipc::{Caller, IpcError};
 use larder_model::{Blob, Content, Digest, Entry, ExplainWalk, Fingerprint, Judgement, Outcome, Unrecorded};
-use larder_spawn::Class;
 use larder_store::{Counters, Stamps, Store, StoreError};
 
 use crate::handover::Handover;
@@ -43,10 +42,10 @@ impl Closed {
 
 impl<'a> Sink<'a> {
     /// The store, or `larderd` where nothing may be written.
-    pub(crate) fn open(store: &'a Store, class: Class) -> Result<Sink<'a>, Closed> {
+    pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<Sink<'a>, Closed> {
         match store.may_be_written().and_then(|()| Counters::open(store)) {
             Ok(counters) => Ok(Sink::Store { store, counters }),
-            Err(error) if error.refuses_writing() => match Handover::open(store, class) {
+            Err(error) if error.refuses_writing() => match Handover::open(store, caller) {
                 Ok(handover) => Ok(Sink::Handover(handover)),
                 Err(why) => Err(Closed::NoDaemon(error, why)),
             },

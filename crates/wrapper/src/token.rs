@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use larder_compiler::{Family, family_of};
 use larder_config::{Class, Settings};
+use larder_ipc::{Caller, Terms};
 use larder_lookup::{Request, kind, subject};
 use larder_spawn::{Asker, Command, Manner, Needs, Taken, Token, Tokens};
 use larder_store::{Counters, Store};
@@ -71,6 +72,13 @@ pub(crate) fn manner(settings: &Settings, family: Family, token: &mut Token) -> 
         return Manner::default();
     }
     token.manner(class(settings), settings.class_cgroup.as_deref())
+}
+
+/// For whom `larderd` does something: the class, and the terms on which remotes are used.
+pub(crate) fn caller(settings: &Settings) -> Caller {
+    let sends = !settings.remote_read_only;
+    let terms = settings.remotes_digest().map(|remotes| Terms { remotes, trust: settings.trust_digest(), sends });
+    Caller { class: class(settings), terms }
 }
 
 /// The class that is asked for: of tools, and of what `larderd` does for this command.

@@ -276,6 +276,9 @@ async fn fetch(shared: Arc<Shared>, coming: Coming, permit: OwnedSemaphorePermit
     let Some(alone) = newest(&came) else { return false };
     shared.count(Remote::BytesIn, came.len() as u64);
     let missing = shared.missing(&alone.blobs);
+    if !shared.has_room_ahead(&missing) {
+        return false;
+    }
     let done = shared.take(alone, missing, None).await.is_ok();
     if done {
         let _ = coming.end.send(Some(came));

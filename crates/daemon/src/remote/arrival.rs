@@ -18,6 +18,9 @@ use super::{Shared, on_disk};
 /// Blobs of one record that are fetched at once.
 const BLOBS_AT_ONCE: usize = 8;
 
+/// Of what the store may have, what is fetched ahead between two looks at its size is at most one part of so many.
+const AHEAD_PART: u64 = 4;
+
 /// One record by itself, and what it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Alone {
@@ -50,6 +53,12 @@ impl Shared {
         blobs.iter().filter(|blob| !store.has_blob(blob)).copied().collect()
     }
 
+    /// Whether so much may be fetched that nobody asked for: it is not to push out what somebody did.
+    pub(super) fn has_room_ahead(&self, missing: &[Blob]) -> bool {
+        let limit = self.how.max_size_bytes;
+        limit == 0 || self.grown.load(Relaxed).saturating_add(bytes_of(missing)) <= limit / AHEAD_PART
+    }
+
     /// Fetch what is missing, and record it. Returns how many bytes came; an error is one line.
     pub(super) async fn take(
         self: &Arc<Self>,
@@ -57,7 +66,11 @@ impl Shared {
         missing: Vec<Blob>,
         subject: Option<Digest>,
     ) -> Result<u64, Failure> {
-        let come: u64 = missing.iter().map(|blob| blob.size_bytes).sum();
+        let come = bytes_of(&missing);
+        let limit = self.how.max_size_bytes;
+        if limit > 0 && come > limit {
+            return Err(Failure::ours(format!("{come} bytes are more than the store may have")));
+        }
         let fetch = |blob: Blob| {
             let shared = Arc::clone(self);
             async move { shared.far().blob(&blob, &shared.dir).await }
@@ -114,6 +127,10 @@ impl Shared {
         let blobs = blobs.iter().map(read).collect::<Option<_>>()?;
         Some(Whole { manifest, blobs })
     }
+}
+
+fn bytes_of(blobs: &[Blob]) -> u64 {
+    blobs.iter().fold(0, |sum, blob| sum.saturating_add(blob.size_bytes))
 }
 
 fn keep_blob(store: &Store, blob: &Blob, bytes: &[u8]) -> Result<u64, StoreError> {

@@ -13,8 +13,8 @@ use futures::future::{BoxFuture, ready};
 use larder_config::{Settings, masked};
 use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest};
 use larder_remote::{
-    Bundle, Key, Keys, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Unpacked, Used, connect,
-    leaf,
+    Bundle, Key, Keys, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Trouble, Unpacked, Used,
+    connect, leaf,
 };
 use larder_store::{Receiving, Store, StoreError};
 
@@ -31,6 +31,10 @@ pub(crate) struct Failure {
     why: String,
     /// It is the remotes' trouble as a whole, not ours nor that of one object.
     pub(super) of_service: bool,
+    /// It will be no other with another try.
+    pub(super) is_final: bool,
+    /// It is the trouble of one remote, where another did what was asked.
+    pub(super) of_one: bool,
 }
 
 impl fmt::Display for Failure {
@@ -42,7 +46,8 @@ impl fmt::Display for Failure {
 impl From<RemoteError> for Failure {
     fn from(error: RemoteError) -> Self {
         let of_service = error.trouble().is_some_and(|trouble| trouble.is_of_service());
-        Failure { why: error.to_string(), of_service }
+        let is_final = matches!(error.trouble(), Some(Trouble::TooLarge | Trouble::Unable));
+        Failure { why: error.to_string(), of_service, is_final, of_one: false }
     }
 }
 
@@ -54,7 +59,7 @@ impl From<StoreError> for Failure {
 
 impl Failure {
     pub(super) fn ours(why: impl fmt::Display) -> Failure {
-        Failure { why: why.to_string(), of_service: false }
+        Failure { why: why.to_string(), of_service: false, is_final: false, of_one: false }
     }
 }
 
@@ -109,9 +114,10 @@ impl Far {
         Far { remotes: Remotes::of(all, &options), told: AtomicU64::new(0) }
     }
 
-    /// Whether anything is sent.
+    /// Whether anything is sent. Who believes signed records only and has no key writes none: they would take the place
+    /// of signed ones.
     pub(crate) fn writes(&self) -> bool {
-        self.remotes.is_writable()
+        self.remotes.is_writable() && !self.remotes.would_not_believe_itself()
     }
 
     /// The bytes of the manifest of a fingerprint: of all remotes together, what is believed.
@@ -143,8 +149,12 @@ impl Far {
         let manifest = Manifest::decode(manifest).map_err(Failure::ours)?;
         let file = |digest: &Digest| Some(store.blob_file(digest));
         let published = self.remotes.publish(&manifest, file).await;
-        match published.failed.into_iter().next() {
-            Some(error) => Err(error.into()),
+        let of_one = published.entries > 0;
+        // What may yet be taken counts for more than what never is.
+        let mut failed: Vec<Failure> = published.failed.into_iter().map(Failure::from).collect();
+        failed.sort_by_key(|failure| failure.is_final);
+        match failed.into_iter().next() {
+            Some(failure) => Err(Failure { of_one, ..failure }),
             None => Ok((published.entries > 0).then_some(published.bytes + manifest.encode().len() as u64)),
         }
     }

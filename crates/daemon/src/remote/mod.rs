@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use larder_config::Settings;
-use larder_ipc::{IpcError, Recorded, Remotes, Session};
+use larder_ipc::{Caller, Frame, IpcError, Nothing, Recorded, Remotes, Session, Terms, say};
 use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Counters, Remote, Store, StoreError};
 use larder_sys::{Channel, Class};
@@ -127,12 +127,16 @@ impl Remoting {
     /// Serve a wrapper that asks for a fetch, until it leaves.
     pub(crate) fn serve(
         &self,
-        class: Class,
+        caller: &Caller,
         channel: &Arc<Channel>,
         weak: Fingerprint,
         directory: &[u8],
         session: Session,
     ) -> Result<(), IpcError> {
+        if caller.terms.is_some_and(|terms| !terms.allow(&self.shared.terms())) {
+            return say(channel, &Frame::Nothing(Nothing::OtherTerms), None);
+        }
+        let class = caller.class;
         session::serve(&self.shared, self.threads_of(class).handle(), channel, weak, directory, session)
     }
 
@@ -146,9 +150,12 @@ impl Remoting {
         own.get_or_init(|| runtime_in(class).ok()).as_ref().unwrap_or(&self.runtime)
     }
 
-    /// Something new is in the store.
-    pub(crate) fn recorded(&self, recorded: &Recorded) {
-        self.shared.recorded(recorded);
+    /// Something new is in the store. It is sent where whoever made it would send it himself, to the same remotes.
+    pub(crate) fn recorded(&self, caller: &Caller, recorded: &Recorded) {
+        let own = self.shared.terms();
+        if caller.terms.is_none_or(|terms| terms.sends && terms.remotes == own.remotes) {
+            self.shared.recorded(recorded);
+        }
     }
 
     /// Wait until all is sent, or the time is over.
@@ -210,6 +217,12 @@ impl Shared {
         if let Ok(counters) = self.store().and_then(|store| Counters::open(&store)) {
             counters.count_remote(what, count);
         }
+    }
+
+    fn terms(&self) -> Terms {
+        let (how, nobody) = (&self.how, Digest([0; 32]));
+        let remotes = how.remotes_digest().unwrap_or(nobody);
+        Terms { remotes, trust: how.trust_digest(), sends: !how.remote_read_only }
     }
 
     fn recorded(&self, recorded: &Recorded) {

@@ -1,5 +1,6 @@
 //! What is to be sent to remotes, and sending it: oldest first, a few at once, again after a pause where it failed. A
-//! build never waits for it. Where more comes than can be sent, the oldest is dropped and counted.
+//! build never waits for it. What one of several remotes does not take is left for later, so that the others have what
+//! comes. Where more comes than can be sent, the oldest is dropped and counted.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use larder_store::{Remote, Upload};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::arrival::{Alone, alone};
 use super::{Moved, Shared, on_disk};
@@ -34,6 +36,10 @@ pub(super) struct Queue {
 #[derive(Default)]
 struct Inner {
     waiting: VecDeque<Upload>,
+    /// Those that some remotes have, and others did not take: for when these are asked again.
+    later: Vec<Upload>,
+    /// When that is.
+    again: Option<Instant>,
     known: HashSet<Upload>,
     under_way: usize,
     /// Failures in a row.
@@ -73,14 +79,23 @@ impl Queue {
     async fn next(&self) -> Upload {
         loop {
             let notified = self.more.notified();
-            {
+            let again = {
                 let mut inner = self.inner();
+                if inner.again.is_some_and(|again| again <= Instant::now()) {
+                    let later = std::mem::take(&mut inner.later);
+                    inner.waiting.extend(later);
+                    inner.again = None;
+                }
                 if let Some(upload) = inner.waiting.pop_front() {
                     inner.under_way += 1;
                     return upload;
                 }
+                inner.again
+            };
+            match again {
+                None => notified.await,
+                Some(again) => drop(tokio::time::timeout_at(again, notified).await),
             }
-            notified.await;
         }
     }
 
@@ -89,6 +104,18 @@ impl Queue {
         let mut inner = self.inner();
         inner.under_way -= 1;
         let pause = match end {
+            End::Partly(_) => {
+                inner.failed += 1;
+                inner.failing = 0;
+                inner.later.push(upload);
+                inner.again.get_or_insert_with(|| Instant::now() + PAUSE_MAX);
+                None
+            }
+            End::Refused(_) => {
+                inner.failed += 1;
+                inner.known.remove(&upload);
+                None
+            }
             End::Sent(_) | End::Needless => {
                 inner.sent += u64::from(matches!(end, End::Sent(_)));
                 inner.failing = 0;
@@ -98,7 +125,8 @@ impl Queue {
             End::Failed(_) => {
                 inner.failed += 1;
                 inner.failing = (inner.failing + 1).min(16);
-                inner.waiting.push_front(upload);
+                // Behind the others: what fails again and again keeps nobody.
+                inner.waiting.push_back(upload);
                 Some(PAUSE.saturating_mul(1 << (inner.failing - 1)).min(PAUSE_MAX))
             }
         };
@@ -127,7 +155,7 @@ impl Queue {
 
     pub(super) fn state(&self) -> Remotes {
         let inner = self.inner();
-        let queued = (inner.waiting.len() + inner.under_way) as u64;
+        let queued = (inner.waiting.len() + inner.later.len() + inner.under_way) as u64;
         let Inner { sent, dropped, failed, .. } = *inner;
         Remotes { queued, sent, dropped, failed, settings: Digest([0; 32]) }
     }
@@ -139,7 +167,12 @@ pub(super) enum End {
     Sent(u64),
     /// It is not in the store any more, or is none that others would believe.
     Needless,
+    /// A service is in trouble, perhaps for a while.
     Failed(String),
+    /// The same of one, and others have it.
+    Partly(String),
+    /// A service takes no such object, now or later.
+    Refused(String),
 }
 
 /// Send whatever comes, for ever.
@@ -160,12 +193,12 @@ pub(super) async fn send_all(shared: Arc<Shared>) {
                     shared.count(Remote::BytesOut, *bytes);
                 }
                 End::Needless => {}
-                End::Failed(why) => {
+                End::Failed(why) | End::Partly(why) | End::Refused(why) => {
                     shared.count(Remote::SendFailed, 1);
                     (shared.log)(&format!("a record cannot be sent: {why}"));
                 }
             }
-            if !matches!(end, End::Failed(_))
+            if !matches!(end, End::Failed(_) | End::Partly(_))
                 && let Ok(store) = shared.store()
             {
                 store.forget_upload(&upload);
@@ -199,7 +232,7 @@ pub(super) async fn send_these(shared: &Arc<Shared>, all: Vec<Upload>, tell: &mu
                 moved.bytes += bytes;
             }
             Some(Ok(End::Needless)) => {}
-            Some(Ok(End::Failed(why))) => {
+            Some(Ok(End::Failed(why) | End::Partly(why) | End::Refused(why))) => {
                 tell(&why);
                 moved.failed += 1;
             }
@@ -216,10 +249,13 @@ impl Shared {
             Some(Some(record)) => match self.far().publish(&record.manifest, &self.dir).await {
                 Ok(Some(bytes)) => End::Sent(bytes),
                 Ok(None) => End::Needless,
+                Err(error) if error.is_final => End::Refused(error.to_string()),
+                Err(error) if error.of_one => End::Partly(error.to_string()),
                 Err(error) => End::Failed(error.to_string()),
             },
             // Not recorded yet by whoever it was handed over to; or evicted.
-            _ => End::Needless,
+            Some(None) => End::Needless,
+            None => End::Failed("the store cannot be read".to_owned()),
         }
     }
 
@@ -256,15 +292,20 @@ mod tests {
         let failed = End::Failed(String::new());
         assert_eq!(queue.done(next, &failed), Some(PAUSE));
         assert!(!queue.is_busy(), "it need not stay for what fails");
-        assert_eq!(runtime.block_on(queue.next()), upload(1), "first again");
-        assert_eq!(queue.done(upload(1), &failed), Some(PAUSE * 2));
-        for _ in 0..20 {
+        assert_eq!(runtime.block_on(queue.next()), upload(2), "the others first");
+        assert_eq!(queue.done(upload(2), &failed), Some(PAUSE * 2));
+        for n in 3..23 {
             runtime.block_on(queue.next());
-            assert!(queue.done(upload(1), &failed).expect("pauses") <= PAUSE_MAX);
+            assert!(queue.done(upload(n), &failed).expect("pauses") <= PAUSE_MAX);
         }
         runtime.block_on(queue.next());
-        assert_eq!(queue.done(upload(1), &End::Sent(7)), None);
+        assert_eq!(queue.done(upload(23), &End::Refused(String::new())), None, "and is not tried again");
+        runtime.block_on(queue.next());
+        assert_eq!(queue.done(upload(24), &End::Sent(7)), None);
         assert!(queue.is_busy());
-        assert_eq!((queue.state().sent, queue.state().queued), (1, WAITING_MAX as u64 - 1));
+        assert_eq!((queue.state().sent, queue.state().queued), (1, WAITING_MAX as u64 - 2));
+        let next = runtime.block_on(queue.next());
+        assert_eq!(queue.done(next, &End::Partly(String::new())), None, "the others go on");
+        assert_eq!(queue.state().queued, WAITING_MAX as u64 - 2, "and it is not forgotten");
     }
 }

@@ -25,10 +25,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use larder_ipc::{Frame, IpcError, Nothing, Recorded, Remotes, Request, Session, State, answer, listens, receive, say};
+use larder_ipc::{
+    Caller, Frame, IpcError, Nothing, Recorded, Remotes, Request, Session, State, answer, listens, receive, say,
+};
 use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Counters, Store, StoreSocket};
-use larder_sys::{Channel, Class, Door};
+use larder_sys::{Channel, Door};
 
 use self::class::in_class;
 use self::log::Log;
@@ -239,7 +241,7 @@ impl Daemon {
     /// Serve one connection.
     fn attend(&self, channel: &Arc<Channel>) {
         let done = receive(channel, PATIENCE)
-            .and_then(|(class, request)| in_class(class, || self.serve_request(channel, class, request)));
+            .and_then(|(caller, request)| in_class(caller.class, || self.serve_request(channel, caller, request)));
         match done {
             // Not in the caller's class: who waits for room may be of another.
             Ok(grown) => self.keep_within_limit(grown),
@@ -249,18 +251,20 @@ impl Daemon {
     }
 
     /// Do what is asked for. Returns by how many bytes the store grew.
-    fn serve_request(&self, channel: &Arc<Channel>, class: Class, request: Request) -> Result<u64, IpcError> {
+    fn serve_request(&self, channel: &Arc<Channel>, caller: Caller, request: Request) -> Result<u64, IpcError> {
         match request {
             Request::Nothing => {}
-            Request::HandOver { parcel, parcel_bytes, blobs } => return Ok(self.take(parcel, parcel_bytes, blobs)),
+            Request::HandOver { parcel, parcel_bytes, blobs } => {
+                return Ok(self.take(caller, parcel, parcel_bytes, blobs));
+            }
             Request::Used(weak) => {
                 let _ = Store::open(&self.dir).and_then(|store| store.read_manifest(&weak, true));
             }
             Request::Fetch { weak, directory, session } => {
-                return self.fetch(channel, class, weak, &directory, session);
+                return self.fetch(channel, caller, weak, &directory, session);
             }
             Request::Recorded(recorded) => {
-                self.remoting.iter().for_each(|remoting| remoting.recorded(&recorded));
+                self.remoting.iter().for_each(|remoting| remoting.recorded(&caller, &recorded));
             }
             Request::Flush(seconds) => {
                 let patience = Duration::from_secs(seconds.min(FLUSH_MAX_S));
@@ -281,7 +285,7 @@ impl Daemon {
     fn fetch(
         &self,
         channel: &Arc<Channel>,
-        class: Class,
+        caller: Caller,
         weak: Fingerprint,
         directory: &[u8],
         session: Session,
@@ -291,7 +295,7 @@ impl Daemon {
             return Ok(0);
         };
         // However it ends, it is no fault of who asked: a wrapper leaves when its tool was faster.
-        let _ = remoting.serve(class, channel, weak, directory, session);
+        let _ = remoting.serve(&caller, channel, weak, directory, session);
         Ok(remoting.grown())
     }
 
@@ -316,7 +320,7 @@ impl Daemon {
         }
     }
 
-    fn take(&self, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec<OwnedFd>) -> u64 {
+    fn take(&self, caller: Caller, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec<OwnedFd>) -> u64 {
         let store = match Store::open(&self.dir) {
             Ok(store) => store,
             Err(error) => {
@@ -327,7 +331,7 @@ impl Daemon {
         match take::take(&store, self.limit_bytes, parcel, parcel_bytes, blobs) {
             Ok(taken) => {
                 self.recorded.fetch_add(1, Relaxed);
-                self.send(&taken.manifest);
+                self.send(&caller, &taken.manifest);
                 warm::warm(&store, &taken.manifest);
                 taken.grown
             }
@@ -339,12 +343,12 @@ impl Daemon {
     }
 
     /// Have what was handed over sent.
-    fn send(&self, manifest: &[u8]) {
+    fn send(&self, caller: &Caller, manifest: &[u8]) {
         if let (Some(remoting), Ok(manifest)) = (&self.remoting, Manifest::decode(manifest))
             && let [entry] = manifest.entries.as_slice()
         {
             let (weak, strong, directory) = (manifest.weak, entry.strong, Vec::new());
-            remoting.recorded(&Recorded { weak, strong, directory });
+            remoting.recorded(caller, &Recorded { weak, strong, directory });
         }
     }
 

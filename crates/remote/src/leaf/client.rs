@@ -2,6 +2,7 @@
 
 use crate::{Headers, Options, RemoteError, RemoteUrl, Tls, Trouble};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::{Action, Attempt, Policy};
 use rustls::ClientConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
@@ -15,6 +16,8 @@ pub(crate) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a connection that nobody uses stays open.
 const IDLE_MAX: Duration = Duration::from_secs(50);
 const IDLE_CONNECTIONS_MAX: usize = 64;
+/// One after the other.
+const REDIRECTS_MAX: usize = 4;
 /// A file or variable with headers, bytes.
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 
@@ -71,10 +74,21 @@ fn certificates(url: &RemoteUrl, file: &Path) -> Result<Vec<CertificateDer<'stat
 }
 
 /// A client for HTTP.
+/// A redirect is followed within a server only, and only where the request stays what it is: other servers would see
+/// our headers, and an upload that became a download would seem to have come about.
+fn redirected(attempt: Attempt) -> Action {
+    let address =
+        |url: &reqwest::Url| (url.scheme().to_owned(), url.host_str().map(str::to_owned), url.port_or_known_default());
+    let same = attempt.previous().last().is_some_and(|from| address(from) == address(attempt.url()));
+    let stays = matches!(attempt.status().as_u16(), 307 | 308);
+    if same && stays && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
+}
+
 pub(crate) fn http_client(url: &RemoteUrl, tls: Option<&Tls>) -> Result<reqwest::Client, RemoteError> {
     let client = reqwest::Client::builder()
         .tls_backend_preconfigured(tls_config(url, tls)?)
         .user_agent(concat!("larder/", env!("CARGO_PKG_VERSION")))
+        .redirect(Policy::custom(redirected))
         .connect_timeout(CONNECT_WAIT_MAX)
         .pool_idle_timeout(IDLE_MAX)
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)

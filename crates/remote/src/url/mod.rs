@@ -177,7 +177,7 @@ impl RemoteUrl {
 
     /// A text that may or may not be a URL, without what may be a credential in it.
     pub fn masked(text: &str) -> String {
-        parts::masked(text)
+        larder_config::masked(text)
     }
 }
 
@@ -197,7 +197,7 @@ impl FromStr for RemoteUrl {
         let read_only = parts.switch("read_only")?;
         let service = service::read(&mut parts)?;
         parts.finish()?;
-        Ok(RemoteUrl { service, read_only, name: parts::masked(text) })
+        Ok(RemoteUrl { service, read_only, name: larder_config::masked(text) })
     }
 }
 

@@ -4,24 +4,6 @@ use crate::RemoteError;
 use std::path::{Path, PathBuf};
 use url::Url;
 
-/// What may be shown of a query: everything else is masked, since people put secrets there.
-const HARMLESS: &[&str] = &[
-    "account",
-    "anonymous",
-    "ca",
-    "client_certificate",
-    "client_key",
-    "endpoint",
-    "header_env",
-    "header_file",
-    "prefix",
-    "read_only",
-    "region",
-    "ttl",
-    "virtual_host",
-];
-const MASK: &str = "***";
-
 pub(super) struct Parts<'a> {
     text: &'a str,
     pub(super) scheme: String,
@@ -158,6 +140,11 @@ impl<'a> Parts<'a> {
     pub(super) fn finish(&self) -> Result<(), RemoteError> {
         match self.query.first() {
             None => Ok(()),
+            // What has no value may be one that lost its name.
+            Some((_, value)) if value.is_empty() => {
+                Err(self
+                    .wrong("query", format!("there is something without a value, and no option of {}://", self.scheme)))
+            }
             Some((name, _)) => Err(self.wrong("query", format!("{name} is no option of {}://", self.scheme))),
         }
     }
@@ -178,28 +165,4 @@ fn decoded(text: &str) -> String {
         at += if code.is_some() { 3 } else { 1 };
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// Without user and password, and without the values of what we do not know in the query.
-pub(super) fn masked(text: &str) -> String {
-    let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
-    let (before, query) = text.split_once('?').map_or((&*text, None), |(before, query)| (before, Some(query)));
-    let (scheme, rest) = before.split_once("://").map_or(("", before), |(scheme, rest)| (scheme, rest));
-    // A password may hold a slash that should have been escaped: all up to the last "@" is taken for credentials.
-    let rest = rest.rsplit_once('@').map_or(rest.to_owned(), |(_, rest)| format!("{MASK}@{rest}"));
-    let mut shown = if scheme.is_empty() { rest } else { format!("{scheme}://{rest}") };
-    for (number, pair) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
-        shown.push(if number == 0 { '?' } else { '&' });
-        match pair.split_once('=') {
-            Some((name, value)) if HARMLESS.contains(&name) => shown.push_str(&format!("{name}={}", no_login(value))),
-            Some((name, _)) => shown.push_str(&format!("{name}={MASK}")),
-            None => shown.push_str(pair),
-        }
-    }
-    shown
-}
-
-/// A value that is itself a URL shows no credential either.
-fn no_login(value: &str) -> String {
-    value.rsplit_once('@').map_or(value.to_owned(), |(_, rest)| format!("{MASK}@{rest}"))
 }

@@ -25,8 +25,9 @@ pub(super) fn never_rests(wanted_ns: u64, passed_ms: u64) -> bool {
     WATCHED_MS.contains(&passed_ms) && wanted_ns / 10_000 >= passed_ms * WANTED
 }
 
-/// So many times as many tools run then. Beside one such program for each processor the tools have four fifths.
-pub(super) const MORE: u32 = 4;
+/// So many times as many tools run then. Beside one such program for each processor the tools have eight ninths, where
+/// `make -j16` without tokens has sixteen seventeenths.
+pub(super) const MORE: u32 = 8;
 /// For so long after that was seen.
 pub(super) const HOLDS_MS: u64 = 5000;
 

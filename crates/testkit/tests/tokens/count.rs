@@ -277,12 +277,24 @@ fn two_in_a_pipe_do_not_wait_for_each_other() {
     crate::support::nobody_gave_up(&place);
 }
 
-/// In the file's words a holder is expected to need more than any machine has.
+/// A shell's `<(…)` is a pipe whose writer may be a tool that waits for a token.
 #[test]
-fn a_tool_waits_for_memory() {
+fn who_writes_what_is_read_is_not_waited_for_in_vain() {
+    let place = place("0", 1);
+    let larder = larder_testkit::larder().display();
+    place.tool("work/mycc", "cat \"$3\" > /dev/null; echo read");
+    place.settle();
+    let script = format!("{larder} ./mycc -c 0.c <(sleep 0.3; {larder} ./mycc -E 0.c 0.c)");
+    let began = std::time::Instant::now();
+    let run = place.run(&["bash", "-c", &script]).env("LARDER_JOBS", "1").env("LARDER_LOG", place.path("log")).run();
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "read\n"), "{run:?}");
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    crate::support::nobody_gave_up(&place);
+}
+
+/// Say in the file's words that holders need more than any machine has.
+fn need_everything(place: &Place) {
     const EXPECTED_WORDS: std::ops::Range<u64> = 128..128 + 4;
-    let place = place("0.1", 2);
-    let first = holder(&place, 0);
     let file = File::options().read(true).write(true).open(place.path("tokens")).expect("is there");
     for word in EXPECTED_WORDS {
         let mut bytes = [0; 8];
@@ -291,6 +303,32 @@ fn a_tool_waits_for_memory() {
             file.write_all_at(&(1u64 << 40).to_ne_bytes(), word * 8).expect("writes");
         }
     }
+}
+
+/// One tool waits for another, which waits for memory that the first has.
+#[test]
+fn memory_is_not_waited_for_in_vain() {
+    let place = place("0.1", 2);
+    let (times, fifo) = (place.text("times"), place.text("work/fifo"));
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("starts");
+    assert!(made.success());
+    place.tool("work/blocked-cc", &format!("echo \"+ $$ 0.o\" >> {times}; read line < {fifo}; exit 3"));
+    place.settle();
+    let first = start(wrapped(&place, &compile("blocked-cc", 0), "1"));
+    until_begun(&place, 1);
+    need_everything(&place);
+    all_end_well(started(&place, 1..2, "4"));
+    std::fs::write(&fifo, "go on\n").expect("writes");
+    Ran::of(first).ends(3);
+    assert!(log(&place).contains("for memory") || log(&place).contains("in vain"), "{}", log(&place));
+}
+
+/// In the file's words a holder is expected to need more than any machine has.
+#[test]
+fn a_tool_waits_for_memory() {
+    let place = place("0.1", 2);
+    let first = holder(&place, 0);
+    need_everything(&place);
     let second = started(&place, 1..2, "4");
     until_waiting(&place, 1);
     std::thread::sleep(std::time::Duration::from_millis(200));

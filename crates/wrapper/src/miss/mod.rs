@@ -80,7 +80,7 @@ pub(crate) fn run(
     if settings.read_only {
         return untouched(trouble.map_or(Outcome::Miss(Some(Unrecorded::ReadOnly)), Outcome::Fallback));
     }
-    let sink = match Sink::open(store, token::class(&context.loaded.settings)) {
+    let sink = match Sink::open(store, token::caller(&context.loaded.settings)) {
         Ok(sink) => sink,
         Err(closed) => {
             account(context, Some(store), closed.outcome(), By::request(request), &closed.detail());

@@ -8,12 +8,13 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use larder_config::{Settings, masked};
 use larder_ipc::ask_remotes;
 use larder_store::Store;
 
 use super::{FINE, PROBLEM, daemon};
 use crate::cli::{Remotes, RemotesFlush, RemotesWord};
-use crate::remote::{Moved, pull, push, settings_digest};
+use crate::remote::{Moved, far, pull, push, runtime, settings_digest};
 use crate::say;
 use crate::surroundings::Surroundings;
 
@@ -41,6 +42,14 @@ pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write)
     }
 }
 
+/// Why remotes of the settings cannot be opened, which `larderd` does without.
+fn unopened(settings: &Settings) -> Vec<String> {
+    let Ok(runtime) = runtime() else { return Vec::new() };
+    let _inside = runtime.enter();
+    let why = |url: &String| far::open(url, settings).err().map(|error| format!("{}: {error}", masked(url)));
+    settings.remote.iter().filter_map(why).collect()
+}
+
 fn said(moved: Moved, how: &str, out: &mut dyn Write) -> Result<u8> {
     let Moved { records, failed, bytes } = moved;
     writeln!(out, "{} {how}, {}; {failed} failed", say::count(records, "record", "records"), say::bytes(bytes))?;
@@ -57,8 +66,13 @@ fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut
     }
     let patience = Duration::from_secs(options.timeout);
     let state = ask_remotes(&store.daemon_socket(), Some(patience)).context("larderd does not answer")?;
-    if state.settings != settings_digest(around.settings()) {
-        writeln!(out, "note: larderd began with other remotes: `larder daemon stop`, and the next one takes these")?;
+    let others = state.settings != settings_digest(around.settings());
+    if others {
+        writeln!(out, "larderd began with other remotes: `larder daemon stop`, and the next one takes these")?;
+    }
+    let unopened = unopened(around.settings());
+    for why in &unopened {
+        writeln!(out, "done without: {}", say::one_line(why))?;
     }
     let sent = say::count(state.sent, "record", "records");
     writeln!(
@@ -66,5 +80,5 @@ fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut
         "{sent} sent, {} left, {} dropped since larderd began; {} failed attempts",
         state.queued, state.dropped, state.failed
     )?;
-    Ok(if state.queued == 0 { FINE } else { PROBLEM })
+    Ok(if state.queued == 0 && unopened.is_empty() && !others { FINE } else { PROBLEM })
 }
