@@ -25,9 +25,14 @@ pub(super) fn never_rests(wanted_ns: u64, passed_ms: u64) -> bool {
     WATCHED_MS.contains(&passed_ms) && wanted_ns / 10_000 >= passed_ms * WANTED
 }
 
-/// So many times as many tools run then. Beside one such program for each processor the tools have eight ninths, where
-/// `make -j16` without tokens has sixteen seventeenths.
-pub(super) const MORE: u32 = 8;
+/// How many tools run then, where there are tokens for so many: sixteen times as many, as `make -j16` would on one
+/// processor, and on a large machine not that many more.
+pub(super) fn more(jobs: u32) -> u32 {
+    const TIMES: u32 = 16;
+    const MORE_MAX: u32 = 64;
+    jobs.saturating_mul(TIMES).min(jobs.saturating_add(MORE_MAX))
+}
+
 /// For so long after that was seen.
 pub(super) const HOLDS_MS: u64 = 5000;
 
@@ -87,6 +92,11 @@ mod tests {
         assert_eq!(verdicts((0..24).map(|at| at % 3 != 0)), [false, false], "two thirds of the time");
         assert_eq!(verdicts((0..24).map(|at| at >= 12)), [false, true]);
         assert_eq!(verdicts((0..11).map(|_| true)), []);
+    }
+
+    #[test]
+    fn how_many_more() {
+        assert_eq!([1, 2, 4, 8, 64, u32::MAX].map(more), [16, 32, 64, 72, 128, u32::MAX]);
     }
 
     #[test]

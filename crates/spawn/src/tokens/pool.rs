@@ -111,7 +111,7 @@ impl Pool {
     /// How many tools may run now.
     fn jobs(&self) -> u32 {
         let more = || company::is_there(self.word(COMPANY_UNTIL).load(Relaxed), now_ms());
-        if self.may_be_more && more() { self.jobs.saturating_mul(company::MORE).min(JOBS_MAX) } else { self.jobs }
+        if self.may_be_more && more() { company::more(self.jobs).min(JOBS_MAX) } else { self.jobs }
     }
 
     /// Look whether others want the processors, where that is due. For whoever is first in the queue.
@@ -250,7 +250,7 @@ impl Pool {
 
     /// Those that may be held: some were taken when there were more.
     fn ever_in_turn(&self) -> impl Iterator<Item = u32> + use<> {
-        from_ours(self.jobs.saturating_mul(company::MORE).min(JOBS_MAX))
+        from_ours(company::more(self.jobs).min(JOBS_MAX))
     }
 
     fn lock(&self, token: u32, layer: u32) -> bool {
