@@ -7,8 +7,8 @@ use crate::stack::verified;
 use crate::tally::{Share, Tally};
 use crate::wait::Wait;
 use crate::{
-    Asked, Connected, Counts, Key, Options, Remote, RemoteError, RemoteUrl, SMALL_BYTES_MAX, Switch, Trouble, collect,
-    connect,
+    Asked, Body, Connected, Counts, Key, Options, Remote, RemoteError, RemoteUrl, SMALL_BYTES_MAX, Switch, Trouble,
+    collect, connect,
 };
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -25,6 +25,8 @@ const GRACE_MIN: Duration = Duration::from_millis(20);
 /// One that takes longer than so many times what nine of ten of its answers took, and at least so long, is late.
 const LATE_TIMES: u32 = 4;
 const LATE_MIN: Duration = Duration::from_millis(250);
+/// Nobody else could be asked: stall and connection have limits of their own.
+const FOREVER: Duration = Duration::from_secs(86_400);
 /// How many records that do not stand in their list are fetched at once.
 const RECORDS_AT_ONCE: usize = 8;
 
@@ -218,13 +220,27 @@ impl Remotes {
         Ok(believed)
     }
 
-    /// Fetch a blob, verified while it streams: from the nearest remote that has it, else from the next. `false` where
-    /// none has it. After an error or `false` what is in the sink has no meaning.
+    /// Fetch a blob, verified while it streams: from the nearest remote that has it, else from the next. One that says
+    /// nothing for longer than it ever does is not waited for while there is another. `false` where none has it. After an
+    /// error or `false` what is in the sink has no meaning.
     pub async fn blob(&self, digest: &Digest, size: u64, into: &mut dyn Sink) -> Result<bool, RemoteError> {
         let key = Key::blob(*digest);
         let mut trouble = None;
-        for one in &self.all {
-            match fetch(&*one.remote, key, size, into).await {
+        for (at, one) in self.all.iter().enumerate() {
+            let is_last = at + 1 == self.all.len();
+            let begun = tokio::time::timeout(if is_last { FOREVER } else { one.patience() }, begin(&*one.remote, key));
+            let Ok(begun) = begun.await else {
+                one.breaker.late(Instant::now().into_std());
+                let silent = "it says nothing for longer than it ever does";
+                trouble = Some(RemoteError::failed(&one.remote.name().into(), Some(key), Trouble::Stalled, silent));
+                continue;
+            };
+            let fetched = match begun {
+                Ok(Some((first, body))) => fetch(&*one.remote, key, size, first, body, into).await.map(|()| true),
+                Ok(None) => Ok(false),
+                Err(error) => Err(error),
+            };
+            match fetched {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
                 Err(here @ RemoteError::Here { .. }) => return Err(here),
@@ -332,14 +348,28 @@ fn together(weak: &Digest, encoded: &[(Digest, Bytes)]) -> Vec<u8> {
     whole.encode()
 }
 
-async fn fetch(remote: &dyn Remote, key: Key, size: u64, into: &mut dyn Sink) -> Result<bool, RemoteError> {
+/// Until the first bytes are here; `None` where it is not there.
+async fn begin(remote: &dyn Remote, key: Key) -> Result<Option<(Option<Bytes>, Body)>, RemoteError> {
+    let Some((_, mut body)) = remote.get(key).await? else { return Ok(None) };
+    let first = body.try_next().await?;
+    Ok(Some((first, body)))
+}
+
+/// The rest of it, and all of it verified.
+async fn fetch(
+    remote: &dyn Remote,
+    key: Key,
+    size: u64,
+    first: Option<Bytes>,
+    rest: Body,
+    into: &mut dyn Sink,
+) -> Result<(), RemoteError> {
     let here = |error| RemoteError::here(key, error);
-    let Some((_, body)) = remote.get(key).await? else { return Ok(false) };
     into.begin().await.map_err(here)?;
-    let mut body = verified(remote.name().into(), key, Some(size), body);
+    let whole = stream::iter(first.map(Ok)).chain(rest).boxed();
+    let mut body = verified(remote.name().into(), key, Some(size), whole);
     while let Some(bytes) = body.try_next().await? {
         into.more(bytes).await.map_err(here)?;
     }
-    into.end().await.map_err(here)?;
-    Ok(true)
+    into.end().await.map_err(here)
 }

@@ -374,6 +374,25 @@ async fn one_that_is_silent_is_left_alone_by_itself() {
     assert!(matches!(state(0), BreakerState::Open(_)) && state(1) == BreakerState::Closed);
 }
 
+/// Nor does it keep a blob that another one has.
+#[tokio::test(start_paused = true)]
+async fn a_blob_comes_from_one_that_speaks() {
+    let options = options(3, &[]);
+    let (silent, far): (Arc<dyn Remote>, _) = (Arc::new(Silent(Memory::new("memory://silent"))), Memory::new("far"));
+    let content = bytes("content", 200_000);
+    let key = Key::blob(Digest::of(&content));
+    far.put(key, 200_000, whole(content.clone()), Put::Replace).await.expect("put");
+    let stack = |leaf: Arc<dyn Remote>| (stacked(leaf, &options), false);
+    let both = Remotes::of(vec![stack(silent), stack(Arc::new(far))], &options);
+    for number in 0..6 {
+        let (start, mut fetched) = (tokio::time::Instant::now(), Vec::new());
+        assert!(both.blob(&key.digest, 200_000, &mut fetched).await.expect("fetched"));
+        assert!(fetched == content);
+        let most = if number < 3 { Duration::from_secs(1) } else { Duration::ZERO };
+        assert!(start.elapsed() <= most, "{number}: {:?}", start.elapsed());
+    }
+}
+
 /// A remote that stalls is given up, then left alone at no cost.
 #[tokio::test(start_paused = true)]
 async fn a_stalling_remote_is_left_alone() {

@@ -141,6 +141,36 @@ fn places_outside() {
     assert!(!Path::new("/dev/shm/larder-test-new").exists());
 }
 
+/// Below the working directory, but nothing that this compiler makes of this command.
+#[test]
+fn what_no_compiler_makes() {
+    let place = Place::new();
+    place.put("x.c", "#include \"x.h\"\nint a;\n");
+    place.put("x.h", "");
+    place.put("Makefile", "all:\n");
+    place.put(".git/hooks/there", "#!/bin/sh\n");
+    place.settle();
+    let compile = || place.counted(place.larder(&["gcc", "-c", "x.c", "-o", "x.o"]));
+    compile().0.ends(0);
+    assert_eq!(compile().1, "hit");
+    let theirs = ["x.c", "x.h", "Makefile", "GNUmakefile", ".git/hooks/there", ".git/hooks/pre-commit", "y.o", "x.py"];
+    for name in theirs {
+        let read = || fs::read(place.path("work").join(name)).ok();
+        let before = read();
+        for kind in [FILE, OutputKind::Removed, file(0o755, Placement::Rename)] {
+            forge(&place, |result| result.outputs.push(Output::new(here(&format!("/{name}")), kind)));
+            assert_eq!(compile().1, "fallback:materialise", "{name}, {kind:?}");
+            assert_eq!(read(), before, "{name}, {kind:?}");
+            assert_eq!(compile().1, "hit", "{name}, {kind:?}: the run was recorded anew");
+        }
+    }
+    for name in ["x.su", "x.gcno", "x.c.234t.optimized"] {
+        forge(&place, |result| result.outputs.push(Output::new(here(&format!("/{name}")), FILE)));
+        assert_eq!(compile().1, "hit", "{name}");
+        assert_eq!(place.read(name), b"forged");
+    }
+}
+
 #[test]
 fn through_what_the_record_makes_itself() {
     let place = place();
