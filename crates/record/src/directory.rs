@@ -399,7 +399,12 @@ pub fn list(records: &Path) -> Vec<(PathBuf, Header)> {
         path.to_string_lossy().ends_with(PACKED).then(|| Record::open(path).ok().map(|record| record.header))?
     };
     let mut found: Vec<_> = paths.filter_map(|path| header(&path).map(|header| (path, header))).collect();
-    found.sort_by(|a, b| (a.1.began_s, &a.0).cmp(&(b.1.began_s, &b.0)));
+    // Of those that were begun in one second, by when that was written.
+    let written = |path: &Path| {
+        let file = if path.is_dir() { path.join(HEADER) } else { path.to_owned() };
+        fs::metadata(file).and_then(|about| about.modified()).ok()
+    };
+    found.sort_by_cached_key(|(path, header)| (header.began_s, written(path), path.clone()));
     found
 }
 
