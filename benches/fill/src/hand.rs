@@ -4,10 +4,9 @@ use crate::Which;
 use crate::made::{self, OfSystem};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use larder_ipc::{Frame, Handed, Parcel, State, ask, hand_over};
+use larder_ipc::{Caller, Frame, Handed, Parcel, State, ask, hand_over};
 use larder_model::{Blob, Digest, Manifest, Outcome};
 use larder_store::Store;
-use larder_sys::Class;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -103,7 +102,7 @@ fn one(socket: &Path, number: u64, of_system: &[OfSystem], again: &AtomicU64) ->
         let parcel = larder_sys::sealed_memory_file("larder-parcel", &bytes)?;
         let mut memory = larder_sys::growing_memory_file("larder-blob")?;
         memory.write_all(&object)?;
-        match hand_over(socket, Class::Inherit, &parcel, bytes.len() as u64, &[memory]) {
+        match hand_over(socket, Caller::ANYBODY, &parcel, bytes.len() as u64, &[memory]) {
             Ok(()) => return Ok(()),
             Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
             Err(_) => {

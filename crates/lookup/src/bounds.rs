@@ -47,8 +47,8 @@ impl Bounds for Request {
     }
 }
 
-/// What compilers make beside what is named, by the end of its name: modules, and headers that were read.
-const MADE_BY_COMPILERS: &[&[u8]] = &[b"gcm", b"pcm", b"mod", b"smod", b"gch", b"pch"];
+/// What compilers make beside what is named, by the end of its name: modules, headers that were read, and as Ada has them.
+const MADE_BY_COMPILERS: &[&[u8]] = &[b"ads", b"gcm", b"pcm", b"mod", b"smod", b"gch", b"pch"];
 /// What people write, and what runs: a compiler makes none.
 const NEVER_MADE: &[&[u8]] = &[
     b"C", b"H", b"S", b"am", b"ac", b"c", b"c++", b"cc", b"cmake", b"cp", b"cpp", b"cxx", b"def", b"h", b"h++", b"hh",
