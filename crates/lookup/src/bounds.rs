@@ -49,6 +49,8 @@ impl Bounds for Request {
 
 /// What compilers make beside what is named, by the end of its name: modules, headers that were read, and as Ada has them.
 const MADE_BY_COMPILERS: &[&[u8]] = &[b"ads", b"gcm", b"pcm", b"mod", b"smod", b"gch", b"pch"];
+/// Options that have a compiler run, or load, what is none of its own.
+const RUNS_OTHERS: &[&[u8]] = &[b"-B", b"-fplugin", b"-fpass-plugin", b"-load", b"-wrapper", b"-specs", b"--specs"];
 /// What people write, and what runs: a compiler makes none.
 const NEVER_MADE: &[&[u8]] = &[
     b"C", b"H", b"S", b"am", b"ac", b"c", b"c++", b"cc", b"cmake", b"cp", b"cpp", b"cxx", b"def", b"h", b"h++", b"hh",
@@ -76,7 +78,12 @@ impl Request {
         };
         // `-Wl,-Map=x.map`, `-ftime-trace=x.json`, or two arguments.
         let is_said = |argument: &Vec<u8>| argument.starts_with(b"-") && argument.ends_with(name);
+        // What somebody puts into a compiler may write what it likes, but nothing that a build would run.
+        let runs_others =
+            || arguments.iter().any(|argument| RUNS_OTHERS.iter().any(|start| argument.starts_with(start)));
+        let is_makefile = || name.to_ascii_lowercase().ends_with(b"makefile");
         MADE_BY_COMPILERS.contains(&end)
+            || runs_others() && !is_makefile()
             || name == b"a.out"
             || name == b"gcm.cache"
             || arguments.iter().any(|argument| is_called_after(argument) || is_said(argument))
