@@ -21,12 +21,13 @@ impl Bounds for Request {
         if matches!(name, b"" | b"." | b"..") {
             return false;
         }
-        if !self.may_come_of(name) && !self.names(path) {
+        let is_named = self.names(path);
+        if !is_named && !self.may_come_of(name) {
             return false;
         }
         // What is beside a named output, or in the working directory itself, the file system need not be asked for.
         let own = self.own_directories();
-        if own.iter().any(|own| own == directory) || self.names(path) {
+        if own.iter().any(|own| own == directory) || is_named {
             return true;
         }
         if self.scope.may_write(path, &self.action.cwd) {

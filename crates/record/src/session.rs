@@ -137,16 +137,10 @@ pub fn record(session: &Session, listener: &mut dyn Listener) -> Result<Recorded
     let planned = plan(session.runs, session.sides.len(), session.trace, session.seed);
     let (mut exit_code, mut done, mut problem) = (0, 0, None);
     for (at, next) in planned.iter().enumerate() {
-        let mut of = None;
-        let ran = one(session, &writings[next.side], next, &mut of, &mut |what| match what {
-            Seen::Begins => listener.begins(next, at + 1, planned.len()),
-            Seen::Processes(count) => listener.processes(count),
-        });
-        problem = ran.err();
-        let Some((of, code)) = of.and_then(|of: Run| of.end.as_ref().map(|end| end.exit_code).map(|code| (of, code)))
-        else {
-            break;
-        };
+        let Planned { number, pair, first, traced, .. } = *next;
+        let mut of = Run { number, pair, first, traced, ..Run::default() };
+        problem = one(session, &writings[next.side], next, (at + 1, planned.len()), &mut of, listener).err();
+        let Some(code) = of.end.as_ref().map(|end| end.exit_code) else { break };
         listener.ended(next, &of);
         done += 1;
         exit_code = if exit_code == 0 { code } else { exit_code };
@@ -162,35 +156,29 @@ pub fn record(session: &Session, listener: &mut dyn Listener) -> Result<Recorded
     Ok(Recorded { paths, exit_code, left_out: planned.len() - done, problem })
 }
 
-enum Seen {
-    Begins,
-    Processes(u64),
-}
-
-/// One run. What came of it is in `of`, as far as it came.
+/// One run, which one of how many. What came of it is in `of`, as far as it came.
 fn one(
     session: &Session,
     writing: &Writing,
     planned: &Planned,
-    of: &mut Option<Run>,
-    seen: &mut dyn FnMut(Seen),
+    (at, count): (usize, usize),
+    of: &mut Run,
+    listener: &mut dyn Listener,
 ) -> Result<(), RecordError> {
     let command = &session.sides[planned.side].command;
     if let Some(words) = &session.prepare {
         prepare(words, command)?;
     }
-    seen(Seen::Begins);
-    let Planned { number, pair, first, traced, .. } = *planned;
-    let of = of.insert(Run { number, pair, first, traced, ..Run::default() });
+    listener.begins(planned, at, count);
     let how = How {
         redact: &session.redact,
         output: session.output,
-        sample_hz: session.sample_hz.filter(|_| traced),
+        sample_hz: session.sample_hz.filter(|_| planned.traced),
         // What is read once is not there for the next run.
         reads_input: session.runs == 1 && session.sides.len() == 1,
     };
-    let files = writing.run(number)?;
-    run(command, how, of, &files, &mut |count| seen(Seen::Processes(count)))
+    let files = writing.run(planned.number)?;
+    run(command, how, of, &files, &mut |count| listener.processes(count))
 }
 
 /// Everything that is known before the first run.

@@ -35,11 +35,7 @@ pub(super) fn all(named: &[(String, PathBuf)]) -> Vec<Tool> {
 /// A program; nothing where its file cannot be read.
 fn with_parts(name: &str, file: &Path) -> Vec<Tool> {
     let Some(tool) = tool(name, file) else { return Vec::new() };
-    let part = |part: &str, path: PathBuf| {
-        let path = std::fs::canonicalize(path).ok()?;
-        let digest = digest(&path)?;
-        Some(Tool { name: format!("{name}: {part}"), path: path.display().to_string(), digest, version: String::new() })
-    };
+    let part = |part: &str, path: PathBuf| by_content(&format!("{name}: {part}"), &path);
     let mut all = Vec::new();
     if tool.version.contains("GCC") || tool.version.starts_with("gcc") || tool.version.starts_with("g++") {
         let path = |program: &str| first_line(file, &format!("-print-prog-name={program}"));
@@ -60,10 +56,14 @@ const GCC_PARTS: &[&str] = &["cc1", "cc1plus", "collect2", "as", "ld"];
 
 /// A program; `None` where its file cannot be read.
 fn tool(name: &str, file: &Path) -> Option<Tool> {
+    Some(Tool { version: first_line(file, "--version"), ..by_content(name, file)? })
+}
+
+/// The same, not asked for its version.
+fn by_content(name: &str, file: &Path) -> Option<Tool> {
     let path = std::fs::canonicalize(file).ok()?;
     let digest = digest(&path)?;
-    let version = first_line(file, "--version");
-    Some(Tool { name: name.to_owned(), path: path.display().to_string(), digest, version })
+    Some(Tool { name: name.to_owned(), path: path.display().to_string(), digest, version: String::new() })
 }
 
 /// The first line of what it says; empty where it says nothing. One that hangs is ended.

@@ -145,7 +145,7 @@ fn wait(
             // The next one gives up after as long again: not all at once.
             pool.note_move();
         }
-        if stands && place <= 0 && (waiting.for_memory || waiting.was_for_memory) {
+        if stands && place <= 0 && waiting.was_for_memory {
             pool.note_waits_for_memory(waiting.for_memory && got.is_none() && !gives_up);
         }
         if got.is_some() || gives_up || !wanted() {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use super::process::{Stat, numbers_in, stat_of};
+
 /// What there is of memory, in KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeMemory {
@@ -121,52 +123,28 @@ fn pressure_in(text: &str) -> Option<u32> {
 
 /// What the processes below these have in memory together, in KiB: pages that two of them share count twice.
 pub fn resident_below_kb(above: &[u32]) -> u64 {
-    let pages: u64 = all_below(above).iter().map(|process| process.pages).sum();
+    let pages: u64 = all_below(above).iter().map(|stat| stat.pages).sum();
     pages * (rustix::param::page_size() as u64 / 1024)
 }
 
 /// Whether one of the processes below these, or of these themselves, runs at this moment, or waits for a disk.
 pub fn any_busy_below(above: &[u32]) -> bool {
-    let own = above.iter().filter_map(|pid| process(*pid));
-    own.chain(all_below(above)).any(|process| matches!(process.state, b'R' | b'D'))
+    let own = above.iter().filter_map(|pid| stat_of(*pid));
+    own.chain(all_below(above)).any(|stat| matches!(stat.state, b'R' | b'D'))
 }
 
-struct Process {
-    pid: u32,
-    parent: u32,
-    state: u8,
-    /// How many it has in memory.
-    pages: u64,
-}
-
-fn all_below(above: &[u32]) -> Vec<Process> {
-    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let mut others: Vec<Process> = names.filter_map(|name| process(name.to_str()?.parse().ok()?)).collect();
-    others.retain(|process| !above.contains(&process.pid));
+fn all_below(above: &[u32]) -> Vec<Stat> {
+    let others = numbers_in("/proc").filter(|pid| !above.contains(pid));
+    let mut others: Vec<(u32, Stat)> = others.filter_map(|pid| Some((pid, stat_of(pid)?))).collect();
     let (mut parents, mut below, mut at) = (above.to_vec(), Vec::new(), 0);
     while let Some(parent) = parents.get(at).copied() {
         at += 1;
-        let (its, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|process| process.parent == parent);
-        parents.extend(its.iter().map(|process| process.pid));
-        below.extend(its);
+        let (its, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|(_, stat)| stat.parent == parent);
+        parents.extend(its.iter().map(|(pid, _)| pid));
+        below.extend(its.into_iter().map(|(_, stat)| stat));
         others = rest;
     }
     below
-}
-
-fn process(pid: u32) -> Option<Process> {
-    // Of the fields after the name, counted from the state.
-    const PARENT: usize = 1;
-    const RESIDENT: usize = 21;
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let after = text.iter().rposition(|&b| b == b')')?;
-    let fields: Vec<&str> = std::str::from_utf8(&text[after + 1..]).ok()?.split_ascii_whitespace().collect();
-    Some(Process {
-        pid,
-        parent: fields.get(PARENT)?.parse().ok()?,
-        state: *fields.first()?.as_bytes().first()?,
-        pages: fields.get(RESIDENT)?.parse().ok()?,
-    })
 }
 
 /// Whether a process is in a group that was frozen, by either hierarchy: a paused container. False where that cannot be

@@ -316,20 +316,23 @@ pub fn wanting_to_run() -> Option<u32> {
 
 /// What `/proc` says of a process (`proc(5)`): the fields of `stat` that are used here. The name, in parentheses, can
 /// hold anything; no field after it can hold one.
-struct Stat {
+pub(super) struct Stat {
     is_larder: bool,
-    state: u8,
-    parent: u32,
+    pub(super) state: u8,
+    pub(super) parent: u32,
     /// Used in user mode and in the kernel, of all its threads: hundredths of a second, as in every `stat`.
     ticks: u64,
     started_ticks: u64,
+    /// Pages that it has in memory.
+    pub(super) pages: u64,
 }
 
-fn stat_of(pid: u32) -> Option<Stat> {
+pub(super) fn stat_of(pid: u32) -> Option<Stat> {
     const PARENT: usize = 1;
     const USER: usize = 11;
     const KERNEL: usize = 12;
     const STARTED: usize = 19;
+    const RESIDENT: usize = 21;
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let (open, close) = (text.iter().position(|&b| b == b'(')?, text.iter().rposition(|&b| b == b')')?);
     let fields = std::str::from_utf8(&text[close + 1..]).ok()?.split_ascii_whitespace().collect::<Vec<_>>();
@@ -340,6 +343,7 @@ fn stat_of(pid: u32) -> Option<Stat> {
         parent: u32::try_from(number(PARENT)?).ok()?,
         ticks: number(USER)? + number(KERNEL)?,
         started_ticks: number(STARTED)?,
+        pages: number(RESIDENT)?,
     })
 }
 
@@ -373,7 +377,7 @@ pub fn busiest_stranger() -> Option<(u32, u64)> {
 }
 
 /// The entries of a directory that are numbers; none where it cannot be read.
-fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
+pub(super) fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
