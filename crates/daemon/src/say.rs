@@ -58,6 +58,12 @@ fn usage_line(text: &str, word: Option<&str>) -> String {
     format!("{line}: see `larder help{}`", word.map(|word| format!(" {word}")).unwrap_or_default())
 }
 
+/// `text` on one line, and no longer than so many characters.
+pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
+    let text = one_line(text);
+    if text.chars().count() <= chars_max { text } else { text.chars().take(chars_max).collect::<String>() + "…" }
+}
+
 /// `text` on one line: runs of white space become a space, control characters are escaped.
 pub(crate) fn one_line(text: &str) -> String {
     clean(text.split_whitespace().collect::<Vec<_>>().join(" ").as_bytes())

@@ -70,6 +70,8 @@ struct Shared {
     /// By how many bytes the store grew, since somebody last asked.
     grown: AtomicU64,
     settings: Digest,
+    /// Those that wrappers must have.
+    terms: Terms,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -133,7 +135,7 @@ impl Remoting {
         directory: &[u8],
         session: Session,
     ) -> Result<(), IpcError> {
-        if caller.terms.is_some_and(|terms| !terms.allow(&self.shared.terms())) {
+        if caller.terms.is_some_and(|terms| !terms.allow(&self.shared.terms)) {
             return say(channel, &Frame::Nothing(Nothing::OtherTerms), None);
         }
         let class = caller.class;
@@ -152,8 +154,8 @@ impl Remoting {
 
     /// Something new is in the store. It is sent where whoever made it would send it himself, to the same remotes.
     pub(crate) fn recorded(&self, caller: &Caller, recorded: &Recorded) {
-        let own = self.shared.terms();
-        if caller.terms.is_none_or(|terms| terms.sends && terms.remotes == own.remotes) {
+        let own = self.shared.terms.remotes;
+        if caller.terms.is_none_or(|terms| terms.sends && terms.remotes == own) {
             self.shared.recorded(recorded);
         }
     }
@@ -200,6 +202,11 @@ impl Shared {
             ahead: Ahead::default(),
             grown: AtomicU64::new(0),
             settings: settings_digest(settings),
+            terms: Terms {
+                remotes: settings.remotes_digest().unwrap_or(Digest([0; 32])),
+                trust: settings.trust_digest(),
+                sends: !settings.remote_read_only,
+            },
             log,
         }
     }
@@ -217,12 +224,6 @@ impl Shared {
         if let Ok(counters) = self.store().and_then(|store| Counters::open(&store)) {
             counters.count_remote(what, count);
         }
-    }
-
-    fn terms(&self) -> Terms {
-        let (how, nobody) = (&self.how, Digest([0; 32]));
-        let remotes = how.remotes_digest().unwrap_or(nobody);
-        Terms { remotes, trust: how.trust_digest(), sends: !how.remote_read_only }
     }
 
     fn recorded(&self, recorded: &Recorded) {

@@ -165,10 +165,5 @@ fn markdown(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
 }
 
 fn shortened(text: &str) -> String {
-    let text = say::one_line(text);
-    if text.chars().count() <= VALUE_CHARS_MAX {
-        text
-    } else {
-        text.chars().take(VALUE_CHARS_MAX).collect::<String>() + "…"
-    }
+    say::shortened(text, VALUE_CHARS_MAX)
 }

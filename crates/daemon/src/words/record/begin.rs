@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use larder_compiler::is_masquerade_name;
 use larder_config::Loaded;
 use larder_lookup::find;
@@ -83,19 +85,12 @@ pub(super) fn session<'a>(around: &Surroundings, options: &RecordOptions, record
 
 /// The options that `larder_record` does not write down itself, as they are typed.
 fn typed(options: &RecordOptions) -> Vec<String> {
+    let named = |value: Option<PossibleValue>| value.map(|value| value.get_name().to_owned());
+    let trace = if matches!(options.trace, TraceWhen::Once) { None } else { options.trace.to_possible_value() };
+    let output = options.output.as_ref().and_then(ValueEnum::to_possible_value);
     let mut typed = Vec::new();
-    match options.trace {
-        TraceWhen::Once => {}
-        TraceWhen::All => typed.extend(["--trace", "all"].map(String::from)),
-        TraceWhen::Never => typed.extend(["--trace", "never"].map(String::from)),
-    }
-    if let Some(output) = options.output {
-        let name = match output {
-            OutputTo::Shown => "shown",
-            OutputTo::Kept => "kept",
-            OutputTo::Dropped => "dropped",
-        };
-        typed.extend(["--output", name].map(String::from));
+    for (option, value) in [("--trace", named(trace)), ("--output", named(output))] {
+        typed.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
     }
     if let Some(hz) = options.sample {
         typed.extend(["--sample".to_owned(), hz.to_string()]);

@@ -16,6 +16,8 @@ use crate::words::{FINE, plain_table, print_json, print_table};
 
 /// Causes that are shown: `explain --last-build` and the page have all.
 const CAUSES_MAX: usize = 5;
+/// Characters of a command: `--json` has all of it.
+const COMMAND_CHARS_MAX: usize = 2000;
 
 /// A moment as people here write it.
 pub(super) fn date(seconds: i64, form: &str) -> String {
@@ -78,7 +80,12 @@ pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Resul
     }
     let header = &record.header;
     writeln!(out, " {} · {}", say::one_line(&header.name), date(header.began_s, "%Y-%m-%d %H:%M:%S"))?;
-    writeln!(out, " {}\n in {}", shortened(&header.command.join(" ")), say::one_line(&header.cwd))?;
+    writeln!(
+        out,
+        " {}\n in {}",
+        say::shortened(&header.command.join(" "), COMMAND_CHARS_MAX),
+        say::one_line(&header.cwd)
+    )?;
     let context = &record.context;
     if let Some(git) = &context.project {
         let changed = if git.diff_digest.is_empty() { "" } else { ", with changes that were not committed" };
@@ -112,13 +119,6 @@ pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Resul
     }
     writeln!(out, "\n {}", record.path.display())?;
     Ok(FINE)
-}
-
-/// On a line; `--json` has all of it.
-fn shortened(command: &str) -> String {
-    const CHARS_MAX: usize = 2000;
-    let text = say::one_line(command);
-    if text.chars().count() <= CHARS_MAX { text } else { text.chars().take(CHARS_MAX).collect::<String>() + "…" }
 }
 
 fn runs(record: &Record, out: &mut dyn Write) -> Result<()> {
