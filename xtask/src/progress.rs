@@ -1,12 +1,18 @@
-//! The progress bar, which is silent where standard error is not a terminal: there one line a step says the same.
+//! The progress bar. Where standard error is no terminal, a log say, a line now and then says the same.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Between two lines of a log.
+const LINES_EVERY: Duration = Duration::from_secs(30);
 
 /// A bar for one step of known or unknown length.
 pub(crate) struct Bar {
     bar: ProgressBar,
+    /// When a line was last written, where there is no terminal.
+    written: Option<Mutex<Instant>>,
 }
 
 impl Bar {
@@ -21,12 +27,17 @@ impl Bar {
         bar.set_style(style);
         bar.set_message(label.to_owned());
         bar.enable_steady_tick(Duration::from_millis(120));
-        Self { bar }
+        Self { bar, written: (!visible).then(|| Mutex::new(Instant::now())) }
     }
 
     /// So many are done.
     pub(crate) fn at(&self, position: u64) {
         self.bar.set_position(position);
+        let Some(mut written) = self.written.as_ref().and_then(|written| written.lock().ok()) else { return };
+        if written.elapsed() >= LINES_EVERY {
+            *written = Instant::now();
+            eprintln!("{}: {position} of {}", self.bar.message(), self.bar.length().unwrap_or_default());
+        }
     }
 
     /// Ends the bar; `line` stays on the screen.

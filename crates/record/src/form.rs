@@ -107,6 +107,9 @@ pub struct Git {
     pub status: Vec<String>,
     /// Digest of the difference to the commit; none where there is no difference.
     pub diff_digest: String,
+    /// Digest of the names and contents of files that are neither tracked nor ignored; none where there are none.
+    #[serde(default)]
+    pub untracked_digest: String,
 }
 
 /// Machine and system.

@@ -278,12 +278,9 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
             found.push(format!("{name}: the record was cut off; what was complete is compared"));
         }
     }
-    let untracked = |record: &Record| -> Vec<String> {
-        let status = record.context.project.iter().flat_map(|git| git.status.iter());
-        status.filter(|line| line.starts_with("??")).cloned().collect()
-    };
+    let untracked = |record: &Record| record.context.project.as_ref().map(|git| git.untracked_digest.clone());
     if untracked(a) != untracked(b) {
-        found.push("files that are in no commit are not the same in both: what is in them is not compared".to_owned());
+        found.push("files that are in no commit are not the same in both".to_owned());
     }
     if !samples.paired {
         let remedy = "`larder record --ab` runs both in turn";

@@ -1,5 +1,8 @@
 //! A checkout: which commit it is at, what came since a base, what is not committed. Asks `git`.
 
+use std::ffi::OsStr;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,6 +15,8 @@ const COMMITS_MAX: usize = 500;
 const STATUS_MAX: usize = 500;
 /// Of a difference, in bytes: a larger one is named by its digest only.
 const DIFF_BYTES_MAX: usize = 1 << 20;
+/// Files that are in no commit are read up to so many bytes together; the others are known by name and size.
+const UNTRACKED_BYTES_MAX: u64 = 64 << 20;
 const DIGEST_DIGITS: usize = 16;
 /// What commits are counted from, where nobody says: the first that there is.
 const BASES: &[&str] = &["@{upstream}", "origin/HEAD", "origin/main", "origin/master"];
@@ -50,6 +55,7 @@ pub(super) fn checkout(
     };
     let status = ask(directory, &["status", "--porcelain", "--untracked-files=normal"]).unwrap_or_default();
     let diff = raw(directory, &["diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD"]).unwrap_or_default();
+    let untracked_digest = untracked_digest(Path::new(&top)).unwrap_or_default();
     let git = Git {
         top,
         head,
@@ -58,11 +64,8 @@ pub(super) fn checkout(
         commits,
         tagged,
         status: status.lines().take(STATUS_MAX).map(str::to_owned).collect(),
-        diff_digest: if diff.is_empty() {
-            String::new()
-        } else {
-            blake3::hash(&diff).to_hex()[..DIGEST_DIGITS].to_owned()
-        },
+        diff_digest: if diff.is_empty() { String::new() } else { digits(&blake3::hash(&diff)) },
+        untracked_digest,
     };
     let diff = if diff.len() > DIFF_BYTES_MAX {
         missing.push(format!("the difference to the commit: it has {} bytes, and is named by its digest", diff.len()));
@@ -71,6 +74,31 @@ pub(super) fn checkout(
         without_secrets(&diff, redact)
     };
     Some((git, diff))
+}
+
+fn digits(digest: &blake3::Hash) -> String {
+    digest.to_hex()[..DIGEST_DIGITS].to_owned()
+}
+
+/// Of the names of files below this directory that are neither tracked nor ignored, and of what is in them.
+fn untracked_digest(directory: &Path) -> Option<String> {
+    let names = raw(directory, &["ls-files", "--others", "--exclude-standard", "-z"])?;
+    let mut hasher = blake3::Hasher::new();
+    let mut left_bytes = UNTRACKED_BYTES_MAX;
+    for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
+        hasher.update(name).update(&[0]);
+        let path = directory.join(OsStr::from_bytes(name));
+        let Ok(look) = path.symlink_metadata() else { continue };
+        hasher.update(&look.len().to_le_bytes());
+        if look.is_symlink() {
+            hasher.update(std::fs::read_link(&path).unwrap_or_default().as_os_str().as_bytes());
+        } else if look.is_file() && look.len() <= left_bytes {
+            left_bytes -= look.len();
+            // Who cannot read it knows it by its size.
+            let _ = std::fs::File::open(&path).and_then(|file| hasher.update_reader(file.take(look.len())).map(drop));
+        }
+    }
+    (!names.is_empty()).then(|| digits(&hasher.finalize()))
 }
 
 /// What commits are counted from, in words, and the range since then.
@@ -183,6 +211,10 @@ mod tests {
         let (found, diff) = checkout(top, &asked, &redact, &mut missing).expect("a checkout");
         assert_eq!((found.tagged.len(), found.status.len()), (1, 2), "{found:?}");
         assert!(String::from_utf8_lossy(&diff).contains("+2") && !found.diff_digest.is_empty());
+        std::fs::write(top.join("y"), "3\n").expect("writes");
+        let (again, _) = checkout(top, &asked, &redact, &mut missing).expect("a checkout");
+        assert_eq!((&again.status, &again.diff_digest), (&found.status, &found.diff_digest));
+        assert_ne!(again.untracked_digest, found.untracked_digest);
         let asked = Asked { prefix: None, base: Some("nonsense") };
         checkout(top, &asked, &redact, &mut missing);
         assert!(missing.last().is_some_and(|line| line.contains("nonsense")));

@@ -5,7 +5,8 @@
 //! |---|---|---|
 //! | `place.rs` | the one file that all wrappers of a user find | what is in it |
 //! | `pool.rs` | which bytes of it are locked, and the words in it that all see | who waits how long |
-//! | `queue.rs` | whose turn it is, and how long one waits | bytes, files |
+//! | `lines.rs` | the lines of those who wait, one for each build, and which is next | files, locks |
+//! | `queue.rs` | what one does who waits, and for how long | bytes, files |
 //! | `memory.rs` | whether there is memory for one more; pure | who is asked for numbers |
 //! | `company.rs` | whether others want the processors all the time, so that more tools may run; pure | who counts them |
 //!
@@ -18,6 +19,7 @@
 //! Unaware of: what a tool is, which tools take a token.
 
 mod company;
+mod lines;
 mod memory;
 mod place;
 mod pool;

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! bytes that are locked: layer * 1,024 + token       layer 0 is the token; layer 1 is lent by its holder, layer 2 by that one …
-//! words of 64 bits, native order: 0 tickets given · 1 first ticket not yet served · 2 tokens taken and given back ·
+//! words of 64 bits, native order: 2 tokens taken and given back ·
 //! 3 how tools fare in a class · 4 until when they have company, in ms since the system was started · 5 what was counted of
 //! that · 6 which thread is watched for it · 7 how long that had run or waited to run, in ns · 8 since when, as word 4 ·
 //! 9 until when the first in the queue waits for memory, as word 4 ·
-//! 64…127 changed when such a ticket is called · 128…1151 what the tool of a token is expected to need, in KiB
+//! 64…319 the lines, as `lines.rs` has them · 320…383 changed when such a ticket is called ·
+//! 384…1407 what the tool of a token is expected to need, in KiB · 1408…2431 whose it is and since when, as `lines.rs` has it
 //! ```
 
 use std::fs::File;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use larder_sys::{FreeMemory, Words, now_ms};
 
 use super::company;
+use super::lines::{self, Lines, Ticket};
 use super::memory::{self, Needs, Running};
 
 /// More tools at once than this no machine runs.
@@ -25,8 +27,6 @@ pub const JOBS_MAX: u32 = 1024;
 /// A token is lent no further down than this: whoever is deeper runs without one.
 const LAYERS_MAX: u32 = 16;
 
-const TICKETS: usize = 0;
-const SERVED: usize = 1;
 const MOVES: usize = 2;
 const FARE: usize = 3;
 const COMPANY_UNTIL: usize = 4;
@@ -35,10 +35,12 @@ const WATCHED: usize = 6;
 const WATCHED_NS: usize = 7;
 const WATCHED_SINCE: usize = 8;
 const WAITS_FOR_MEMORY_UNTIL: usize = 9;
-const CALLS: usize = 64;
-const CALLS_COUNT: u64 = 64;
-const EXPECTED: usize = 128;
-const WORDS: usize = EXPECTED + JOBS_MAX as usize;
+const LINES: usize = 64;
+const CALLS: usize = LINES + lines::WORDS;
+const CALLS_COUNT: usize = 64;
+const EXPECTED: usize = CALLS + CALLS_COUNT;
+const HELD: usize = EXPECTED + JOBS_MAX as usize;
+const WORDS: usize = HELD + JOBS_MAX as usize;
 const BYTES: u64 = WORDS as u64 * 8;
 
 /// What is said of the first in the queue holds for so long: it looks a hundred times a second, where it can.
@@ -150,38 +152,50 @@ impl Pool {
 
     // ------------------------------------------------------------ the queue's words
 
-    pub(super) fn nobody_waits(&self) -> bool {
-        self.word(TICKETS).load(SeqCst) == self.word(SERVED).load(SeqCst)
+    fn lines(&self) -> Lines<'_> {
+        Lines(&self.words.words()[LINES..CALLS])
     }
 
-    pub(super) fn draw_ticket(&self) -> u64 {
-        self.word(TICKETS).fetch_add(1, SeqCst)
+    /// Who has tokens now. The words of a killed holder, or of one that became its tool, are still there.
+    fn running(&self) -> lines::Running {
+        let word = |token: u32| self.word(HELD + token as usize).load(Relaxed);
+        let held = self.ever_in_turn().filter(|token| word(*token) != 0 && self.holder(*token, 0).is_some());
+        lines::Running::of(held.map(word), now_ms())
+    }
+
+    pub(super) fn nobody_waits(&self) -> bool {
+        self.lines().nobody_waits()
+    }
+
+    /// In the line of this build.
+    pub(super) fn draw_ticket(&self, build: u64) -> Ticket {
+        self.lines().draw(lines::line_of(build), || self.running())
     }
 
     /// How many are before this one; 0 and less when it is its turn, also where it was passed over.
-    pub(super) fn ahead(&self, ticket: u64) -> i64 {
-        ticket.wrapping_sub(self.word(SERVED).load(SeqCst)) as i64
+    pub(super) fn ahead(&self, ticket: Ticket) -> i64 {
+        self.lines().ahead(ticket, || self.running())
     }
 
-    /// It needs no turn any more: the next one's it is.
-    pub(super) fn served(&self, ticket: u64) {
-        self.word(SERVED).fetch_max(ticket.wrapping_add(1), SeqCst);
+    /// It needs no turn any more: the next one's it is. It may have been served before others who did not come.
+    pub(super) fn served(&self, ticket: Ticket, passes_over: bool) {
+        self.lines().served(ticket, passes_over, || self.running());
         self.call();
     }
 
     /// Wake who is first now, if anybody waits.
     pub(super) fn call(&self) {
-        if !self.nobody_waits() {
-            self.words.wake(call_of(self.word(SERVED).load(SeqCst)));
+        if let Some(ticket) = self.lines().due(|| self.running()) {
+            self.words.wake(call_of(ticket));
         }
     }
 
-    pub(super) fn calls(&self, ticket: u64) -> u64 {
+    pub(super) fn calls(&self, ticket: Ticket) -> u64 {
         self.word(call_of(ticket)).load(SeqCst)
     }
 
     /// Wait until this ticket is called, since `seen`, or for so long.
-    pub(super) fn wait_for_call(&self, ticket: u64, seen: u64, at_most: Duration) {
+    pub(super) fn wait_for_call(&self, ticket: Ticket, seen: u64, at_most: Duration) {
         self.words.wait(call_of(ticket), seen, at_most);
     }
 
@@ -284,13 +298,21 @@ impl Pool {
         matches!(larder_sys::bytes_locked_by(&self.file, 0, all), Ok(None))
     }
 
-    /// It is ours from now on, for a tool that is expected to need this.
-    pub(super) fn hold(self, (token, layer): (u32, u32), needs: Needs) -> Held {
+    /// It is ours from now on, for a tool that is expected to need this, and that waited in this line.
+    pub(super) fn hold(self, (token, layer): (u32, u32), needs: Needs, waited: Option<Ticket>) -> Held {
         if layer == 0 {
             self.word(EXPECTED + token as usize).store(needs.counted_kb(), Relaxed);
+            self.note_holder(token, waited);
         }
         self.note_move();
         Held { pool: self, token, layer }
+    }
+
+    /// Whose a token is, for who shares with whom: nobody's where nobody waited. Who had it last pays for it.
+    fn note_holder(&self, token: u32, waited: Option<Ticket>) {
+        let now = now_ms();
+        let word = waited.map_or(0, |ticket| lines::begun(ticket.line(), now));
+        self.lines().charge(self.word(HELD + token as usize).swap(word, Relaxed), now);
     }
 
     // ------------------------------------------------------------ memory
@@ -326,11 +348,10 @@ impl Pool {
 
     pub(super) fn status(&self) -> Status {
         let held = |token: &u32| self.holder(*token, 0).is_some();
-        let waiting = self.word(TICKETS).load(SeqCst).saturating_sub(self.word(SERVED).load(SeqCst));
         Status {
             jobs: self.jobs(),
             holders: (0..JOBS_MAX).filter_map(|token| self.holder(token, 0)).collect(),
-            waiting,
+            waiting: self.lines().count(),
             expected_kb: self.expected(&|token| held(&token)),
         }
     }
@@ -342,8 +363,8 @@ fn from_ours(jobs: u32) -> impl Iterator<Item = u32> {
     (0..jobs).map(move |at| (first + at) % jobs)
 }
 
-fn call_of(ticket: u64) -> usize {
-    CALLS + (ticket % CALLS_COUNT) as usize
+fn call_of(ticket: Ticket) -> usize {
+    CALLS + ticket.one_of(CALLS_COUNT)
 }
 
 fn byte(token: u32, layer: u32) -> u64 {
@@ -365,6 +386,7 @@ impl Drop for Held {
         let pool = &self.pool;
         if self.layer == 0 {
             pool.word(EXPECTED + self.token as usize).store(0, Relaxed);
+            pool.note_holder(self.token, None);
         }
         let _ = larder_sys::unlock_byte(&pool.file, byte(self.token, self.layer));
         pool.note_move();

@@ -1,7 +1,7 @@
 //! Whose turn it is to have a token, and how long one waits for it.
 //!
-//! Who finds nobody waiting takes one that is free. All others draw a ticket, and the first of them looks whenever one
-//! is given back. Who died in the queue, or was stopped there, leaves a gap: whoever sees a free token twice that
+//! Who finds nobody waiting takes one that is free. All others draw a ticket in the line of their build, and whose turn it
+//! is looks whenever one is given back. Who died in the queue, or was stopped there, leaves a gap: whoever sees a free token twice that
 //! nobody before him took closes it.
 //!
 //! A holder that was killed gives back silently, so the first in the queue looks now and then by himself. And he lends
@@ -9,6 +9,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::lines::Ticket;
 use super::pool::Pool;
 use super::{Asker, Taken, Token};
 
@@ -51,14 +52,14 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
     let mut is_below_a_holder = false;
     if asker.is_inside {
         if let Some(at) = lent(&pool, &mut ancestors) {
-            return held(pool, at, asker, began, false);
+            return held(pool, at, asker, began, Waited::default());
         }
         is_below_a_holder = holds_above(&pool, &mut ancestors);
         if !is_below_a_holder && pool.any_holder(&|pid| pid == UNSEEN) {
             // Somebody is around us, and it is none of those whom we see.
             ancestors.get_or_insert_with(ancestors_of_ours).push(UNSEEN);
             if let Some(at) = lent(&pool, &mut ancestors) {
-                return held(pool, at, asker, began, false);
+                return held(pool, at, asker, began, Waited::default());
             }
             is_below_a_holder = true;
         }
@@ -67,11 +68,11 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
         && pool.has_room(asker.needs)
         && let Some(at) = pool.try_take()
     {
-        return held(pool, at, asker, began, false);
+        return held(pool, at, asker, began, Waited::default());
     }
     if !asker.is_inside {
         if let Some(at) = lent(&pool, &mut ancestors) {
-            return held(pool, at, asker, began, false);
+            return held(pool, at, asker, began, Waited::default());
         }
         is_below_a_holder = holds_above(&pool, &mut ancestors);
     }
@@ -81,9 +82,16 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
     wait(pool, asker, is_below_a_holder.then_some(ancestors).flatten(), began, wanted)
 }
 
-fn held(pool: Pool, at: (u32, u32), asker: Asker, began: Instant, for_memory: bool) -> Taken {
-    let waited = began.elapsed();
-    Taken::Token(Token { held: Some(pool.hold(at, asker.needs)), waited, for_memory, ..Token::default() })
+/// Who stood in the queue, and what for.
+#[derive(Default)]
+struct Waited {
+    ticket: Option<Ticket>,
+    for_memory: bool,
+}
+
+fn held(pool: Pool, at: (u32, u32), asker: Asker, began: Instant, after: Waited) -> Taken {
+    let (held, waited) = (Some(pool.hold(at, asker.needs, after.ticket)), began.elapsed());
+    Taken::Token(Token { held, waited, for_memory: after.for_memory, ..Token::default() })
 }
 
 /// What a waiter remembers between two looks.
@@ -112,8 +120,9 @@ fn wait(
     began: Instant,
     wanted: &mut dyn FnMut() -> bool,
 ) -> Taken {
-    let stands = ancestors.is_none();
-    let mut ticket = if stands { pool.draw_ticket() } else { 0 };
+    let build = ancestors.is_none().then(larder_sys::build_of_ours);
+    let draw = || build.map(|build| pool.draw_ticket(build));
+    let mut ticket = draw();
     let mut passed_over = None;
     let (moves, now) = (pool.moves(), Instant::now());
     let mut waiting = Waiting {
@@ -129,14 +138,15 @@ fn wait(
         looks_at_busy: now,
     };
     loop {
-        let seen = pool.calls(ticket);
-        let place = if stands { pool.ahead(ticket) } else { 0 };
+        let seen = ticket.map(|ticket| pool.calls(ticket));
+        let place = ticket.map_or(0, |ticket| pool.ahead(ticket));
         if place < 0 && passed_over.get_or_insert_with(Instant::now).elapsed() >= PASSED_OVER {
             // Others are called, and are faster: it stands in the queue again.
-            (ticket, passed_over) = (pool.draw_ticket(), None);
+            (ticket, passed_over) = (draw(), None);
             continue;
         }
-        if stands && place <= 0 {
+        let is_first = ticket.is_some() && place <= 0;
+        if is_first {
             pool.look_for_company();
         }
         let got = waiting.look(&pool, asker, place);
@@ -145,22 +155,25 @@ fn wait(
             // The next one gives up after as long again: not all at once.
             pool.note_move();
         }
-        if stands && place <= 0 && waiting.was_for_memory {
+        if is_first && waiting.was_for_memory {
             pool.note_waits_for_memory(waiting.for_memory && got.is_none() && !gives_up);
         }
         if got.is_some() || gives_up || !wanted() {
-            if stands && (got.is_some() || gives_up || place <= 0) {
-                pool.served(ticket);
+            if let Some(ticket) = ticket.filter(|_| got.is_some() || gives_up || is_first) {
+                pool.served(ticket, got.is_some() && place > 0);
             }
             return match got {
-                Some(at) => held(pool, at, asker, began, waiting.was_for_memory),
+                Some(at) => held(pool, at, asker, began, Waited { ticket, for_memory: waiting.was_for_memory }),
                 None if gives_up => Taken::Token(Token { waited: began.elapsed(), gave_up: true, ..Token::default() }),
                 None => Taken::NotWanted,
             };
         }
         let places = u32::try_from(place).unwrap_or(0).min(PLACES_COUNTED);
         let pause = if places == 0 { FIRST_LOOKS_EVERY } else { OTHERS_LOOK_EVERY * places };
-        pool.wait_for_call(ticket, seen, pause);
+        match ticket.zip(seen) {
+            Some((ticket, seen)) => pool.wait_for_call(ticket, seen, pause),
+            None => std::thread::sleep(pause),
+        }
     }
 }
 

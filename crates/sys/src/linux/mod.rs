@@ -54,10 +54,10 @@ pub use notify::{
     process_handle, read_memory, signal_that_ended,
 };
 pub use process::{
-    Child, ChildEnd, Use, address_space_is_limited, allowed_processors, become_subreaper, busiest_stranger,
-    children_left, die_by, effective_user, end_process, environment_oddities, exec, exec_with, file_size_is_limited,
-    home_of_user, host, inherited, more_descriptors_are_open, now_coarse_ns, out_of_the_way, parent_process_id,
-    process_id, process_state, processor_features, processor_is_free, sockets, spawn, spawn_apart,
+    Child, ChildEnd, Use, address_space_is_limited, allowed_processors, become_subreaper, build_of_ours,
+    busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec, exec_with,
+    file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, now_coarse_ns, out_of_the_way,
+    parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets, spawn, spawn_apart,
     standard_descriptors_open, umask, umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};

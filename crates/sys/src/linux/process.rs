@@ -296,6 +296,23 @@ pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     stat_of(pid).map(|stat| (matches!(stat.state, b'T' | b't'), stat.parent))
 }
 
+/// A number for the build that this process is part of: of the topmost of its ancestors that is a build tool, or else of
+/// its session. Two builds may have the same one, by chance.
+pub fn build_of_ours() -> u64 {
+    const ANCESTORS_MAX: usize = 128;
+    use std::os::unix::fs::MetadataExt;
+    let mut above = stat_of(process_id());
+    let mut build = above.as_ref().map_or(0, |own| own.session);
+    for _ in 0..ANCESTORS_MAX {
+        let Some(parent) = above.map(|stat| stat.parent).filter(|parent| *parent != 0) else { break };
+        above = stat_of(parent);
+        build = if above.as_ref().is_some_and(|stat| stat.is_build_tool) { parent } else { build };
+    }
+    // Containers that share their tokens have the same numbers for different processes.
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |look| look.ino());
+    namespace << 32 | u64::from(build)
+}
+
 /// Whether a processor of this process has nothing to do, as of this moment: fewer wait to run, ourselves among them,
 /// than there are. Where that cannot be told, none.
 pub fn processor_is_free() -> bool {
@@ -318,6 +335,9 @@ pub fn wanting_to_run() -> Option<u32> {
 /// hold anything; no field after it can hold one.
 pub(super) struct Stat {
     is_larder: bool,
+    /// It starts the tools of a build, and is one for the whole of it.
+    is_build_tool: bool,
+    session: u32,
     pub(super) state: u8,
     pub(super) parent: u32,
     /// Used in user mode and in the kernel, of all its threads: hundredths of a second, as in every `stat`.
@@ -327,8 +347,11 @@ pub(super) struct Stat {
     pub(super) pages: u64,
 }
 
+const BUILD_TOOLS: &[&[u8]] = &[b"make", b"gmake", b"remake", b"ninja", b"samu", b"cargo", b"scons", b"buck2"];
+
 pub(super) fn stat_of(pid: u32) -> Option<Stat> {
     const PARENT: usize = 1;
+    const SESSION: usize = 3;
     const USER: usize = 11;
     const KERNEL: usize = 12;
     const STARTED: usize = 19;
@@ -337,8 +360,11 @@ pub(super) fn stat_of(pid: u32) -> Option<Stat> {
     let (open, close) = (text.iter().position(|&b| b == b'(')?, text.iter().rposition(|&b| b == b')')?);
     let fields = std::str::from_utf8(&text[close + 1..]).ok()?.split_ascii_whitespace().collect::<Vec<_>>();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    let name = &text[open + 1..close];
     Some(Stat {
-        is_larder: text[open + 1..close].starts_with(b"larder"),
+        is_larder: name.starts_with(b"larder"),
+        is_build_tool: BUILD_TOOLS.contains(&name),
+        session: u32::try_from(number(SESSION)?).ok()?,
         state: *fields.first()?.as_bytes().first()?,
         parent: u32::try_from(number(PARENT)?).ok()?,
         ticks: number(USER)? + number(KERNEL)?,

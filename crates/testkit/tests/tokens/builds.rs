@@ -9,6 +9,7 @@ use crate::support::{
 };
 
 const FILES: usize = 12;
+const HOLDERS: usize = 2;
 
 fn place() -> Place {
     let place = Place::new();
@@ -69,28 +70,47 @@ fn ninja_with_many_jobs() {
 /// has brought since.
 #[test]
 fn two_builds_at_once() {
-    const FEW: u64 = 3;
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
+    const FEW: usize = 3;
+    let begun = few_beside_many(&["ninja", "-j3"]);
+    // Who was not given a processor for a while after he was called may have been passed over.
+    assert!(begun[..2 * FEW].iter().filter(|of_many| !**of_many).count() >= 2, "{begun:?}");
+}
+
+/// They share the tokens in halves. One of them is in a namespace of its own: else both would be what started this test,
+/// `cargo` or a `make`, and so one build.
+#[test]
+fn two_builds_share_in_halves() {
+    probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
+    probe_skip!(larder_testkit::can_mount(), "no namespaces of one's own here");
+    let begun = few_beside_many(&["unshare", "-p", "-f", "--mount-proc", "--", "ninja", "-j3"]);
+    let half = &begun[..FILES];
+    let few = half.iter().filter(|of_many| !**of_many).count();
+    assert!((FILES / 2 - 2..=FILES / 2 + 2).contains(&few), "{begun:?}");
+}
+
+/// A build with three jobs and this command, and one of make's with sixteen, on two tokens that are taken until
+/// both wait. Of each tool, in the order in which they began, whether it is the second one's.
+fn few_beside_many(few: &[&str]) -> Vec<bool> {
+    const FEW: u64 = 3;
     let place = place();
     std::fs::create_dir(place.path("work/other")).expect("makes");
-    // Both tokens are taken until both builds wait for them.
     gated(&place, "gated-cc");
     [20, 21].into_iter().for_each(|number| drop(place.put(&format!("{number}.c"), format!("int a{number};\n"))));
     place.settle();
     let holders = [20, 21].map(|number| start(wrapped(&place, &compile("gated-cc", number), "2")));
-    until_begun(&place, holders.len());
-    let ninja = build(&place, &["ninja", "-j3"]);
+    until_begun(&place, HOLDERS);
+    let ninja = build(&place, few);
     until_waiting(&place, FEW);
     let make =
         start(place.run(&["make", "-j16", "D=other/"]).env("LARDER_JOBS", "2").env("LARDER_DIR", place.path("own")));
     until_waiting(&place, FEW + FILES as u64);
     open_gate(&place);
     holders.into_iter().for_each(|holder| drop(Ran::of(holder).ends(0)));
-    well(&place, vec![make, ninja], 2 * FILES + 2);
-    let lines: Vec<String> = times(&place).lines().filter(|line| line.starts_with('+')).map(str::to_owned).collect();
-    // Who was not given a processor for a while after he was called may have been passed over.
-    let early = &lines[2..2 + 2 * FEW as usize];
-    assert!(early.iter().filter(|line| !line.contains("other/")).count() >= 2, "{lines:?}");
+    well(&place, vec![make, ninja], 2 * FILES + HOLDERS);
+    let begun = times(&place);
+    let begun = begun.lines().filter(|line| line.starts_with('+')).skip(HOLDERS);
+    begun.map(|line| line.contains("other/")).collect()
 }
 
 /// Cargo's job server reaches a build script's compilers.

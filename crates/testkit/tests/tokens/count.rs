@@ -294,7 +294,7 @@ fn who_writes_what_is_read_is_not_waited_for_in_vain() {
 
 /// Say in the file's words that holders need more than any machine has.
 fn need_everything(place: &Place) {
-    const EXPECTED_WORDS: std::ops::Range<u64> = 128..128 + 4;
+    const EXPECTED_WORDS: std::ops::Range<u64> = 384..384 + 4;
     let file = File::options().read(true).write(true).open(place.path("tokens")).expect("is there");
     for word in EXPECTED_WORDS {
         let mut bytes = [0; 8];
@@ -345,7 +345,7 @@ fn a_tool_waits_for_memory() {
 fn a_damaged_file_costs_order_only() {
     for byte in [0xff, 0x80, 0x01] {
         let place = place("0.1", 4);
-        std::fs::write(place.path("tokens"), vec![byte; 9216]).expect("writes");
+        std::fs::write(place.path("tokens"), vec![byte; 2432 * 8]).expect("writes");
         set_mode(&place, 0o600);
         all_end_well(started(&place, 0..4, "2"));
         assert_eq!(at_once(&place).1, 4);

@@ -140,7 +140,10 @@ impl Bench<'_> {
         let count = cells.len() as u64;
         let bar = Bar::new("class", cells.len() as u64 * u64::from(self.options.rounds()));
         for round in 0..self.options.rounds() {
-            for (at, cell) in cells.iter_mut().enumerate() {
+            // Every other round backwards: a machine that grows slower favours none.
+            let forward = round % 2 == 0;
+            for turn in 0..cells.len() {
+                let cell = &mut cells[if forward { turn } else { count as usize - 1 - turn }];
                 let mut best: Option<Ran> = None;
                 for _ in 0..ATTEMPTS {
                     std::thread::sleep(PAUSE);
@@ -151,7 +154,7 @@ impl Bench<'_> {
                     }
                 }
                 best.into_iter().for_each(|ran| cell.add(ran));
-                bar.at(u64::from(round) * count + at as u64);
+                bar.at(u64::from(round) * count + turn as u64 + 1);
             }
         }
         bar.end(&format!("class: {} rounds", self.options.rounds()));

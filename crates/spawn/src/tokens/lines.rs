@@ -1,0 +1,327 @@
+//! The lines in which tools wait, one for each build (two builds share one by chance), and which of them is next.
+//!
+//! Within a line who came first is first. Of the lines the one is next whose tools had tokens for the least time while it
+//! waited: so two builds share the processors in halves, however many tools each has waiting and however long these
+//! take. A build that comes anew begins where the others are, and is held back by no more than `AHEAD_MAX_MS` for what
+//! it used when it was alone.
+//!
+//! Unaware of: files, locks, how long anybody waits.
+//!
+//! ```text
+//! words, each array with one for each line: tickets given · first ticket not yet served · what its tools used, in ms ·
+//! how often in a row its first was passed over
+//! a token's word: bits 48… its line, from 1; 0 is none · bits 0…47 since when, in ms since the system was started
+//! ```
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+pub(super) const LINES: usize = 64;
+pub(super) const WORDS: usize = 4 * LINES;
+
+const TICKETS: usize = 0;
+const SERVED: usize = LINES;
+const USED: usize = 2 * LINES;
+const PASSED: usize = 3 * LINES;
+
+/// A line that comes back is held back by no more than this for what it used before the others came.
+const AHEAD_MAX_MS: u64 = 5000;
+/// What a tool that has just begun counts for: else all tokens that are free at once would be one line's.
+const BEGUN_MS: u64 = 100;
+/// Twice as many are passed over each time, up to two to the power of this: more never wait in a line.
+const PASSED_MAX: u64 = 10;
+const SINCE_BITS: u32 = 48;
+
+/// A place in a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    line: usize,
+    number: u64,
+}
+
+/// The words of all lines.
+pub(super) struct Lines<'a>(pub(super) &'a [AtomicU64]);
+
+/// What those tools used so far that have a token now, by line.
+pub(super) struct Running {
+    used_ms: [u64; LINES],
+    /// A bit for each line that has one.
+    holds: u64,
+}
+
+/// The line of a build.
+pub(super) fn line_of(build: u64) -> usize {
+    // Fibonacci hashing: numbers that follow each other are far apart.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    (build.wrapping_mul(FACTOR) >> (64 - LINES.ilog2())) as usize
+}
+
+/// A token's word while a tool of this line has it.
+pub(super) fn begun(line: usize, now_ms: u64) -> u64 {
+    (line as u64 + 1) << SINCE_BITS | now_ms & ((1 << SINCE_BITS) - 1)
+}
+
+/// The line of a token's word, and for how long it has had it, in ms.
+pub(super) fn ran(word: u64, now_ms: u64) -> Option<(usize, u64)> {
+    let line = usize::try_from(word >> SINCE_BITS).ok()?.checked_sub(1).filter(|line| *line < LINES)?;
+    Some((line, now_ms.saturating_sub(word & ((1 << SINCE_BITS) - 1))))
+}
+
+impl Running {
+    /// Of the words of those tokens that are held.
+    pub(super) fn of(words: impl Iterator<Item = u64>, now_ms: u64) -> Running {
+        let mut running = Running { used_ms: [0; LINES], holds: 0 };
+        for (line, ms) in words.filter_map(|word| ran(word, now_ms)) {
+            running.used_ms[line] = running.used_ms[line].saturating_add(ms.max(BEGUN_MS));
+            running.holds |= 1 << line;
+        }
+        running
+    }
+}
+
+impl Lines<'_> {
+    fn word(&self, array: usize, line: usize) -> &AtomicU64 {
+        &self.0[array + line]
+    }
+
+    /// A bit for each line in which somebody waits.
+    fn waiting(&self) -> u64 {
+        let waits = |line: &usize| self.word(TICKETS, *line).load(SeqCst) != self.word(SERVED, *line).load(SeqCst);
+        (0..LINES).filter(waits).fold(0, |all, line| all | 1 << line)
+    }
+
+    pub(super) fn nobody_waits(&self) -> bool {
+        self.waiting() == 0
+    }
+
+    /// About how many wait.
+    pub(super) fn count(&self) -> u64 {
+        let given = |line| self.word(TICKETS, line).load(SeqCst);
+        (0..LINES)
+            .map(|line| given(line).saturating_sub(self.word(SERVED, line).load(SeqCst)))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Stand in a line.
+    pub(super) fn draw(&self, line: usize, running: impl FnOnce() -> Running) -> Ticket {
+        let waiting = self.waiting();
+        if waiting & 1 << line == 0 {
+            let running = running();
+            if running.holds & 1 << line == 0 {
+                let others = each(waiting | running.holds).filter(|other| *other != line);
+                let least = others.map(|other| self.used(other, &running)).min();
+                let used = self.word(USED, line);
+                let from = least.unwrap_or(0);
+                used.store(used.load(Relaxed).clamp(from, from.saturating_add(AHEAD_MAX_MS)), Relaxed);
+            }
+        }
+        Ticket { line, number: self.word(TICKETS, line).fetch_add(1, SeqCst) }
+    }
+
+    fn used(&self, line: usize, running: &Running) -> u64 {
+        self.word(USED, line).load(Relaxed).saturating_add(running.used_ms[line])
+    }
+
+    /// Those of them that are served before this one.
+    fn before(&self, line: usize, waiting: u64, running: impl FnOnce() -> Running) -> u64 {
+        let others = waiting & !(1 << line);
+        if others == 0 {
+            return 0;
+        }
+        let running = running();
+        let own = (self.used(line, &running), line);
+        each(others).filter(|other| (self.used(*other, &running), *other) < own).fold(0, |all, line| all | 1 << line)
+    }
+
+    /// How many are before this one; 0 and less when it is its turn, also where it was passed over.
+    pub(super) fn ahead(&self, ticket: Ticket, running: impl FnOnce() -> Running) -> i64 {
+        let ahead = ticket.number.wrapping_sub(self.word(SERVED, ticket.line).load(SeqCst)) as i64;
+        if ahead < 0 {
+            return ahead;
+        }
+        ahead.saturating_add(self.before(ticket.line, self.waiting(), running).count_ones().into())
+    }
+
+    /// It needs no turn any more. Where it had a token before others whose turn it was, those were killed or stopped, and
+    /// are passed over: they must look for themselves. Perhaps all of their build was, so more of it every time.
+    pub(super) fn served(&self, ticket: Ticket, passes_over: bool, running: impl FnOnce() -> Running) {
+        let others = if passes_over { self.before(ticket.line, self.waiting(), running) } else { 0 };
+        for line in each(others) {
+            let first = self.word(SERVED, line).load(SeqCst);
+            let times = self.word(PASSED, line).fetch_add(1, Relaxed).min(PASSED_MAX);
+            let given = self.word(TICKETS, line).load(SeqCst);
+            self.word(SERVED, line).fetch_max(first.saturating_add(1 << times).min(given), SeqCst);
+        }
+        self.word(SERVED, ticket.line).fetch_max(ticket.number.wrapping_add(1), SeqCst);
+        self.word(PASSED, ticket.line).store(0, Relaxed);
+    }
+
+    /// Whose turn it is, if anybody waits.
+    pub(super) fn due(&self, running: impl FnOnce() -> Running) -> Option<Ticket> {
+        let waiting = self.waiting();
+        let line = match waiting.count_ones() {
+            0 => return None,
+            1 => waiting.trailing_zeros() as usize,
+            _ => {
+                let running = running();
+                each(waiting).min_by_key(|line| self.used(*line, &running))?
+            }
+        };
+        Some(Ticket { line, number: self.word(SERVED, line).load(SeqCst) })
+    }
+
+    /// A tool had a token that had this word.
+    pub(super) fn charge(&self, word: u64, now_ms: u64) {
+        if let Some((line, ms)) = ran(word, now_ms) {
+            self.word(USED, line).fetch_add(ms, Relaxed);
+        }
+    }
+}
+
+impl Ticket {
+    pub(super) fn line(self) -> usize {
+        self.line
+    }
+
+    /// Tickets of this number, by which few are told apart.
+    pub(super) fn one_of(self, count: usize) -> usize {
+        const STRIDE: u64 = 7;
+        (self.number.wrapping_add(self.line as u64 * STRIDE) % count as u64) as usize
+    }
+}
+
+fn each(mask: u64) -> impl Iterator<Item = usize> {
+    (0..LINES).filter(move |line| mask & 1 << line != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words() -> Vec<AtomicU64> {
+        (0..WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn none() -> Running {
+        Running::of([].into_iter(), 0)
+    }
+
+    /// Builds of these lines, always with somebody waiting, whose tools take so long, on so many tokens: for how long
+    /// the tools of each had one.
+    fn shared(builds: &[(usize, usize, u64)], tokens: usize, until_ms: u64) -> Vec<u64> {
+        let words = words();
+        let lines = Lines(&words);
+        let mut held = vec![(0, 0); tokens];
+        let mut waiting: Vec<(usize, Ticket)> = Vec::new();
+        let (mut running, mut had) = (vec![0; builds.len()], vec![0; builds.len()]);
+        for now in 0..until_ms {
+            for (word, ends) in held.iter_mut().filter(|(word, ends)| *word != 0 && *ends == now) {
+                lines.charge(*word, now);
+                let build = builds.iter().position(|(line, ..)| ran(*word, now).is_some_and(|it| it.0 == *line));
+                let build = build.expect("one of them");
+                had[build] += builds[build].2;
+                running[build] -= 1;
+                (*word, *ends) = (0, 0);
+            }
+            let now_running = |held: &[(u64, u64)]| Running::of(held.iter().map(|(word, _)| *word), now);
+            for (build, (line, jobs, _)) in builds.iter().enumerate() {
+                let waits = waiting.iter().filter(|(of, _)| *of == build).count();
+                (waits + running[build]..*jobs)
+                    .for_each(|_| waiting.push((build, lines.draw(*line, || now_running(&held)))));
+            }
+            while let Some(free) = held.iter().position(|(word, _)| *word == 0) {
+                let first = waiting.iter().position(|(_, ticket)| lines.ahead(*ticket, || now_running(&held)) == 0);
+                let Some(first) = first else { break };
+                let (build, ticket) = waiting.remove(first);
+                lines.served(ticket, false, none);
+                held[free] = (begun(ticket.line, now), now + builds[build].2);
+                running[build] += 1;
+            }
+        }
+        had
+    }
+
+    #[test]
+    fn builds_have_equal_shares() {
+        // Line, jobs, how long a tool takes.
+        for (builds, tokens) in [
+            (vec![(3, 16, 50), (9, 2, 50)], 1),
+            (vec![(3, 16, 50), (9, 2, 50)], 2),
+            (vec![(9, 16, 400), (3, 16, 20)], 2),
+            (vec![(9, 16, 400), (3, 4, 20), (1, 4, 70)], 3),
+            (vec![(9, 60, 30), (3, 4, 2000)], 2),
+        ] {
+            let had = shared(&builds, tokens, 60_000);
+            let (least, most) = (had.iter().min().expect("some"), had.iter().max().expect("some"));
+            assert!(*least as f64 >= 0.85 * *most as f64, "{builds:?}, {tokens} tokens: {had:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_fewer_jobs_than_its_share_has_all_that_it_can_use() {
+        let had = shared(&[(3, 16, 50), (9, 1, 50)], 4, 20_000);
+        assert!(had[1] > 18_000 && had[0] > 55_000, "{had:?}");
+    }
+
+    #[test]
+    fn in_a_line_who_came_first_is_first() {
+        let words = words();
+        let lines = Lines(&words);
+        let tickets = [5, 5, 5].map(|line| lines.draw(line, none));
+        assert_eq!(tickets.map(|ticket| lines.ahead(ticket, none)), [0, 1, 2]);
+        lines.served(tickets[0], false, none);
+        assert_eq!(lines.ahead(tickets[1], none), 0);
+        assert_eq!((lines.count(), lines.due(none).map(|ticket| ticket.number)), (2, Some(1)));
+    }
+
+    #[test]
+    fn who_does_not_come_is_passed_over_and_soon_his_line() {
+        let words = words();
+        let lines = Lines(&words);
+        (0..16).for_each(|_| _ = lines.draw(2, none));
+        let passes = (0..).take_while(|_| {
+            let ticket = lines.draw(7, none);
+            let ahead = lines.ahead(ticket, none);
+            lines.served(ticket, true, none);
+            ahead > 0
+        });
+        assert_eq!((passes.count(), lines.count()), (5, 0), "1, 2, 4, 8 and the last");
+        // Who comes when he is called is passed over alone the next time.
+        let late = [2, 2, 2].map(|line| lines.draw(line, none));
+        lines.served(late[0], false, none);
+        lines.served(lines.draw(7, none), true, none);
+        assert_eq!(lines.ahead(late[2], none), 0);
+    }
+
+    #[test]
+    fn what_was_used_alone_is_forgotten() {
+        let words = words();
+        let lines = Lines(&words);
+        lines.charge(begun(2, 0), 3_600_000);
+        let other = lines.draw(7, none);
+        let back = lines.draw(2, none);
+        assert_eq!(lines.ahead(other, none), 0);
+        assert_eq!(lines.word(USED, 2).load(Relaxed), AHEAD_MAX_MS);
+        // And who comes new does not make up for when it was not there.
+        lines.served(other, false, none);
+        lines.served(back, false, none);
+        let held = || Running::of([begun(2, 0)].into_iter(), 60_000);
+        lines.draw(7, held);
+        assert_eq!(lines.word(USED, 7).load(Relaxed), 60_000 + AHEAD_MAX_MS);
+    }
+
+    #[test]
+    fn any_words_are_lines() {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|at| AtomicU64::new(u64::MAX - at as u64 * 3)).collect();
+        let lines = Lines(&words);
+        let running = || Running::of([u64::MAX, 1 << 48, 65 << 48].into_iter(), 5);
+        let ticket = lines.draw(63, running);
+        lines.ahead(ticket, running);
+        lines.charge(u64::MAX, 7);
+        lines.charge(begun(63, 9), 7);
+        lines.served(ticket, true, running);
+        lines.count();
+        assert!(lines.due(running).is_some());
+        assert!([0, 1, 12_345, u64::MAX].iter().all(|build| line_of(*build) < LINES));
+    }
+}
