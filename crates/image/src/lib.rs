@@ -16,6 +16,7 @@
 //!
 //! Unaware of: remotes, who mounts, what is printed.
 #![forbid(unsafe_code)]
+// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
 #![cfg(target_os = "linux")]
 
 mod archive;
@@ -34,7 +35,7 @@ mod squeeze;
 mod threads;
 mod tree;
 
-pub use archive::{Exported, Format, Packing, Unpacked, export, unpack};
+pub use archive::{Exported, Format, Packing, SQUASHED, Unpacked, export, squash, unpack};
 pub use device::Device;
 pub use erofs::metadata;
 pub use error::ImageError;

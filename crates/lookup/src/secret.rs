@@ -17,6 +17,8 @@ const NAME_PARTS: &[&str] = &["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRA
 const NAME_WORDS: &[&str] = &["AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "DSN", "JWT", "PASS", "PAT", "PW", "PWD"];
 /// What they are not: the working directory.
 const NO_SECRETS: &[&str] = &["PWD", "OLDPWD"];
+/// In a name these words mean nothing secret: gcc's linker plugin is told what to pass through.
+const NO_WORDS: &str = "PASS-THROUGH";
 /// How tokens of well-known services begin, at the start of a word.
 const TOKEN_STARTS: &[&str] = &[
     "AIza",
@@ -107,7 +109,9 @@ pub fn pieces(value: &[u8]) -> Vec<Piece<'_>> {
 fn is_secret(name: &[u8]) -> bool {
     let name = String::from_utf8_lossy(name).to_ascii_uppercase();
     let part = || NAME_PARTS.iter().any(|part| name.contains(part));
-    let word = || name.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| NAME_WORDS.contains(&word));
+    let word = || {
+        name.replace(NO_WORDS, "").split(|c: char| !c.is_ascii_alphanumeric()).any(|word| NAME_WORDS.contains(&word))
+    };
     !NO_SECRETS.contains(&name.as_str()) && (part() || word())
 }
 

@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, openat};
+
 use crate::MountError;
 
 /// A mount that is nowhere yet: dropped, it is gone. It can be used by descriptor, passed to others, or given a place.
@@ -40,6 +42,18 @@ impl Mount {
     pub fn another(&self) -> Result<Mount, MountError> {
         let error = |error| MountError::Path { path: PathBuf::from("/"), what: "a mount cannot be cloned", error };
         Ok(Mount { root: larder_sys::clone_mount(&self.root).map_err(error)? })
+    }
+
+    /// What is shown by a directory of it, as a mount of its own.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such directory, or the kernel refuses.
+    pub fn below(&self, name: &str) -> Result<Mount, MountError> {
+        let error = |error| MountError::Path { path: PathBuf::from(name), what: "is no directory of an image", error };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = openat(&self.root, name, flags, Mode::empty()).map_err(|errno| error(errno.into()))?;
+        Ok(Mount { root: larder_sys::clone_mount(&directory).map_err(error)? })
     }
 
     /// Give it a place on the directory `target`, of which the last component must not be a link.

@@ -6,6 +6,7 @@
 //!
 //! Unaware of: compilers, the store, whether the result is worth keeping.
 #![forbid(unsafe_code)]
+// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
 #![cfg(target_os = "linux")]
 
 mod depfile;

@@ -16,6 +16,7 @@
 //!
 //! Unaware of: the store, how an action is looked up, the command line.
 #![forbid(unsafe_code)]
+// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
 #![cfg(target_os = "linux")]
 
 pub mod compare;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 
+use crate::context::KEPT;
 use crate::form::{Context, Header};
 
 /// The script. What was taken out as a secret is asked of the caller's own environment.
@@ -18,18 +19,20 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
         comment(&context.machine.kernel)
     );
     text += "set -eu\n";
+    text += "here=$(cd \"$(dirname \"$0\")\" && pwd)\n";
     text += &format!("cd {}\n", quoted(&header.cwd));
     if let Some(git) = &context.project {
         text += &format!("\n# The project was at {}.\n", git.head);
         text += &format!("if [ \"$(git rev-parse HEAD)\" != {} ]; then\n", quoted(&git.head));
         text += &format!("    echo 'reproduce: check out {} first' >&2\n    exit 1\nfi\n", git.head);
-        if !git.diff_digest.is_empty() {
-            text += "echo 'reproduce: not all was committed: see project.diff beside this script' >&2\n";
-        }
+        text += &as_it_was(!git.diff_digest.is_empty());
     }
     // The variables below may hide it.
-    text += "\nlarder=$(command -v larder) || larder=";
-    text += &format!("{}\n\n", quoted(recorder(context)));
+    text += &format!("\nlarder={}\n", quoted(recorder(context)));
+    text += "if [ ! -x \"$larder\" ]; then\n    \
+             echo \"reproduce: $larder, which made the record, is not here: the one on PATH is taken\" >&2\n    \
+             larder=$(command -v larder || echo larder)\nfi\n\n";
+    text += &unset(header);
     for (name, value) in &header.environment {
         text += &match (is_name(name), is_hidden(value)) {
             (false, _) => format!("# A shell cannot set {}.\n", comment(name)),
@@ -53,6 +56,35 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
     }
     text += &format!(" -- {command}\n");
     text
+}
+
+/// What was not committed must be as it was.
+fn as_it_was(had_changes: bool) -> String {
+    let diff = "git diff --no-ext-diff --no-textconv --no-color HEAD";
+    let (differs, why) = match had_changes {
+        true => (
+            format!("! {diff} | cmp -s - \"$here/project.diff\""),
+            "what is not committed is not as it was: apply project.diff, which is beside this script unless it was too \
+             large, or remove these lines",
+        ),
+        false => (
+            "! git diff --quiet HEAD".to_owned(),
+            "there are changes that the record had not: put them aside, or remove these lines",
+        ),
+    };
+    format!("if {differs}; then\n    echo 'reproduce: {why}' >&2\n    exit 1\nfi\n")
+}
+
+/// Of variables that a record keeps those are unset that this one had not.
+fn unset(header: &Header) -> String {
+    let hidden = header.environment.iter().filter(|(name, value)| is_name(name) && is_hidden(value));
+    let stays: Vec<&str> = hidden.map(|(name, _)| name.as_str()).chain(["PATH"]).collect();
+    format!(
+        "for name in $(env | sed -n 's/^\\([A-Za-z_][A-Za-z0-9_]*\\)=.*/\\1/p'); do\n    case $name in\n        {}) ;;\n        \
+         {}) unset \"$name\" ;;\n    esac\ndone\n",
+        stays.join("|"),
+        KEPT.join("|")
+    )
 }
 
 /// The larder that made the record.
@@ -112,7 +144,9 @@ mod tests {
         ];
         let header = Header {
             name: "it's".into(),
-            command: ["sh", "-c", "printf '%s|' \"$CFLAGS\" $0", "a b"].map(Into::into).to_vec(),
+            command: ["sh", "-c", "printf '%s|' \"$CFLAGS\" \"$CPPFLAGS\" \"$LARDER_CLASS\" \"$TOKEN\" $0", "a b"]
+                .map(Into::into)
+                .to_vec(),
             cwd: "/tmp".into(),
             runs: 2,
             traced: true,
@@ -125,8 +159,11 @@ mod tests {
             "exec \"$larder\" record",
             "larder() { while [ \"$1\" != -- ]; do shift; done; shift; \"$@\"; }; larder record",
         );
-        let ran = std::process::Command::new("/bin/sh").args(["-c", &run]).output().expect("a shell");
-        assert_eq!(String::from_utf8_lossy(&ran.stdout), "-O2 -DX='a b'|a|b|", "{script}");
+        let mut shell = std::process::Command::new("/bin/sh");
+        // A variable that is not in the record, and its secret, which is the caller's.
+        shell.args(["-c", &run]).env("CPPFLAGS", "-DY").env("TOKEN", "t");
+        let ran = shell.output().expect("a shell");
+        assert_eq!(String::from_utf8_lossy(&ran.stdout), "-O2 -DX='a b'|||t|a|b|", "{script}");
         assert!(!script.contains("export TOKEN"));
     }
 

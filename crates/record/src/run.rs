@@ -110,9 +110,12 @@ pub(crate) fn run(
     files.run(run).and(events).and(output).and(stacks)
 }
 
-/// Run the command that comes before a run, by a shell.
-pub(crate) fn prepare(words: &str, command: &Command) -> Result<(), RecordError> {
+/// Run the command that comes before a run, by a shell. What it writes is shown where the run's own is; its errors always.
+pub(crate) fn prepare(words: &str, command: &Command, output: Output) -> Result<(), RecordError> {
     let mut shell = Process::new("/bin/sh");
+    if output != Output::Shown {
+        shell.stdout(Stdio::null());
+    }
     shell.args(["-c", words]).env_clear().envs(environment(command)).stdin(Stdio::null());
     let status = shell.status().map_err(|error| RecordError::NotStarted { command: "/bin/sh".into(), error })?;
     match status.code() {

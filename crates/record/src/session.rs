@@ -167,7 +167,7 @@ fn one(
 ) -> Result<(), RecordError> {
     let command = &session.sides[planned.side].command;
     if let Some(words) = &session.prepare {
-        prepare(words, command)?;
+        prepare(words, command, session.output)?;
     }
     listener.begins(planned, at, count);
     let how = How {

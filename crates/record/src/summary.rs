@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use larder_model::{Bypass, Fallback, Unrecorded};
 use serde::Serialize;
 
+use crate::directory::RecordedRun;
 use crate::form::Action;
 use crate::processes::{Outcome, Process, Processes};
 
@@ -57,6 +58,22 @@ impl Counts {
     /// All actions.
     pub fn all(&self) -> u64 {
         self.hit + self.miss + self.bypass + self.fallback
+    }
+}
+
+/// Of runs that are to be compared, how many hits and how many actions in all those had that differ most; `None` where all
+/// did about the same.
+pub fn unlike(runs: &[&RecordedRun]) -> Option<[(u64, u64); 2]> {
+    /// Of all actions, in hundredths: a race or a wait more or less is none.
+    const ABOUT: u64 = 5;
+    let did = runs.iter().map(|run| Counts::of(&run.actions)).map(|counts| (counts.hit, counts.all()));
+    let (least, most) = (did.clone().min()?, did.clone().max()?);
+    let (few, many) = (did.clone().min_by_key(|(_, all)| *all)?, did.max_by_key(|(_, all)| *all)?);
+    let differ = |a: u64, b: u64| a.abs_diff(b) * 100 > ABOUT * a.max(b);
+    if differ(few.1, many.1) {
+        Some([few, many])
+    } else {
+        (most.0.abs_diff(least.0) * 100 > ABOUT * most.1).then_some([least, most])
     }
 }
 

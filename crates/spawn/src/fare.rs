@@ -85,6 +85,11 @@ pub(crate) fn next(word: u64, now_ms: u64) -> (Start, u64) {
     }
 }
 
+/// Whether tools are started as the build itself now.
+pub(crate) fn is_stepped_down(word: u64, now_ms: u64) -> bool {
+    next(word, now_ms).0 == Start::AsInherited
+}
+
 /// What was seen of a tool, or of the machine when it was asked; `None` where that says nothing.
 pub(crate) fn seen(used: Use, took: Duration) -> Option<bool> {
     let is_starved = starved(used, took);

@@ -11,6 +11,7 @@
 //!
 //! Unaware of: what the tool is, what is observed, the store.
 #![forbid(unsafe_code)]
+// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
 #![cfg(target_os = "linux")]
 
 mod fare;

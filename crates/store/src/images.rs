@@ -58,6 +58,8 @@ pub enum Live {
     Data(usize),
     /// A directory: what came, and what was touched.
     Lazy(usize),
+    /// All of it as a squashfs file.
+    Squashfs(usize),
     /// The record: another image may get the key while this one is mounted.
     Record,
 }
@@ -68,6 +70,7 @@ impl Live {
             Live::Metadata(number) => format!("metadata-{number}"),
             Live::Data(number) => format!("data-{number}"),
             Live::Lazy(number) => format!("lazy-{number}"),
+            Live::Squashfs(number) => format!("squashfs-{number}"),
             Live::Record => "record".to_owned(),
         }
     }

@@ -24,6 +24,7 @@
 //!
 //! Unaware of: tools, observers, remotes.
 #![forbid(unsafe_code)]
+// Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
 #![cfg(target_os = "linux")]
 
 mod blobs;

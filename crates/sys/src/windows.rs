@@ -6,6 +6,14 @@ use std::path::Path;
 
 use crate::Class;
 
+#[link(name = "kernel32")]
+unsafe extern "system" {
+    /// A number that stands for this process; nothing is opened.
+    fn GetCurrentProcess() -> *mut std::ffi::c_void;
+    /// The priority class of a process; 0 where it cannot be told.
+    fn GetPriorityClass(process: *mut std::ffi::c_void) -> u32;
+}
+
 /// `BELOW_NORMAL_PRIORITY_CLASS` and `IDLE_PRIORITY_CLASS`, as `CreateProcess` takes them.
 const BELOW_NORMAL: u32 = 0x4000;
 const IDLE: u32 = 0x40;
@@ -27,12 +35,13 @@ impl Manner {
         self.class == Class::Inherit
     }
 
-    /// A child whose parent is below normal or idle is so by itself, unless it is told otherwise: `BELOW_NORMAL` would
-    /// raise one of an idle parent, whose class cannot be asked without calls that are not here. So it is told only
-    /// what cannot raise it.
+    /// A child whose parent is idle is so by itself, unless it is told otherwise: `BELOW_NORMAL` would raise it.
     fn flags(&self) -> u32 {
+        // SAFETY: both take no pointer of ours and change nothing.
+        let inherited = unsafe { GetPriorityClass(GetCurrentProcess()) };
         match self.class {
             Class::Inherit => 0,
+            Class::Utility if inherited == IDLE => 0,
             Class::Utility => BELOW_NORMAL,
             Class::Background => IDLE,
         }

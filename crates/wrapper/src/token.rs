@@ -20,6 +20,8 @@ use crate::fetch::Race;
 use crate::typed::file_name;
 use crate::{flow, outer};
 
+/// What the log says of a tool that was started as the build itself.
+const STEPPED_DOWN: &str = "not in its class, in which tools starved";
 /// Who waited for less is not counted.
 const COUNTED: Duration = Duration::from_millis(1);
 
@@ -92,6 +94,11 @@ pub(crate) fn class(settings: &Settings) -> larder_spawn::Class {
 
 /// What the log says, with how long the tool waited.
 pub(crate) fn said(token: &Token, word: String) -> String {
+    let word = match token.is_stepped_down() {
+        true if word.is_empty() => STEPPED_DOWN.to_owned(),
+        true => format!("{word}; {STEPPED_DOWN}"),
+        false => word,
+    };
     if token.waited() < COUNTED {
         return word;
     }

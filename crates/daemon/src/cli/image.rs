@@ -108,9 +108,9 @@ pub(crate) enum Via {
     Lazy,
     /// Mounted, once all of it is here
     Mount,
-    /// Not for larder's own images: says what is
+    /// Mounted as a squashfs file, which is made by `mksquashfs` first
     Squashfs,
-    /// Likewise
+    /// Not for larder's own images: says what is
     Fuse,
     /// As `restore` does
     Unpack,

@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use comfy_table::{Cell, CellAlignment};
 use larder_record::compare::{Comparison, Measure, Options, Pairs, Part, Went, compare};
+use larder_record::statistics::PAIRS_MIN;
 
 use super::record::place::open;
 use super::{FINE, PROBLEM, plain_table, print_json, print_table};
@@ -59,7 +60,8 @@ fn text(comparison: &Comparison, out: &mut dyn Write) -> Result<()> {
         writeln!(out, " {}\n", comparison.refused)?;
     }
     let mut table = plain_table();
-    table.add_row(["", "A", "B", "B / A", "interval", ""]);
+    // The ratio is that of runs side by side, and not of the two medians.
+    table.add_row(["", "A, median", "B, median", "B / A by pairs", "interval", ""]);
     for measure in &comparison.measures {
         table.add_row(row(measure, comparison.refused.is_empty()));
     }
@@ -98,6 +100,9 @@ fn told(measure: &Measure) -> String {
         ("less", _) => "B needs less".to_owned(),
         ("more", _) => "B needs more".to_owned(),
         ("equal", _) => "equal".to_owned(),
+        (_, Some(more)) if samples + more <= PAIRS_MIN => {
+            format!("cannot tell from {samples}: at least {more} more a side would be needed")
+        }
         (_, Some(more)) => format!("cannot tell from {samples}: {more} more a side would"),
         _ => format!("cannot tell from {samples}, and no sensible number of runs would"),
     }
@@ -106,7 +111,8 @@ fn told(measure: &Measure) -> String {
 fn show_pairs(what: &str, pairs: &Pairs, out: &mut dyn Write) -> Result<()> {
     let ratio = pairs.ratio.map(|[ratio, low, high]| format!(": B / A {ratio:.3}, {low:.3} to {high:.3}"));
     let [a, b] = pairs.alone;
-    writeln!(out, "\n {} pairs of {what}{}; {a} only in A, {b} only in B", pairs.count, ratio.unwrap_or_default())?;
+    let count = say::count(pairs.count as u64, "pair", "pairs");
+    writeln!(out, "\n {count} of {what}{}; {a} only in A, {b} only in B", ratio.unwrap_or_default())?;
     let mut table = plain_table();
     for row in &pairs.rows {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
@@ -130,7 +136,8 @@ fn went(title: &str, rows: &[Went], out: &mut dyn Write) -> Result<()> {
         let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
         let kernel = row.kernel_ms[1] - row.kernel_ms[0];
         let [a, b] = row.ms.map(|ms| right(format!("{ms:.0} ms")));
-        let difference = right(format!("{:+.0} ms", row.ms[1] - row.ms[0]));
+        // Not "-0".
+        let difference = right(format!("{:+} ms", (row.ms[1] - row.ms[0]).round() as i64));
         let of_it = if kernel.abs() >= 1.0 { format!("{kernel:+.0} ms in the kernel") } else { String::new() };
         table.add_row(vec![Cell::new(format!("  {}", shortened(&row.name))), a, b, difference, Cell::new(of_it)]);
     }

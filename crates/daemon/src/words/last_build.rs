@@ -9,6 +9,7 @@ use larder_record::summary::{Counts, Group, causes as grouped};
 use serde_json::json;
 
 use super::record::place::last;
+use super::record::took;
 use super::{FINE, plain_table, print_json, print_table};
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -22,15 +23,19 @@ pub(super) fn stats(around: &Surroundings, as_json: bool, markdown: bool, out: &
     }
     let run = record.explaining();
     let counts = run.map(|run| Counts::of(&run.actions)).unwrap_or_default();
-    let end = run.and_then(|run| run.run.end.as_ref());
+    let took = took(&record);
     if as_json {
-        let wall_ns = end.map(|end| end.wall_ns);
+        let wall_ns = took.map(|(wall_ns, _)| wall_ns);
         let object = json!({ "record": record.header.name, "path": record.path, "counts": counts, "wall_ns": wall_ns });
         print_json(&object, out)?;
         return Ok(FINE);
     }
-    let wall = end.map_or("cut off".to_owned(), |end| say::duration_us(end.wall_ns / 1000));
-    writeln!(out, " {}: {wall}", say::one_line(&record.header.name))?;
+    let wall = took.map_or("cut off".to_owned(), |(_, words)| words);
+    let of = match run {
+        Some(run) if record.runs.len() > 1 => format!("; in run {} of {}", run.run.number, record.runs.len()),
+        _ => String::new(),
+    };
+    writeln!(out, " {}: {wall}{of}", say::one_line(&record.header.name))?;
     let mut table = plain_table();
     let asked = counts.hit + counts.miss;
     let rate = if asked > 0 {
@@ -80,7 +85,7 @@ pub(super) fn show(name: &str, groups: &[Group], all: usize, out: &mut dyn Write
         return Ok(());
     }
     let count: u64 = groups.iter().map(|group| group.count).sum();
-    writeln!(out, " {name}: {count} of {} were no hits", say::count(all as u64, "command", "commands"))?;
+    writeln!(out, " {name}: no hits: {count} of {}", say::count(all as u64, "command", "commands"))?;
     for group in groups {
         let time = say::duration_us(group.took_ns / 1000);
         writeln!(out, "\n {:>6} {} · {time} · {}", group.count, group.outcome, say::one_line(&group.cause))?;

@@ -60,15 +60,46 @@ pub fn export(
     to: &Path,
     progress: &Progress,
 ) -> Result<Exported, ImageError> {
-    let entries = entries(image, saved, to)?;
+    write(store, image, &entries(image, saved, to)?, format, to, progress)
+}
+
+/// The directory of a squashfs file for mounting that a saved path is.
+pub const SQUASHED: &str = "tree";
+
+/// Write a saved path of an image, whose packs are in the store, as the squashfs file `to`, to be mounted: it is the
+/// directory `SQUASHED`, and what was the saver's is `owner`'s.
+///
+/// # Errors
+///
+/// Where `mksquashfs` is not installed or fails, or a pack is missing; then `to` is as it was.
+pub fn squash(
+    store: &Store,
+    image: &Image,
+    saved: usize,
+    owner: (u32, u32),
+    to: &Path,
+    progress: &Progress,
+) -> Result<(), ImageError> {
+    let entries = out::entries_below(image, saved, SQUASHED.as_bytes(), Some(owner));
+    write(store, image, &entries, Format::Squashfs, to, progress).map(drop)
+}
+
+fn write(
+    store: &Store,
+    image: &Image,
+    entries: &[out::Entry],
+    format: Format,
+    to: &Path,
+    progress: &Progress,
+) -> Result<Exported, ImageError> {
     progress.begin(Step::Pack, entries.iter().map(|entry| entry.size(image)).sum());
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let work = Work::begin(parent)?;
     let file = work.path().join(TOP);
     let mut contents = contents::Contents::new(store, image)?;
     let mut exported = match format {
-        Format::Tar(_) | Format::Squashfs => tar::write(&mut contents, &entries, format, &file, progress),
-        Format::Zip => zip::write(&mut contents, &entries, &file, progress),
+        Format::Tar(_) | Format::Squashfs => tar::write(&mut contents, entries, format, &file, progress),
+        Format::Zip => zip::write(&mut contents, entries, &file, progress),
     }
     .map_err(|error| error.named(&file, to))?;
     exported.archive_bytes = fs::metadata(&file).map_err(ImageError::io("look at it", to))?.len();

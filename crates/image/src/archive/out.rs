@@ -16,6 +16,8 @@ pub(super) struct Entry {
     pub(super) node: u32,
     /// The path of the file that it is another name of.
     pub(super) first: Option<Vec<u8>>,
+    /// Whose the saver's files are, where they are to be another's.
+    saver: Option<(u32, u32)>,
 }
 
 impl Entry {
@@ -33,6 +35,12 @@ impl Entry {
         }
     }
 
+    /// User and group that it belongs to.
+    pub(super) fn owner(&self, image: &Image) -> (u32, u32) {
+        let number = self.known(image).owner;
+        self.saver.filter(|_| number == SAVER).unwrap_or(self.tree(image).owners[number as usize])
+    }
+
     /// Bytes of the file; none of another name of it.
     pub(super) fn size(&self, image: &Image) -> u64 {
         match self.tree(image).nodes[self.node as usize].kind {
@@ -42,36 +50,46 @@ impl Entry {
     }
 }
 
-/// All entries: a directory, what is in it, then each directory there with all below it. So whoever unpacks is done with
-/// one when its last name came, and a file comes before its other names.
+/// The number of the saver among an image's owners.
+const SAVER: u32 = 0;
+
+/// All entries of saved paths, under their own names.
 pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<Entry>, ImageError> {
     let mut all = Vec::new();
     for &saved in saved {
-        let tree = &image.trees[saved];
         let top = name_in_archive(&image.record.saved[saved].path, to)?;
-        let path = |node: u32| match (top.as_slice(), tree.path(node)) {
-            (b"", below) if below.is_empty() => b".".to_vec(),
-            (b"", below) => below,
-            (top, below) if below.is_empty() => top.to_vec(),
-            (top, below) => [top, b"/", &below].concat(),
-        };
-        let entry = |node: u32| {
-            let first = match tree.nodes[node as usize].kind {
-                Kind::Again(first) => Some(path(first)),
-                _ => None,
-            };
-            Entry { path: path(node), saved, node, first }
-        };
-        let mut open = vec![0];
-        while let Some(node) = open.pop() {
-            all.push(entry(node));
-            let Kind::Directory(names) = tree.nodes[node as usize].kind else { continue };
-            let is_directory = |node: &u32| matches!(tree.nodes[*node as usize].kind, Kind::Directory(_));
-            let names = names.range().map(|node| node as u32);
-            let (directories, others): (Vec<u32>, Vec<u32>) = names.partition(is_directory);
-            all.extend(others.into_iter().map(entry));
-            open.extend(directories.into_iter().rev());
-        }
+        all.extend(entries_below(image, saved, &top, None));
     }
     Ok(all)
+}
+
+/// All entries of a saved path, which is called `top`: a directory, what is in it, then each directory there with all below it. So whoever unpacks is done with
+/// one when its last name came, and a file comes before its other names.
+pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Option<(u32, u32)>) -> Vec<Entry> {
+    let mut all = Vec::new();
+    let tree = &image.trees[saved];
+    let path = |node: u32| match (top, tree.path(node)) {
+        (b"", below) if below.is_empty() => b".".to_vec(),
+        (b"", below) => below,
+        (top, below) if below.is_empty() => top.to_vec(),
+        (top, below) => [top, b"/", &below].concat(),
+    };
+    let entry = |node: u32| {
+        let first = match tree.nodes[node as usize].kind {
+            Kind::Again(first) => Some(path(first)),
+            _ => None,
+        };
+        Entry { path: path(node), saved, node, first, saver }
+    };
+    let mut open = vec![0];
+    while let Some(node) = open.pop() {
+        all.push(entry(node));
+        let Kind::Directory(names) = tree.nodes[node as usize].kind else { continue };
+        let is_directory = |node: &u32| matches!(tree.nodes[*node as usize].kind, Kind::Directory(_));
+        let names = names.range().map(|node| node as u32);
+        let (directories, others): (Vec<u32>, Vec<u32>) = names.partition(is_directory);
+        all.extend(others.into_iter().map(entry));
+        open.extend(directories.into_iter().rev());
+    }
+    all
 }

@@ -71,7 +71,7 @@ fn add(contents: &mut Contents<'_>, entry: &Entry, builder: &mut Builder<impl Wr
     let image = contents.image;
     let (tree, node) = (entry.tree(image), entry.known(image));
     let mut header = Header::new_gnu();
-    let (user, group) = tree.owners[node.owner as usize];
+    let (user, group) = entry.owner(image);
     header.set_mode(node.mode.into());
     header.set_uid(user.into());
     header.set_gid(group.into());

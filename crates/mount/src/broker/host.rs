@@ -107,7 +107,11 @@ impl Host {
                     by_file.or_else(|first| layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first));
                 layer.map(plain)
             }
-            (Image::Squashfs(file), Rung::Squashfs, _) => layer::squashfs(file).map(plain),
+            (Image::Squashfs(file), Rung::Squashfs, _) => {
+                let layer = layer::squashfs(file)?;
+                let layer = if let Some(name) = supplied.below { layer.below(name)? } else { layer };
+                Ok(plain(layer))
+            }
             (_, rung, _) => Err(refused(format!("`{rung}` is not for an image of this kind"))),
         }
     }

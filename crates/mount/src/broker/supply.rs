@@ -30,6 +30,8 @@ pub struct Supplied {
     pub id: String,
     /// Its files.
     pub image: Image,
+    /// The directory of it that is mounted, where that is not all of it.
+    pub below: Option<&'static str>,
     /// By which rung: never `Unpack` or `Fuse`.
     pub via: Rung,
     /// User and group that its files belong to, which are to be the client's.

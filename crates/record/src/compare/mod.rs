@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::directory::{Record, RecordedRun};
 use crate::processes::{Processes, processes};
 use crate::statistics::{self, Estimate, Verdict};
-use crate::summary::{kinds, phases};
+use crate::summary::{kinds, phases, unlike};
 
 pub use contexts::{Part, Unlike};
 pub use pairs::{PairRow, Pairs};
@@ -256,6 +256,11 @@ fn warnings(a: &Record, b: &Record, samples: &Samples) -> Vec<String> {
                 "{name}: in {count} of {of} runs others used more than {:.0} % of the processors, at most {:.0} %",
                 FOREIGN_MAX * 100.0,
                 most * 100.0
+            ));
+        }
+        if let Some([(a, of_a), (b, of_b)]) = unlike(runs) {
+            found.push(format!(
+                "{name}: its runs did not do the same: in one {a} of {of_a} were hits, in another {b} of {of_b}"
             ));
         }
         if runs.iter().any(|run| run.run.traced) {

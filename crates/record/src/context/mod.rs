@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use crate::Redact;
 use crate::form::{Configured, Context};
 
-pub(crate) use variables::environment;
+pub(crate) use variables::{KEPT, environment};
 
 /// What the context is made from.
 #[derive(Clone, Default)]

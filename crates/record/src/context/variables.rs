@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::Redact;
 
 /// Kept whole, but for what looks secret. One that ends with `*` stands for all that begin so.
-const KEPT: &[&str] = &[
+pub(crate) const KEPT: &[&str] = &[
     "AR",
     "AS",
     "ASFLAGS",
@@ -35,6 +35,7 @@ const KEPT: &[&str] = &[
     "GITHUB_REF",
     "GITHUB_RUN_ID",
     "GITHUB_SHA",
+    "GLIBC_TUNABLES",
     "GNUMAKEFLAGS",
     "GOFLAGS",
     "GOMAXPROCS",

@@ -33,7 +33,7 @@ const PASSED_MAX: u64 = 10;
 const SINCE_BITS: u32 = 48;
 
 /// A place in a line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     line: usize,
     number: u64,
@@ -84,10 +84,15 @@ impl Lines<'_> {
         &self.0[array + line]
     }
 
+    /// How many wait in a line, about; what was damaged counts as none.
+    fn waits_in(&self, line: usize) -> u64 {
+        let (served, given) = (self.word(SERVED, line).load(SeqCst), self.word(TICKETS, line).load(SeqCst));
+        u64::try_from(given.wrapping_sub(served) as i64).unwrap_or(0)
+    }
+
     /// A bit for each line in which somebody waits.
     fn waiting(&self) -> u64 {
-        let waits = |line: &usize| self.word(TICKETS, *line).load(SeqCst) != self.word(SERVED, *line).load(SeqCst);
-        (0..LINES).filter(waits).fold(0, |all, line| all | 1 << line)
+        (0..LINES).filter(|line| self.waits_in(*line) > 0).fold(0, |all, line| all | 1 << line)
     }
 
     pub(super) fn nobody_waits(&self) -> bool {
@@ -96,26 +101,30 @@ impl Lines<'_> {
 
     /// About how many wait.
     pub(super) fn count(&self) -> u64 {
-        let given = |line| self.word(TICKETS, line).load(SeqCst);
-        (0..LINES)
-            .map(|line| given(line).saturating_sub(self.word(SERVED, line).load(SeqCst)))
-            .fold(0, u64::saturating_add)
+        (0..LINES).map(|line| self.waits_in(line)).fold(0, u64::saturating_add)
     }
 
-    /// Stand in a line.
+    /// Stand in a line. Who begins one begins where the others are: it neither makes up for when it wanted nothing, nor
+    /// pays for more than a little of what it used when these were not there.
     pub(super) fn draw(&self, line: usize, running: impl FnOnce() -> Running) -> Ticket {
-        let waiting = self.waiting();
-        if waiting & 1 << line == 0 {
-            let running = running();
-            if running.holds & 1 << line == 0 {
-                let others = each(waiting | running.holds).filter(|other| *other != line);
-                let least = others.map(|other| self.used(other, &running)).min();
-                let used = self.word(USED, line);
-                let from = least.unwrap_or(0);
-                used.store(used.load(Relaxed).clamp(from, from.saturating_add(AHEAD_MAX_MS)), Relaxed);
-            }
+        if self.waits_in(line) == 0 {
+            let (running, others) = (running(), self.waiting() & !(1 << line));
+            let waiting = each(others).map(|other| self.used(other, &running)).min();
+            let holding = || each(running.holds & !(1 << line)).map(|other| self.used(other, &running)).max();
+            let (from, used) = (waiting.or_else(holding).unwrap_or(0), self.used(line, &running));
+            let used = used.clamp(from, from.saturating_add(AHEAD_MAX_MS)).saturating_sub(running.used_ms[line]);
+            self.word(USED, line).store(used, Relaxed);
+            self.word(PASSED, line).store(0, Relaxed);
+            // Of a damaged file.
+            let served = self.word(SERVED, line).load(SeqCst);
+            advance(self.word(TICKETS, line), served);
         }
         Ticket { line, number: self.word(TICKETS, line).fetch_add(1, SeqCst) }
+    }
+
+    /// How many of its own line are before this one; 0 and less when it is the first.
+    pub(super) fn ahead_in_line(&self, ticket: Ticket) -> i64 {
+        ticket.number.wrapping_sub(self.word(SERVED, ticket.line).load(SeqCst)) as i64
     }
 
     fn used(&self, line: usize, running: &Running) -> u64 {
@@ -135,7 +144,7 @@ impl Lines<'_> {
 
     /// How many are before this one; 0 and less when it is its turn, also where it was passed over.
     pub(super) fn ahead(&self, ticket: Ticket, running: impl FnOnce() -> Running) -> i64 {
-        let ahead = ticket.number.wrapping_sub(self.word(SERVED, ticket.line).load(SeqCst)) as i64;
+        let ahead = self.ahead_in_line(ticket);
         if ahead < 0 {
             return ahead;
         }
@@ -149,10 +158,10 @@ impl Lines<'_> {
         for line in each(others) {
             let first = self.word(SERVED, line).load(SeqCst);
             let times = self.word(PASSED, line).fetch_add(1, Relaxed).min(PASSED_MAX);
-            let given = self.word(TICKETS, line).load(SeqCst);
-            self.word(SERVED, line).fetch_max(first.saturating_add(1 << times).min(given), SeqCst);
+            let count = self.waits_in(line).min(1 << times);
+            advance(self.word(SERVED, line), first.wrapping_add(count));
         }
-        self.word(SERVED, ticket.line).fetch_max(ticket.number.wrapping_add(1), SeqCst);
+        advance(self.word(SERVED, ticket.line), ticket.number.wrapping_add(1));
         self.word(PASSED, ticket.line).store(0, Relaxed);
     }
 
@@ -188,6 +197,11 @@ impl Ticket {
         const STRIDE: u64 = 7;
         (self.number.wrapping_add(self.line as u64 * STRIDE) % count as u64) as usize
     }
+}
+
+/// Never backwards, as numbers go that begin again after the last.
+fn advance(word: &AtomicU64, to: u64) {
+    let _ = word.fetch_update(SeqCst, SeqCst, |now| (to.wrapping_sub(now) as i64 > 0).then_some(to));
 }
 
 fn each(mask: u64) -> impl Iterator<Item = usize> {
@@ -311,6 +325,18 @@ mod tests {
     }
 
     #[test]
+    fn who_wanted_little_for_long_does_not_make_up_for_it() {
+        let words = words();
+        let lines = Lines(&words);
+        // One tool of line 7 ran all the time, and many of line 2, of which one waits.
+        let held = || Running::of([begun(7, 0), begun(2, 59_000)].into_iter(), 60_000);
+        lines.draw(2, held);
+        lines.word(USED, 2).store(600_000, Relaxed);
+        lines.draw(7, held);
+        assert_eq!(lines.word(USED, 7).load(Relaxed) + 60_000, 601_000);
+    }
+
+    #[test]
     fn any_words_are_lines() {
         let words: Vec<AtomicU64> = (0..WORDS).map(|at| AtomicU64::new(u64::MAX - at as u64 * 3)).collect();
         let lines = Lines(&words);
@@ -321,7 +347,13 @@ mod tests {
         lines.charge(begun(63, 9), 7);
         lines.served(ticket, true, running);
         lines.count();
-        assert!(lines.due(running).is_some());
+        // A line that is damaged is one after somebody stood in it.
+        for line in 0..LINES {
+            lines.word(SERVED, line).store(lines.word(TICKETS, line).load(SeqCst).wrapping_add(7), SeqCst);
+        }
+        assert!(lines.nobody_waits() && lines.due(running).is_none());
+        let ticket = lines.draw(5, running);
+        assert_eq!((lines.ahead(ticket, running), lines.due(running)), (0, Some(ticket)));
         assert!([0, 1, 12_345, u64::MAX].iter().all(|build| line_of(*build) < LINES));
     }
 }

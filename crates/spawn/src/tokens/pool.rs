@@ -6,8 +6,8 @@
 //! 3 how tools fare in a class · 4 until when they have company, in ms since the system was started · 5 what was counted of
 //! that · 6 which thread is watched for it · 7 how long that had run or waited to run, in ns · 8 since when, as word 4 ·
 //! 9 until when the first in the queue waits for memory, as word 4 ·
-//! 64…319 the lines, as `lines.rs` has them · 320…383 changed when such a ticket is called ·
-//! 384…1407 what the tool of a token is expected to need, in KiB · 1408…2431 whose it is and since when, as `lines.rs` has it
+//! 64…127 changed when such a ticket is called · 128…1151 what the tool of a token is expected to need, in KiB ·
+//! 1152…1407 the lines, as `lines.rs` has them · 1408…2431 whose a token is and since when, likewise
 //! ```
 
 use std::fs::File;
@@ -21,6 +21,7 @@ use larder_sys::{FreeMemory, Words, now_ms};
 use super::company;
 use super::lines::{self, Lines, Ticket};
 use super::memory::{self, Needs, Running};
+use crate::fare;
 
 /// More tools at once than this no machine runs.
 pub const JOBS_MAX: u32 = 1024;
@@ -35,11 +36,11 @@ const WATCHED: usize = 6;
 const WATCHED_NS: usize = 7;
 const WATCHED_SINCE: usize = 8;
 const WAITS_FOR_MEMORY_UNTIL: usize = 9;
-const LINES: usize = 64;
-const CALLS: usize = LINES + lines::WORDS;
+const CALLS: usize = 64;
 const CALLS_COUNT: usize = 64;
 const EXPECTED: usize = CALLS + CALLS_COUNT;
-const HELD: usize = EXPECTED + JOBS_MAX as usize;
+const LINES: usize = EXPECTED + JOBS_MAX as usize;
+const HELD: usize = LINES + lines::WORDS;
 const WORDS: usize = HELD + JOBS_MAX as usize;
 const BYTES: u64 = WORDS as u64 * 8;
 
@@ -53,6 +54,8 @@ pub(crate) struct Pool {
     jobs: u32,
     /// Nobody said how many, so that it may be more for a while.
     may_be_more: bool,
+    /// The token that this process has, which the kernel shows to others only.
+    own: Option<u32>,
 }
 
 /// A byte that is ours until it is dropped.
@@ -73,6 +76,8 @@ pub struct Status {
     pub waiting: u64,
     /// What the tools of holders are expected to need, in KiB.
     pub expected_kb: u64,
+    /// Whether tools are started as the build itself, since they starved in their class.
+    pub stepped_down: bool,
 }
 
 impl Pool {
@@ -90,7 +95,7 @@ impl Pool {
             size_bytes = BYTES;
         }
         let words = Words::map(&file, size_bytes, WORDS, true)?;
-        Ok(Pool { file, words, jobs, may_be_more })
+        Ok(Pool { file, words, jobs, may_be_more, own: None })
     }
 
     /// Give up what this process had before it became this program: our own locks look free to us, and one tool would
@@ -153,13 +158,15 @@ impl Pool {
     // ------------------------------------------------------------ the queue's words
 
     fn lines(&self) -> Lines<'_> {
-        Lines(&self.words.words()[LINES..CALLS])
+        Lines(&self.words.words()[LINES..HELD])
     }
 
-    /// Who has tokens now. The words of a killed holder, or of one that became its tool, are still there.
+    /// Who has tokens now, however many there are for us. The words of a killed holder, or of one that became its tool,
+    /// may still be there.
     fn running(&self) -> lines::Running {
         let word = |token: u32| self.word(HELD + token as usize).load(Relaxed);
-        let held = self.ever_in_turn().filter(|token| word(*token) != 0 && self.holder(*token, 0).is_some());
+        let is_held = |token: u32| self.own == Some(token) || self.holder(token, 0).is_some();
+        let held = (0..JOBS_MAX).filter(|token| word(*token) != 0 && is_held(*token));
         lines::Running::of(held.map(word), now_ms())
     }
 
@@ -177,6 +184,16 @@ impl Pool {
         self.lines().ahead(ticket, || self.running())
     }
 
+    /// The same in the line of its build.
+    pub(super) fn ahead_in_line(&self, ticket: Ticket) -> i64 {
+        self.lines().ahead_in_line(ticket)
+    }
+
+    /// Whose turn it is, if anybody waits.
+    pub(super) fn due(&self) -> Option<Ticket> {
+        self.lines().due(|| self.running())
+    }
+
     /// It needs no turn any more: the next one's it is. It may have been served before others who did not come.
     pub(super) fn served(&self, ticket: Ticket, passes_over: bool) {
         self.lines().served(ticket, passes_over, || self.running());
@@ -185,7 +202,7 @@ impl Pool {
 
     /// Wake who is first now, if anybody waits.
     pub(super) fn call(&self) {
-        if let Some(ticket) = self.lines().due(|| self.running()) {
+        if let Some(ticket) = self.due() {
             self.words.wake(call_of(ticket));
         }
     }
@@ -276,9 +293,17 @@ impl Pool {
         larder_sys::byte_locked_by(&self.file, byte(token, layer)).ok().flatten()
     }
 
-    /// Whether somebody could have one now.
+    /// Whether somebody could have one now. Who had it and could not say when he was done has paid until now.
     pub(super) fn has_free(&self) -> bool {
-        self.in_turn().any(|token| self.holder(token, 0).is_none())
+        self.in_turn().any(|token| {
+            let held = self.word(HELD + token as usize);
+            let word = held.load(Relaxed);
+            let is_free = self.holder(token, 0).is_none();
+            if is_free && word != 0 && held.compare_exchange(word, 0, Relaxed, Relaxed).is_ok() {
+                self.lines().charge(word, now_ms());
+            }
+            is_free
+        })
     }
 
     /// Whether locks can be had at all: some file systems have none.
@@ -299,10 +324,11 @@ impl Pool {
     }
 
     /// It is ours from now on, for a tool that is expected to need this, and that waited in this line.
-    pub(super) fn hold(self, (token, layer): (u32, u32), needs: Needs, waited: Option<Ticket>) -> Held {
+    pub(super) fn hold(mut self, (token, layer): (u32, u32), needs: Needs, waited: Option<Ticket>) -> Held {
         if layer == 0 {
             self.word(EXPECTED + token as usize).store(needs.counted_kb(), Relaxed);
             self.note_holder(token, waited);
+            self.own = Some(token);
         }
         self.note_move();
         Held { pool: self, token, layer }
@@ -353,6 +379,7 @@ impl Pool {
             holders: (0..JOBS_MAX).filter_map(|token| self.holder(token, 0)).collect(),
             waiting: self.lines().count(),
             expected_kb: self.expected(&|token| held(&token)),
+            stepped_down: fare::is_stepped_down(self.fare().load(Relaxed), now_ms()),
         }
     }
 }
@@ -383,7 +410,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let pool = &self.pool;
+        let pool = &mut self.pool;
+        pool.own = None;
         if self.layer == 0 {
             pool.word(EXPECTED + self.token as usize).store(0, Relaxed);
             pool.note_holder(self.token, None);

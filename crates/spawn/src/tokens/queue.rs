@@ -31,7 +31,7 @@ const STUCK: Duration = Duration::from_secs(30);
 /// Between two looks whether tools do anything, where memory is waited for.
 const BUSY_LOOKS_EVERY: Duration = Duration::from_millis(500);
 /// Who was passed over looks for himself for so long.
-const PASSED_OVER: Duration = Duration::from_millis(200);
+const PASSED_OVER: Duration = Duration::from_millis(50);
 /// More for each of those before, who may have been killed: else all in the queue would begin at once.
 const STUCK_FOR_EACH: Duration = Duration::from_secs(2);
 /// Between two looks no more than this counts of that: whoever was stopped or frozen himself saw nothing meanwhile.
@@ -86,19 +86,25 @@ pub(super) fn take(pool: Pool, asker: Asker, wanted: &mut dyn FnMut() -> bool) -
 #[derive(Default)]
 struct Waited {
     ticket: Option<Ticket>,
+    /// How many were before him when he had his turn all the same.
+    place: i64,
     for_memory: bool,
 }
 
 fn held(pool: Pool, at: (u32, u32), asker: Asker, began: Instant, after: Waited) -> Taken {
-    let (held, waited) = (Some(pool.hold(at, asker.needs, after.ticket)), began.elapsed());
-    Taken::Token(Token { held, waited, for_memory: after.for_memory, ..Token::default() })
+    let held = pool.hold(at, asker.needs, after.ticket);
+    // Who is next depends on who has what.
+    after.ticket.into_iter().for_each(|ticket| held.pool().served(ticket, after.place > 0));
+    let waited = began.elapsed();
+    Taken::Token(Token { held: Some(held), waited, for_memory: after.for_memory, ..Token::default() })
 }
 
 /// What a waiter remembers between two looks.
 struct Waiting {
     /// Whoever is below a holder does not stand in the queue: its first may be waiting for that holder.
     ancestors: Option<Vec<u32>>,
-    free_looks: u32,
+    /// Whose turn it was when a free token was seen, and how often in a row.
+    free: Option<(Ticket, u32)>,
     /// When memory was refused, and what had been taken and given back by then.
     refused: Option<(Instant, u64)>,
     for_memory: bool,
@@ -127,7 +133,7 @@ fn wait(
     let (moves, now) = (pool.moves(), Instant::now());
     let mut waiting = Waiting {
         ancestors,
-        free_looks: 0,
+        free: None,
         refused: None,
         for_memory: false,
         was_for_memory: false,
@@ -149,7 +155,8 @@ fn wait(
         if is_first {
             pool.look_for_company();
         }
-        let got = waiting.look(&pool, asker, place);
+        let in_line = ticket.map_or(0, |ticket| pool.ahead_in_line(ticket));
+        let got = waiting.look(&pool, asker, place, in_line);
         let gives_up = got.is_none() && waiting.is_stuck(&pool, place);
         if gives_up {
             // The next one gives up after as long again: not all at once.
@@ -159,14 +166,15 @@ fn wait(
             pool.note_waits_for_memory(waiting.for_memory && got.is_none() && !gives_up);
         }
         if got.is_some() || gives_up || !wanted() {
-            if let Some(ticket) = ticket.filter(|_| got.is_some() || gives_up || is_first) {
-                pool.served(ticket, got.is_some() && place > 0);
-            }
-            return match got {
-                Some(at) => held(pool, at, asker, began, Waited { ticket, for_memory: waiting.was_for_memory }),
-                None if gives_up => Taken::Token(Token { waited: began.elapsed(), gave_up: true, ..Token::default() }),
-                None => Taken::NotWanted,
+            let Some(at) = got else {
+                ticket.filter(|_| gives_up || is_first).into_iter().for_each(|ticket| pool.served(ticket, false));
+                let waited = began.elapsed();
+                return match gives_up {
+                    true => Taken::Token(Token { waited, gave_up: true, ..Token::default() }),
+                    false => Taken::NotWanted,
+                };
             };
+            return held(pool, at, asker, began, Waited { ticket, place, for_memory: waiting.was_for_memory });
         }
         let places = u32::try_from(place).unwrap_or(0).min(PLACES_COUNTED);
         let pause = if places == 0 { FIRST_LOOKS_EVERY } else { OTHERS_LOOK_EVERY * places };
@@ -178,24 +186,23 @@ fn wait(
 }
 
 impl Waiting {
-    /// Once; `place` is how many are before us.
-    fn look(&mut self, pool: &Pool, asker: Asker, place: i64) -> Option<(u32, u32)> {
+    /// Once; `place` is how many are before us, `in_line` how many of our build.
+    fn look(&mut self, pool: &Pool, asker: Asker, place: i64, in_line: i64) -> Option<(u32, u32)> {
         if let Some(above) = &self.ancestors
             && let Some(at) = pool.try_borrow(&|pid| above.contains(&pid))
         {
             return Some(at);
         }
         // It costs a file for each holder: the first does it, and the next one, should the first be stopped himself.
-        let looks_at_stopped = place <= 1 && self.looked_at_stopped.elapsed() >= STOPPED_LOOKS_EVERY;
+        let looks_at_stopped = in_line <= 1 && self.looked_at_stopped.elapsed() >= STOPPED_LOOKS_EVERY;
         let is_free = pool.has_free() || looks_at_stopped && pool.has_borrowable(&is_stopped);
         if !is_free {
             self.looked_at_stopped = if looks_at_stopped { Instant::now() } else { self.looked_at_stopped };
-            self.free_looks = if looks_at_stopped { 0 } else { self.free_looks };
+            self.free = None;
             self.for_memory = false;
             return None;
         }
-        self.free_looks += 1;
-        if place > 0 && (self.free_looks < FREE_LOOKS || pool.first_waits_for_memory()) {
+        if place > 0 && !self.is_left_to_us(pool) {
             return None;
         }
         if self.refused.is_some_and(|(at, moves)| at.elapsed() < MEMORY_AGAIN && moves == pool.moves()) {
@@ -209,6 +216,17 @@ impl Waiting {
             return None;
         }
         pool.try_take().or_else(|| if looks_at_stopped { pool.try_borrow(&is_stopped) } else { None })
+    }
+
+    /// Whether he whose turn it is does not take a free token, though he was called.
+    fn is_left_to_us(&mut self, pool: &Pool) -> bool {
+        let Some(due) = pool.due() else { return true };
+        let looks = self.free.filter(|(ticket, _)| *ticket == due).map_or(1, |(_, looks)| looks + 1);
+        self.free = Some((due, looks));
+        if looks < FREE_LOOKS {
+            pool.call();
+        }
+        looks >= FREE_LOOKS && !pool.first_waits_for_memory()
     }
 
     /// Whether nothing has moved for too long; `place` is how many are before us, who would have seen it first.

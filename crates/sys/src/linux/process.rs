@@ -297,20 +297,27 @@ pub fn process_state(pid: u32) -> Option<(bool, u32)> {
 }
 
 /// A number for the build that this process is part of: of the topmost of its ancestors that is a build tool, or else of
-/// its session. Two builds may have the same one, by chance.
+/// its session. Two builds may have the same one, by chance; so have all that cannot be told apart, in process
+/// namespaces of their own.
 pub fn build_of_ours() -> u64 {
     const ANCESTORS_MAX: usize = 128;
     use std::os::unix::fs::MetadataExt;
     let mut above = stat_of(process_id());
-    let mut build = above.as_ref().map_or(0, |own| own.session);
+    let session = above.as_ref().map_or(0, |own| own.session);
+    let mut tool = None;
     for _ in 0..ANCESTORS_MAX {
         let Some(parent) = above.map(|stat| stat.parent).filter(|parent| *parent != 0) else { break };
         above = stat_of(parent);
-        build = if above.as_ref().is_some_and(|stat| stat.is_build_tool) { parent } else { build };
+        tool = if above.as_ref().is_some_and(|stat| stat.is_build_tool(parent)) { Some(parent) } else { tool };
     }
-    // Containers that share their tokens have the same numbers for different processes.
-    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |look| look.ino());
-    namespace << 32 | u64::from(build)
+    // Containers that share their tokens have the same numbers for different processes. A sandbox that is made for each
+    // tool is no build.
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(FIRST_NAMESPACE, |look| look.ino());
+    match tool {
+        Some(tool) => namespace << 32 | u64::from(tool),
+        None if namespace == FIRST_NAMESPACE => u64::from(session),
+        None => 0,
+    }
 }
 
 /// Whether a processor of this process has nothing to do, as of this moment: fewer wait to run, ourselves among them,
@@ -335,8 +342,7 @@ pub fn wanting_to_run() -> Option<u32> {
 /// hold anything; no field after it can hold one.
 pub(super) struct Stat {
     is_larder: bool,
-    /// It starts the tools of a build, and is one for the whole of it.
-    is_build_tool: bool,
+    name: Vec<u8>,
     session: u32,
     pub(super) state: u8,
     pub(super) parent: u32,
@@ -347,7 +353,19 @@ pub(super) struct Stat {
     pub(super) pages: u64,
 }
 
-const BUILD_TOOLS: &[&[u8]] = &[b"make", b"gmake", b"remake", b"ninja", b"samu", b"cargo", b"scons", b"buck2"];
+/// What starts the tools of a build, and is one for the whole of it.
+const BUILD_TOOLS: &[&[u8]] =
+    &[b"make", b"gmake", b"remake", b"ninja", b"ninja-build", b"samu", b"cargo", b"scons", b"buck2d"];
+/// The namespace of processes that the system began with (`PROC_PID_INIT_INO` of the kernel).
+const FIRST_NAMESPACE: u64 = 0xefff_fffc;
+
+impl Stat {
+    /// Whether this process, of which this is known, is one. Bazel's server is Java's, which calls itself `bazel(NAME)`.
+    fn is_build_tool(&self, pid: u32) -> bool {
+        let called = || std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        BUILD_TOOLS.contains(&self.name.as_slice()) || self.name == b"java" && called().starts_with(b"bazel(")
+    }
+}
 
 pub(super) fn stat_of(pid: u32) -> Option<Stat> {
     const PARENT: usize = 1;
@@ -363,7 +381,7 @@ pub(super) fn stat_of(pid: u32) -> Option<Stat> {
     let name = &text[open + 1..close];
     Some(Stat {
         is_larder: name.starts_with(b"larder"),
-        is_build_tool: BUILD_TOOLS.contains(&name),
+        name: name.to_owned(),
         session: u32::try_from(number(SESSION)?).ok()?,
         state: *fields.first()?.as_bytes().first()?,
         parent: u32::try_from(number(PARENT)?).ok()?,

@@ -94,6 +94,8 @@ fn two_builds_share_in_halves() {
 fn few_beside_many(few: &[&str]) -> Vec<bool> {
     const FEW: u64 = 3;
     let place = place();
+    // Long beside the moment after which somebody is passed over.
+    timed(&place, "mycc", "0.2");
     std::fs::create_dir(place.path("work/other")).expect("makes");
     gated(&place, "gated-cc");
     [20, 21].into_iter().for_each(|number| drop(place.put(&format!("{number}.c"), format!("int a{number};\n"))));

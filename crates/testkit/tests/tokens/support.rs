@@ -99,11 +99,11 @@ pub(crate) fn until_waiting(place: &Place, count: u64) {
     until(|| tickets(place) >= count);
 }
 
-/// How many were given, over all lines: words 64 to 127 of the file.
+/// How many were given, over all lines: words 1152 to 1215 of the file.
 fn tickets(place: &Place) -> u64 {
     let bytes = fs::read(place.path("tokens")).unwrap_or_default();
     let (words, _) = bytes.as_chunks();
-    words.iter().skip(64).take(64).map(|word| u64::from_ne_bytes(*word)).sum()
+    words.iter().skip(1152).take(64).map(|word| u64::from_ne_bytes(*word)).sum()
 }
 
 pub(crate) fn signal(pid: u32, name: &str) {

@@ -24,8 +24,6 @@ use crate::surroundings::Surroundings;
 
 /// Where a machine's own broker listens.
 const SOCKET: &str = "/run/larder/broker.sock";
-const NOT_SQUASHFS: &str = "larder's own images are mounted as EROFS, by `lazy` or `mount`: for squashfs, \
-                            `larder image export --key KEY FILE.squashfs`, and mount that";
 const NOT_FUSE: &str = "larder's own images are not mounted by FUSE, which would decide about each read in a program: \
                         without rights to mount, `--via unpack`, or `larder image export --key KEY FILE.squashfs` and \
                         squashfuse";
@@ -46,11 +44,12 @@ fn had(
     via: Option<Via>,
 ) -> Result<Option<Done>> {
     let ways: &[Rung] = match via {
+        // A squashfs file has to be made first, which takes as long as unpacking: only where somebody wants that.
         None => &[Rung::Lazy, Rung::Mount],
         Some(Via::Lazy) => &[Rung::Lazy],
         Some(Via::Mount) => &[Rung::Mount],
         Some(Via::Unpack) => return image(around, key, fallbacks, how),
-        Some(Via::Squashfs) => bail!("{NOT_SQUASHFS}"),
+        Some(Via::Squashfs) => &[Rung::Squashfs],
         Some(Via::Fuse) => bail!("{NOT_FUSE}"),
     };
     let mut trouble = None;
@@ -100,14 +99,13 @@ fn mounted(
         }
     }
     made.into_iter().filter_map(|(_, before)| before).for_each(Aside::replaced);
-    let via = if rung == Rung::Lazy { "lazy" } else { "mount" };
     let targets = targets.into_iter().map(|target| target.path).collect();
     Ok(Some(Done {
         found: found.clone(),
         targets,
         fetched_bytes: None,
         unset: Unset::default(),
-        via,
+        via: rung.word(),
         why_unpacked: None,
     }))
 }

@@ -2,7 +2,7 @@
 //! wrote itself.
 //!
 //! ```text
-//! name = "lazy" | "mount", " ", number of the saved path, " ", digest of the image, " ", key
+//! name = "lazy" | "mount" | "squashfs", " ", number of the saved path, " ", digest of the image, " ", key
 //! ```
 //! A job says which image it found: under the key there may be another by now, or in another store.
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use larder_image::{Device, Image, metadata};
+use larder_image::{Device, Image, Progress, SQUASHED, metadata, squash};
 use larder_model::{Digest, ImageKey, ImageRecord};
 use larder_mount::broker::{Lazily, Supplied, Supply};
 use larder_mount::lazy::fill_whole;
@@ -119,12 +119,15 @@ impl ImageSupply {
             bail!("what was saved is no directory: only `restore` puts it in place");
         }
         let id = image.record.image();
+        if !store.live_file(&id, Live::Record)?.exists() {
+            store.put_live(&id, Live::Record, &image.record.encode())?;
+        }
+        if via == Rung::Squashfs {
+            return self.squashed(store, &image, saved);
+        }
         let path = store.live_file(&id, Live::Metadata(saved))?;
         if !path.exists() {
             store.put_live(&id, Live::Metadata(saved), &metadata(tree, image.packs.blocks(), STORED)?)?;
-        }
-        if !store.live_file(&id, Live::Record)?.exists() {
-            store.put_live(&id, Live::Record, &image.record.encode())?;
         }
         let data = store.live_file(&id, Live::Data(saved))?;
         let directory = store.live_file(&id, Live::Lazy(saved))?;
@@ -141,9 +144,34 @@ impl ImageSupply {
         Ok(Supplied {
             id: format!("{via} {id} {saved}"),
             image: Files::Erofs { metadata: path, data: Some(data) },
+            below: None,
             via,
             stored: STORED,
             lazily: (via == Rung::Lazy).then_some(lazily),
+        })
+    }
+
+    /// The same as a squashfs file, which is made of its packs once for all.
+    fn squashed(&self, store: &Store, image: &Image, saved: usize) -> Result<Supplied> {
+        let id = image.record.image();
+        let file = store.live_file(&id, Live::Squashfs(saved))?;
+        if !file.exists() {
+            let lease = store.lease_image(&id)?;
+            let lacking = image.lacking(store, &image.needed(&[saved]));
+            if let Some(far) = self.far.as_ref().filter(|_| !lacking.is_empty()) {
+                let blobs = lacking.into_iter().map(|number| image.packs.packs[number].blob);
+                far.fetch(store, blobs).context("the image could not be fetched")?;
+            }
+            squash(store, image, saved, STORED, &file, &Progress::default())?;
+            drop(lease);
+        }
+        Ok(Supplied {
+            id: format!("{} {id} {saved}", Rung::Squashfs),
+            image: Files::Squashfs(file),
+            below: Some(SQUASHED),
+            via: Rung::Squashfs,
+            stored: STORED,
+            lazily: None,
         })
     }
 }

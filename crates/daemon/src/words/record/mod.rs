@@ -7,6 +7,8 @@ pub(super) mod place;
 mod progress;
 mod show;
 
+pub(super) use show::took;
+
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -95,6 +97,7 @@ fn finished(path: &Path, packed: bool) -> Result<()> {
         path.to_owned()
     };
     say::tell(&format!("{line}: {}", say::one_line(&kept.display().to_string())));
+    show::unlike_runs(&record).into_iter().for_each(|unlike| say::tell(&format!("{}: {unlike}", record.header.name)));
     Ok(())
 }
 

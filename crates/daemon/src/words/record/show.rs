@@ -7,7 +7,7 @@ use anyhow::Result;
 use comfy_table::{Cell, CellAlignment};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use larder_record::summary::{Counts, causes};
+use larder_record::summary::{Counts, causes, unlike};
 use larder_record::{Record, export, list as all, processes};
 
 use crate::say;
@@ -44,16 +44,19 @@ pub(super) fn list(records: &Path, out: &mut dyn Write) -> Result<u8> {
     Ok(FINE)
 }
 
+/// How long its runs took, in nanoseconds: the middle one, and in words; `None` where none has ended.
+pub(in crate::words) fn took(record: &Record) -> Option<(u64, String)> {
+    let walls: Vec<u64> = record.timed().iter().filter_map(|run| Some(run.run.end.as_ref()?.wall_ns)).collect();
+    let middle = larder_record::statistics::median(walls.iter().map(|wall| *wall as f64).collect()) as u64;
+    let of = if walls.len() > 1 { format!(" (the middle of {})", walls.len()) } else { String::new() };
+    (!walls.is_empty()).then(|| (middle, format!("{}{of}", say::duration_us(middle / 1000))))
+}
+
 /// One line on a record that was just made.
 pub(super) fn line(record: &Record) -> String {
     let mut parts = Vec::new();
-    let walls: Vec<u64> = record.timed().iter().filter_map(|run| Some(run.run.end.as_ref()?.wall_ns)).collect();
     if let Some(run) = record.explaining() {
-        if !walls.is_empty() {
-            let middle = larder_record::statistics::median(walls.iter().map(|wall| *wall as f64).collect());
-            let of = if walls.len() > 1 { format!(" (the middle of {})", walls.len()) } else { String::new() };
-            parts.push(format!("{}{of}", say::duration_us(middle as u64 / 1000)));
-        }
+        parts.extend(took(record).map(|(_, words)| words));
         let count = processes(run).all.len() as u64;
         if count > 0 {
             parts.push(say::count(count, "process", "processes"));
@@ -121,6 +124,17 @@ pub(super) fn show(record: &Record, as_json: bool, out: &mut dyn Write) -> Resul
     Ok(FINE)
 }
 
+/// Where the runs of a record did not do the same: what to do.
+pub(super) fn unlike_runs(record: &Record) -> Option<String> {
+    let [(a, of_a), (b, of_b)] = unlike(&record.timed())?;
+    let remedy = if record.header.prepare.is_some() {
+        "the first filled the store, say: run it once before"
+    } else {
+        "`--prepare COMMAND` puts back what a run changed"
+    };
+    Some(format!("its runs did not do the same: {a} of {of_a} were hits in one, {b} of {of_b} in another; {remedy}"))
+}
+
 fn runs(record: &Record, out: &mut dyn Write) -> Result<()> {
     let mut table = plain_table();
     table.add_row(["run", "", "wall", "CPU", "kernel", "peak", "others' CPU", "exit"]);
@@ -144,6 +158,9 @@ fn runs(record: &Record, out: &mut dyn Write) -> Result<()> {
         table.add_row(row);
     }
     print_table(&table, out)?;
+    if let Some(unlike) = unlike_runs(record) {
+        writeln!(out, " ! {unlike}")?;
+    }
     for run in record.runs.iter().map(|run| &run.run) {
         let Some(end) = &run.end else { continue };
         if end.left > 0 {
