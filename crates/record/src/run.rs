@@ -110,7 +110,8 @@ pub(crate) fn run(
     files.run(run).and(events).and(output).and(stacks)
 }
 
-/// Run the command that comes before a run, by a shell. What it writes is shown where the run's own is; its errors always.
+/// Run the command that comes before a run, by a shell. What it writes is shown where the run's own is; its errors
+/// always.
 pub(crate) fn prepare(words: &str, command: &Command, output: Output) -> Result<(), RecordError> {
     let mut shell = Process::new("/bin/sh");
     if output != Output::Shown {

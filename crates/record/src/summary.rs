@@ -61,8 +61,8 @@ impl Counts {
     }
 }
 
-/// Of runs that are to be compared, how many hits and how many actions in all those had that differ most; `None` where all
-/// did about the same.
+/// Of runs that are to be compared, how many hits and how many actions in all those had that differ most; `None` where
+/// all did about the same.
 pub fn unlike(runs: &[&RecordedRun]) -> Option<[(u64, u64); 2]> {
     /// Of all actions, in hundredths: a race or a wait more or less is none.
     const ABOUT: u64 = 5;

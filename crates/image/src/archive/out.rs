@@ -63,8 +63,8 @@ pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<E
     Ok(all)
 }
 
-/// All entries of a saved path, which is called `top`: a directory, what is in it, then each directory there with all below it. So whoever unpacks is done with
-/// one when its last name came, and a file comes before its other names.
+/// All entries of a saved path, which is called `top`: a directory, what is in it, then each directory there with all
+/// below it. So whoever unpacks is done with one when its last name came, and a file comes before its other names.
 pub(super) fn entries_below(image: &Image, saved: usize, top: &[u8], saver: Option<(u32, u32)>) -> Vec<Entry> {
     let mut all = Vec::new();
     let tree = &image.trees[saved];

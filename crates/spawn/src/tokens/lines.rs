@@ -1,7 +1,7 @@
 //! The lines in which tools wait, one for each build (two builds share one by chance), and which of them is next.
 //!
-//! Within a line who came first is first. Of the lines the one is next whose tools had tokens for the least time while it
-//! waited: so two builds share the processors in halves, however many tools each has waiting and however long these
+//! Within a line who came first is first. Of the lines the one is next whose tools had tokens for the least time while
+//! it waited: so two builds share the processors in halves, however many tools each has waiting and however long these
 //! take. A build that comes anew begins where the others are, and is held back by no more than `AHEAD_MAX_MS` for what
 //! it used when it was alone.
 //!
@@ -151,8 +151,8 @@ impl Lines<'_> {
         ahead.saturating_add(self.before(ticket.line, self.waiting(), running).count_ones().into())
     }
 
-    /// It needs no turn any more. Where it had a token before others whose turn it was, those were killed or stopped, and
-    /// are passed over: they must look for themselves. Perhaps all of their build was, so more of it every time.
+    /// It needs no turn any more. Where it had a token before others whose turn it was, those were killed or stopped,
+    /// and are passed over: they must look for themselves. Perhaps all of their build was, so more of it every time.
     pub(super) fn served(&self, ticket: Ticket, passes_over: bool, running: impl FnOnce() -> Running) {
         let others = if passes_over { self.before(ticket.line, self.waiting(), running) } else { 0 };
         for line in each(others) {

@@ -1,8 +1,8 @@
 //! Whose turn it is to have a token, and how long one waits for it.
 //!
-//! Who finds nobody waiting takes one that is free. All others draw a ticket in the line of their build, and whose turn it
-//! is looks whenever one is given back. Who died in the queue, or was stopped there, leaves a gap: whoever sees a free token twice that
-//! nobody before him took closes it.
+//! Who finds nobody waiting takes one that is free. All others draw a ticket in the line of their build, and whose turn
+//! it is looks whenever one is given back. Who died in the queue, or was stopped there, leaves a gap: whoever sees a
+//! free token twice that nobody before him took closes it.
 //!
 //! A holder that was killed gives back silently, so the first in the queue looks now and then by himself. And he lends
 //! himself the tokens of holders that are stopped or frozen: a build that somebody suspended must not hold up another.

@@ -296,8 +296,8 @@ pub fn process_state(pid: u32) -> Option<(bool, u32)> {
     stat_of(pid).map(|stat| (matches!(stat.state, b'T' | b't'), stat.parent))
 }
 
-/// A number for the build that this process is part of: of the topmost of its ancestors that is a build tool, or else of
-/// its session. Two builds may have the same one, by chance; so have all that cannot be told apart, in process
+/// A number for the build that this process is part of: of the topmost of its ancestors that is a build tool, or else
+/// of its session. Two builds may have the same one, by chance; so have all that cannot be told apart, in process
 /// namespaces of their own.
 pub fn build_of_ours() -> u64 {
     const ANCESTORS_MAX: usize = 128;
@@ -360,7 +360,8 @@ const BUILD_TOOLS: &[&[u8]] =
 const FIRST_NAMESPACE: u64 = 0xefff_fffc;
 
 impl Stat {
-    /// Whether this process, of which this is known, is one. Bazel's server is Java's, which calls itself `bazel(NAME)`.
+    /// Whether this process, of which this is known, is one. Bazel's server is Java's, which calls itself
+    /// `bazel(NAME)`.
     fn is_build_tool(&self, pid: u32) -> bool {
         let called = || std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         BUILD_TOOLS.contains(&self.name.as_slice()) || self.name == b"java" && called().starts_with(b"bazel(")

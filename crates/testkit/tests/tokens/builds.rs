@@ -66,8 +66,8 @@ fn ninja_with_many_jobs() {
     well(&place, vec![child], FILES);
 }
 
-/// Neither keeps the other from its turn: one with few jobs that came first does not wait for all that another with many
-/// has brought since.
+/// Neither keeps the other from its turn: one with few jobs that came first does not wait for all that another with
+/// many has brought since.
 #[test]
 fn two_builds_at_once() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
@@ -77,8 +77,8 @@ fn two_builds_at_once() {
     assert!(begun[..2 * FEW].iter().filter(|of_many| !**of_many).count() >= 2, "{begun:?}");
 }
 
-/// They share the tokens in halves. One of them is in a namespace of its own: else both would be what started this test,
-/// `cargo` or a `make`, and so one build.
+/// They share the tokens in halves. One of them is in a namespace of its own: else both would be what started this
+/// test, `cargo` or a `make`, and so one build.
 #[test]
 fn two_builds_share_in_halves() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
