@@ -99,6 +99,10 @@ pub fn load(around: &Surroundings) -> Loaded {
         loaded.files.push(LookedAt { path, found, of_project: role == Role::Project });
     }
     loaded.environment(&environment, &Base { dir: around.cwd, home: &home_path });
+    // Whom to believe, and whether to send, was said and not understood: nobody is asked and nothing is sent.
+    if loaded.problems.iter().chain(&loaded.notes).any(Problem::keeps_from_remotes) {
+        loaded.settings.remote.clear();
+    }
     if loaded.settings.dir.is_none()
         && let Some((dir, source)) = places::default_store(&environment, &home)
     {
@@ -233,7 +237,10 @@ fn entries(path: &Path, read: io::Result<Vec<u8>>) -> Result<Vec<Entry>, Problem
     })
 }
 
-fn bad_value(setting: &Setting, given: Given, advice: String) -> Fault {
+fn bad_value(setting: &Setting, given: Given, mut advice: String) -> Fault {
+    if problem::DECIDES_ON_REMOTES.contains(&setting.key) {
+        advice += "; until then no remote is used";
+    }
     let value = match given {
         Given::Text(_) | Given::List(_) if setting.kind() == Kind::Urls => "what it is".to_owned(),
         Given::Text(text) => problem::quoted(&text.to_string_lossy()),

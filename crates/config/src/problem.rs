@@ -30,6 +30,28 @@ impl fmt::Display for Problem {
 
 impl Error for Problem {}
 
+/// Settings that say whom to believe, and whether to send.
+pub(crate) const DECIDES_ON_REMOTES: [&str; 3] = ["remote_rw_mode", "remote_sign_with", "remote_trust"];
+const ITS_VARIABLES: [&str; 3] = ["LARDER_REMOTE_RW_MODE", "LARDER_REMOTE_SIGN_WITH", "LARDER_REMOTE_TRUST"];
+
+impl Problem {
+    /// Whether something that decides on remotes was, or may have been, said and not understood.
+    pub(crate) fn keeps_from_remotes(&self) -> bool {
+        match &self.fault {
+            Fault::BadValue { key, .. } => DECIDES_ON_REMOTES.contains(key),
+            Fault::UnknownKey { meant, .. } => meant.is_some_and(|key| DECIDES_ON_REMOTES.contains(&key)),
+            Fault::UnknownVariable { meant } => meant.is_some_and(|name| ITS_VARIABLES.contains(&name)),
+            Fault::NotForProjects(_) | Fault::NotOff(_) => false,
+            Fault::Unreadable(_) | Fault::TooLarge | Fault::NotUtf8 | Fault::Syntax(_) | Fault::More(_) => true,
+        }
+    }
+
+    /// Whether it is why there is no remote, or may be.
+    pub fn is_about_remotes(&self) -> bool {
+        self.keeps_from_remotes() || matches!(self.fault, Fault::BadValue { key: "remote", .. })
+    }
+}
+
 /// Where a problem is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {

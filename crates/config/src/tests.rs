@@ -153,6 +153,18 @@ fn bad_values_are_ignored_and_said() {
     );
     check(&[("LARDER_DIR", "$HOME/x")], &[], &["dir = /home/u/.cache/larder (HOME)"], &["variables are not replaced"]);
     check(&[("LARDER_REMOTE_TRUST", "abc")], &[], &["remote_trust = none (default)"], &["64 hexadecimal digits"]);
+    // Whom to believe was said and not understood: nobody is asked.
+    let remote = ("LARDER_REMOTE", "file:///r");
+    for (bad, said) in [
+        (("LARDER_REMOTE_TRUST", "abc"), "until then no remote is used"),
+        (("LARDER_REMOTE_RW_MODE", "readonly"), "until then no remote is used"),
+    ] {
+        check(&[remote, bad], &[], &["remote = none (LARDER_REMOTE)"], &[said]);
+    }
+    check(&[remote], &[(USER, "remote_trsut = ['x']")], &["remote = none (LARDER_REMOTE)"], &["remote_trust"]);
+    check(&[remote], &[(USER, "remote_trust = ")], &["remote = none (LARDER_REMOTE)"], &["is not TOML"]);
+    assert!(loaded(&[remote, ("LARDER_REMOTE_TRSUT", "x")], &[]).settings.remote.is_empty());
+    assert!(!loaded(&[remote, ("LARDER_NONSENSE", "x")], &[]).settings.remote.is_empty());
     let none = ["remote = none (default)"];
     check(&[("LARDER_REMOTE", "redis//:s3cret@h")], &[], &none, &["has no scheme: write one such as"]);
     check(&[("LARDER_REMOTE", "file:///a,ftp://u:s3cret@h")], &[], &none, &["its scheme \"ftp\" is not one of"]);

@@ -102,6 +102,13 @@ impl Item {
         Ok((bytes.slice_ref(encoded), signed))
     }
 
+    /// Whether somebody signed it, whoever that is; `None` where that cannot be told.
+    fn is_signed(&self) -> Option<bool> {
+        let mut r = Reader::new(self.bytes.as_ref()?);
+        r.bytes(RECORD_BYTES_MAX).ok()?;
+        Some(r.u8().ok()? != 0)
+    }
+
     /// The image, where it is believed.
     pub(crate) fn believed_image(&self, keys: &Keys) -> Result<ImageRecord, Dropped> {
         let (encoded, _) = self.unsealed(keys)?;
@@ -192,7 +199,8 @@ impl List {
     }
 
     /// Put `new` first and `other` last, each strong fingerprint once: `new` over what is here, and that over `other`;
-    /// but of two images of a key the one that was saved last. The oldest beyond the limit go.
+    /// but of two images of a key the one that was saved last, and never what nobody signed over what somebody did. The
+    /// oldest beyond the limit go.
     pub(crate) fn merge(&mut self, new: &[Item], other: &List) {
         let old = std::mem::take(&mut self.items);
         for item in new.iter().chain(&old).chain(&other.items) {
@@ -201,6 +209,9 @@ impl List {
                 Some(known) if known.bytes.is_none() && known.digest == item.digest => known.bytes = item.bytes.clone(),
                 // Whoever was held up, or says again what jobs touch, does not bring back an older image.
                 Some(known) if known.saved_ms().zip(item.saved_ms()).is_some_and(|(known, other)| other > known) => {
+                    *known = item.clone();
+                }
+                Some(known) if known.is_signed() == Some(false) && item.is_signed() == Some(true) => {
                     *known = item.clone();
                 }
                 Some(_) => {}

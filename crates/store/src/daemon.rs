@@ -14,6 +14,19 @@ use crate::{Store, StoreError};
 
 /// One that could not begin is not tried again so soon.
 const SUMMON_COARSE_NS: i64 = 3_000_000_000;
+/// One that was started begins to listen within this, or does not.
+const BEGINS_NS: i64 = 500_000_000;
+
+/// Whether somebody tried to start a `larderd`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Summoned {
+    /// Nobody of late: who asks is about to.
+    Never,
+    /// Just now: it may be about to listen.
+    JustNow,
+    /// So that it would listen by now, or nothing can be noted.
+    Lately,
+}
 
 /// A socket that this process put at its place.
 pub struct StoreSocket {
@@ -53,16 +66,21 @@ impl Store {
         file.is_ok_and(|file| larder_sys::is_write_locked(&file).unwrap_or(false))
     }
 
-    /// Whether a `larderd` may be started now: nobody tried just now. Notes that somebody does.
-    pub fn may_summon(&self) -> bool {
+    /// Whether somebody tried to start a `larderd` of late; where nobody did, notes that somebody does.
+    pub fn may_summon(&self) -> Summoned {
         let path = self.file("locks").join("summoned");
         let age = |look: larder_sys::Look| larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
         let before = larder_sys::look(path.as_os_str().as_encoded_bytes()).map(age);
-        if before.is_ok_and(|age_ns| age_ns.abs() < SUMMON_COARSE_NS) {
-            return false;
+        match before.map(i64::abs) {
+            Ok(..BEGINS_NS) => return Summoned::JustNow,
+            Ok(BEGINS_NS..SUMMON_COARSE_NS) => return Summoned::Lately,
+            _ => {}
         }
         let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false));
-        file.is_ok_and(|file| file.set_modified(std::time::SystemTime::now()).is_ok())
+        match file.is_ok_and(|file| file.set_modified(std::time::SystemTime::now()).is_ok()) {
+            true => Summoned::Never,
+            false => Summoned::Lately,
+        }
     }
 
     /// Listen at the place of the socket. What is there, left by one that was killed, is replaced at once, so that
@@ -160,11 +178,13 @@ mod tests {
     fn one_is_summoned_once_in_a_while() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        assert!(store.may_summon() && !store.may_summon());
+        assert_eq!([store.may_summon(), store.may_summon()], [Summoned::Never, Summoned::JustNow]);
         let file = File::options().write(true).open(store.file("locks/summoned")).expect("opens");
-        let then = std::time::SystemTime::now() - std::time::Duration::from_nanos(2 * SUMMON_COARSE_NS as u64);
-        file.set_modified(then).expect("sets");
-        assert!(store.may_summon());
+        let ago = |ns: i64| std::time::SystemTime::now() - std::time::Duration::from_nanos(ns as u64);
+        file.set_modified(ago(2 * BEGINS_NS)).expect("sets");
+        assert_eq!(store.may_summon(), Summoned::Lately);
+        file.set_modified(ago(2 * SUMMON_COARSE_NS)).expect("sets");
+        assert_eq!(store.may_summon(), Summoned::Never);
     }
 
     #[test]

@@ -52,7 +52,7 @@ mod witness;
 pub use blobs::OpenBlob;
 pub use check::{Checker, Difference, Effort};
 pub use counters::{Counters, Remote, Totals};
-pub use daemon::StoreSocket;
+pub use daemon::{StoreSocket, Summoned};
 pub use error::StoreError;
 pub use evict::{EVICT_TO_PERCENT, Eviction};
 pub use fsck::FsckReport;

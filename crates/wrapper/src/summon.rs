@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use larder_config::larderd_needs;
 use larder_ipc::listens;
 use larder_spawn::{Command, start_by};
-use larder_store::Store;
+use larder_store::{Store, Summoned};
 
 use crate::context::Context;
 use crate::{outer, words};
@@ -24,7 +24,13 @@ pub(crate) fn summon(context: &Context, store: &Store) -> bool {
     if outer::is_there() || store.may_be_written().is_err() {
         return false;
     }
-    let begins = store.daemon_runs() || store.may_summon() && !larder_sys::is_lowered() && start(context);
+    // One that somebody has just started is not there yet, and is waited for as one's own.
+    let begins = store.daemon_runs()
+        || match store.may_summon() {
+            Summoned::Never => !larder_sys::is_lowered() && start(context),
+            Summoned::JustNow => true,
+            Summoned::Lately => false,
+        };
     if !begins {
         return false;
     }

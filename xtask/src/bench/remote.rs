@@ -81,7 +81,7 @@ pub(crate) fn remote(place: &Place, options: &Options) -> Result<bool> {
     fs::create_dir_all(&home)?;
     let jobs = std::thread::available_parallelism().map_or(2, usize::from);
     let bench = Bench { larder, work, home, jobs };
-    let server = Server::redis(&bench.home).context("redis-server is not installed")?;
+    let server = Server::redis(None).context("redis-server is not installed")?;
     let proxy = Proxy::before(server.address());
     let url = format!("redis://{}", proxy.address());
     let mut report = Report {

@@ -256,6 +256,9 @@ pub(crate) struct Moved {
 /// Send every record of the store at `dir`; `tell` hears of what fails.
 pub(crate) fn push(dir: &Path, settings: &Settings, tell: &mut dyn FnMut(&str)) -> Result<Moved> {
     let (runtime, shared) = by_hand(dir, settings)?;
+    if !shared.far().writes() {
+        bail!("{}", why_nothing_is_sent(settings));
+    }
     let store = shared.store()?;
     let mut all = Vec::new();
     for weak in store.recorded()? {
@@ -268,6 +271,20 @@ pub(crate) fn push(dir: &Path, settings: &Settings, tell: &mut dyn FnMut(&str)) 
     let moved = runtime.block_on(queue::send_these(&shared, all, tell));
     runtime.shutdown_background();
     Ok(moved)
+}
+
+fn why_nothing_is_sent(settings: &Settings) -> &'static str {
+    match (&settings.remote_trust[..], &settings.remote_sign_with) {
+        ([_, ..], None) => {
+            "nothing is sent: remote_trust is set and remote_sign_with is not, so that who believes as you do would \
+             believe none of it"
+        }
+        ([_, ..], Some(_)) => {
+            "nothing is sent: the key of remote_sign_with is none of remote_trust, or no remote can be written to \
+             (`larder remote check`)"
+        }
+        _ => "nothing is sent: no remote can be written to (`larder remote check` says why)",
+    }
 }
 
 /// Fetch what the commit that is checked out at `cwd` used elsewhere.

@@ -1,8 +1,9 @@
 //! Who may not: wrong keys and passwords, dead servers. Each says what it is, and shows no credential.
 
-use crate::leaves::{NGINX_PUT, nginx, redis, runtime, s3};
+use crate::leaves::runtime;
 use crate::{need, sample, suite};
 use larder_remote::{RemoteError, RemoteUrl, Trouble, connect};
+use larder_testkit::{NGINX_PUT, Server, free_port};
 use std::time::{Duration, Instant};
 
 fn refused(url: &str) -> RemoteError {
@@ -23,11 +24,11 @@ fn refused_with(url: &str, variables: &'static [(&str, &str)]) -> RemoteError {
 #[test]
 fn a_wrong_password_is_denied() {
     need!("redis-server");
-    let server = redis(Some("hush")).expect("it is there");
+    let server = Server::redis(Some("hush")).expect("it is there");
     let error = refused(&format!("redis://:guess@127.0.0.1:{}", server.port));
     assert_eq!(error.trouble(), Some(Trouble::Denied), "{error}");
-    let program = need!("nginx");
-    let server = nginx(&program, NGINX_PUT);
+    need!("nginx");
+    let server = Server::nginx(NGINX_PUT).expect("it is there");
     for who in ["", "me:guess@"] {
         let error = refused(&format!("http://{who}127.0.0.1:{}/x", server.port));
         assert_eq!(error.trouble(), Some(Trouble::Denied), "{error}");
@@ -36,8 +37,8 @@ fn a_wrong_password_is_denied() {
 
 #[test]
 fn a_wrong_secret_is_denied() {
-    let program = need!("versitygw");
-    let server = s3(&program);
+    need!("versitygw");
+    let server = Server::s3().expect("it is there");
     let url = format!("s3://team/p?endpoint=http://127.0.0.1:{}", server.port);
     for keys in [
         &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "guess")],
@@ -50,7 +51,7 @@ fn a_wrong_secret_is_denied() {
 
 #[test]
 fn a_dead_server_is_unreachable_at_once() {
-    let port = crate::server::free_port();
+    let port = free_port();
     for url in [
         format!("redis://:hush@127.0.0.1:{port}"),
         format!("memcached://127.0.0.1:{port}"),

@@ -1,9 +1,9 @@
 //! Encrypted, behind nginx: certificates that are believed or not, who we are by certificate and by header.
 
-use crate::leaves::{nginx, runtime};
-use crate::server::Server;
+use crate::leaves::runtime;
 use crate::{need, sample, suite};
 use larder_remote::{RemoteError, RemoteUrl, Trouble, connect};
+use larder_testkit::Server;
 use std::path::Path;
 use std::process::Command;
 
@@ -34,26 +34,25 @@ fn ask(url: &str, variables: &'static [(&str, &str)]) -> Result<(), RemoteError>
     })
 }
 
-fn proxied(nginx_program: &Path, certificates: &Path, server: &str) -> Server {
+fn proxied(certificates: &Path, server: &str) -> Server {
     let here = certificates.display();
-    nginx(
-        nginx_program,
-        &format!(
-            "listen 127.0.0.1:TLS ssl http2; ssl_certificate {here}/server.pem; ssl_certificate_key {here}/server.key;\n\
-             ssl_client_certificate {here}/ca.pem; ssl_verify_client optional; {server}"
-        ),
-    )
+    let locations = format!(
+        "listen 127.0.0.1:TLS ssl http2; ssl_certificate {here}/server.pem; ssl_certificate_key {here}/server.key;\n\
+         ssl_client_certificate {here}/ca.pem; ssl_verify_client optional; {server}"
+    );
+    Server::nginx(&locations).expect("it is there")
 }
 
 #[test]
 fn https_with_header_or_certificate() {
-    let (program, openssl) = (need!("nginx"), need!("openssl"));
+    need!("nginx");
+    let openssl = need!("openssl");
     let place = tempfile::tempdir().expect("a directory");
     make_certificates(&openssl, place.path());
     let location = "location / { dav_methods PUT; create_full_put_path on; set $who \"\";\n\
                     if ($http_x_key = hush) { set $who header; } if ($ssl_client_verify = SUCCESS) { set $who certificate; }\n\
                     if ($who = \"\") { return 403; } }";
-    let server = proxied(&program, place.path(), location);
+    let server = proxied(place.path(), location);
     let here = place.path().display();
     let base = format!("https://127.0.0.1:{}/x", server.tls_port());
     let keys = &[("CACHE_HEADERS", "X-Key: hush"), ("WRONG_HEADERS", "X-Key: guess")];
@@ -75,19 +74,19 @@ fn https_with_header_or_certificate() {
 
 #[test]
 fn grpcs_with_header_or_certificate() {
-    let (program, openssl, casd) = (need!("nginx"), need!("openssl"), need!("buildbox-casd"));
+    need!("nginx");
+    need!("buildbox-casd");
+    let openssl = need!("openssl");
     let place = tempfile::tempdir().expect("a directory");
     make_certificates(&openssl, place.path());
-    let cas = Server::start(&casd, |port, place| {
-        vec![format!("--bind=127.0.0.1:{port}"), place.join("cas").display().to_string()]
-    });
+    let cas = Server::casd().expect("it is there");
     let location = format!(
         "location / {{ set $who \"\"; if ($http_x_key = hush) {{ set $who header; }}\n\
          if ($ssl_client_verify = SUCCESS) {{ set $who certificate; }}\n\
          if ($who = \"\") {{ return 403; }} grpc_pass grpc://127.0.0.1:{}; }}",
         cas.port
     );
-    let server = proxied(&program, place.path(), &location);
+    let server = proxied(place.path(), &location);
     let here = place.path().display();
     let base = format!("grpcs://127.0.0.1:{}?ca={here}/ca.pem", server.tls_port());
     let keys = &[("CACHE_HEADERS", "x-key: hush")];

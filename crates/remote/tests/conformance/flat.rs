@@ -1,13 +1,13 @@
 //! What 64 transfers at once hold in memory: blobs are streamed, so it does not grow with what they move.
 
-use crate::leaves::{NGINX_PUT, nginx, redis, runtime, s3};
+use crate::leaves::runtime;
 use crate::need;
 use crate::sample::{bytes, options};
-use crate::server::Server;
 use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
 use larder_model::Digest;
 use larder_remote::{Connected, Key, Put, RemoteUrl, Remotes, Sink, connect, file_body};
+use larder_testkit::{NGINX_PUT, S3_KEYS, Server};
 use std::io;
 use std::path::Path;
 
@@ -104,22 +104,22 @@ fn memory_stays_flat() {
         "file" => run(&format!("file://{}", place.path().join("cache").display()), &[]),
         "redis" => {
             need!("redis-server");
-            let server = redis(None).expect("it is there");
+            let server = Server::redis(None).expect("it is there");
             run(&format!("redis://127.0.0.1:{}", server.port), &[]);
         }
         "http" => {
-            let server = nginx(&need!("nginx"), NGINX_PUT);
+            need!("nginx");
+            let server = Server::nginx(NGINX_PUT).expect("it is there");
             run(&format!("http://me:hush@127.0.0.1:{}/x", server.port), &[]);
         }
         "s3" => {
-            let server = s3(&need!("versitygw"));
-            let keys = &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "hush-hush")];
-            run(&format!("s3://team?endpoint=http://127.0.0.1:{}", server.port), keys);
+            need!("versitygw");
+            let server = Server::s3().expect("it is there");
+            run(&format!("s3://team?endpoint=http://127.0.0.1:{}", server.port), S3_KEYS);
         }
         _ => {
-            let server = Server::start(&need!("buildbox-casd"), |port, place| {
-                vec![format!("--bind=127.0.0.1:{port}"), place.join("cas").display().to_string()]
-            });
+            need!("buildbox-casd");
+            let server = Server::casd().expect("it is there");
             run(&format!("grpc://127.0.0.1:{}", server.port), &[]);
         }
     }

@@ -21,6 +21,7 @@ pub(crate) struct Far {
     pub(crate) url: String,
     pub(crate) proxy: Option<Proxy>,
     _server: Option<Server>,
+    variables: &'static [(&'static str, &'static str)],
 }
 
 impl Drop for Far {
@@ -42,7 +43,7 @@ impl Far {
     /// With Redis behind a proxy; `None`, with a printed reason, where there is none.
     pub(crate) fn redis() -> Option<Far> {
         let place = Place::new();
-        let Some(server) = Server::redis(&place.path("tmp")) else {
+        let Some(server) = Server::redis(None) else {
             eprintln!("skipped: redis-server is not installed");
             return None;
         };
@@ -51,9 +52,25 @@ impl Far {
         Some(Far::with(place, url, Some(proxy), Some(server)))
     }
 
+    /// With a server by itself, and what lets in; `None`, with a printed reason, where there is none of that name.
+    pub(crate) fn at(
+        name: &str,
+        server: Option<Server>,
+        url: impl Fn(u16) -> String,
+        variables: &'static [(&'static str, &'static str)],
+    ) -> Option<Far> {
+        let Some(server) = server else {
+            eprintln!("skipped: {name} is not installed");
+            return None;
+        };
+        let mut far = Far::with(Place::new(), url(server.port), None, Some(server));
+        far.variables = variables;
+        Some(far)
+    }
+
     fn with(place: Place, url: String, proxy: Option<Proxy>, server: Option<Server>) -> Far {
         place.tool("work/gcc", COMPILER);
-        let far = Far { place, url, proxy, _server: server };
+        let far = Far { place, url, proxy, _server: server, variables: &[] };
         far.source(0.0, 1);
         far
     }
@@ -72,7 +89,8 @@ impl Far {
     pub(crate) fn command(&self, store: &str, argv: &[&str]) -> Run {
         self.place.settle();
         let run = self.place.run(argv).env("LARDER_DIR", self.place.path(store)).env("LARDER", larder());
-        run.env("LARDER_LOG", self.place.path("log")).env("LARDER_REMOTE", &self.url)
+        let run = run.env("LARDER_LOG", self.place.path("log")).env("LARDER_REMOTE", &self.url);
+        self.variables.iter().fold(run, |run, (name, value)| run.env(name, value))
     }
 
     pub(crate) fn larder(&self, store: &str, words: &[&str]) -> Run {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use larder_testkit::{Way, can_mount, has, larder, probe_skip};
+use larder_testkit::{NGINX_PUT, S3_KEYS, Server, Way, can_mount, has, larder, probe_skip};
 
 use crate::far::{FIRST, Far, SECOND};
 
@@ -32,6 +32,48 @@ fn from_a_directory() {
 fn from_redis() {
     let Some(far) = Far::redis() else { return };
     a_second_store_is_filled(&far);
+}
+
+#[test]
+fn from_each_other_service() {
+    let at = |name: &str, server: Option<Server>, url: &str, variables| {
+        Far::at(name, server, |port| url.replace("PORT", &port.to_string()), variables)
+    };
+    for far in [
+        at("memcached", Server::memcached(), "memcached://127.0.0.1:PORT/team", &[]),
+        at("nginx", Server::nginx(NGINX_PUT), "http://me:hush@127.0.0.1:PORT/team", &[]),
+        at("versitygw", Server::s3(), "s3://team/some/prefix?endpoint=http://127.0.0.1:PORT", S3_KEYS),
+        at("buildbox-casd", Server::casd(), "grpc://127.0.0.1:PORT", &[]),
+    ] {
+        far.iter().for_each(a_second_store_is_filled);
+    }
+}
+
+/// Nobody listens yet when they begin: one starts `larderd`, and the others wait for it.
+#[test]
+fn those_who_begin_together_all_hit() {
+    let far = Far::directory();
+    far.learn(FIRST);
+    let places = ["a", "b", "c", "d", "e", "f"];
+    for (number, place) in places.iter().enumerate() {
+        far.place.put(&format!("{place}/x.c"), format!("// 0.0\nint together{number};\n"));
+    }
+    let start = |store: &str, place: &str| {
+        let run = far.larder(store, &["../gcc", "-c", "x.c", "-o", "x.o"]);
+        let mut command = run.command;
+        command.current_dir(far.place.path(format!("work/{place}")));
+        command.spawn().expect("starts")
+    };
+    for place in places {
+        for _ in 0..4 {
+            assert!(start(FIRST, place).wait().expect("ends").success());
+        }
+    }
+    assert!(far.larder(FIRST, &["remote", "flush"]).run().ends(0).stdout.contains(" 0 left"));
+    let all: Vec<_> = places.iter().map(|place| start(SECOND, place)).collect();
+    all.into_iter().for_each(|mut one| assert!(one.wait().expect("ends").success()));
+    let stats = far.stats(SECOND);
+    assert_eq!((&stats["hit"], &stats["miss"]), (&places.len().into(), &0.into()), "{stats}");
 }
 
 #[test]

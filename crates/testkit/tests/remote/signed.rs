@@ -64,6 +64,31 @@ fn only_what_the_team_signed_is_believed() {
     }
 }
 
+#[test]
+fn who_does_not_sign_takes_nothing_away() {
+    let far = Far::directory();
+    record(&far, Some(SECRET));
+    let refused = believes(far.larder(FIRST, &["remote", "push"])).run().ends(1);
+    assert!(refused.stderr.contains("remote_sign_with is not"), "{refused:?}");
+    // Who neither believes nor signs.
+    far.larder(FIRST, &["remote", "push"]).run().ends(0);
+    let (log, _) = far.compile_by(SECOND, believes);
+    assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
+}
+
+/// Whom to believe was said and not understood.
+#[test]
+fn a_key_that_is_none_means_no_remote() {
+    let far = Far::directory();
+    far.record();
+    let typo = |run: Run| run.env("LARDER_REMOTE_TRUST", format!("{PUBLIC}0"));
+    let compiled = typo(far.larder(SECOND, &["./gcc", "-c", "x.c", "-o", "x.o"])).run().ends(0);
+    assert!(compiled.stderr.contains("until then no remote is used"), "{compiled:?}");
+    assert_eq!(far.stats(SECOND)["remote_hit"], 0);
+    let checked = typo(far.larder(SECOND, &["remote", "check"])).run().ends(1);
+    assert!(checked.stderr.contains("LARDER_REMOTE_TRUST"), "{checked:?}");
+}
+
 /// Nobody would know whom to believe.
 #[test]
 fn a_key_that_cannot_be_read() {

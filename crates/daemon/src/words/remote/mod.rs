@@ -22,6 +22,11 @@ use crate::surroundings::Surroundings;
 pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write) -> Result<u8> {
     let settings = around.settings();
     if settings.remote.is_empty() {
+        if let Some(problem) =
+            around.loaded.problems.iter().chain(&around.loaded.notes).find(|it| it.is_about_remotes())
+        {
+            bail!("no remote is used: {problem}");
+        }
         bail!("there is no remote: set `remote` in larder.toml or LARDER_REMOTE to a URL, such as redis://host:6379");
     }
     match &options.word {
@@ -31,12 +36,12 @@ pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write)
                 bail!("nothing is sent with remote_rw_mode = read_only");
             }
             let store = around.store()?;
-            said(push(store.directory(), settings, &mut |what| say::tell(what))?, "sent", out)
+            said(push(store.directory(), settings, &mut |what| say::tell(what))?, "sent", settings, out)
         }
         RemotesWord::Pull => {
             let cwd = around.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
             let store = around.store()?;
-            said(pull(store.directory(), settings, cwd)?, "fetched", out)
+            said(pull(store.directory(), settings, cwd)?, "fetched", settings, out)
         }
         RemotesWord::Flush(options) => flush(around, &around.store()?, options, out),
     }
@@ -50,17 +55,22 @@ fn unopened(settings: &Settings) -> Vec<String> {
     settings.remote.iter().filter_map(why).collect()
 }
 
-fn said(moved: Moved, how: &str, out: &mut dyn Write) -> Result<u8> {
+fn said(moved: Moved, how: &str, settings: &Settings, out: &mut dyn Write) -> Result<u8> {
     let Moved { records, failed, bytes } = moved;
     writeln!(out, "{} {how}, {}; {failed} failed", say::count(records, "record", "records"), say::bytes(bytes))?;
-    Ok(if failed == 0 { FINE } else { PROBLEM })
+    // They were said when they could not be opened.
+    Ok(if failed == 0 && unopened(settings).is_empty() { FINE } else { PROBLEM })
 }
 
 fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut dyn Write) -> Result<u8> {
     if !matches!(daemon::find(store), daemon::Found::Runs(_)) {
         if store.queued_uploads()?.is_empty() {
             writeln!(out, "nothing is to be sent, and larderd does not run")?;
-            return Ok(FINE);
+            let unopened = unopened(around.settings());
+            for why in &unopened {
+                writeln!(out, "done without: {}", say::one_line(why))?;
+            }
+            return Ok(if unopened.is_empty() { FINE } else { PROBLEM });
         }
         daemon::begin(around, store)?;
     }
