@@ -150,7 +150,8 @@ impl Pool {
             self.word(COMPANY_UNTIL).store(now + company::HOLDS_MS, Relaxed);
         }
         let same = thread.zip(wanted).filter(|_| is_it);
-        let Some((thread, wanted)) = same.or_else(larder_sys::busiest_stranger) else { return };
+        let holders = || self.ever_in_turn().filter_map(|token| self.holder(token, 0)).collect::<Vec<_>>();
+        let Some((thread, wanted)) = same.or_else(|| larder_sys::busiest_stranger(&holders())) else { return };
         let watched = [(WATCHED, u64::from(thread)), (WATCHED_NS, wanted), (WATCHED_SINCE, now)];
         watched.into_iter().for_each(|(at, value)| self.word(at).store(value, Relaxed));
     }
