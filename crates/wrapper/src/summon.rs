@@ -24,13 +24,15 @@ pub(crate) fn summon(context: &Context, store: &Store) -> bool {
     if outer::is_there() || store.may_be_written().is_err() {
         return false;
     }
-    // One that somebody has just started is not there yet, and is waited for as one's own.
+    // One that somebody has just started is not there yet, and is waited for as one's own. Who may not start one must
+    // not note that he does, or others wait for it.
     let begins = store.daemon_runs()
-        || match store.may_summon() {
-            Summoned::Never => !larder_sys::is_lowered() && start(context),
-            Summoned::JustNow => true,
-            Summoned::Lately => false,
-        };
+        || !larder_sys::is_lowered()
+            && match store.may_summon() {
+                Summoned::Never => start(context),
+                Summoned::JustNow => true,
+                Summoned::Lately => false,
+            };
     if !begins {
         return false;
     }

@@ -341,7 +341,6 @@ pub fn wanting_to_run() -> Option<u32> {
 /// What `/proc` says of a process (`proc(5)`): the fields of `stat` that are used here. The name, in parentheses, can
 /// hold anything; no field after it can hold one.
 pub(super) struct Stat {
-    is_larder: bool,
     name: Vec<u8>,
     session: u32,
     pub(super) state: u8,
@@ -379,10 +378,8 @@ pub(super) fn stat_of(pid: u32) -> Option<Stat> {
     let (open, close) = (text.iter().position(|&b| b == b'(')?, text.iter().rposition(|&b| b == b')')?);
     let fields = std::str::from_utf8(&text[close + 1..]).ok()?.split_ascii_whitespace().collect::<Vec<_>>();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    let name = &text[open + 1..close];
     Some(Stat {
-        is_larder: name.starts_with(b"larder"),
-        name: name.to_owned(),
+        name: text[open + 1..close].to_owned(),
         session: u32::try_from(number(SESSION)?).ok()?,
         state: *fields.first()?.as_bytes().first()?,
         parent: u32::try_from(number(PARENT)?).ok()?,
@@ -412,7 +409,8 @@ pub fn busiest_stranger(ours: &[u32]) -> Option<(u32, u64)> {
         let mut line = std::iter::successors(Some(pid), parent).take(ANCESTORS_MAX);
         // A wrapper may be called as the tool; `larderd`, as which a build is recorded, is above all of that build.
         let is_wrapper = |pid: u32| all.get(&pid).is_some_and(|stat| stat.name == b"larder");
-        all.get(&pid).is_some_and(|stat| stat.is_larder) || line.any(|pid| ours.contains(&pid) || is_wrapper(pid))
+        all.get(&pid).is_some_and(|stat| stat.name.starts_with(b"larder"))
+            || line.any(|pid| ours.contains(&pid) || is_wrapper(pid))
     };
     let up_ticks = crate::now_ms() / 10;
     let share = |stat: &Stat| stat.ticks * 1000 / up_ticks.saturating_sub(stat.started_ticks).max(1);
