@@ -1,7 +1,8 @@
 //! The bytes of a configuration file → its keys and values, each with its line; or the line where it is not TOML.
 //!
-//! All of the syntax is `toml_parser`'s; here its events are folded into a flat list. What no setting can be (a table,
-//! an array of other things than strings) is one entry, named and not looked into.
+//! All of the syntax is `toml_parser`'s; here its events are folded into a flat list, in which a table's keys are dotted
+//! ones. What no setting can be (an inline table, an array of tables or of other things than strings) is one entry,
+//! named and not looked into.
 //! Unaware of: which keys there are, and what a value means.
 
 use std::str;
@@ -13,10 +14,10 @@ use toml_parser::{ErrorSink, Expected, ParseError, Source, Span};
 /// Arrays and inline tables within each other; the parser recurses, and its stack is ours.
 const DEPTH_MAX: u32 = 32;
 
-/// One `key = value` outside of tables, or the header of a table.
+/// One `key = value`, or the header of an array of tables.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The key, unquoted, dotted if it was; a header with its brackets.
+    /// The key, unquoted, dotted if it was or is in a table; a header with its brackets.
     pub(crate) key: String,
     /// Its line, from 1.
     pub(crate) line: usize,
@@ -60,9 +61,11 @@ pub(crate) fn entries(bytes: &[u8]) -> Result<Vec<Entry>, Unusable> {
         let offset = error.unexpected().or(error.context()).map_or(0, |span| span.start());
         return Err(Unusable::Syntax { line: line_at(offset), reason: reason(&error) });
     }
-    match repeated(&fold.entries) {
-        Some(entry) => Err(Unusable::Syntax { line: entry.line, reason: "this key is there twice".to_owned() }),
-        None => Ok(fold.entries),
+    let again = |what: &str, line| Err(Unusable::Syntax { line, reason: format!("this {what} is there twice") });
+    match (repeated(&fold.entries), repeated(&fold.tables)) {
+        (Some(entry), _) => again("key", entry.line),
+        (None, Some(table)) => again("table", table.line),
+        (None, None) => Ok(fold.entries),
     }
 }
 
@@ -78,13 +81,26 @@ struct Fold<'s> {
     depth: usize,
     /// The strings of the outermost open array, as long as it holds nothing else.
     list: Option<Vec<String>>,
-    /// A header was seen: what follows belongs to its table.
-    in_table: bool,
+    /// The headers of tables.
+    tables: Vec<Entry>,
+    /// The table that what follows belongs to.
+    table: Table,
+}
+
+/// Where keys are.
+enum Table {
+    /// Before any header.
+    Top,
+    /// In the table of this name.
+    Named(String),
+    /// In one of an array: nothing that a setting is.
+    OfArray,
 }
 
 impl<'s> Fold<'s> {
     fn new(source: Source<'s>) -> Self {
-        Fold { source, entries: Vec::new(), key: None, counted: (0, 0), depth: 0, list: None, in_table: false }
+        let (entries, tables) = (Vec::new(), Vec::new());
+        Fold { source, entries, key: None, counted: (0, 0), depth: 0, list: None, tables, table: Table::Top }
     }
 
     /// The line of `offset`, which never is smaller than the one before.
@@ -104,19 +120,21 @@ impl<'s> Fold<'s> {
             }
             return;
         }
-        if let Some((key, start)) = self.key.take().filter(|_| !self.in_table) {
-            let line = self.line(start);
-            self.entries.push(Entry { key, line, value });
-        }
+        let Some((key, start)) = self.key.take() else { return };
+        let key = match &self.table {
+            Table::Top => key,
+            Table::Named(table) => format!("{table}.{key}"),
+            Table::OfArray => return,
+        };
+        let line = self.line(start);
+        self.entries.push(Entry { key, line, value });
     }
 
-    /// The header of a table is complete, with these brackets around it.
-    fn header(&mut self, open: &str, close: &str) {
-        self.in_table = true;
-        if let Some((name, start)) = self.key.take() {
-            let line = self.line(start);
-            self.entries.push(Entry { key: format!("{open}{name}{close}"), line, value: Typed::Other("a table") });
-        }
+    /// The header of a table is complete: its name and line.
+    fn header(&mut self) -> Option<(String, usize)> {
+        let (name, start) = self.key.take()?;
+        let line = self.line(start);
+        Some((name, line))
     }
 
     fn open(&mut self, list: Option<Vec<String>>) -> bool {
@@ -156,11 +174,17 @@ impl EventReceiver for Fold<'_> {
     }
 
     fn std_table_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
-        self.header("[", "]");
+        if let Some((name, line)) = self.header() {
+            self.tables.push(Entry { key: name.clone(), line, value: Typed::Other("a table") });
+            self.table = Table::Named(name);
+        }
     }
 
     fn array_table_close(&mut self, _: Span, _: &mut dyn ErrorSink) {
-        self.header("[[", "]]");
+        if let Some((name, line)) = self.header() {
+            self.entries.push(Entry { key: format!("[[{name}]]"), line, value: Typed::Other("a table") });
+        }
+        self.table = Table::OfArray;
     }
 
     fn inline_table_open(&mut self, _: Span, _: &mut dyn ErrorSink) -> bool {
@@ -200,11 +224,22 @@ fn typed(kind: ScalarKind, text: String) -> Typed {
     }
 }
 
-/// An entry whose key an earlier one has; only `[[…]]` may repeat.
+impl Entry {
+    /// Whether it sets this: `record.commit_prefix` is `record_commit_prefix`, a key of the table `record` too.
+    pub(crate) fn is(&self, setting: &str) -> bool {
+        self.name().eq(setting.bytes())
+    }
+
+    fn name(&self) -> impl Iterator<Item = u8> + '_ {
+        self.key.bytes().map(|byte| if byte == b'.' { b'_' } else { byte })
+    }
+}
+
+/// An entry that sets what an earlier one has set; only `[[…]]` may repeat.
 fn repeated(entries: &[Entry]) -> Option<&Entry> {
     let mut sorted: Vec<&Entry> = entries.iter().filter(|entry| !entry.key.starts_with("[[")).collect();
-    sorted.sort_by(|a, b| (&a.key, a.line).cmp(&(&b.key, b.line)));
-    sorted.windows(2).find(|pair| pair[0].key == pair[1].key).map(|pair| pair[1])
+    sorted.sort_by(|a, b| a.name().cmp(b.name()).then(a.line.cmp(&b.line)));
+    sorted.windows(2).find(|pair| pair[0].name().eq(pair[1].name())).map(|pair| pair[1])
 }
 
 /// The parser's own words, with what it expected.
@@ -267,11 +302,12 @@ mod tests {
             &[("a", 1, Typed::Other("an array")), ("b", 3, Typed::Other("a table"))],
         );
         check(
-            "[t]\ndir = '/a'\n[[u.v]]\n[[u.v]]",
+            "[t]\ndir = '/a'\n[[u.v]]\nx = 1\n[[u.v]]\n[ w . x ]\ny.z = []",
             &[
-                ("[t]", 1, Typed::Other("a table")),
+                ("t.dir", 2, text("/a")),
                 ("[[u.v]]", 3, Typed::Other("a table")),
-                ("[[u.v]]", 4, Typed::Other("a table")),
+                ("[[u.v]]", 5, Typed::Other("a table")),
+                ("w.x.y.z", 7, Typed::List(Vec::new())),
             ],
         );
     }
@@ -288,6 +324,8 @@ mod tests {
         check_bad("a = 1 # \u{1}", 1);
         check_bad("a = 1\nb = 2\na = 3", 3);
         check_bad("[t]\n[t]", 2);
+        check_bad("a_b = 1\na.b = 2", 2);
+        check_bad("a_b = 1\n[a]\nb = 2", 3);
         check_bad(&format!("a = {}", "[".repeat(100_000)), 1);
         check_bad(&format!("a = {}", "{a=".repeat(100_000)), 1);
         assert_eq!(entries(b"a = 1\nb = \"\xff\""), Err(Unusable::NotUtf8 { line: 2 }));

@@ -175,8 +175,11 @@ impl Loaded {
     }
 
     fn entry(&mut self, candidate: &Candidate, entry: &Entry, base: &Base) -> Result<(), Fault> {
-        let Some(at) = SETTINGS.iter().position(|setting| setting.key == entry.key) else {
-            let meant = problem::nearest(&entry.key, SETTINGS.iter().map(|setting| setting.key));
+        let Some(at) = SETTINGS.iter().position(|setting| entry.is(setting.key)) else {
+            let keys = || SETTINGS.iter().map(|setting| setting.key);
+            // What comes after the header of a table that has nothing to do with it was meant all the same.
+            let last = || keys().find(|key| Some(*key) == entry.key.rsplit('.').next());
+            let meant = problem::nearest(&entry.key.replace('.', "_"), keys()).or_else(last);
             return Err(Fault::UnknownKey { key: problem::quoted(&entry.key), meant });
         };
         let setting = &SETTINGS[at];

@@ -162,6 +162,9 @@ fn bad_values_are_ignored_and_said() {
         check(&[remote, bad], &[], &["remote = none (LARDER_REMOTE)"], &[said]);
     }
     check(&[remote], &[(USER, "remote_trsut = ['x']")], &["remote = none (LARDER_REMOTE)"], &["remote_trust"]);
+    for text in ["[remote]\ntrsut = ['x']", "[log]\nremote_trust = ['x']"] {
+        check(&[remote], &[(USER, text)], &["remote = none (LARDER_REMOTE)"], &["did you mean remote_trust?"]);
+    }
     check(&[remote], &[(USER, "remote_trust = ")], &["remote = none (LARDER_REMOTE)"], &["is not TOML"]);
     assert!(loaded(&[remote, ("LARDER_REMOTE_TRSUT", "x")], &[]).settings.remote.is_empty());
     assert!(!loaded(&[remote, ("LARDER_NONSENSE", "x")], &[]).settings.remote.is_empty());
@@ -186,11 +189,16 @@ fn bad_values_are_ignored_and_said() {
         ("dir = ''", "write a path"),
         ("dir = \"/a\\u0000b\"", "write a path"),
         ("max-size = '1G'", "\"max-size\" is not a setting and is ignored: did you mean max_size?"),
-        ("[store]\ndir = '/x'", "\"[store]\" is not a setting and is ignored: see larder config --help"),
+        ("store.dir = '/x'", "\"store.dir\" is not a setting and is ignored: did you mean dir?"),
+        ("[[store]]\ndir = '/x'", "\"[[store]]\" is not a setting and is ignored: see larder config --help"),
         ("dir.x = '/x'", "\"dir.x\" is not a setting"),
     ] {
         check(&[], &[(USER, text)], &default, &[piece]);
         check(&[], &[(USER, text)], &["dir = /home/u/.cache/larder (HOME)"], &[&format!("{USER}:1: ")]);
+    }
+    // A table's keys are dotted ones, and a dot is as good as a line below.
+    for text in ["\nrecord.commit_prefix = '[x]'", "[record]\ncommit_prefix = '[x]'"] {
+        check(&[], &[(USER, text)], &[&format!("record_commit_prefix = [x] ({USER}:2)")], &[]);
     }
     check(&[], &[(USER, "nonsense = 1\nrecache = true")], &[&format!("recache = true ({USER}:2)")], &["nonsense"]);
 }

@@ -19,7 +19,7 @@ pub(crate) use image::{
     ImageUnmount, Images, ImagesWord, Policy, Via,
 };
 pub(crate) use record::{
-    CompareTwo, Form, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,
+    CompareTwo, Form, Judging, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,
 };
 pub(crate) use remote::{Remotes, RemotesCheck, RemotesFlush, RemotesWord};
 

@@ -228,7 +228,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
 impl Record {
     /// Read one: a directory, or one packed into a file.
     pub fn open(path: &Path) -> Result<Record> {
-        let (files, is_whole) = if path.is_file() { unpacked(path)? } else { (listed(path)?, true) };
+        let (files, is_whole) = if path.is_file() { unpacked(path)? } else { (files_of(path)?, true) };
         let header: Header = match files.get(HEADER) {
             Some(bytes) => json(&path.join(HEADER), bytes)?,
             None => return Err(RecordError::NoRecord { path: path.to_owned() }),
@@ -307,7 +307,7 @@ fn lines<T: DeserializeOwned>(bytes: &[u8], damaged: &mut usize) -> Vec<T> {
 }
 
 /// Every file of a record's directory that is read, by its name there.
-fn listed(top: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+fn files_of(top: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut files = BTreeMap::new();
     for name in names(top)? {
         let path = top.join(&name);
@@ -389,23 +389,42 @@ pub fn pack(top: &Path, to: &Path) -> Result<()> {
     written.and_then(|()| fs::rename(&new, to)).map_err(RecordError::io(to))
 }
 
-/// The records in a directory, the oldest first: path and header. What is no record is passed over.
-pub fn list(records: &Path) -> Vec<(PathBuf, Header)> {
+/// A record that was found: what is read of it without reading all.
+pub struct Listed {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What was asked for.
+    pub header: Header,
+    /// How its runs began and ended, in their order.
+    pub runs: Vec<Run>,
+}
+
+/// The records in a directory, the oldest first. What is no record is passed over.
+pub fn list(records: &Path) -> Vec<Listed> {
     let paths = fs::read_dir(records).into_iter().flatten().flatten().map(|entry| entry.path());
-    let header = |path: &PathBuf| -> Option<Header> {
-        if path.is_dir() {
-            return serde_json::from_slice(&fs::read(path.join(HEADER)).ok()?).ok();
-        }
-        path.to_string_lossy().ends_with(PACKED).then(|| Record::open(path).ok().map(|record| record.header))?
-    };
-    let mut found: Vec<_> = paths.filter_map(|path| header(&path).map(|header| (path, header))).collect();
+    let mut found: Vec<_> = paths.filter_map(listed).collect();
     // Of those that were begun in one second, by when that was written.
     let written = |path: &Path| {
         let file = if path.is_dir() { path.join(HEADER) } else { path.to_owned() };
         fs::metadata(file).and_then(|about| about.modified()).ok()
     };
-    found.sort_by_cached_key(|(path, header)| (header.began_s, written(path), path.clone()));
+    found.sort_by_cached_key(|one| (one.header.began_s, written(&one.path), one.path.clone()));
     found
+}
+
+fn listed(path: PathBuf) -> Option<Listed> {
+    if !path.is_dir() {
+        let record = path.to_string_lossy().ends_with(PACKED).then(|| Record::open(&path).ok())??;
+        let runs = record.runs.into_iter().map(|run| run.run).collect();
+        return Some(Listed { path, header: record.header, runs });
+    }
+    let header = serde_json::from_slice(&fs::read(path.join(HEADER)).ok()?).ok()?;
+    let names = names(&path).unwrap_or_default();
+    let read = |name: &String| serde_json::from_slice(&fs::read(path.join(name)).ok()?).ok();
+    let of_run = names.iter().filter(|name| name.ends_with(RUN));
+    let mut runs: Vec<Run> = of_run.map(|name| read(name).unwrap_or_default()).collect();
+    runs.sort_by_key(|run| run.number);
+    Some(Listed { path, header, runs })
 }
 
 #[cfg(test)]
@@ -435,7 +454,8 @@ mod tests {
         let record = Record::open(writing.top()).expect("reads");
         assert_eq!(record.runs[0].events, [Event::Fork { t: 1, parent: 2, pid: 3 }]);
         assert_eq!((record.runs[0].damaged_lines, record.runs[0].run.end.is_none()), (1, true));
-        assert_eq!(list(place.path()).len(), 1);
+        let found = list(place.path());
+        assert_eq!((found.len(), found[0].runs.len(), found[0].runs[0].end.is_none()), (1, 1, true));
     }
 
     #[test]

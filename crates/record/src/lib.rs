@@ -43,7 +43,7 @@ pub mod summary;
 
 pub use context::Surroundings;
 pub use critical::{Stretch, critical_path};
-pub use directory::{PACKED, Record, RecordedRun, Writing, list, pack};
+pub use directory::{Listed, PACKED, Record, RecordedRun, Writing, list, pack};
 pub use error::RecordError;
 
 pub use page::page;

@@ -144,15 +144,8 @@ pub(crate) struct CompareTwo {
     /// What is compared with it
     #[arg(value_name = "B")]
     pub(crate) b: String,
-    /// A difference of so many per cent is none
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
-    pub(crate) margin: f64,
-    /// This is meant to differ: machine, tools, project
-    #[arg(long, value_name = "PART")]
-    pub(crate) expect: Vec<String>,
-    /// Give a verdict whatever differs
-    #[arg(long)]
-    pub(crate) anyway: bool,
+    #[command(flatten)]
+    pub(crate) judging: Judging,
     /// Exit with 1 when B takes longer
     #[arg(long)]
     pub(crate) check: bool,
@@ -162,6 +155,20 @@ pub(crate) struct CompareTwo {
     /// Print Markdown, for the summary of a CI job
     #[arg(long, conflicts_with = "json")]
     pub(crate) markdown: bool,
+}
+
+/// What a verdict takes for the same.
+#[derive(Args)]
+pub(crate) struct Judging {
+    /// A difference of so many per cent is none
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = percent)]
+    pub(crate) margin: f64,
+    /// This is meant to differ: machine, tools, project
+    #[arg(long, value_name = "PART")]
+    pub(crate) expect: Vec<String>,
+    /// Give a verdict whatever differs
+    #[arg(long)]
+    pub(crate) anyway: bool,
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -183,4 +190,6 @@ pub(crate) struct Report {
     /// Compare it with this record
     #[arg(long, value_name = "RECORD")]
     pub(crate) against: Option<String>,
+    #[command(flatten)]
+    pub(crate) judging: Judging,
 }

@@ -9,25 +9,29 @@ use larder_record::statistics::PAIRS_MIN;
 
 use super::record::place::open;
 use super::{FINE, PROBLEM, plain_table, print_json, print_table};
-use crate::cli::CompareTwo;
+use crate::cli::{CompareTwo, Judging};
 use crate::say;
 use crate::surroundings::Surroundings;
 
 /// Characters of a value that is not the same.
 const VALUE_CHARS_MAX: usize = 60;
 
-/// Compare, and print it.
-pub(crate) fn run(around: &Surroundings, options: &CompareTwo, out: &mut dyn Write) -> Result<u8> {
+/// What is to be taken for the same; an error where a part is named that there is not.
+pub(super) fn wanted(judging: &Judging) -> Result<Options> {
     let mut expected = Vec::new();
-    for name in &options.expect {
+    for name in &judging.expect {
         match Part::named(name) {
             Some(part) => expected.push(part),
             None => bail!("--expect {}: write one of {}", say::one_line(name), Part::ALL.map(Part::name).join(", ")),
         }
     }
+    Ok(Options { margin: judging.margin / 100.0, anyway: judging.anyway, expected })
+}
+
+/// Compare, and print it.
+pub(crate) fn run(around: &Surroundings, options: &CompareTwo, out: &mut dyn Write) -> Result<u8> {
     let (a, b) = (open(around, &options.a)?, open(around, &options.b)?);
-    let wanted = Options { margin: options.margin / 100.0, anyway: options.anyway, expected };
-    let comparison = compare(&a, &b, &wanted);
+    let comparison = compare(&a, &b, &wanted(&options.judging)?);
     if options.json {
         print_json(&serde_json::to_value(&comparison)?, out)?;
     } else if options.markdown {

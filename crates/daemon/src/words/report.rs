@@ -4,27 +4,22 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use larder_record::compare::{Options, compare};
+use larder_record::compare::compare;
 use larder_record::page;
 
 use super::FINE;
+use super::compare::wanted;
 use super::record::place::open;
 use crate::cli::Report;
 use crate::say;
 use crate::surroundings::Surroundings;
-
-/// A difference below this is none, as `larder compare` has it by default.
-const MARGIN: f64 = 0.01;
 
 /// Write the page, and say where it is.
 pub(crate) fn run(around: &Surroundings, options: &Report, out: &mut dyn Write) -> Result<u8> {
     let record = open(around, &options.record)?;
     let comparison = match &options.against {
         None => None,
-        Some(other) => {
-            let wanted = Options { margin: MARGIN, anyway: false, expected: Vec::new() };
-            Some(compare(&open(around, other)?, &record, &wanted))
-        }
+        Some(other) => Some(compare(&open(around, other)?, &record, &wanted(&options.judging)?)),
     };
     // By its file: a record that came from elsewhere may be called anything.
     let file = std::path::absolute(&record.path)?;

@@ -7,7 +7,6 @@ mod files;
 mod follow;
 mod futex;
 mod loopback;
-mod lowered;
 mod machine;
 mod manner;
 mod map;
@@ -20,6 +19,7 @@ mod process;
 mod relay;
 mod signals;
 mod socket;
+mod start;
 mod stdin;
 mod stop;
 mod terminal;
@@ -57,7 +57,7 @@ pub use process::{
     Child, ChildEnd, Use, address_space_is_limited, allowed_processors, become_subreaper, build_of_ours,
     busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec, exec_with,
     file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, now_coarse_ns, out_of_the_way,
-    parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets, spawn, spawn_apart,
+    parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets,
     standard_descriptors_open, umask, umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};
@@ -65,6 +65,7 @@ pub use signals::SignalForwarding;
 pub use socket::{
     Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, passed_file, raise_descriptor_limit,
 };
+pub use start::{spawn, spawn_apart};
 pub use stdin::{
     Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left, take_standard_input,
 };

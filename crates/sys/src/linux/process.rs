@@ -6,8 +6,6 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
-use super::lowered::spawn_lowered;
-use super::manner::Manner;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// A process that was started and not yet waited for.
@@ -81,111 +79,6 @@ pub fn exec(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Error
         Err(error) => error,
     }
 }
-
-/// Start the program at `path` without copying this process (posix_spawn). `descriptors` are (ours, its): its standard
-/// streams, say. The child gets the signal mask from before `mask` was prepared, and is scheduled in this manner.
-pub fn spawn(
-    path: &[u8],
-    argv: &[Vec<u8>],
-    environment: &[Vec<u8>],
-    descriptors: &[(RawFd, RawFd)],
-    mask: &crate::SignalForwarding,
-    manner: &Manner,
-) -> io::Result<Child> {
-    if !manner.is_inherited() {
-        return spawn_lowered(path, argv, environment, descriptors, mask, manner);
-    }
-    let wire = |actions: *mut FileActions| {
-        let copy = |(ours, its): &(RawFd, RawFd)| {
-            // SAFETY: `actions` is initialised; the call keeps nothing of ours.
-            check(unsafe { libc::posix_spawn_file_actions_adddup2(actions, *ours, *its) })
-        };
-        descriptors.iter().try_for_each(copy)
-    };
-    let attribute = |attributes: *mut Attributes| {
-        // SAFETY: `attributes` is initialised, the mask outlives the call.
-        check(unsafe { libc::posix_spawnattr_setsigmask(attributes, mask.original()) })?;
-        let mut flags = libc::POSIX_SPAWN_SETSIGMASK;
-        if cfg!(target_env = "musl") {
-            let reset = signals_of_musl();
-            // SAFETY: as above; the set is copied.
-            check(unsafe { libc::posix_spawnattr_setsigdefault(attributes, &reset) })?;
-            flags |= libc::POSIX_SPAWN_SETSIGDEF;
-        }
-        // SAFETY: as above.
-        check(unsafe { libc::posix_spawnattr_setflags(attributes, flags as _) })
-    };
-    start(path, argv, environment, wire, attribute)
-}
-
-/// Those that musl keeps for itself (32 to 34): its `posix_spawn` has the child ignore them, which the program would
-/// inherit, unless it is told to reset them. `sigaddset` does not take them, so the bits are set by hand.
-fn signals_of_musl() -> libc::sigset_t {
-    const BITS: u64 = 0b111 << 31;
-    // SAFETY: a set of signals is plain bits, of which the first 64 are the first 64 signals.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        (&raw mut set).cast::<u64>().write_unaligned(BITS);
-        set
-    }
-}
-
-/// Start the program at `path` in a session of its own, its standard streams on the null device.
-pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<Child> {
-    let null = c_string(b"/dev/null")?;
-    let wire = |actions: *mut FileActions| {
-        let open = |fd| {
-            // SAFETY: `actions` is initialised, the path outlives the call that uses it.
-            check(unsafe { libc::posix_spawn_file_actions_addopen(actions, fd, null.as_ptr(), libc::O_RDWR, 0) })
-        };
-        (0..3).try_for_each(open)
-    };
-    // SAFETY: `attributes` is initialised.
-    let attribute = |attributes| check(unsafe { libc::posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSID) });
-    start(path, argv, environment, wire, attribute)
-}
-
-type FileActions = libc::posix_spawn_file_actions_t;
-type Attributes = libc::posix_spawnattr_t;
-
-fn check(code: i32) -> io::Result<()> {
-    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
-}
-
-fn start(
-    path: &[u8],
-    argv: &[Vec<u8>],
-    environment: &[Vec<u8>],
-    wire: impl FnOnce(*mut FileActions) -> io::Result<()>,
-    attribute: impl FnOnce(*mut Attributes) -> io::Result<()>,
-) -> io::Result<Child> {
-    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    // SAFETY: both objects are initialised before use and destroyed once; the arrays outlive the call.
-    unsafe {
-        let mut actions = std::mem::zeroed::<FileActions>();
-        let mut attributes = std::mem::zeroed::<Attributes>();
-        check(libc::posix_spawn_file_actions_init(&mut actions))?;
-        check(libc::posix_spawnattr_init(&mut attributes))?;
-        let mut pid = 0;
-        let prepared = wire(&mut actions).and_then(|()| attribute(&mut attributes));
-        let started = prepared.and_then(|()| {
-            check(libc::posix_spawn(
-                &mut pid,
-                path.as_ptr(),
-                &actions,
-                &attributes,
-                argv.pointers.as_ptr().cast(),
-                environment.pointers.as_ptr().cast(),
-            ))
-        });
-        libc::posix_spawn_file_actions_destroy(&mut actions);
-        libc::posix_spawnattr_destroy(&mut attributes);
-        started.map(|()| Child { pid })
-    }
-}
-
-/// `POSIX_SPAWN_SETSID`, the same number in glibc and musl.
-const POSIX_SPAWN_SETSID: libc::c_short = 0x80;
 
 impl Child {
     /// Wait for it to end.

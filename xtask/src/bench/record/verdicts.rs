@@ -16,7 +16,7 @@ use std::process::Command;
 
 /// As many as the goal speaks of.
 const PAIRS: usize = 20;
-const SOURCES: usize = 8;
+const SOURCES: usize = 40;
 const MAKE: &str = "make -s -j2";
 /// What is put in: so much of the build's own time.
 const MORE: f64 = 0.03;

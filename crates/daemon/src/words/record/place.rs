@@ -32,7 +32,7 @@ pub(in crate::words) fn find(around: &Surroundings, called: &str) -> Result<Path
     }
     let records = records(around)?;
     if called == "last" {
-        let last = larder_record::list(&records).pop().map(|(path, _)| path);
+        let last = larder_record::list(&records).pop().map(|record| record.path);
         return last.ok_or_else(|| {
             anyhow!("there is no record in {}: make one by `larder record -- COMMAND`", records.display())
         });

@@ -7,8 +7,9 @@ use anyhow::Result;
 use comfy_table::{Cell, CellAlignment};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use larder_record::form::{Run, RunEnd};
 use larder_record::summary::{Counts, causes, unlike};
-use larder_record::{Record, export, list as all, processes};
+use larder_record::{Listed, Record, export, list as all, processes};
 
 use crate::say;
 use crate::words::last_build;
@@ -33,23 +34,43 @@ pub(super) fn list(records: &Path, out: &mut dyn Write) -> Result<u8> {
         return Ok(FINE);
     }
     let mut table = plain_table();
-    for (path, header) in found {
+    for Listed { path, header, runs } in found {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let command = say::one_line(&header.command.join(" "));
         let short: String = command.chars().take(70).collect();
-        table.add_row(vec![say::one_line(&name), date(header.began_s, "%Y-%m-%d %H:%M"), short]);
+        let date = date(header.began_s, "%Y-%m-%d %H:%M");
+        table.add_row(vec![say::one_line(&name), date, how_ended(&runs), short]);
     }
     print_table(&table, out)?;
     writeln!(out, " in {}", records.display())?;
     Ok(FINE)
 }
 
+/// Of all runs the first thing that is not as it should be, else how long one took.
+fn how_ended(runs: &[Run]) -> String {
+    let ends: Option<Vec<&RunEnd>> = runs.iter().map(|run| run.end.as_ref()).collect();
+    let Some(ends) = ends.filter(|ends| !ends.is_empty()) else { return "cut off".to_owned() };
+    if ends.iter().any(|end| end.interrupted) {
+        return "interrupted".to_owned();
+    }
+    if let Some(failed) = ends.iter().find(|end| end.exit_code != 0) {
+        return format!("exit code {}", failed.exit_code);
+    }
+    let timed: Vec<u64> = runs.iter().zip(&ends).filter(|(run, _)| !run.traced).map(|(_, end)| end.wall_ns).collect();
+    let walls = if timed.is_empty() { ends.iter().map(|end| end.wall_ns).collect() } else { timed };
+    middle(&walls).1
+}
+
 /// How long its runs took, in nanoseconds: the middle one, and in words; `None` where none has ended.
 pub(in crate::words) fn took(record: &Record) -> Option<(u64, String)> {
     let walls: Vec<u64> = record.timed().iter().filter_map(|run| Some(run.run.end.as_ref()?.wall_ns)).collect();
+    (!walls.is_empty()).then(|| middle(&walls))
+}
+
+fn middle(walls: &[u64]) -> (u64, String) {
     let middle = larder_record::statistics::median(walls.iter().map(|wall| *wall as f64).collect()) as u64;
     let of = if walls.len() > 1 { format!(" (the middle of {})", walls.len()) } else { String::new() };
-    (!walls.is_empty()).then(|| (middle, format!("{}{of}", say::duration_us(middle / 1000))))
+    (middle, format!("{}{of}", say::duration_us(middle / 1000)))
 }
 
 /// One line on a record that was just made.
