@@ -15,8 +15,8 @@ mod record;
 mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
 pub(crate) use image::{
-    ImageBroker, ImageDrop, ImageExport, ImageImport, ImageList, ImageMount, ImageRestore, ImageSave, ImageShow,
-    ImageUnmount, Images, ImagesWord, Policy, Via,
+    ImageBroker, ImageDrop, ImageExport, ImageImport, ImageList, ImageMount, ImageRestore, ImageRun, ImageSave,
+    ImageShow, ImageUnmount, Images, ImagesWord, Policy, Via,
 };
 pub(crate) use record::{
     CompareTwo, Form, Judging, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,

@@ -1,13 +1,33 @@
 //! An image mounted by a program, where `/dev/fuse` may be opened.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::{Image, MountError};
+use crate::{Image, Mount, MountError, Rung};
 
 const SEARCHED: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// A program that has not mounted within this never will.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(1);
+/// What is told of what a program said.
+const SAID_BYTES_MAX: u64 = 512;
+
+/// How long the program that answers for a mount is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// As long as the mount.
+    AsMount,
+    /// Not longer than the thread that asked for it, either: for mounts in a namespace of its own, which the program keeps
+    /// there by being in it.
+    AsThread,
+}
 
 /// The program for an image, by its full name, or why there is none.
 pub(crate) fn program_for(image: &Image) -> Result<PathBuf, String> {
@@ -22,36 +42,102 @@ pub(crate) fn program_for(image: &Image) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{name} is not installed"))
 }
 
-/// Mount an image at `target` by its program, which ends when it is unmounted.
+/// An image as a mount that is nowhere and cannot be written to. Its program ends with the last use of that.
 ///
 /// # Errors
 ///
 /// Where there is no program for it, or that fails.
-pub(crate) fn mount(image: &Image, target: &Path) -> Result<(), MountError> {
-    let rung = crate::Rung::Fuse;
-    let program = program_for(image).map_err(|why| MountError::Unable { rung, why })?;
-    let mut command = Command::new(&program);
-    command.env_clear().env("PATH", SEARCHED).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+pub fn layer(image: &Image, life: Life) -> Result<Mount, MountError> {
+    let beside = match image {
+        Image::Squashfs(file) => file,
+        Image::Erofs { metadata, .. } => metadata,
+    };
+    // The program mounts on a path; there it is for a moment only.
+    let place = beside.with_file_name(format!(".fuse-{:016x}", larder_sys::random_u64()));
+    fs::create_dir(&place).map_err(MountError::path(&place, "cannot be made"))?;
+    let layer = mount(image, &place, life).and_then(|()| {
+        let open = || larder_sys::open_place(&place).map_err(MountError::path(&place, "cannot be opened"));
+        let layer = Mount::passed(open()?).another();
+        larder_sys::unmount(open()?).map_err(MountError::path(&place, "cannot be unmounted"))?;
+        layer
+    });
+    let _ = fs::remove_dir(&place);
+    layer
+}
+
+fn mount(image: &Image, target: &Path, life: Life) -> Result<(), MountError> {
+    let program = program_for(image).map_err(|why| MountError::Unable { rung: Rung::Fuse, why })?;
+    let target = absolute(target)?;
     // Who else may look is decided by the overlay above it, and only the superuser may say so.
     let others = if larder_sys::effective_user() == 0 { ",allow_other" } else { "" };
-    command.arg("-o").arg(format!("ro,nosuid,nodev{others}"));
-    let absolute = |path: &Path| std::path::absolute(path).map_err(MountError::path(path, "has no place"));
+    let mut words: Vec<OsString> = vec!["-o".into(), format!("ro,nosuid,nodev{others}").into()];
     match image {
-        Image::Squashfs(file) => command.arg(absolute(file)?),
+        Image::Squashfs(file) => words.push(absolute(file)?.into()),
         Image::Erofs { metadata, data } => {
             if let Some(data) = data {
                 let mut option = OsString::from("--device=");
                 option.push(absolute(data)?);
-                command.arg(option);
+                words.push(option);
             }
-            command.arg(absolute(metadata)?)
+            words.push(absolute(metadata)?.into());
         }
+    }
+    words.push(target.as_os_str().to_owned());
+    let mounted = match life {
+        Life::AsMount => in_background(&program, words),
+        Life::AsThread => in_foreground(&program, words, &target),
     };
-    command.arg(absolute(target)?);
-    let failed = |why| MountError::Program { program: program.display().to_string(), why };
-    let ended = command.stderr(Stdio::piped()).output().map_err(|error| failed(error.to_string()))?;
+    let failed =
+        |error: io::Error| MountError::Program { program: program.display().to_string(), why: error.to_string() };
+    mounted.map_err(failed)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, MountError> {
+    std::path::absolute(path).map_err(MountError::path(path, "has no place"))
+}
+
+/// It goes into the background once it has mounted.
+fn in_background(program: &Path, words: Vec<OsString>) -> io::Result<()> {
+    let mut command = Command::new(program);
+    command.env_clear().env("PATH", SEARCHED).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+    let ended = command.args(words).stderr(Stdio::piped()).output()?;
     match ended.status.success() {
         true => Ok(()),
-        false => Err(failed(String::from_utf8_lossy(&ended.stderr).trim().to_owned())),
+        false => Err(io::Error::other(String::from_utf8_lossy(&ended.stderr).trim().to_owned())),
+    }
+}
+
+/// It stays our child, and ends with this thread.
+fn in_foreground(program: &Path, words: Vec<OsString>, target: &Path) -> io::Result<()> {
+    let said = larder_sys::growing_memory_file("larder-fuse")?;
+    let first = [program.as_os_str().to_owned(), "-f".into()];
+    let argv: Vec<Vec<u8>> = first.into_iter().chain(words).map(OsString::into_vec).collect();
+    let environment = [format!("PATH={SEARCHED}").into_bytes()];
+    let (path, before) = (program.as_os_str().as_bytes(), device(target)?);
+    let start = || larder_sys::spawn_bound(path, &argv, &environment, said.as_raw_fd());
+    let child = larder_sys::lending_mount_rights(start)?;
+    let (process, began) = (larder_sys::open_process(child.pid as u32)?, Instant::now());
+    while device(target)? == before {
+        let ended = larder_sys::process_ended(&process)?;
+        if ended || began.elapsed() > PATIENCE {
+            return Err(io::Error::other(what_was_said(said, ended)));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn device(path: &Path) -> io::Result<u64> {
+    Ok(fs::symlink_metadata(path)?.dev())
+}
+
+fn what_was_said(mut said: File, ended: bool) -> String {
+    let mut bytes = Vec::new();
+    // What cannot be read back says nothing.
+    let _ = said.rewind().and_then(|()| said.take(SAID_BYTES_MAX).read_to_end(&mut bytes));
+    match (String::from_utf8_lossy(&bytes).trim(), ended) {
+        ("", true) => "it ended and said nothing".to_owned(),
+        ("", false) => "it did not mount in time".to_owned(),
+        (text, _) => text.to_owned(),
     }
 }

@@ -44,6 +44,8 @@ mod probe;
 pub use error::MountError;
 #[cfg(target_os = "linux")]
 pub use fill::Fill;
+#[cfg(target_os = "linux")]
+pub use fuse::{Life, layer as by_fuse};
 pub use image::{Image, Owners};
 pub use rung::{Rung, Step};
 

@@ -58,8 +58,8 @@ pub enum Live {
     Data(usize),
     /// A directory: what came, and what was touched.
     Lazy(usize),
-    /// All of it as a squashfs file.
-    Squashfs(usize),
+    /// All of it as a squashfs file, in which what was the saver's belongs to this user and group.
+    Squashfs(usize, (u32, u32)),
     /// The record: another image may get the key while this one is mounted.
     Record,
 }
@@ -70,7 +70,8 @@ impl Live {
             Live::Metadata(number) => format!("metadata-{number}"),
             Live::Data(number) => format!("data-{number}"),
             Live::Lazy(number) => format!("lazy-{number}"),
-            Live::Squashfs(number) => format!("squashfs-{number}"),
+            Live::Squashfs(number, (0, 0)) => format!("squashfs-{number}"),
+            Live::Squashfs(number, (user, group)) => format!("squashfs-{number}-{user}-{group}"),
             Live::Record => "record".to_owned(),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Unaware of: what is done then.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -20,6 +21,8 @@ pub(crate) enum ImagesWord {
     Save(ImageSave),
     /// Mount an image's paths, to be written to; what is written goes with the mount
     Mount(ImageMount),
+    /// Run a command for which alone an image's paths are mounted; needs no rights
+    Run(ImageRun),
     /// Take mounts away, and what was written to them
     Unmount(ImageUnmount),
     /// Put an image's paths in place, as they were
@@ -110,7 +113,7 @@ pub(crate) enum Via {
     Mount,
     /// Mounted as a squashfs file, which is made by `mksquashfs` first
     Squashfs,
-    /// Not for larder's own images: says what is
+    /// The same by squashfuse, which needs no rights where a command runs among mounts of its own
     Fuse,
     /// As `restore` does
     Unpack,
@@ -124,6 +127,32 @@ pub(crate) struct ImageMount {
     pub(crate) via: Option<Via>,
     #[command(flatten)]
     pub(crate) how: ImageRestore,
+}
+
+/// Options of `image run`.
+#[derive(Args)]
+pub(crate) struct ImageRun {
+    /// Which key; see `larder help image`
+    #[arg(long)]
+    pub(crate) key: String,
+    /// Where that is not there, the newest whose key begins so; may be given several times
+    #[arg(long, value_name = "BEGINNING")]
+    pub(crate) fallback: Vec<String>,
+    /// By this way or not at all; without, the first that works here: lazy, mount, fuse, unpack
+    #[arg(long, value_enum)]
+    pub(crate) via: Option<Via>,
+    /// Where the key is not there, run this by `sh -c` first, and save the paths under the key
+    #[arg(long, value_name = "RUN", requires = "paths")]
+    pub(crate) if_missing: Option<String>,
+    /// Let trouble with the cache be exit code 1; the command does not run then
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Which of the saved paths; without, all; an image of one path goes to any path
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// What is run; its exit code is that of this
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Options of `image unmount`.

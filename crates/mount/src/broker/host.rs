@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::policy::refused;
 use super::{Supplied, Traced, supply::Lazily};
+use crate::fuse::Life;
 use crate::lazy::{Lazy, Options};
-use crate::{Image, Mount, MountError, Rung, layer};
+use crate::{Image, Mount, MountError, Rung, fuse, layer};
 
 /// So long it is noted what jobs touch of an image of which nobody knows that: they begin with what all of them need, and
 /// while it is noted each read asks.
@@ -109,6 +110,11 @@ impl Host {
             }
             (Image::Squashfs(file), Rung::Squashfs, _) => {
                 let layer = layer::squashfs(file)?;
+                let layer = if let Some(name) = supplied.below { layer.below(name)? } else { layer };
+                Ok(plain(layer))
+            }
+            (image, Rung::Fuse, _) => {
+                let layer = fuse::layer(image, Life::AsMount)?;
                 let layer = if let Some(name) = supplied.below { layer.below(name)? } else { layer };
                 Ok(plain(layer))
             }

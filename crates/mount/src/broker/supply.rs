@@ -32,7 +32,7 @@ pub struct Supplied {
     pub image: Image,
     /// The directory of it that is mounted, where that is not all of it.
     pub below: Option<&'static str>,
-    /// By which rung: never `Unpack` or `Fuse`.
+    /// By which rung: never `Unpack`.
     pub via: Rung,
     /// User and group that its files belong to, which are to be the client's.
     pub stored: (u32, u32),

@@ -9,7 +9,6 @@
 //! ```text
 //! DIR/ID/record   which image, where, by which rung, for whom
 //! DIR/ID/upper    what was written; DIR/ID/work belongs to the kernel
-//! DIR/ID/lower    where a FUSE program mounted the image
 //! ```
 //!
 //! A record is there before its mount, so whoever is killed in between leaves nothing that `sweep` does not find.
@@ -196,7 +195,7 @@ impl Places {
 
     /// The mount, nowhere yet; its number is in its record.
     fn make(&self, ask: &Ask, directory: &Path, record: &File) -> Result<Mount, MountError> {
-        let mut layer = self.layer(ask, directory)?;
+        let mut layer = self.layer(ask)?;
         if let Some(owners) = ask.owners.filter(|owners| !owners.is_plain()) {
             layer = layer::owned_by(&layer, owners)?;
         }
@@ -213,7 +212,7 @@ impl Places {
         Ok(layer)
     }
 
-    fn layer(&self, ask: &Ask, directory: &Path) -> Result<Mount, MountError> {
+    fn layer(&self, ask: &Ask) -> Result<Mount, MountError> {
         if let Some(layer) = ask.layer {
             return layer.another();
         }
@@ -229,13 +228,7 @@ impl Places {
                 })
             }
             (Rung::Squashfs, Image::Squashfs(file)) => layer::squashfs(file),
-            (Rung::Fuse, image) => {
-                let place = directory.join("lower");
-                fs::create_dir(&place).map_err(MountError::path(&place, "cannot be made"))?;
-                fuse::mount(image, &place)?;
-                let root = larder_sys::open_place(&place).map_err(MountError::path(&place, "is not mounted"))?;
-                Mount::passed(root).another()
-            }
+            (Rung::Fuse, image) => fuse::layer(image, fuse::Life::AsMount),
             (rung, image) => {
                 let kind = if matches!(image, Image::Squashfs(_)) { "a squashfs image" } else { "an EROFS image" };
                 Err(MountError::Unable { rung, why: format!("it is not for {kind}") })
@@ -430,14 +423,6 @@ fn remove_unbegun(directory: &Path, text: &str) {
 
 /// Remove all that belongs to a mount which is away, its record last: whoever is killed meanwhile leaves what is swept.
 fn remove(directory: &Path) -> io::Result<()> {
-    let lower = directory.join("lower");
-    if let Ok(root) = larder_sys::open_place(&lower) {
-        let above = larder_sys::open_place(directory).and_then(larder_sys::mount_number)?;
-        if larder_sys::mount_number(&root)? != above {
-            larder_sys::unmount(&root)?;
-        }
-        fs::remove_dir(&lower)?;
-    }
     remove_scratch(directory)?;
     match fs::remove_file(directory.join(RECORD)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

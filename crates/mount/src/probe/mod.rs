@@ -122,14 +122,8 @@ impl Trial {
     fn try_fuse(&self) -> Result<String, String> {
         let image = Image::Squashfs(self.squashfs());
         let program = fuse::program_for(&image)?;
-        let place = self.directory.join("fuse");
-        fs::create_dir(&place).map_err(|error| error.to_string())?;
-        fuse::mount(&image, &place).map_err(|error| error.to_string())?;
-        let root = larder_sys::open_place(&place).map_err(|error| error.to_string())?;
-        let written = Mount::passed(root.try_clone().map_err(|error| error.to_string())?);
-        let written = self.write_on(&written);
-        larder_sys::unmount(&root).map_err(|error| format!("it cannot be unmounted: {error}"))?;
-        written.map(|()| program.display().to_string())
+        let layer = fuse::layer(&image, fuse::Life::AsMount).map_err(|error| error.to_string())?;
+        self.write_on(&layer).map(|()| program.display().to_string())
     }
 
     /// Whether an overlay is possible on it, here.

@@ -6,7 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces, unshare_unsafe};
+use rustix::thread::{
+    CapabilitySet, ThreadNameSpaceType, UnshareFlags, capabilities, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, move_into_thread_name_spaces, set_capabilities, unshare_unsafe,
+};
 
 use super::Channel;
 
@@ -116,6 +119,24 @@ pub fn own_namespaces() -> io::Result<()> {
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+/// Do something while programs that are started inherit the right to mount that this process has in its own namespace,
+/// whatever their user.
+pub fn lending_mount_rights<T>(act: impl FnOnce() -> T) -> T {
+    let lend = || -> io::Result<()> {
+        let mut sets = capabilities(None)?;
+        sets.inheritable |= CapabilitySet::SYS_ADMIN;
+        set_capabilities(None, sets)?;
+        Ok(configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?)
+    };
+    // Who has no such right has none to lend.
+    let lent = lend().is_ok();
+    let done = act();
+    if lent {
+        let _ = clear_ambient_capability_set();
+    }
+    done
 }
 
 /// A user namespace that maps owners so, for `set_mount_owners`. Needs the right to map others' numbers.

@@ -6,6 +6,7 @@
 //! signal's setting, ignores some that the program would inherit, and opens a pipe.
 
 use std::ffi::{CString, c_int, c_void};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
@@ -29,6 +30,7 @@ struct Start<'a> {
     manner: &'a Manner,
     mask: libc::sigset_t,
     session: bool,
+    bound: bool,
     error: AtomicI32,
 }
 
@@ -44,17 +46,41 @@ pub fn spawn(
 ) -> io::Result<Child> {
     let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
     let (mask, error) = (*mask.original(), AtomicI32::new(0));
-    begin(Start { path, argv, environment, descriptors, manner, mask, session: false, error })
+    begin(Start { path, argv, environment, descriptors, manner, mask, session: false, bound: false, error })
 }
 
 /// Start the program at `path` in a session of its own, its standard streams on the null device.
 pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<Child> {
-    let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+    let null = null()?;
     let descriptors = [0, 1, 2].map(|its| (null.as_raw_fd(), its));
     let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
     let (mask, error) = (mask_now()?, AtomicI32::new(0));
     let manner = &Manner::default();
-    begin(Start { path, argv, environment, descriptors: &descriptors, manner, mask, session: true, error })
+    begin(Start {
+        path,
+        argv,
+        environment,
+        descriptors: &descriptors,
+        manner,
+        mask,
+        session: true,
+        bound: false,
+        error,
+    })
+}
+
+/// The same, but told to end (SIGTERM) when the thread that calls this does, its standard error on a file of ours.
+pub fn spawn_bound(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], errors: RawFd) -> io::Result<Child> {
+    let null = null()?;
+    let descriptors = [(null.as_raw_fd(), 0), (null.as_raw_fd(), 1), (errors, 2)];
+    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
+    let (mask, error) = (mask_now()?, AtomicI32::new(0));
+    let manner = &Manner::default();
+    begin(Start { path, argv, environment, descriptors: &descriptors, manner, mask, session: true, bound: true, error })
+}
+
+fn null() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/null")
 }
 
 fn mask_now() -> io::Result<libc::sigset_t> {
@@ -112,6 +138,9 @@ impl Start<'_> {
             if self.session {
                 // A new process leads no group: this cannot fail.
                 libc::setsid();
+            }
+            if self.bound {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
             }
             for &(ours, its) in self.descriptors {
                 // The same one would stay one that is closed when the program begins.

@@ -15,7 +15,7 @@ use larder_sys::Door;
 
 use super::super::{FINE, PROBLEM};
 use super::far::FarImages;
-use super::supply::ImageSupply;
+use super::supply::{ImageSupply, STORED};
 use crate::cli::ImageBroker;
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -42,7 +42,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let (own, state) = store.image_broker()?;
     let socket = options.socket.as_deref().map_or(Ok(own), absolute)?;
     let far = FarImages::open(around, &store)?.map(Arc::new);
-    let supply = ImageSupply { store: store.directory().to_owned(), far };
+    let supply = ImageSupply { store: store.directory().to_owned(), far, stored: STORED };
     let targets = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
     let policy = Policy { users: options.user.clone(), targets, mounts_max: 0 };
     // The job's directory can be removed.

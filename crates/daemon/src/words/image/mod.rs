@@ -6,6 +6,7 @@
 //! | `find.rs` | exact, fallback or miss, in the store and on the remotes |
 //! | `save.rs`, `restore.rs`, `mount.rs` | these words |
 //! | `archive.rs` | `import`, `export` |
+//! | `run.rs` | mounting for one command, without rights as well |
 //! | `broker.rs`, `supply.rs` | mounting for others, and where the images for that come from |
 //! | `trace.rs` | what jobs touch of an image, kept with it |
 //! | `show.rs` | `list`, `show`, `drop` |
@@ -22,6 +23,7 @@ mod find;
 mod key;
 mod mount;
 mod restore;
+mod run;
 mod save;
 mod show;
 mod supply;
@@ -49,6 +51,7 @@ pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) 
     match &options.word {
         ImagesWord::Save(options) => save::run(around, options, out),
         ImagesWord::Mount(options) => mount::run(around, options, out),
+        ImagesWord::Run(options) => run::run(around, options),
         ImagesWord::Unmount(options) => mount::unmount(around, options, out),
         ImagesWord::Broker(options) => broker::run(around, options),
         ImagesWord::Restore(options) => restore::run(around, options, out),

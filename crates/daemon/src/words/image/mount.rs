@@ -24,9 +24,6 @@ use crate::surroundings::Surroundings;
 
 /// Where a machine's own broker listens.
 const SOCKET: &str = "/run/larder/broker.sock";
-const NOT_FUSE: &str = "larder's own images are not mounted by FUSE, which would decide about each read in a program: \
-                        without rights to mount, `--via unpack`, or `larder image export --key KEY FILE.squashfs` and \
-                        squashfuse";
 
 /// Mount, or what else works.
 pub(super) fn run(around: &Surroundings, options: &ImageMount, out: &mut dyn Write) -> Result<u8> {
@@ -50,7 +47,7 @@ fn had(
         Some(Via::Mount) => &[Rung::Mount],
         Some(Via::Unpack) => return image(around, key, fallbacks, how),
         Some(Via::Squashfs) => &[Rung::Squashfs],
-        Some(Via::Fuse) => bail!("{NOT_FUSE}"),
+        Some(Via::Fuse) => &[Rung::Fuse],
     };
     let mut trouble = None;
     for &rung in ways {
@@ -111,12 +108,15 @@ fn mounted(
 }
 
 /// The machine's broker, else one of our own where we may mount.
-fn socket(around: &Surroundings, store: &Store) -> Result<PathBuf> {
+pub(super) fn socket(around: &Surroundings, store: &Store) -> Result<PathBuf> {
     if Path::new(SOCKET).exists() {
         return Ok(SOCKET.into());
     }
     if larder_sys::effective_user() != 0 {
-        bail!("only root can mount, and no broker listens at {SOCKET}");
+        bail!(
+            "only root can mount where others see it, and no broker listens at {SOCKET}: `larder image run` mounts for one \
+             command"
+        );
     }
     broker::begin(around, store)
 }

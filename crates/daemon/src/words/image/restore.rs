@@ -116,7 +116,7 @@ pub(super) fn targets(around: &Surroundings, record: &ImageRecord, paths: &[Path
 }
 
 /// Run the command, and save what it made. Its exit code is ours.
-fn make(around: &Surroundings, key: &ImageKey, command: &str, options: &ImageRestore) -> Result<u8> {
+pub(super) fn make(around: &Surroundings, key: &ImageKey, command: &str, options: &ImageRestore) -> Result<u8> {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command);
     if options.json {

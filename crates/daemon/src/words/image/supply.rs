@@ -2,7 +2,7 @@
 //! wrote itself.
 //!
 //! ```text
-//! name = "lazy" | "mount" | "squashfs", " ", number of the saved path, " ", digest of the image, " ", key
+//! name = "lazy" | "mount" | "squashfs" | "fuse", " ", number of the saved path, " ", digest of the image, " ", key
 //! ```
 //! A job says which image it found: under the key there may be another by now, or in another store.
 
@@ -27,8 +27,8 @@ use crate::say;
 
 /// Packs are brought by so many threads where all of them are wanted.
 const PACKS_AT_ONCE: usize = 8;
-/// In what is mounted the saver's files are the superuser's: a broker shows them as those of whoever asks.
-const STORED: (u32, u32) = (0, 0);
+/// Whom the saver's files belong to in what a broker mounts, which shows them as those of whoever asks.
+pub(super) const STORED: (u32, u32) = (0, 0);
 
 /// What a job asks a broker for.
 pub(super) fn name(via: Rung, saved: usize, record: &ImageRecord) -> String {
@@ -57,6 +57,8 @@ pub(super) fn asked_for(name: &str) -> Result<Asked> {
 pub(super) struct ImageSupply {
     pub(super) store: PathBuf,
     pub(super) far: Option<Arc<FarImages>>,
+    /// Whom the saver's files belong to in what is mounted.
+    pub(super) stored: (u32, u32),
 }
 
 impl Supply for ImageSupply {
@@ -76,7 +78,8 @@ impl Supply for ImageSupply {
 }
 
 impl ImageSupply {
-    fn supplied(&self, name: &str) -> Result<Supplied> {
+    /// What is mounted by this name; it is fetched where it is not here.
+    pub(super) fn supplied(&self, name: &str) -> Result<Supplied> {
         let Asked { via, saved, image, key } = asked_for(name)?;
         let store = Store::open(&self.store)?;
         let (record, was_far) = self.record(&store, &image, &key)?;
@@ -122,12 +125,12 @@ impl ImageSupply {
         if !store.live_file(&id, Live::Record)?.exists() {
             store.put_live(&id, Live::Record, &image.record.encode())?;
         }
-        if via == Rung::Squashfs {
-            return self.squashed(store, &image, saved);
+        if matches!(via, Rung::Squashfs | Rung::Fuse) {
+            return self.squashed(store, &image, saved, via);
         }
         let path = store.live_file(&id, Live::Metadata(saved))?;
         if !path.exists() {
-            store.put_live(&id, Live::Metadata(saved), &metadata(tree, image.packs.blocks(), STORED)?)?;
+            store.put_live(&id, Live::Metadata(saved), &metadata(tree, image.packs.blocks(), self.stored)?)?;
         }
         let data = store.live_file(&id, Live::Data(saved))?;
         let directory = store.live_file(&id, Live::Lazy(saved))?;
@@ -146,15 +149,15 @@ impl ImageSupply {
             image: Files::Erofs { metadata: path, data: Some(data) },
             below: None,
             via,
-            stored: STORED,
+            stored: self.stored,
             lazily: (via == Rung::Lazy).then_some(lazily),
         })
     }
 
     /// The same as a squashfs file, which is made of its packs once for all.
-    fn squashed(&self, store: &Store, image: &Image, saved: usize) -> Result<Supplied> {
+    fn squashed(&self, store: &Store, image: &Image, saved: usize, via: Rung) -> Result<Supplied> {
         let id = image.record.image();
-        let file = store.live_file(&id, Live::Squashfs(saved))?;
+        let file = store.live_file(&id, Live::Squashfs(saved, self.stored))?;
         if !file.exists() {
             let lease = store.lease_image(&id)?;
             let lacking = image.lacking(store, &image.needed(&[saved]));
@@ -162,15 +165,15 @@ impl ImageSupply {
                 let blobs = lacking.into_iter().map(|number| image.packs.packs[number].blob);
                 far.fetch(store, blobs).context("the image could not be fetched")?;
             }
-            squash(store, image, saved, STORED, &file, &Progress::default())?;
+            squash(store, image, saved, self.stored, &file, &Progress::default())?;
             drop(lease);
         }
         Ok(Supplied {
-            id: format!("{} {id} {saved}", Rung::Squashfs),
+            id: format!("{via} {id} {saved}"),
             image: Files::Squashfs(file),
             below: Some(SQUASHED),
-            via: Rung::Squashfs,
-            stored: STORED,
+            via,
+            stored: self.stored,
             lazily: None,
         })
     }
@@ -241,7 +244,7 @@ mod tests {
     fn a_job_gets_the_image_that_it_found_or_none() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(&dir.path().join("store")).expect("opens");
-        let supply = ImageSupply { store: store.directory().to_owned(), far: None };
+        let supply = ImageSupply { store: store.directory().to_owned(), far: None, stored: STORED };
         let supplied = |record: &ImageRecord| supply.image(0, &name(Rung::Lazy, 0, record));
         let first = saved(&store, dir.path(), "k", "one");
         let second = saved(&store, dir.path(), "k", "another");
