@@ -81,11 +81,14 @@ pub(crate) fn remove_scratch(directory: &Path) -> io::Result<()> {
 pub fn overlay(lower: BorrowedFd, scratch: &Scratch) -> Result<Mount, MountError> {
     let refused = || MountError::refused(format!("an overlay that writes to {}", scratch.directory.display()));
     like(lower, &scratch.upper()).map_err(MountError::path(scratch.upper(), "cannot be made like the image's root"))?;
+    let for_users = || by_descriptor(lower, scratch, &[("userxattr", MountValue::Flag)]).map_err(refused());
+    // Without rights over the machine its marks must be a user's own attributes. Others are taken there as well, and
+    // then a directory cannot be removed.
+    if !larder_sys::is_of_first_users() {
+        return for_users();
+    }
     match by_descriptor(lower, scratch, &[]) {
-        // Without rights over the machine its marks must be a user's own attributes.
-        Err(error) if is_denied(&error.error) => {
-            by_descriptor(lower, scratch, &[("userxattr", MountValue::Flag)]).map_err(refused())
-        }
+        Err(error) if is_denied(&error.error) => for_users(),
         Err(error) if error.error.raw_os_error() == Some(EINVAL) => by_path(lower, scratch).map_err(refused()),
         done => done.map_err(refused()),
     }

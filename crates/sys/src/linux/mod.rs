@@ -46,8 +46,8 @@ pub use mount::{
     own_mounts, place_mount, set_mount_owners, unmount,
 };
 pub use namespace::{
-    OwnerRange, in_mount_namespace, is_of_other_users, lead_session, lending_mount_rights, mounts_of, open_process,
-    own_namespaces, owners_namespace, peer_process, process_ended, process_number,
+    OwnerRange, in_mount_namespace, is_of_first_users, is_of_other_users, lead_session, lending_mount_rights,
+    mounts_of, open_process, own_namespaces, owners_namespace, peer_process, process_ended, process_number,
 };
 pub use notify::{
     Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target, may_access,

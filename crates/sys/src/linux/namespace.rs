@@ -121,6 +121,14 @@ pub fn own_namespaces() -> io::Result<()> {
     std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
+/// Whether we are in the user namespace that the system began with, or one that has all users of it: true where that
+/// cannot be seen.
+pub fn is_of_first_users() -> bool {
+    const ALL: [&str; 3] = ["0", "0", "4294967295"];
+    let map = std::fs::read_to_string("/proc/self/uid_map");
+    map.map_or(true, |map| map.split_whitespace().eq(ALL))
+}
+
 /// Do something while programs that are started inherit the right to mount that this process has in its own namespace,
 /// whatever their user.
 pub fn lending_mount_rights<T>(act: impl FnOnce() -> T) -> T {

@@ -67,11 +67,14 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
         paths: options.paths.clone(),
     };
     let mut held = Vec::new();
-    let done = borne(had(around, &key, &fallbacks, &how, options.via, &mut held), options.strict, None)?;
+    let had = had(around, &key, &fallbacks, &how, options.via, &mut held);
+    if let Ok(None) = &had {
+        say::tell(&format!("miss: nothing under {key}"));
+    }
+    let done = borne(had, options.strict, None)?;
     let word = done.as_ref().map_or("miss", |done| done.found.word());
-    match &done {
-        Some(done) => say::tell(&format!("{word}: {}: by {}", key_of(&done.found), done.via)),
-        None => say::tell(&format!("miss: nothing under {key}")),
+    if let Some(done) = &done {
+        say::tell(&format!("{word}: {}: by {}", key_of(&done.found), done.via));
     }
     if let (Some(command), true) = (&options.if_missing, word != "exact") {
         match make(around, &key, command, &how)? {
