@@ -156,7 +156,7 @@ fn parent_of(pid: u32) -> Option<u32> {
     text.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
-fn cpu_of_children() -> Result<Duration> {
+pub(crate) fn cpu_of_children() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the CPU time of children")?;
     let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
     Ok(Duration::from_micros(micros.unsigned_abs()))

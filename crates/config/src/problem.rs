@@ -39,7 +39,10 @@ impl Problem {
     pub(crate) fn keeps_from_remotes(&self) -> bool {
         match &self.fault {
             Fault::BadValue { key, .. } => DECIDES_ON_REMOTES.contains(key),
-            Fault::UnknownKey { meant, .. } => meant.is_some_and(|key| DECIDES_ON_REMOTES.contains(&key)),
+            // Who writes something of remotes that nobody knows wants something that nobody does.
+            Fault::UnknownKey { key, meant } => {
+                key.starts_with("\"remote") || meant.is_some_and(|key| DECIDES_ON_REMOTES.contains(&key))
+            }
             Fault::UnknownVariable { meant } => meant.is_some_and(|name| ITS_VARIABLES.contains(&name)),
             Fault::NotForProjects(_) | Fault::NotOff(_) => false,
             Fault::Unreadable(_) | Fault::TooLarge | Fault::NotUtf8 | Fault::Syntax(_) | Fault::More(_) => true,

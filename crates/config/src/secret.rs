@@ -49,10 +49,14 @@ pub fn masked(url: &str) -> String {
     shown
 }
 
+/// The variable of headers that a remote's URL names.
+const HEADERS: &str = "header_env=";
+
 /// Variables that `larderd` is started with: its own, where things are, how the network is reached, and the credentials
-/// of remotes by the conventions of their services. Nothing else of a build's or a shell's stays with it.
-pub fn larderd_needs(name: &[u8]) -> bool {
-    const NAMES: [&[u8]; 16] = [
+/// of these remotes, by the conventions of their services and as the URLs say. Nothing else of a build's or a shell's
+/// stays with it.
+pub fn larderd_needs(name: &[u8], remotes: &[String]) -> bool {
+    const NAMES: [&[u8]; 15] = [
         b"HOME",
         b"PATH",
         b"TMPDIR",
@@ -67,12 +71,15 @@ pub fn larderd_needs(name: &[u8]) -> bool {
         b"https_proxy",
         b"no_proxy",
         b"ALL_PROXY",
-        // Headers, by the name that docs/remotes.md has for them, and Redis's own.
-        b"CACHE_HEADERS",
+        // Redis's own.
         b"REDISCLI_AUTH",
     ];
     const BEGINNINGS: [&[u8]; 6] = [b"LARDER_", b"AWS_", b"AZURE_", b"AZBLOB_", b"GOOGLE_", b"ACTIONS_"];
-    NAMES.contains(&name) || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+    let parameters = remotes.iter().flat_map(|url| url.split(['?', '&']));
+    let mut headers = parameters.filter_map(|parameter| parameter.trim_end().strip_prefix(HEADERS));
+    NAMES.contains(&name)
+        || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
+        || headers.any(|variable| variable.as_bytes() == name)
 }
 
 #[cfg(test)]
@@ -103,7 +110,10 @@ mod tests {
 
     #[test]
     fn what_larderd_is_started_with() {
-        assert!(larderd_needs(b"HOME") && larderd_needs(b"LARDER_DIR") && larderd_needs(b"AWS_SECRET_ACCESS_KEY"));
-        assert!(!larderd_needs(b"CC") && !larderd_needs(b"LD_PRELOAD"));
+        let urls = ["redis://h".to_owned(), "https://h/x?ca=/c&header_env=TEAM_HEADERS".to_owned()];
+        let needs = |name: &str| larderd_needs(name.as_bytes(), &urls);
+        assert!(["HOME", "LARDER_DIR", "AWS_SECRET_ACCESS_KEY", "TEAM_HEADERS"].into_iter().all(needs));
+        assert!(!["CC", "LD_PRELOAD", "TEAM", "TEAM_HEADERS2", ""].into_iter().any(needs));
+        assert!(!larderd_needs(b"TEAM_HEADERS", &urls[..1]));
     }
 }

@@ -21,6 +21,8 @@ pub struct Settings {
     pub dir: Option<PathBuf>,
     /// Every tool runs untouched.
     pub disable: bool,
+    /// Tools ask for huge pages.
+    pub huge_pages: bool,
     /// How many tools run at once; 0 is as many as processors.
     pub jobs: u64,
     /// Where larder writes what it did, absolute.
@@ -82,6 +84,7 @@ impl Default for Settings {
             class_cgroup: None,
             dir: None,
             disable: false,
+            huge_pages: false,
             jobs: 0,
             log: None,
             max_size_bytes: 10 << 30,
@@ -227,6 +230,14 @@ pub const SETTINGS: &[Setting] = &[
         default: "false",
         help: "Run every tool untouched, as if larder were not there.",
         field: Field::Switch(|s| &mut s.disable),
+    },
+    Setting {
+        key: "huge_pages",
+        variable: "LARDER_HUGE_PAGES",
+        project_may_set: true,
+        default: "false",
+        help: "Have compilers ask for huge pages: GLIBC_TUNABLES, MALLOC_CONF.",
+        field: Field::Switch(|s| &mut s.huge_pages),
     },
     Setting {
         key: "jobs",

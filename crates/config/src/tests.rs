@@ -65,12 +65,13 @@ const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 const KEY_IN_FILE: &str = "['00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']";
 
 /// For each setting: text for a file, for the environment, and how both are shown.
-const SAMPLES: [(&str, &str, &str, &str); 21] = [
+const SAMPLES: [(&str, &str, &str, &str); 22] = [
     ("class", "'utility'", "UTILITY", "utility"),
     ("class_cgroup", "'/c'", "/c", "/c"),
     ("debug_paths", "'exact'", "Exact", "exact"),
     ("dir", "'/f'", "/f", "/f"),
     ("disable", "true", "yes", "true"),
+    ("huge_pages", "true", "on", "true"),
     ("jobs", "7", "7", "7"),
     ("log", "'/l'", "/l", "/l"),
     ("max_size", "'500 MB'", "500MB", "500 MB"),
@@ -165,6 +166,7 @@ fn bad_values_are_ignored_and_said() {
     for text in ["[remote]\ntrsut = ['x']", "[log]\nremote_trust = ['x']"] {
         check(&[remote], &[(USER, text)], &["remote = none (LARDER_REMOTE)"], &["did you mean remote_trust?"]);
     }
+    check(&[remote], &[(USER, "[remote.main]\ntrust = ['x']")], &["remote = none (LARDER_REMOTE)"], &["not a setting"]);
     check(&[remote], &[(USER, "remote_trust = ")], &["remote = none (LARDER_REMOTE)"], &["is not TOML"]);
     assert!(loaded(&[remote, ("LARDER_REMOTE_TRSUT", "x")], &[]).settings.remote.is_empty());
     assert!(!loaded(&[remote, ("LARDER_NONSENSE", "x")], &[]).settings.remote.is_empty());

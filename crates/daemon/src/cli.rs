@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
@@ -163,6 +164,12 @@ pub(crate) struct Evict {
     /// Keep at most this much instead of what the settings say, such as 5G or 500 MB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_size: Option<u64>,
+    /// Remove what was not used for so long (and an hour more), such as 7d or 12h; also as `larder --evict-older-than AGE`
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub(crate) older_than: Option<Duration>,
+    /// Images alone: what is kept at most, and for how long, is theirs
+    #[arg(long)]
+    pub(crate) images: bool,
     /// Say nothing; the wrapper starts it so once the store has outgrown its limit
     #[arg(long)]
     pub(crate) background: bool,
@@ -234,10 +241,18 @@ fn size(text: &str) -> Result<u64, larder_config::NotASize> {
     larder_config::parse_size(text)
 }
 
+/// As jiff reads it: `7d`, `12h`, `1h 30m`; a day has 24 hours.
+fn age(text: &str) -> Result<Duration, String> {
+    let span: jiff::Span = text.parse().map_err(|_| "write a time such as 7d, 12h or 90m".to_owned())?;
+    let length = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).map_err(|error| error.to_string())?;
+    length.try_into().map_err(|_| "a time back from now is meant, which is above zero".to_owned())
+}
+
 /// Options of ccache and sccache, and the words that do the same here.
 const ALIASES: &[(&str, &[&str])] = &[
     ("--cleanup", &["evict"]),
     ("--clear", &["clear"]),
+    ("--evict-older-than", &["evict", "--older-than"]),
     ("--show-config", &["config"]),
     ("--show-stats", &["stats"]),
     ("--zero-stats", &["stats", "--zero"]),
@@ -348,8 +363,24 @@ mod tests {
         check("-Cz", &["clear", "stats --zero"]);
         check("--clear -z", &["clear", "stats --zero"]);
         check("-c --max-size 5G", &["evict --max-size 5G"]);
+        check("--evict-older-than 7d", &["evict --older-than 7d"]);
         check("explain -s -c x.c", &["explain -s -c x.c"]);
         check("-x -s", &["-x -s"]);
         check("--help", &["--help"]);
+    }
+
+    #[test]
+    fn ages() {
+        let check = |typed: &str, expect: Option<u64>| {
+            assert_eq!(age(typed).ok().map(|age| age.as_secs()), expect, "{typed}");
+        };
+        check("7d", Some(7 * 86_400));
+        check("2w", Some(14 * 86_400));
+        check("12h", Some(43_200));
+        check("1h 30m", Some(5_400));
+        check("10s", Some(10));
+        check("-1d", None);
+        check("7", None);
+        check("soon", None);
     }
 }

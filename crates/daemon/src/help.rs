@@ -49,6 +49,8 @@ Sizes: 10G and 10GiB are 2^30 bytes each, 10GB is 10^9.
 Examples:
   larder evict
   larder evict --max-size 2G       also where the limit is larger, or there is none
+  larder evict --older-than 14d    what was not used for so long
+  larder evict --images --max-size 20G --older-than 14d
   larder evict --max-size 0        everything that no build is writing at this moment";
 
 pub(crate) const FSCK: &str = "\
@@ -128,6 +130,8 @@ Examples:
   larder image save --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' node_modules
   larder image restore --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' --fallback 'deps-{{os}}-{{arch}}-'
   larder image restore --key 'deps-{{hash package-lock.json}}' --if-missing 'npm ci' node_modules
+  larder image mount --key KEY node_modules       and larder image unmount node_modules
+  larder image run --key KEY node_modules -- npm test
   larder image list                --mounted: what is mounted, and where
   larder image show KEY            also whether it is there at all: exit code 11 when not
   larder image drop KEY
@@ -236,4 +240,5 @@ Options known from ccache and sccache:
   -z, --zero-stats                stats --zero
   -C, --clear                     clear
   -c, --cleanup                   evict
+      --evict-older-than AGE      evict --older-than AGE
   -p, --show-config               config";

@@ -14,7 +14,7 @@ use larder_spawn::Destinations;
 use larder_store::Store;
 
 /// Names the wrapper's real file. The wrapper sets it for us; no tool ever sees it.
-const WRAPPER_VARIABLE: &str = "LARDER_WRAPPER";
+pub(crate) const WRAPPER_VARIABLE: &str = "LARDER_WRAPPER";
 
 /// Names and values.
 pub(crate) type Variables = Vec<(Vec<u8>, Vec<u8>)>;

@@ -58,11 +58,26 @@ pub fn layer(image: &Image, life: Life) -> Result<Mount, MountError> {
     let layer = mount(image, &place, life).and_then(|()| {
         let open = || larder_sys::open_place(&place).map_err(MountError::path(&place, "cannot be opened"));
         let layer = Mount::passed(open()?).another();
-        larder_sys::unmount(open()?).map_err(MountError::path(&place, "cannot be unmounted"))?;
+        match larder_sys::unmount(open()?) {
+            Ok(()) => {}
+            // Without rights it was mounted by a program that has them.
+            Err(_) if unmounted_by_program(&place) => {}
+            Err(error) => return Err(MountError::path(&place, "cannot be unmounted")(error)),
+        }
         layer
     });
     let _ = fs::remove_dir(&place);
     layer
+}
+
+fn unmounted_by_program(place: &Path) -> bool {
+    let by = |program: &str| {
+        let mut command = Command::new(program);
+        command.env_clear().env("PATH", SEARCHED).args(["-u", "--"]).arg(place);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    by("fusermount3") || by("fusermount")
 }
 
 fn mount(image: &Image, target: &Path, life: Life) -> Result<(), MountError> {
@@ -120,6 +135,9 @@ fn in_foreground(program: &Path, words: Vec<OsString>, target: &Path) -> io::Res
     while device(target)? == before {
         let ended = larder_sys::process_ended(&process)?;
         if ended || began.elapsed() > PATIENCE {
+            if !ended {
+                larder_sys::kill_process(&process)?;
+            }
             return Err(io::Error::other(what_was_said(said, ended)));
         }
         std::thread::sleep(PAUSE);

@@ -81,15 +81,23 @@ pub(crate) fn remove_scratch(directory: &Path) -> io::Result<()> {
 pub fn overlay(lower: BorrowedFd, scratch: &Scratch) -> Result<Mount, MountError> {
     let refused = || MountError::refused(format!("an overlay that writes to {}", scratch.directory.display()));
     like(lower, &scratch.upper()).map_err(MountError::path(scratch.upper(), "cannot be made like the image's root"))?;
-    let for_users = || by_descriptor(lower, scratch, &[("userxattr", MountValue::Flag)]).map_err(refused());
+    let for_users = || {
+        let made = match by_descriptor(lower, scratch, &FOR_USERS) {
+            Err(error) if error.error.raw_os_error() == Some(EINVAL) => by_path(lower, scratch, &FOR_USERS),
+            made => made,
+        };
+        made.map_err(refused())
+    };
     // Without rights over the machine its marks must be a user's own attributes. Others are taken there as well, and
     // then a directory cannot be removed.
     if !larder_sys::is_of_first_users() {
         return for_users();
     }
-    match by_descriptor(lower, scratch, &[]) {
+    match by_descriptor(lower, scratch, &OPTIONS) {
         Err(error) if is_denied(&error.error) => for_users(),
-        Err(error) if error.error.raw_os_error() == Some(EINVAL) => by_path(lower, scratch).map_err(refused()),
+        Err(error) if error.error.raw_os_error() == Some(EINVAL) => {
+            by_path(lower, scratch, &OPTIONS).map_err(refused())
+        }
         done => done.map_err(refused()),
     }
 }
@@ -107,12 +115,14 @@ const OPTIONS: [(&str, MountValue); 3] = [
     ("metacopy", MountValue::Text(b"off")),
     ("volatile", MountValue::Flag),
 ];
+/// The same with a user's own attributes as marks, with which there are no redirections: Linux 5.11.
+const FOR_USERS: [(&str, MountValue); 2] = [("volatile", MountValue::Flag), ("userxattr", MountValue::Flag)];
 
 /// Layers by descriptor: Linux 6.13.
 fn by_descriptor(
     lower: BorrowedFd,
     scratch: &Scratch,
-    more: &[(&str, MountValue)],
+    more: &[(&'static str, MountValue<'static>)],
 ) -> Result<Mount, larder_sys::MountRefused> {
     let at = |step: &str| {
         let step = step.to_owned();
@@ -127,13 +137,16 @@ fn by_descriptor(
         ("upperdir", MountValue::Descriptor(upper.as_fd())),
         ("workdir", MountValue::Descriptor(work.as_fd())),
     ];
-    options.extend(if more.is_empty() { &OPTIONS[..] } else { &OPTIONS[2..] });
-    options.extend(more);
+    options.extend(more.iter().copied());
     new_mount("overlay", &options, HARMLESS).map(Mount::passed)
 }
 
 /// Layers by path, for kernels before that: the lower one needs a place for a moment.
-fn by_path(lower: BorrowedFd, scratch: &Scratch) -> Result<Mount, larder_sys::MountRefused> {
+fn by_path(
+    lower: BorrowedFd,
+    scratch: &Scratch,
+    more: &[(&'static str, MountValue<'static>)],
+) -> Result<Mount, larder_sys::MountRefused> {
     let at = |step: &str| {
         let step = step.to_owned();
         move |error| larder_sys::MountRefused { step, error, said: String::new() }
@@ -151,7 +164,7 @@ fn by_path(lower: BorrowedFd, scratch: &Scratch) -> Result<Mount, larder_sys::Mo
         ("upperdir", MountValue::Text(upper.as_os_str().as_bytes())),
         ("workdir", MountValue::Text(work.as_os_str().as_bytes())),
     ];
-    options.extend(OPTIONS);
+    options.extend(more.iter().copied());
     let made = new_mount("overlay", &options, HARMLESS);
     // The overlay has its own hold on it.
     let _ = larder_sys::unmount(&another);

@@ -13,7 +13,7 @@ use larder_model::{Digest, ImageRecord, Manifest};
 
 use crate::images::bytes_on_disk;
 use crate::layout::{Contents, entries, make_directory, read_plain};
-use crate::manifests::MANIFEST_BYTES_MAX;
+use crate::manifests::{MANIFEST_BYTES_MAX, USE_COARSE};
 use crate::{Counters, Store, StoreError};
 
 /// Once over its limit, a store is brought down to this share of it.
@@ -36,6 +36,24 @@ pub struct Eviction {
     pub blobs: u64,
 }
 
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// At most so much.
+    pub bytes_max: u64,
+    /// Nothing that was not used for so long, and an hour more: uses are noted no more often.
+    pub age_max: Option<Duration>,
+    /// Both count for images alone; all else is kept.
+    pub images_only: bool,
+}
+
+impl Keep {
+    /// At most so much.
+    pub fn within(bytes_max: u64) -> Keep {
+        Keep { bytes_max, age_max: None, images_only: false }
+    }
+}
+
 struct Record {
     path: PathBuf,
     used: SystemTime,
@@ -46,8 +64,13 @@ struct Record {
 }
 
 impl Store {
-    /// Bring the store down to `limit_bytes`. Only one process does so at a time.
+    /// Bring the store down to `limit_bytes`.
     pub fn evict(&self, limit_bytes: u64) -> Result<Eviction, StoreError> {
+        self.evict_all_but(&Keep::within(limit_bytes))
+    }
+
+    /// Remove what is not to be kept, but for what is in use. Only one process does so at a time.
+    pub fn evict_all_but(&self, keep: &Keep) -> Result<Eviction, StoreError> {
         if !self.base().exists() {
             return Ok(Eviction::default());
         }
@@ -61,12 +84,18 @@ impl Store {
         let before_bytes = blob_bytes + records.iter().map(|r| r.size_bytes).sum::<u64>();
         let mut done = Eviction { before_bytes, ..Eviction::default() };
 
+        let others: Vec<Record> = records.extract_if(.., |record| keep.images_only && record.image.is_none()).collect();
         records.sort_by_key(|record| record.used);
-        let keep_from = keep_from(&records, &blobs, limit_bytes);
+        let too_old = |record: &Record| {
+            let max = keep.age_max.map(|max| max.saturating_add(USE_COARSE));
+            max.is_some_and(|max| record.used.elapsed().is_ok_and(|age| age > max))
+        };
+        let keep_from = keep_from(&records, &blobs, keep.bytes_max).max(records.partition_point(too_old));
         let mut kept_images: HashSet<Digest> = records[keep_from..].iter().filter_map(|record| record.image).collect();
         // Held until the blobs are gone: who begins to use the others meanwhile waits, and then finds none.
         let images = self.used_images(&kept_images)?;
-        let (mut kept, mut gone): (Vec<&Record>, Vec<&Record>) = (records[keep_from..].iter().collect(), Vec::new());
+        let mut kept: Vec<&Record> = records[keep_from..].iter().chain(&others).collect();
+        let mut gone: Vec<&Record> = Vec::new();
         for record in &records[..keep_from] {
             if record.image.is_some_and(|image| images.used.contains_key(&image)) {
                 kept.push(record);
@@ -309,6 +338,25 @@ mod tests {
         assert_eq!((done.manifests, done.blobs), (1, 0), "the shared blob stays: {done:?}");
         assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
         assert_eq!(store.evict(0).expect("evicts").after_bytes, 0);
+    }
+
+    #[test]
+    fn what_was_not_used_for_long_goes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let old = record(&store, "old", &[2; 10_000], 3600 + 3000);
+        let new = record(&store, "new", &[3; 10_000], 3600 + 1000);
+        let there = |weak| store.read_manifest(weak, false).expect("reads").is_some();
+        let keep = |age_s, images_only| {
+            let age_max = Some(Duration::from_secs(age_s));
+            store.evict_all_but(&Keep { bytes_max: u64::MAX, age_max, images_only }).expect("evicts")
+        };
+        assert_eq!(keep(5000, false).manifests, 0);
+        assert_eq!(keep(2000, true).manifests, 0, "it is no image");
+        assert_eq!((keep(2000, false).manifests, there(&old), there(&new)), (1, false, true));
+        let nothing = Keep { images_only: true, ..Keep::within(0) };
+        assert_eq!(store.evict_all_but(&nothing).expect("evicts").manifests, 0);
+        assert!(there(&new));
     }
 
     #[test]

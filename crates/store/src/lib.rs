@@ -54,7 +54,7 @@ pub use check::{Checker, Difference, Effort};
 pub use counters::{Counters, Remote, Totals};
 pub use daemon::{StoreSocket, Summoned};
 pub use error::StoreError;
-pub use evict::{EVICT_TO_PERCENT, Eviction};
+pub use evict::{EVICT_TO_PERCENT, Eviction, Keep};
 pub use fsck::FsckReport;
 pub use handed::{NotTaken, Receiving};
 pub use images::{Lease, Live, StoredImage};

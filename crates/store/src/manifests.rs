@@ -10,7 +10,7 @@ use crate::layout::{Contents, open_plain};
 use crate::{Store, StoreError};
 
 /// The time of last use is written at most once in this time.
-const USE_COARSE: Duration = Duration::from_secs(3600);
+pub(crate) const USE_COARSE: Duration = Duration::from_secs(3600);
 /// A larger manifest is not read.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 

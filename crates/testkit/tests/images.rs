@@ -230,10 +230,36 @@ fn an_image_is_mounted_and_written_to() {
     }
 }
 
+#[test]
+fn a_mount_ends_with_the_process_that_it_is_for() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
+    let place = project();
+    image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
+    let mut job = Command::new("sleep").arg("100").spawn().expect("starts");
+    let pid = job.id().to_string();
+    let mounted = image(&place, &["mount", "--key", KEY, "--for", &pid, "--via", "mount", "--strict", "one"]).run();
+    let there = mounts(&place);
+    job.kill().and_then(|()| job.wait()).expect("ends");
+    larder_testkit::probe_skip!(mounted.code == Some(0), "nothing can be mounted here: {}", mounted.stderr);
+    assert_eq!(there, 1);
+    let ended = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        mounts(&place) == 0
+    });
+    assert!(ended, "it is still mounted");
+    let nobody = image(&place, &["mount", "--key", KEY, "--for", &pid, "--strict", "two"]).run();
+    assert!(nobody.code == Some(0) && nobody.stderr.contains("no process"), "unpacked: {nobody:#?}");
+}
+
 /// What a command sees and does where an image is mounted for it alone: it changes, removes and moves.
 const A_JOB: &str = "cat one/a/index.js && echo new > one/new && rm one/run && mv one/a one/c && rm -r one/c/b && \
                      echo changed > one/c/index.js && ls one && exit 3";
 const SEEN_BY_IT: &str = "ac\nempty\nmany\nnew\n";
+
+/// How many names a directory holds.
+fn count(place: &Place, directory: &str) -> usize {
+    fs::read_dir(place.path(directory)).expect("is there").count()
+}
 
 fn saved_for_jobs() -> (Place, Tree) {
     let place = project();
@@ -258,7 +284,7 @@ fn a_command_has_an_image_for_itself() {
             continue;
         }
         assert_eq!(ran.ends(3).stdout, SEEN_BY_IT, "{via}");
-        assert!(!place.path("work/one").exists() && mounts(&place) == 0, "{via}: nothing is left");
+        assert_eq!((count(&place, "work/one"), mounts(&place)), (0, 0), "{via}: nothing is left");
         let copy = ["run", "--key", KEY, "--via", via, "--strict", "one", "--", "cp", "-a", "one", "copy"];
         image(&place, &copy).run().ends(0);
         assert_eq!(Tree::of(&place.path("work/copy")), before, "{via}: the image is as it was");
@@ -276,7 +302,10 @@ fn a_command_runs_whatever_becomes_of_its_image() {
     image(&place, &["run", "--key", KEY, "--", "no-such-command"]).run().ends(127);
     image(&place, &["run", "--key", KEY, "--via", "unpack", "there", "--", "true"]).run().ends(0);
     assert_eq!(Tree::of(&place.path("work/there")), before);
-    image(&place, &["run", "--key", KEY, "--", "sh", "-c", "kill -TERM $$"]).run().ends(128 + 15);
+    let killed = image(&place, &["run", "--key", KEY, "--", "sh", "-c", "kill -TERM $$"]).run();
+    assert_eq!((killed.code, killed.signal), (None, Some(15)), "{killed:#?}");
+    let piped = ["run", "--key", KEY, "--", "sh", "-c", "yes | head -n 1"];
+    assert_eq!(image(&place, &piped).run().ends(0).stderr.lines().count(), 1, "nobody complains of a broken pipe");
     image(&place, &["run", "--key", KEY]).run().ends(2);
 }
 
@@ -304,9 +333,7 @@ fn a_command_of_an_ordinary_user_has_an_image_for_itself() {
     let job = format!("test $(id -u) = 1000 && test -O one/a/index.js && {A_JOB}");
     let ran = user(&["run", "--key", KEY, "--strict", "one", "--", "sh", "-c", &job]).ends(3);
     assert_eq!((ran.stdout.as_str(), ran.stderr.contains("by fuse")), (SEEN_BY_IT, true), "{ran:#?}");
-    assert!(!place.path("work/one").exists(), "nothing is left");
-    let all = fs::read_dir(place.path("store/v6/images/mounts")).expect("is there").count();
-    assert_eq!(all, 0, "nothing is left in the store");
+    assert_eq!((count(&place, "work/one"), count(&place, "store/v6/images/mounts")), (0, 0), "nothing is left");
 }
 
 #[test]

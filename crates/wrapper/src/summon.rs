@@ -48,7 +48,8 @@ pub(crate) fn summon(context: &Context, store: &Store) -> bool {
 
 /// What `larderd` is started with: nothing of a build's, so no job server's descriptors are named there.
 pub(crate) fn environment(context: &Context) -> Vec<Vec<u8>> {
-    let needed = context.place.environment.iter().filter(|(name, _)| larderd_needs(name));
+    let needed =
+        context.place.environment.iter().filter(|(name, _)| larderd_needs(name, &context.loaded.settings.remote));
     needed.map(|(name, value)| [name, &b"="[..], value].concat()).collect()
 }
 

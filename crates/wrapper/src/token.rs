@@ -11,7 +11,7 @@ use larder_compiler::{Family, family_of};
 use larder_config::{Class, Settings};
 use larder_ipc::{Caller, Terms};
 use larder_lookup::{Request, kind, subject};
-use larder_spawn::{Asker, Command, Manner, Needs, Taken, Token, Tokens};
+use larder_spawn::{Asker, Command, Needs, Taken, Token, Tokens};
 use larder_store::{Counters, Store};
 use larder_sys::Rival;
 
@@ -58,7 +58,7 @@ pub(crate) fn start(context: &Context, command: &Command, family: Family, may_wa
         Taken::NotWanted
     };
     let mut token = if let Taken::Token(token) = taken { token } else { Token::default() };
-    let command = Command { manner: manner(settings, family, &mut token), ..command.clone() };
+    let command = as_set(settings, family, command, &mut token);
     flow::start_with(&command, &token)
 }
 
@@ -68,12 +68,29 @@ pub(crate) fn start_named(context: &Context, command: &Command, may_wait: bool) 
     start(context, command, family, may_wait)
 }
 
-/// How a tool of a family is scheduled: a whole command as the build, since wrappers are in it.
-pub(crate) fn manner(settings: &Settings, family: Family, token: &mut Token) -> Manner {
-    if family == Family::Command {
-        return Manner::default();
+/// A tool of a family as the settings have it run: how it is scheduled, and what it asks for as memory. A whole command as
+/// the build, since wrappers are in it.
+pub(crate) fn as_set(settings: &Settings, family: Family, command: &Command, token: &mut Token) -> Command {
+    let mut command = command.clone();
+    if family != Family::Command {
+        command.manner = token.manner(class(settings), settings.class_cgroup.as_deref());
+        if settings.huge_pages {
+            ask_for_huge_pages(&mut command.environment);
+        }
     }
-    token.manner(class(settings), settings.class_cgroup.as_deref())
+    command
+}
+
+/// What glibc's malloc and jemalloc read. Neither says what a tool computes, so neither is keyed
+/// (`larder-compiler`, `environment.rs`); a caller's own is left as it is.
+fn ask_for_huge_pages(environment: &mut Vec<Vec<u8>>) {
+    const ASKED_BY: [(&[u8], &[u8]); 2] =
+        [(b"GLIBC_TUNABLES=", b"glibc.malloc.hugetlb=1"), (b"MALLOC_CONF=", b"thp:always")];
+    for (name, value) in ASKED_BY {
+        if !environment.iter().any(|variable| variable.starts_with(name)) {
+            environment.push([name, value].concat());
+        }
+    }
 }
 
 /// For whom `larderd` does something: the class, and the terms on which remotes are used.

@@ -125,6 +125,9 @@ pub(crate) struct ImageMount {
     /// By this way or not at all; without, the first of these that works here
     #[arg(long, value_enum)]
     pub(crate) via: Option<Via>,
+    /// Until this process ends, instead of until it is unmounted
+    #[arg(long = "for", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) process: Option<u32>,
     #[command(flatten)]
     pub(crate) how: ImageRestore,
 }
@@ -141,12 +144,16 @@ pub(crate) struct ImageRun {
     /// By this way or not at all; without, the first that works here: lazy, mount, fuse, unpack
     #[arg(long, value_enum)]
     pub(crate) via: Option<Via>,
-    /// Where the key is not there, run this by `sh -c` first, and save the paths under the key
+    /// Where the key is not there, run this by `sh -c` first, and save the paths under the key; its output goes to
+    /// standard error, it reads nothing, and a fallback is not put in place for it
     #[arg(long, value_name = "RUN", requires = "paths")]
     pub(crate) if_missing: Option<String>,
     /// Let trouble with the cache be exit code 1; the command does not run then
     #[arg(long)]
     pub(crate) strict: bool,
+    /// What was found is to be mounted now
+    #[arg(long, hide = true)]
+    pub(crate) inside: bool,
     /// Which of the saved paths; without, all; an image of one path goes to any path
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,

@@ -97,7 +97,7 @@ fn launch(around: &Surroundings, store: &Store, idle_s: u64) -> Result<State> {
 /// Start it, and leave it to itself.
 pub(crate) fn start_apart(around: &Surroundings, idle_s: u64) -> Result<()> {
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
-    let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name));
+    let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name, &around.settings().remote));
     let idle = idle_s.to_string();
     let argv = [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec();
     let environment = variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect();

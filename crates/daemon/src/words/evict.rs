@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
-use larder_store::{Counters, EVICT_TO_PERCENT, Eviction, Store};
+use larder_store::{Counters, EVICT_TO_PERCENT, Eviction, Keep, Store};
 
 use super::FINE;
 use crate::cli::Evict;
@@ -21,6 +21,9 @@ pub(crate) fn run(around: &Surroundings, options: &Evict, out: &mut dyn Write) -
         // A job server's pipes among them: whoever waits for those is not to wait for us.
         larder_sys::close_others(3, &[]);
     }
+    if options.images && options.max_size.is_none() && options.older_than.is_none() {
+        bail!("--images: say what is kept of them, by --max-size SIZE or --older-than AGE");
+    }
     let limit_bytes = options.max_size.unwrap_or(around.settings().max_size_bytes);
     let store = around.store()?;
     if !store.directory().exists() || options.background && within(&store, limit_bytes, options) {
@@ -32,7 +35,7 @@ pub(crate) fn run(around: &Surroundings, options: &Evict, out: &mut dyn Write) -
     let bar = if options.background { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     bar.set_message("reading what there is");
     bar.enable_steady_tick(TICK);
-    let done = evict(&store, limit_bytes, options.max_size.is_some());
+    let done = evict(&store, limit_bytes, options);
     bar.finish_and_clear();
     let done = done.context("the store could not be evicted: `larder doctor` says more")?;
     if !options.background {
@@ -48,9 +51,13 @@ fn within(store: &Store, limit_bytes: u64, options: &Evict) -> bool {
     no_limit || Counters::read(store).store_bytes <= limit_bytes
 }
 
-/// To exactly the limit that was typed; to a share of the limit that is set, once over it.
-fn evict(store: &Store, limit_bytes: u64, exactly: bool) -> Result<Eviction> {
-    if exactly { Ok(store.evict(limit_bytes)?) } else { to_limit(store, limit_bytes) }
+/// To exactly the limit that was typed, and what is too old; to a share of the limit that is set, once over it.
+fn evict(store: &Store, limit_bytes: u64, options: &Evict) -> Result<Eviction> {
+    if options.max_size.is_none() && options.older_than.is_none() && !options.images {
+        return to_limit(store, limit_bytes);
+    }
+    let bytes_max = options.max_size.unwrap_or(u64::MAX);
+    Ok(store.evict_all_but(&Keep { bytes_max, age_max: options.older_than, images_only: options.images })?)
 }
 
 /// To a share of the limit, where the store is over it; 0 is no limit. The size is measured first: the counter is only
@@ -66,17 +73,18 @@ pub(crate) fn to_limit(store: &Store, limit_bytes: u64) -> Result<Eviction> {
 
 fn report(store: &Store, limit_bytes: u64, options: &Evict, done: &Eviction, out: &mut dyn Write) -> Result<()> {
     let shown = store.directory().display();
-    let limit = match options.max_size {
-        Some(0) => "0".to_owned(),
-        _ => say::limit(limit_bytes),
+    let limit = match options {
+        Evict { max_size: Some(0), .. } => "limit 0".to_owned(),
+        Evict { max_size: None, older_than: Some(_), .. } => "used within that time".to_owned(),
+        _ => format!("limit {}", say::limit(limit_bytes)),
     };
     let (before, after) = (say::bytes(done.before_bytes), say::bytes(done.after_bytes));
     if done.manifests == 0 && done.blobs == 0 {
-        writeln!(out, "{shown}: nothing to evict: {after}, limit {limit}")?;
+        writeln!(out, "{shown}: nothing to evict: {after}, {limit}")?;
         return Ok(());
     }
     let records = say::count(done.manifests, "record", "records");
     let blobs = say::count(done.blobs, "blob", "blobs");
-    writeln!(out, "{shown}: removed {records} and {blobs}: {before} before, {after} now, limit {limit}")?;
+    writeln!(out, "{shown}: removed {records} and {blobs}: {before} before, {after} now, {limit}")?;
     Ok(())
 }

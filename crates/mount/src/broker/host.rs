@@ -1,5 +1,6 @@
 //! One mount an image for all jobs of the machine: nowhere itself, it is what their overlays lie on.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,6 +23,8 @@ const STACK_BYTES: usize = 256 << 10;
 /// An image that is mounted as long as somebody holds this.
 pub(super) struct Shared {
     pub(super) layer: Mount,
+    /// Its files stay as long.
+    _lease: Arc<dyn Any + Send + Sync>,
     /// Dropped after it.
     lazy: Option<Lazy>,
     traced: Option<Traced>,
@@ -92,7 +95,9 @@ impl Host {
     }
 
     fn mount(&self, supplied: &Supplied) -> Result<Shared, MountError> {
-        let plain = |layer| Shared { layer, lazy: None, traced: None, told: AtomicBool::new(false) };
+        let lease = Arc::clone(&supplied.lease);
+        let plain =
+            |layer| Shared { layer, _lease: lease.clone(), lazy: None, traced: None, told: AtomicBool::new(false) };
         match (&supplied.image, supplied.via, &supplied.lazily) {
             (Image::Erofs { metadata, data: Some(data) }, Rung::Lazy, Some(lazily)) => {
                 let Lazily { directory, size_bytes, fill, order, traced } = lazily;
@@ -100,7 +105,7 @@ impl Host {
                 let options = Options { order: order.clone(), trace, ..Options::new(self.gate.clone()) };
                 let lazy = Lazy::begin(directory, data, *size_bytes, Arc::clone(fill), &options)?;
                 let (layer, traced, told) = (lazy.mount(metadata)?, traced.clone(), AtomicBool::new(false));
-                Ok(Shared { layer, lazy: Some(lazy), traced, told })
+                Ok(Shared { layer, _lease: lease, lazy: Some(lazy), traced, told })
             }
             (Image::Erofs { metadata, data }, Rung::Mount, _) => {
                 let by_file = layer::erofs(metadata, data.as_deref());

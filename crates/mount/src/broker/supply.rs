@@ -1,5 +1,6 @@
 //! Where a broker's images come from.
 
+use std::any::Any;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub struct Supplied {
     pub via: Rung,
     /// User and group that its files belong to, which are to be the client's.
     pub stored: (u32, u32),
+    /// As long as this is there, nobody removes the files.
+    pub lease: Arc<dyn Any + Send + Sync>,
     /// For `Lazy`: where its data comes from.
     pub lazily: Option<Lazily>,
 }

@@ -208,6 +208,8 @@ impl Places {
             let mut to = record;
             to.write_all(Record::numbered(number).as_bytes())
         });
+        // One that goes with whoever made it is not looked for again: older kernels have no numbers.
+        let numbered = if ask.lease == Lease::Held { numbered.or(Ok(())) } else { numbered };
         numbered.map_err(MountError::path(directory, "a mount cannot be noted there"))?;
         Ok(layer)
     }
@@ -293,6 +295,17 @@ impl Places {
             swept.push(record.target);
         }
         Ok(swept)
+    }
+
+    /// The same of those alone that went with whoever had them: others may be for processes, or among mounts, that cannot
+    /// be seen from here. What cannot be taken away stays.
+    pub fn sweep_held(&self) {
+        let held = |record: &Record| record.lease == Lease::Held && record.is_of_this_boot();
+        for (directory, record) in self.records().unwrap_or_default() {
+            if held(&record) && is_stale(&directory, &record) {
+                let _ = end(&directory, &record);
+            }
+        }
     }
 
     /// The mount at a place among our mounts, or those of that name.

@@ -48,7 +48,8 @@ impl Supply for OfFixture {
             _ => return Err(format!("no image is called {name}")),
         };
         let via = if lazily.is_some() { Rung::Lazy } else { Rung::Mount };
-        Ok(Supplied { id: name.to_owned(), image: self.image.clone(), below: None, via, stored: (0, 0), lazily })
+        let (image, lease) = (self.image.clone(), Arc::new(()));
+        Ok(Supplied { id: name.to_owned(), image, below: None, via, stored: (0, 0), lease, lazily })
     }
 }
 

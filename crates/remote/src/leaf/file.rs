@@ -1,7 +1,7 @@
 //! A directory that several machines see, by NFS or because they are containers of one.
 //!
 //! ```text
-//! DIRECTORY/v1.5/b/ab/cd…    an object
+//! DIRECTORY/VERSION/b/ab/cd… an object
 //! DIRECTORY/tmp/…            one that is being written; left behind by who dies at it
 //! DIRECTORY/locks/ab         locked while a small object of these first digits is swapped
 //! ```

@@ -46,8 +46,9 @@ pub use mount::{
     own_mounts, place_mount, set_mount_owners, unmount,
 };
 pub use namespace::{
-    OwnerRange, in_mount_namespace, is_of_first_users, is_of_other_users, lead_session, lending_mount_rights,
-    mounts_of, open_process, own_namespaces, owners_namespace, peer_process, process_ended, process_number,
+    OwnerRange, in_mount_namespace, is_of_first_users, is_of_other_users, kill_process, lead_session,
+    lending_mount_rights, mounts_of, open_process, own_namespaces, owners_namespace, peer_process, process_ended,
+    process_number,
 };
 pub use notify::{
     Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target, may_access,
@@ -65,7 +66,7 @@ pub use signals::SignalForwarding;
 pub use socket::{
     Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, passed_file, raise_descriptor_limit,
 };
-pub use start::{spawn, spawn_apart, spawn_bound};
+pub use start::{spawn, spawn_apart, spawn_bound, spawn_job};
 pub use stdin::{
     Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left, take_standard_input,
 };

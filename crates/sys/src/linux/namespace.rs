@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{
     CapabilitySet, ThreadNameSpaceType, UnshareFlags, capabilities, clear_ambient_capability_set,
@@ -50,6 +51,11 @@ pub fn process_ended(process: impl AsFd) -> io::Result<bool> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut asked, Some(&at_once))?;
     Ok(!asked[0].revents().is_empty())
+}
+
+/// Kill an opened process.
+pub fn kill_process(process: impl AsFd) -> io::Result<()> {
+    Ok(rustix::process::pidfd_send_signal(process, rustix::process::Signal::KILL)?)
 }
 
 /// The process at the other end of a socket, as it was when it connected. Linux 6.5.
@@ -110,15 +116,31 @@ pub fn is_of_other_users(namespace: BorrowedFd) -> io::Result<bool> {
     Ok(owner != std::fs::read_link("/proc/self/ns/user")?)
 }
 
-/// Give this process a user and a mount namespace of its own, in which it keeps its numbers. Only for a process of one
-/// thread.
+/// Give this process a user and a mount namespace of its own, in which it keeps its numbers and may mount. Only for a
+/// process of one thread. An error leaves it as it was: it is tried in a child first, since there is no way back from
+/// half of it (some systems give a namespace, and then no right in it).
 pub fn own_namespaces() -> io::Result<()> {
+    // SAFETY: there is one thread; the child ends without returning.
+    match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        0 => super::end_process(enter().map_or_else(|error| error.raw_os_error().unwrap_or(libc::EIO), |()| 0) as u8),
+        pid => match (super::Child { pid }).wait()? {
+            super::ChildEnd::Exited(0) => {}
+            super::ChildEnd::Exited(number) => return Err(io::Error::from_raw_os_error(i32::from(number))),
+            super::ChildEnd::Signalled(_) => return Err(io::Error::other("whoever tried it was killed")),
+        },
+    }
+    enter()
+}
+
+fn enter() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     // SAFETY: there is one thread, and descriptors stay what they are.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }?;
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+    std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    Ok(mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
 }
 
 /// Whether we are in the user namespace that the system began with, or one that has all users of it: true where that
@@ -132,6 +154,7 @@ pub fn is_of_first_users() -> bool {
 /// Do something while programs that are started inherit the right to mount that this process has in its own namespace,
 /// whatever their user.
 pub fn lending_mount_rights<T>(act: impl FnOnce() -> T) -> T {
+    let own = capabilities(None);
     let lend = || -> io::Result<()> {
         let mut sets = capabilities(None)?;
         sets.inheritable |= CapabilitySet::SYS_ADMIN;
@@ -139,11 +162,10 @@ pub fn lending_mount_rights<T>(act: impl FnOnce() -> T) -> T {
         Ok(configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?)
     };
     // Who has no such right has none to lend.
-    let lent = lend().is_ok();
+    let _ = lend();
     let done = act();
-    if lent {
-        let _ = clear_ambient_capability_set();
-    }
+    let _ = clear_ambient_capability_set();
+    let _ = own.and_then(|own| set_capabilities(None, own));
     done
 }
 

@@ -8,6 +8,8 @@ const FORWARDED: [i32; 6] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SI
 
 static CHILD: AtomicI32 = AtomicI32::new(0);
 static SEEN: AtomicBool = AtomicBool::new(false);
+/// Handlers are set.
+static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Blocks the forwarded signals from the moment it is made until `begin` says where they go.
 pub struct SignalForwarding {
@@ -52,6 +54,7 @@ impl SignalForwarding {
     /// Send what comes from now on, and what came since `prepare`, to `pid`. Signals that were ignored stay so.
     pub fn begin(&self, pid: i32) {
         CHILD.store(pid, SeqCst);
+        BEGUN.store(true, SeqCst);
         // SAFETY: the handler only touches atomics and calls kill; structures are initialised.
         unsafe {
             for signal in FORWARDED {
@@ -76,6 +79,23 @@ impl SignalForwarding {
     pub fn unblock(&self) {
         // SAFETY: restores the mask that `prepare` saved.
         unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.original, std::ptr::null_mut()) };
+    }
+
+    /// In a child that is about to become a program, and still has our memory: no handler of ours is to run there.
+    pub(crate) fn forget() {
+        if !BEGUN.load(SeqCst) {
+            return;
+        }
+        for signal in FORWARDED {
+            // SAFETY: structures are initialised; a child has a table of handlers of its own.
+            unsafe {
+                let mut old = std::mem::zeroed::<libc::sigaction>();
+                libc::sigaction(signal, std::ptr::null(), &mut old);
+                if old.sa_sigaction == forward as *const () as usize {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+            }
+        }
     }
 
     /// The child has ended: what comes from now on goes nowhere, and is only noted.

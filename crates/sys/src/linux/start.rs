@@ -29,9 +29,19 @@ struct Start<'a> {
     descriptors: &'a [(RawFd, RawFd)],
     manner: &'a Manner,
     mask: libc::sigset_t,
-    session: bool,
-    bound: bool,
+    ties: Ties,
     error: AtomicI32,
+}
+
+/// What a program has to do with us beside being our child.
+#[derive(Clone, Copy, Default)]
+struct Ties {
+    /// It leads a session of its own.
+    session: bool,
+    /// It is killed when the thread that starts it ends; the number of this process.
+    bound_to: Option<libc::pid_t>,
+    /// It is ended by writing to nobody, as programs are, and not as Rust's are.
+    plain_pipes: bool,
 }
 
 /// Start the program at `path`. `descriptors` are (ours, its): its standard streams, say. The child gets the signal mask
@@ -45,38 +55,53 @@ pub fn spawn(
     manner: &Manner,
 ) -> io::Result<Child> {
     let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    let (mask, error) = (*mask.original(), AtomicI32::new(0));
-    begin(Start { path, argv, environment, descriptors, manner, mask, session: false, bound: false, error })
+    let (mask, ties, error) = (*mask.original(), Ties::default(), AtomicI32::new(0));
+    begin(Start { path, argv, environment, descriptors, manner, mask, ties, error })
+}
+
+/// Start a program that is to end with the thread that calls this, in front of the same terminal. It gets the signal mask
+/// from before `mask` was prepared.
+pub fn spawn_job(
+    path: &[u8],
+    argv: &[Vec<u8>],
+    environment: &[Vec<u8>],
+    mask: &crate::SignalForwarding,
+) -> io::Result<Child> {
+    let ties = Ties { session: false, bound_to: Some(ourselves()), plain_pipes: true };
+    start(path, argv, environment, &[], *mask.original(), ties)
 }
 
 /// Start the program at `path` in a session of its own, its standard streams on the null device.
 pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<Child> {
     let null = null()?;
     let descriptors = [0, 1, 2].map(|its| (null.as_raw_fd(), its));
-    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    let (mask, error) = (mask_now()?, AtomicI32::new(0));
-    let manner = &Manner::default();
-    begin(Start {
-        path,
-        argv,
-        environment,
-        descriptors: &descriptors,
-        manner,
-        mask,
-        session: true,
-        bound: false,
-        error,
-    })
+    start(path, argv, environment, &descriptors, mask_now()?, Ties { session: true, ..Ties::default() })
 }
 
-/// The same, but told to end (SIGTERM) when the thread that calls this does, its standard error on a file of ours.
+/// The same, but to end with the thread that calls this, and its standard error on a file of ours.
 pub fn spawn_bound(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], errors: RawFd) -> io::Result<Child> {
     let null = null()?;
     let descriptors = [(null.as_raw_fd(), 0), (null.as_raw_fd(), 1), (errors, 2)];
+    let ties = Ties { session: true, bound_to: Some(ourselves()), ..Ties::default() };
+    start(path, argv, environment, &descriptors, mask_now()?, ties)
+}
+
+fn start(
+    path: &[u8],
+    argv: &[Vec<u8>],
+    environment: &[Vec<u8>],
+    descriptors: &[(RawFd, RawFd)],
+    mask: libc::sigset_t,
+    ties: Ties,
+) -> io::Result<Child> {
     let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    let (mask, error) = (mask_now()?, AtomicI32::new(0));
-    let manner = &Manner::default();
-    begin(Start { path, argv, environment, descriptors: &descriptors, manner, mask, session: true, bound: true, error })
+    let (manner, error) = (&Manner::default(), AtomicI32::new(0));
+    begin(Start { path, argv, environment, descriptors, manner, mask, ties, error })
+}
+
+fn ourselves() -> libc::pid_t {
+    // SAFETY: takes nothing.
+    unsafe { libc::getpid() }
 }
 
 fn null() -> io::Result<File> {
@@ -99,7 +124,7 @@ fn begin(start: Start<'_>) -> io::Result<Child> {
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
     // SAFETY: the child runs `become_program` on the upper end of a stack that nobody else has, and what it is given
     // lives until it has become the program or ended, since we do not run before. No handler runs in it: every signal
-    // is blocked.
+    // is blocked until it has given up ours.
     let pid = unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -135,12 +160,19 @@ impl Start<'_> {
     fn become_program(&self) -> io::Error {
         // SAFETY: open descriptors; null-terminated arrays of null-terminated strings, all alive.
         unsafe {
-            if self.session {
+            if self.ties.session {
                 // A new process leads no group: this cannot fail.
                 libc::setsid();
             }
-            if self.bound {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            if let Some(parent) = self.ties.bound_to {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                // It may have ended before that.
+                if libc::getppid() != parent {
+                    super::end_process(NOT_STARTED);
+                }
+            }
+            if self.ties.plain_pipes {
+                libc::signal(libc::SIGPIPE, libc::SIG_DFL);
             }
             for &(ours, its) in self.descriptors {
                 // The same one would stay one that is closed when the program begins.
@@ -149,6 +181,8 @@ impl Start<'_> {
                     return io::Error::last_os_error();
                 }
             }
+            // What comes from here on is the program's.
+            crate::SignalForwarding::forget();
             libc::sigprocmask(libc::SIG_SETMASK, &self.mask, null_mut());
             libc::execve(self.path.as_ptr(), self.argv.pointers.as_ptr(), self.environment.pointers.as_ptr());
             io::Error::last_os_error()

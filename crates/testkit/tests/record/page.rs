@@ -72,14 +72,23 @@ fn dark_is_dark() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
+/// What a page of 10,000 processes may take; this one has more.
+const READY_MS_MAX: f64 = 2000.0;
+
 #[test]
 fn very_many_processes() {
     let place = Place::new();
     let processes = if is_full() { 100_000 } else { 20_000 };
     let page = page(&place, processes);
     let Some(browser) = Browser::start(&place.path("tmp"), false) else { return };
-    browser.open(&page);
-    browser.wait("return document.documentElement.dataset.ready !== undefined");
+    // On a machine with much other work one may be late.
+    let ready = || {
+        browser.open(&page);
+        browser.wait("return document.documentElement.dataset.ready !== undefined");
+        browser.ask("return Number(document.documentElement.dataset.ready)").as_f64().expect("is a number")
+    };
+    let best = (0..3).map(|_| ready()).find(|ms| *ms < READY_MS_MAX);
+    assert!(best.is_some(), "three times it was ready after more than {READY_MS_MAX} ms");
     assert_eq!(browser.ask("return larder.timeline.count"), processes + 1);
     // Zooming in and out draws every frame; how long that takes is measured elsewhere.
     browser.ask("document.querySelector('#lanes').focus()");

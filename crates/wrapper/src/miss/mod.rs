@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use larder_compiler::Family;
 use larder_lookup::{Request, choose_observer, kind, subject};
 use larder_model::{ActionResult, Bypass, Fallback, Outcome, Unrecorded};
-use larder_spawn::{Command, Finished, Token};
+use larder_spawn::{Finished, Token};
 use larder_store::{Stamps, Store, Turn};
 use larder_sys::ChildEnd;
 
@@ -111,7 +111,7 @@ pub(crate) fn run(
     if other_runs && token.waited() >= WORTH_A_LOOK {
         return Ended::LookAgain(token);
     }
-    let command = Command { manner: token::manner(settings, request.family, &mut token), ..request.command.clone() };
+    let command = token::as_set(settings, request.family, &request.command, &mut token);
     let programs = Programs::new(context, &sink, stamps, request);
     let before = Before::note(request, &programs.changes(), stamps);
     let started_ns = larder_sys::now_coarse_ns();

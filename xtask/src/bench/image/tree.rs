@@ -52,22 +52,28 @@ impl Tree {
         Ok(Tree { files: count("f")?, directories: count("d")?, bytes, path })
     }
 
-    /// Have node load packages from a copy of the tree at `place`.
-    pub(crate) fn used(&self, place: &Path) -> Result<Usage> {
-        let there = REQUIRED.iter().filter(|package| self.path.join(package).exists() || package.contains("server"));
-        let script: String = there.map(|package| format!("require({package:?});")).collect();
+    /// Have node load packages from a copy of the tree at `place`; none where it has none of them.
+    pub(crate) fn used(&self, place: &Path) -> Result<Option<Usage>> {
+        let is_there = |package: &&&str| self.path.join(package.trim_end_matches("/server")).exists();
+        let script: String = REQUIRED.iter().filter(is_there).map(|package| format!("require({package:?});")).collect();
+        if script.is_empty() {
+            return Ok(None);
+        }
         let parent = place.parent().context("has one")?;
         let mut node = Command::new("node");
         node.args(["-e", &script]).current_dir(parent).stdout(Stdio::null()).stderr(Stdio::null());
         let (status, usage) = run::measured(&mut node)?;
         ensure!(status.success(), "node cannot load packages from {}", place.display());
-        Ok(usage)
+        Ok(Some(usage))
     }
 
     /// Change five packages in a copy of the tree, as new versions of them would: a line more in each of their sources.
     pub(crate) fn changed(&self, copy: &Path) -> Result<()> {
         run::output(Command::new("cp").args(["-a", "--"]).arg(&self.path).arg(copy))?;
         for package in ["express", "lodash", "prettier", "react-dom", "graphql"] {
+            if !copy.join(package).exists() {
+                continue;
+            }
             let mut find = Command::new("find");
             find.arg(copy.join(package)).args([
                 "-name",

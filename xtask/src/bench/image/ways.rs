@@ -5,6 +5,7 @@ use super::tree::Tree;
 use crate::place::{fresh, remove};
 use crate::run;
 use anyhow::{Result, ensure};
+use larder_testkit::{Proxy, Server};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,19 @@ pub(crate) struct Ways {
     pub(crate) work: PathBuf,
     /// Whether trees can be put on a file system of their own.
     has_disk: bool,
+    far: Option<Far>,
 }
+
+/// A web server, and what makes the way to it long.
+struct Far {
+    server: Server,
+    proxy: Proxy,
+}
+
+/// There and back.
+const LATENCY: Duration = Duration::from_millis(20);
+/// Each connection gets 200 MB/s.
+const LOCATION: &str = "location / { dav_methods PUT; create_full_put_path on; limit_rate 200m; }";
 
 /// Whoever was told to end does so in this time.
 const END_PATIENCE: Duration = Duration::from_secs(10);
@@ -38,6 +51,11 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    /// Whether jobs are done with the tree.
+    pub(crate) fn has_jobs(&self) -> bool {
+        WITH_JOBS.contains(&self.name)
+    }
+
     /// Whether others need what it leaves, or are compared with it; else the benchmark does without where it is not
     /// possible.
     pub(crate) fn is_needed(&self) -> bool {
@@ -54,6 +72,15 @@ const NEEDED: [&str; 6] = [
     "larder, unpacked",
 ];
 
+/// What the others are compared with comes first.
+const WITH_JOBS: [&str; 5] = [
+    "zstd -d | tar",
+    "squashfs, mounted, overlay",
+    "larder, unpacked",
+    "larder, mounted",
+    "larder, mounted lazily, fetched",
+];
+
 /// Nothing more than its name, whether it saves, and its command.
 fn way(name: &'static str, saves: bool, command: fn(&Ways, &Tree) -> Command) -> Way {
     let place: fn(&Ways) -> Option<PathBuf> = if saves { |_| None } else { |ways| Some(ways.target()) };
@@ -64,7 +91,12 @@ fn way(name: &'static str, saves: bool, command: fn(&Ways, &Tree) -> Command) ->
 impl Ways {
     /// In `work`, which is made anew: what a run that was stopped left mounted there is taken away first.
     pub(crate) fn begin(larder: PathBuf, work: PathBuf) -> Result<Ways> {
-        let mut ways = Ways { larder, work, has_disk: false };
+        let far = Server::nginx(LOCATION).map(|server| {
+            let proxy = Proxy::before(([127, 0, 0, 1], server.port).into());
+            proxy.set(larder_testkit::Way::Late(LATENCY));
+            Far { server, proxy }
+        });
+        let mut ways = Ways { larder, work, has_disk: false, far };
         ways.no_target()?;
         ways.end_brokers()?;
         fresh(&ways.work)?;
@@ -89,7 +121,7 @@ impl Ways {
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Way> {
         let archive = |name, command, bytes| Way { bytes, ..way(name, true, command) };
-        vec![
+        let mut all = vec![
             archive(
                 "tar | zstd -3",
                 |w, t| w.shell(t, "tar -cf - node_modules | zstd -q -3 -f -o \"$WORK/a.tar.zst\""),
@@ -166,7 +198,53 @@ impl Ways {
                 after: |w| w.unmount_ours("other"),
                 ..way("larder, mounted lazily, fetched", false, |w, _| w.mount("other", "lazy", Some(&w.remote())))
             },
+        ];
+        if self.far.is_some() {
+            all.extend(self.far_ways());
+        } else {
+            println!("image: nothing comes from far: nginx is not installed");
+        }
+        all
+    }
+
+    /// The same over a network of 20 ms and 200 MB/s a connection.
+    fn far_ways(&self) -> Vec<Way> {
+        let anew: fn(&Ways, &Tree) -> Result<()> = |w, t| {
+            w.fresh_target()?;
+            fresh(&w.work.join("distant"))?;
+            w.publish_to(t, &w.far_url(false))
+        };
+        vec![
+            Way {
+                prepare: |w, _| {
+                    w.fresh_target()?;
+                    let put = format!("{}/a.tar.zst", w.far_url(false));
+                    let file = w.work.join("a.tar.zst");
+                    run::output(Command::new("curl").args(["-sSf", "-T"]).arg(file).arg(put)).map(drop)
+                },
+                ..way("curl | zstd -d | tar, far", false, |w, t| {
+                    let script = "curl -sSf \"$URL/a.tar.zst\" | zstd -q -dc | tar -C \"$WORK/to\" -xf -";
+                    let mut command = w.shell(t, script);
+                    command.env("URL", w.far_url(true));
+                    command
+                })
+            },
+            Way {
+                prepare: anew,
+                ..way("larder, unpacked, far", false, |w, _| w.restore("distant", Some(&w.far_url(true))))
+            },
+            Way {
+                prepare: anew,
+                after: |w| w.unmount_ours("distant"),
+                ..way("larder, mounted lazily, far", false, |w, _| w.mount("distant", "lazy", Some(&w.far_url(true))))
+            },
         ]
+    }
+
+    /// Where the web server is, by the long way or not.
+    fn far_url(&self, by_proxy: bool) -> String {
+        let port = self.far.as_ref().map(|far| if by_proxy { far.proxy.address().port() } else { far.server.port });
+        format!("http://127.0.0.1:{}/team", port.unwrap_or_default())
     }
 
     fn target(&self) -> PathBuf {
@@ -221,7 +299,11 @@ impl Ways {
     }
 
     fn unmount_ours(&self, store: &str) -> Result<()> {
-        let remote = (store == "other").then(|| self.remote());
+        let remote = match store {
+            "other" => Some(self.remote()),
+            "distant" => Some(self.far_url(true)),
+            _ => None,
+        };
         run::output(&mut self.larder(store, remote.as_deref(), &["unmount", "--strict", "node_modules"]))?;
         // One that waits for more would be in the way of what is measured next, and of removing its store.
         self.end_brokers()
@@ -290,8 +372,11 @@ impl Ways {
 
     /// Have the remote hold what the store does.
     fn publish(&self, tree: &Tree) -> Result<()> {
-        let url = self.remote();
-        let mut save = self.larder("store", Some(&url), &["save", "--strict", "--key", "a-1"]);
+        self.publish_to(tree, &self.remote())
+    }
+
+    fn publish_to(&self, tree: &Tree, url: &str) -> Result<()> {
+        let mut save = self.larder("store", Some(url), &["save", "--strict", "--key", "a-1"]);
         run::output(save.arg(&tree.path).current_dir(&self.work)).map(drop)
     }
 

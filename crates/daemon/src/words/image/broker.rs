@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use larder_config::larderd_needs;
 use larder_mount::Places;
 use larder_mount::broker::{Broker, Policy};
 use larder_store::{Store, StoreSocket};
@@ -115,18 +116,12 @@ fn start(around: &Surroundings) -> Result<()> {
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let idle = IDLE_S.to_string();
     let words: [&[u8]; 7] = [b"larderd", b"image", b"broker", b"--target", b"/", b"--idle", idle.as_bytes()];
-    let variables = around.environment.iter().filter(|(name, _)| name.starts_with(b"LARDER_") || is_needed(name));
+    let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name, &around.settings().remote));
     let environment = variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
     let (program_bytes, argv) = (program.as_os_str().as_bytes().to_vec(), words.map(<[u8]>::to_vec).to_vec());
     let command = larder_spawn::Command::new(program_bytes, argv, environment);
     larder_spawn::start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
     Ok(())
-}
-
-/// What remotes may need beside the settings.
-fn is_needed(name: &[u8]) -> bool {
-    const BEGINNINGS: [&[u8]; 6] = [b"AWS_", b"GOOGLE_", b"AZURE_", b"ACTIONS_", b"REDISCLI_", b"XDG_"];
-    matches!(name, b"HOME" | b"PATH" | b"TMPDIR") || BEGINNINGS.iter().any(|beginning| name.starts_with(beginning))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -28,7 +29,7 @@ const SOCKET: &str = "/run/larder/broker.sock";
 /// Mount, or what else works.
 pub(super) fn run(around: &Surroundings, options: &ImageMount, out: &mut dyn Write) -> Result<u8> {
     let have = |around: &Surroundings, key: &ImageKey, fallbacks: &[String], how: &ImageRestore| {
-        had(around, key, fallbacks, how, options.via)
+        had(around, key, fallbacks, how, options)
     };
     answer(around, &options.how, out, have)
 }
@@ -38,8 +39,9 @@ fn had(
     key: &ImageKey,
     fallbacks: &[String],
     how: &ImageRestore,
-    via: Option<Via>,
+    options: &ImageMount,
 ) -> Result<Option<Done>> {
+    let via = options.via;
     let ways: &[Rung] = match via {
         // A squashfs file has to be made first, which takes as long as unpacking: only where somebody wants that.
         None => &[Rung::Lazy, Rung::Mount],
@@ -51,7 +53,7 @@ fn had(
     };
     let mut trouble = None;
     for &rung in ways {
-        match mounted(around, key, fallbacks, how, rung) {
+        match mounted(around, key, fallbacks, how, rung, options.process) {
             Ok(done) => return Ok(done),
             Err(error) => trouble = Some(error.context(format!("cannot be mounted by `{rung}`"))),
         }
@@ -75,6 +77,7 @@ fn mounted(
     fallbacks: &[String],
     how: &ImageRestore,
     rung: Rung,
+    process: Option<u32>,
 ) -> Result<Option<Done>> {
     let store = around.store()?;
     let far = FarImages::open(around, &store)?;
@@ -83,7 +86,7 @@ fn mounted(
     let targets = targets(around, record, &how.paths)?;
     let mut made: Vec<(&Path, Option<Aside>)> = Vec::new();
     for Target { saved, path } in &targets {
-        match placed(around, &store, &name(rung, *saved, record), path, how.replace) {
+        match placed(around, &store, &name(rung, *saved, record), path, how.replace, process) {
             Ok(before) => made.push((path, before)),
             Err(error) => {
                 // All of them or none.
@@ -138,7 +141,14 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// Mount on a path. Returns what was there before: to go, once all is mounted.
-fn placed(around: &Surroundings, store: &Store, name: &str, path: &Path, replace: bool) -> Result<Option<Aside>> {
+fn placed(
+    around: &Surroundings,
+    store: &Store,
+    name: &str,
+    path: &Path,
+    replace: bool,
+    process: Option<u32>,
+) -> Result<Option<Aside>> {
     if replace && path.exists() && is_mounted_on(path)? {
         // It cannot be moved aside.
         let unmounted = asked(around, store, |socket| Client::unmount(socket, path));
@@ -147,7 +157,10 @@ fn placed(around: &Surroundings, store: &Store, name: &str, path: &Path, replace
     let before = if replace { Aside::begin(path)? } else { None };
     let is_new = !path.exists();
     fs::create_dir_all(path).with_context(|| format!("{}: cannot be made", path.display()))?;
-    let mounted = asked(around, store, |socket| ask(socket, name, path));
+    let mounted = asked(around, store, |socket| match process {
+        Some(pid) => ask_for(socket, name, path, pid),
+        None => ask(socket, name, path),
+    });
     if mounted.is_err() && is_new {
         let _ = fs::remove_dir(path);
     }
@@ -158,13 +171,13 @@ fn placed(around: &Surroundings, store: &Store, name: &str, path: &Path, replace
 fn ask(socket: &Path, name: &str, path: &Path) -> Result<(), MountError> {
     let kept = Client::mount(socket, name, path, Wish::Kept);
     let Err(first) = kept else { return Ok(()) };
-    use std::os::fd::AsFd;
-    let parent = larder_sys::open_process(larder_sys::parent_process_id());
-    let for_parent = parent.map(|parent| Client::mount(socket, name, path, Wish::Process(parent.as_fd())));
-    match for_parent {
-        Ok(Ok(_)) => Ok(()),
-        _ => Err(first),
-    }
+    ask_for(socket, name, path, larder_sys::parent_process_id()).map_err(|_| first)
+}
+
+fn ask_for(socket: &Path, name: &str, path: &Path, pid: u32) -> Result<(), MountError> {
+    let process =
+        larder_sys::open_process(pid).map_err(MountError::path(path, "there is no process to mount it for"))?;
+    Client::mount(socket, name, path, Wish::Process(process.as_fd())).map(drop)
 }
 
 /// Take mounts away. Where nothing is mounted, as where an image was unpacked instead, nothing is to be done.

@@ -120,8 +120,8 @@ pub(super) fn make(around: &Surroundings, key: &ImageKey, command: &str, options
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command);
     if options.json {
-        // What is printed is ours alone.
-        shell.stdout(std::io::stderr());
+        // What is printed and read is for others.
+        shell.stdout(std::io::stderr()).stdin(std::process::Stdio::null());
     }
     let status = shell.status().context("sh could not be started")?;
     if !status.success() {

@@ -1,21 +1,22 @@
 //! `larder image run`: a command for which an image's paths are mounted, and for nobody else. What it writes there goes with
 //! it. Without rights as well: among mounts of its own, by the broker or by FUSE.
 
-use std::ffi::OsStr;
+use std::any::Any;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use larder_image::{Found, Target, Unset};
 use larder_lookup::find as find_program;
 use larder_model::ImageKey;
 use larder_mount::broker::Client;
 use larder_mount::{Ask, Lease, Life, Mount, Placed, Places, Rung, Stay, by_fuse};
 use larder_store::Store;
-use larder_sys::{ChildEnd, Manner, SignalForwarding};
+use larder_sys::{ChildEnd, SignalForwarding};
 
 use super::far::FarImages;
 use super::find::find;
@@ -24,35 +25,31 @@ use super::supply::{ImageSupply, name};
 use super::{borne, cwd, key, mount};
 use crate::cli::{ImageRestore, ImageRun, Policy, Via};
 use crate::say;
-use crate::surroundings::{Surroundings, nobody};
+use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody};
 
 /// Exit codes as a shell has them.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
-const SIGNAL_BASE: i32 = 128;
+/// As it is typed: what was found is to be mounted.
+const INSIDE: &[u8] = b"--inside";
 
 /// A mounted path, and what keeps it.
 struct Held {
-    placed: Option<Placed>,
+    // Taken away in this order.
+    _placed: Placed,
     _keeps: Keeps,
-    /// The directory that was made to mount on; where there is something in it, it is not ours.
-    made: Option<PathBuf>,
 }
 
 /// Who has a mount, as long as this is there.
 enum Keeps {
     Broker { _client: Client },
-    Ourselves { _stay: Stay },
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        drop(self.placed.take());
-        self.made.take().iter().for_each(|path| drop(fs::remove_dir(path)));
-    }
+    Ourselves { _stay: Stay, _lease: Arc<dyn Any + Send + Sync> },
 }
 
 /// Mount, run, and end as the command did.
+///
+/// In two steps: what is to be found, made and saved is done where everybody is, with all rights that there are. Where
+/// there is something to mount this program begins anew, among mounts of its own.
 pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
     let key = key::key(around, &options.key)?;
     let fallbacks = key::fallbacks(around, &options.fallback)?;
@@ -63,34 +60,79 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
         replace: false,
         if_missing: options.if_missing.clone(),
         strict: options.strict,
-        json: false,
+        json: true,
         paths: options.paths.clone(),
     };
-    let mut held = Vec::new();
-    let had = had(around, &key, &fallbacks, &how, options.via, &mut held);
-    if let Ok(None) = &had {
+    if options.inside {
+        return inside(around, &key, &fallbacks, &how, options);
+    }
+    let found: Result<Found> = (|| {
+        let store = around.store()?;
+        let far = FarImages::open(around, &store)?;
+        Ok(find(&store, far.as_ref(), &key, &fallbacks)?.0)
+    })();
+    let word = found.as_ref().map_or("miss", Found::word);
+    if word == "miss" && found.is_ok() {
         say::tell(&format!("miss: nothing under {key}"));
     }
-    let done = borne(had, options.strict, None)?;
-    let word = done.as_ref().map_or("miss", |done| done.found.word());
-    if let Some(done) = &done {
-        say::tell(&format!("{word}: {}: by {}", key_of(&done.found), done.via));
-    }
-    if let (Some(command), true) = (&options.if_missing, word != "exact") {
-        match make(around, &key, command, &how)? {
-            0 => {}
-            code => return Ok(code),
+    let found = borne(found.map(Some), options.strict, None)?;
+    match &options.if_missing {
+        Some(command) if word != "exact" => match make(around, &key, command, &how)? {
+            0 => execute(around, &options.command),
+            code => Ok(code),
+        },
+        _ if found.is_none_or(|found| found.record().is_none()) => execute(around, &options.command),
+        _ if options.via == Some(Via::Unpack) => {
+            said(borne(image(around, &key, &fallbacks, &how), options.strict, None)?.as_ref());
+            execute(around, &options.command)
         }
+        _ => begin_inside(around),
     }
-    // Where the working directory is mounted on, it is what is mounted.
-    std::env::set_current_dir(cwd(around)?).context("the working directory cannot be entered again")?;
-    let code = execute(around, &options.command);
-    drop(held);
-    code
 }
 
-fn key_of(found: &Found) -> String {
-    found.record().map(|record| record.key.to_string()).unwrap_or_default()
+fn said(done: Option<&Done>) {
+    if let Some((done, record)) = done.and_then(|done| Some((done, done.found.record()?))) {
+        say::tell(&format!("{}: {}: by {}", done.found.word(), record.key, done.via));
+    }
+}
+
+/// This program again, with the same words and one more: it has one thread, as its namespaces want it. A broker for its
+/// mounts is for others as well, and begins where they are.
+fn begin_inside(around: &Surroundings) -> Result<u8> {
+    let store = around.store()?;
+    // Who cannot have one is told so inside.
+    let _ = mount::socket(around, &store);
+    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let mut words: Vec<Vec<u8>> = std::env::args_os().map(|word| word.as_bytes().to_vec()).collect();
+    let run = words.iter().position(|word| word == b"run").context("this is `image run`")?;
+    words.insert(run + 1, INSIDE.to_vec());
+    let mut environment = block(around);
+    let wrapper = around.wrapper.as_ref().map(|path| path.as_os_str().as_bytes());
+    environment.extend(wrapper.map(|path| [WRAPPER_VARIABLE.as_bytes(), b"=", path].concat()));
+    let error = larder_sys::exec(program.as_os_str().as_bytes(), &words, &environment);
+    Err(error).with_context(|| format!("{} cannot be started again", program.display()))
+}
+
+fn inside(
+    around: &Surroundings,
+    key: &ImageKey,
+    fallbacks: &[String],
+    how: &ImageRestore,
+    options: &ImageRun,
+) -> Result<u8> {
+    let mut held = Vec::new();
+    let done = borne(had(around, key, fallbacks, how, options.via, &mut held), options.strict, None)?;
+    said(done.as_ref());
+    // What is mounted on the working directory or above is to be seen by its name.
+    let cwd = cwd(around)?;
+    let is_covered = done.iter().flat_map(|done| &done.targets).any(|target| cwd.starts_with(target));
+    if is_covered && !held.is_empty() {
+        let entered = std::env::set_current_dir(cwd).context("the working directory is not in the image");
+        borne(entered, options.strict, ())?;
+    }
+    let end = supervised(around, &options.command);
+    drop(held);
+    end.map(ended_so)
 }
 
 /// The image's paths, mounted by the first way that works, else unpacked.
@@ -108,10 +150,9 @@ fn had(
         Some(Via::Mount) => &[Rung::Mount],
         Some(Via::Squashfs) => &[Rung::Squashfs],
         Some(Via::Fuse) => &[Rung::Fuse],
-        Some(Via::Unpack) => return image(around, key, fallbacks, how),
+        Some(Via::Unpack) => &[],
     };
     let store = around.store()?;
-    // It is for others as well: it has to begin where they are.
     let broker = mount::socket(around, &store);
     let own = own_mounts().context("it can have no mounts of its own here");
     let far = FarImages::open(around, &store)?.map(Arc::new);
@@ -122,21 +163,14 @@ fn had(
     for &rung in ways.iter().filter(|_| own.is_ok()) {
         let one = |Target { saved, path }: &Target| -> Result<Held> {
             let name = name(rung, *saved, record);
-            let made = (!path.exists()).then(|| path.clone());
+            // It stays: to remove it would take away what others mounted there among mounts of their own.
             fs::create_dir_all(path).with_context(|| format!("{}: cannot be made", path.display()))?;
-            let mounted = match (rung, &broker) {
-                (Rung::Fuse, _) => ourselves(&store, far.clone(), &name, path),
-                (_, Ok(socket)) => by_broker(socket, &name),
-                (_, Err(why)) => Err(anyhow!("{why:#}")),
+            let (mount, keeps) = match (rung, &broker) {
+                (Rung::Fuse, _) => ourselves(&store, far.clone(), &name, path)?,
+                (_, Ok(socket)) => by_broker(socket, &name)?,
+                (_, Err(why)) => bail!("{why:#}"),
             };
-            let placed = mounted.and_then(|(mount, keeps)| Ok((mount.place(path)?, keeps)));
-            match placed {
-                Ok((placed, keeps)) => Ok(Held { placed: Some(placed), _keeps: keeps, made }),
-                Err(error) => {
-                    made.iter().for_each(|path| drop(fs::remove_dir(path)));
-                    Err(error)
-                }
-            }
+            Ok(Held { _placed: mount.place(path)?, _keeps: keeps })
         };
         match targets.iter().map(one).collect::<Result<Vec<Held>>>() {
             Ok(all) => {
@@ -159,12 +193,10 @@ fn had(
     Ok(done)
 }
 
-/// From here on what we mount is seen by us and what we start alone.
+/// From here on what we mount is seen by us and what we start alone. The superuser stays who he is: in a user namespace
+/// files of others would be nobody's.
 fn own_mounts() -> io::Result<()> {
-    if larder_sys::effective_user() == 0 && larder_sys::own_mounts().is_ok() {
-        return Ok(());
-    }
-    larder_sys::own_namespaces()
+    if larder_sys::effective_user() == 0 { larder_sys::own_mounts() } else { larder_sys::own_namespaces() }
 }
 
 fn by_broker(socket: &Path, name: &str) -> Result<(Mount, Keeps)> {
@@ -181,8 +213,7 @@ fn ourselves(store: &Store, far: Option<Arc<FarImages>>, name: &str, path: &Path
     let layer = if let Some(below) = supplied.below { whole.below(below)? } else { whole };
     let (_, state) = store.image_broker()?;
     let places = Places::open(&state)?;
-    // Of those that were killed.
-    let _ = places.sweep();
+    places.sweep_held();
     let ask = Ask {
         name,
         user,
@@ -197,34 +228,51 @@ fn ourselves(store: &Store, far: Option<Arc<FarImages>>, name: &str, path: &Path
         inside: None,
     };
     let (mount, stay) = places.detached(&ask)?;
-    Ok((mount, Keeps::Ourselves { _stay: stay }))
+    Ok((mount, Keeps::Ourselves { _stay: stay, _lease: supplied.lease }))
 }
 
-/// Run the command, to which signals go on, and say how it ended as a shell does.
-fn execute(around: &Surroundings, command: &[std::ffi::OsString]) -> Result<u8> {
+/// How a command ended, or that it did not begin, as a shell says that.
+enum End {
+    Not(u8),
+    So(ChildEnd),
+}
+
+/// Run the command where nothing is mounted for it.
+fn execute(around: &Surroundings, command: &[OsString]) -> Result<u8> {
+    supervised(around, command).map(ended_so)
+}
+
+/// Run the command, to which signals go on, and which does not outlive us.
+fn supervised(around: &Surroundings, command: &[OsString]) -> Result<End> {
     let argv: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
-    let environment: Vec<Vec<u8>> =
-        around.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect();
     let shown = || say::one_line(&OsStr::from_bytes(&argv[0]).to_string_lossy());
     let Some(tool) = find_program(&argv[0], around.variable(b"PATH"), &nobody(), false) else {
         say::tell(&format!("{}: command not found", shown()));
-        return Ok(NOT_FOUND);
+        return Ok(End::Not(NOT_FOUND));
     };
     let forwarding = SignalForwarding::prepare()?;
-    let started = larder_sys::spawn(&tool.path, &argv, &environment, &[], &forwarding, &Manner::default());
-    let child = match started {
+    let child = match larder_sys::spawn_job(&tool.path, &argv, &block(around), &forwarding) {
         Ok(child) => child,
         Err(error) => {
             forwarding.unblock();
             say::tell(&format!("{}: cannot be executed: {error}", shown()));
-            return Ok(NOT_EXECUTABLE);
+            return Ok(End::Not(NOT_EXECUTABLE));
         }
     };
     forwarding.begin(child.pid);
     let end = child.wait();
     SignalForwarding::end();
-    Ok(match end? {
-        ChildEnd::Exited(code) => code,
-        ChildEnd::Signalled(signal) => u8::try_from(SIGNAL_BASE + signal).unwrap_or(u8::MAX),
-    })
+    Ok(End::So(end?))
+}
+
+/// End as it did: by the same signal, so that a shell that was interrupted knows.
+fn ended_so(end: End) -> u8 {
+    match end {
+        End::Not(code) | End::So(ChildEnd::Exited(code)) => code,
+        End::So(ChildEnd::Signalled(signal)) => larder_sys::die_by(signal),
+    }
+}
+
+fn block(around: &Surroundings) -> Vec<Vec<u8>> {
+    around.environment.iter().map(|(name, value)| [name, &b"="[..], value].concat()).collect()
 }

@@ -126,12 +126,13 @@ impl ImageSupply {
             store.put_live(&id, Live::Record, &image.record.encode())?;
         }
         if matches!(via, Rung::Squashfs | Rung::Fuse) {
-            return self.squashed(store, &image, saved, via);
+            return self.squashed(store, image, saved, via);
         }
         let path = store.live_file(&id, Live::Metadata(saved))?;
         if !path.exists() {
             store.put_live(&id, Live::Metadata(saved), &metadata(tree, image.packs.blocks(), self.stored)?)?;
         }
+        let lease = Arc::clone(&image);
         let data = store.live_file(&id, Live::Data(saved))?;
         let directory = store.live_file(&id, Live::Lazy(saved))?;
         let size_bytes = Device::new(&image).size_bytes();
@@ -150,23 +151,22 @@ impl ImageSupply {
             below: None,
             via,
             stored: self.stored,
+            lease,
             lazily: (via == Rung::Lazy).then_some(lazily),
         })
     }
 
     /// The same as a squashfs file, which is made of its packs once for all.
-    fn squashed(&self, store: &Store, image: &Image, saved: usize, via: Rung) -> Result<Supplied> {
+    fn squashed(&self, store: &Store, image: Arc<Image>, saved: usize, via: Rung) -> Result<Supplied> {
         let id = image.record.image();
         let file = store.live_file(&id, Live::Squashfs(saved, self.stored))?;
         if !file.exists() {
-            let lease = store.lease_image(&id)?;
             let lacking = image.lacking(store, &image.needed(&[saved]));
             if let Some(far) = self.far.as_ref().filter(|_| !lacking.is_empty()) {
                 let blobs = lacking.into_iter().map(|number| image.packs.packs[number].blob);
                 far.fetch(store, blobs).context("the image could not be fetched")?;
             }
-            squash(store, image, saved, self.stored, &file, &Progress::default())?;
-            drop(lease);
+            squash(store, &image, saved, self.stored, &file, &Progress::default())?;
         }
         Ok(Supplied {
             id: format!("{via} {id} {saved}"),
@@ -174,6 +174,7 @@ impl ImageSupply {
             below: Some(SQUASHED),
             via,
             stored: self.stored,
+            lease: image,
             lazily: None,
         })
     }
