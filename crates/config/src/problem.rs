@@ -37,16 +37,7 @@ const ITS_VARIABLES: [&str; 3] = ["LARDER_REMOTE_RW_MODE", "LARDER_REMOTE_SIGN_W
 impl Problem {
     /// Whether something that decides on remotes was, or may have been, said and not understood.
     pub(crate) fn keeps_from_remotes(&self) -> bool {
-        match &self.fault {
-            Fault::BadValue { key, .. } => DECIDES_ON_REMOTES.contains(key),
-            // Who writes something of remotes that nobody knows wants something that nobody does.
-            Fault::UnknownKey { key, meant } => {
-                key.starts_with("\"remote") || meant.is_some_and(|key| DECIDES_ON_REMOTES.contains(&key))
-            }
-            Fault::UnknownVariable { meant } => meant.is_some_and(|name| ITS_VARIABLES.contains(&name)),
-            Fault::NotForProjects(_) | Fault::NotOff(_) => false,
-            Fault::Unreadable(_) | Fault::TooLarge | Fault::NotUtf8 | Fault::Syntax(_) | Fault::More(_) => true,
-        }
+        self.fault.keeps_from_remotes()
     }
 
     /// Whether it is why there is no remote, or may be.
@@ -106,6 +97,22 @@ pub enum Fault {
     More(usize),
 }
 
+impl Fault {
+    fn keeps_from_remotes(&self) -> bool {
+        match self {
+            Fault::BadValue { key, .. } => DECIDES_ON_REMOTES.contains(key),
+            Fault::UnknownKey { key, meant } => {
+                // `[remote.main]` with `trust = …`, say.
+                let decides = ["trust", "sign", "mode"].iter().any(|word| key.contains(word));
+                key.starts_with("\"remote") && decides || meant.is_some_and(|key| DECIDES_ON_REMOTES.contains(&key))
+            }
+            Fault::UnknownVariable { meant } => meant.is_some_and(|name| ITS_VARIABLES.contains(&name)),
+            Fault::NotForProjects(_) | Fault::NotOff(_) => false,
+            Fault::Unreadable(_) | Fault::TooLarge | Fault::NotUtf8 | Fault::Syntax(_) | Fault::More(_) => true,
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -119,7 +126,8 @@ impl fmt::Display for Fault {
             Fault::NotUtf8 => f.write_str("the file is ignored: here it is not UTF-8; correct it"),
             Fault::Syntax(why) => write!(f, "the file is ignored: it is not TOML here ({why}); correct it"),
             Fault::UnknownKey { key, meant } => {
-                write!(f, "{key} is not a setting and is ignored: {}", hint(meant, "see larder config --help"))
+                let then = if self.keeps_from_remotes() { "; until then no remote is used" } else { "" };
+                write!(f, "{key} is not a setting and is ignored: {}{then}", hint(meant, "see larder config --help"))
             }
             Fault::UnknownVariable { meant } => {
                 write!(f, "larder knows no such variable: {}", hint(meant, "see larder config --help"))

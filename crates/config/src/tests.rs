@@ -166,7 +166,12 @@ fn bad_values_are_ignored_and_said() {
     for text in ["[remote]\ntrsut = ['x']", "[log]\nremote_trust = ['x']"] {
         check(&[remote], &[(USER, text)], &["remote = none (LARDER_REMOTE)"], &["did you mean remote_trust?"]);
     }
-    check(&[remote], &[(USER, "[remote.main]\ntrust = ['x']")], &["remote = none (LARDER_REMOTE)"], &["not a setting"]);
+    check(
+        &[remote],
+        &[(USER, "[remote.main]\ntrust = ['x']")],
+        &["remote = none (LARDER_REMOTE)"],
+        &["until then no remote is used"],
+    );
     check(&[remote], &[(USER, "remote_trust = ")], &["remote = none (LARDER_REMOTE)"], &["is not TOML"]);
     assert!(loaded(&[remote, ("LARDER_REMOTE_TRSUT", "x")], &[]).settings.remote.is_empty());
     assert!(!loaded(&[remote, ("LARDER_NONSENSE", "x")], &[]).settings.remote.is_empty());

@@ -42,6 +42,11 @@ pub(crate) fn program_for(image: &Image) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("{name} is not installed"))
 }
 
+/// Whether a squashfs file can be mounted so here, as far as can be seen without trying: else why not.
+pub fn possible() -> Result<(), String> {
+    program_for(&Image::Squashfs(PathBuf::new())).map(drop)
+}
+
 /// An image as a mount that is nowhere and cannot be written to. Its program ends with the last use of that.
 ///
 /// # Errors
@@ -131,13 +136,14 @@ fn in_foreground(program: &Path, words: Vec<OsString>, target: &Path) -> io::Res
     let (path, before) = (program.as_os_str().as_bytes(), device(target)?);
     let start = || larder_sys::spawn_bound(path, &argv, &environment, said.as_raw_fd());
     let child = larder_sys::lending_mount_rights(start)?;
-    let (process, began) = (larder_sys::open_process(child.pid as u32)?, Instant::now());
+    let (pid, began) = (child.pid as u32, Instant::now());
+    let process = larder_sys::open_process(pid)?;
     while device(target)? == before {
         let ended = larder_sys::process_ended(&process)?;
         if ended || began.elapsed() > PATIENCE {
-            if !ended {
-                larder_sys::kill_process(&process)?;
-            }
+            // It may end by itself just now.
+            let _ = larder_sys::kill_process(&process);
+            let _ = child.wait();
             return Err(io::Error::other(what_was_said(said, ended)));
         }
         std::thread::sleep(PAUSE);

@@ -45,7 +45,7 @@ pub use error::MountError;
 #[cfg(target_os = "linux")]
 pub use fill::Fill;
 #[cfg(target_os = "linux")]
-pub use fuse::{Life, layer as by_fuse};
+pub use fuse::{Life, layer as by_fuse, possible as by_fuse_possible};
 pub use image::{Image, Owners};
 pub use rung::{Rung, Step};
 

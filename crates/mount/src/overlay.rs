@@ -153,10 +153,13 @@ fn by_path(
     };
     let place = scratch.directory.join("lower");
     fs::create_dir(&place).map_err(at("lowerdir"))?;
-    let target = larder_sys::open_place(&place).map_err(at("lowerdir"))?;
-    // Another mount, so that this one is still nowhere.
-    let another = larder_sys::clone_mount(lower).map_err(at("lowerdir"))?;
-    larder_sys::place_mount(&another, &target).map_err(at("lowerdir"))?;
+    let placed = || {
+        let target = larder_sys::open_place(&place)?;
+        // Another mount, so that this one is still nowhere.
+        let another = larder_sys::clone_mount(lower)?;
+        larder_sys::place_mount(&another, &target).map(|()| another)
+    };
+    let another = placed().inspect_err(|_| drop(fs::remove_dir(&place))).map_err(at("lowerdir"))?;
     let (upper, work) = (scratch.upper(), scratch.work());
     let mut options = vec![
         ("source", MountValue::Text(b"larder")),

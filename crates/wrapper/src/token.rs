@@ -81,8 +81,8 @@ pub(crate) fn as_set(settings: &Settings, family: Family, command: &Command, tok
     command
 }
 
-/// What glibc's malloc and jemalloc read. Neither says what a tool computes, so neither is keyed
-/// (`larder-compiler`, `environment.rs`); a caller's own is left as it is.
+/// What glibc's malloc and jemalloc read. Neither says what a tool computes; what is keyed is the
+/// caller's environment, in which they are not. A caller's own is left as it is.
 fn ask_for_huge_pages(environment: &mut Vec<Vec<u8>>) {
     const ASKED_BY: [(&[u8], &[u8]); 2] =
         [(b"GLIBC_TUNABLES=", b"glibc.malloc.hugetlb=1"), (b"MALLOC_CONF=", b"thp:always")];

@@ -126,7 +126,7 @@ pub(crate) struct ImageMount {
     #[arg(long, value_enum)]
     pub(crate) via: Option<Via>,
     /// Until this process ends, instead of until it is unmounted
-    #[arg(long = "for", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long = "for", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub(crate) process: Option<u32>,
     #[command(flatten)]
     pub(crate) how: ImageRestore,

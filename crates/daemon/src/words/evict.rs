@@ -73,11 +73,13 @@ pub(crate) fn to_limit(store: &Store, limit_bytes: u64) -> Result<Eviction> {
 
 fn report(store: &Store, limit_bytes: u64, options: &Evict, done: &Eviction, out: &mut dyn Write) -> Result<()> {
     let shown = store.directory().display();
-    let limit = match options {
-        Evict { max_size: Some(0), .. } => "limit 0".to_owned(),
-        Evict { max_size: None, older_than: Some(_), .. } => "used within that time".to_owned(),
-        _ => format!("limit {}", say::limit(limit_bytes)),
-    };
+    let mut limits = Vec::new();
+    if options.max_size.is_some() || options.older_than.is_none() {
+        let limit = if options.max_size == Some(0) { "0".to_owned() } else { say::limit(limit_bytes) };
+        limits.push(format!("limit {}{limit}", if options.images { "of images " } else { "" }));
+    }
+    limits.extend(options.older_than.map(|_| "nothing older than was said".to_owned()));
+    let limit = limits.join(", ");
     let (before, after) = (say::bytes(done.before_bytes), say::bytes(done.after_bytes));
     if done.manifests == 0 && done.blobs == 0 {
         writeln!(out, "{shown}: nothing to evict: {after}, {limit}")?;

@@ -23,12 +23,12 @@ const STACK_BYTES: usize = 256 << 10;
 /// An image that is mounted as long as somebody holds this.
 pub(super) struct Shared {
     pub(super) layer: Mount,
-    /// Its files stay as long.
-    _lease: Arc<dyn Any + Send + Sync>,
     /// Dropped after it.
     lazy: Option<Lazy>,
     traced: Option<Traced>,
     told: AtomicBool,
+    /// Its files stay as long as all that.
+    _lease: Arc<dyn Any + Send + Sync>,
 }
 
 impl Shared {

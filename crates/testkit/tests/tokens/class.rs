@@ -123,3 +123,24 @@ fn a_cgroup_that_was_delegated() {
     crate::support::until(|| std::fs::remove_dir(&group).is_ok());
     assert!(background.contains(&name) && !utility.contains(&name), "{background}");
 }
+
+/// Off by default; part of no key, and what a caller says of its own stays.
+#[test]
+fn compilers_ask_for_huge_pages_where_that_is_set() {
+    let place = Place::new();
+    place.tool("work/mycc", "echo \"$GLIBC_TUNABLES, $MALLOC_CONF\" > 0.o");
+    sources(&place, 1);
+    let seen = |variables: &[(&str, &str)]| {
+        place.remove(&["0.o"]);
+        let run = wrapped(&place, &compile("mycc", 0), "2");
+        Ran::of(start(variables.iter().fold(run, |run, (name, value)| run.env(name, value)))).ends(0);
+        String::from_utf8(place.read("0.o")).expect("is text")
+    };
+    assert_eq!(seen(&[]), ", \n");
+    assert_eq!(seen(&[("LARDER_HUGE_PAGES", "1")]), ", \n", "it is a hit");
+    let asked = "glibc.malloc.hugetlb=1, thp:always\n";
+    assert_eq!(seen(&[("LARDER_HUGE_PAGES", "1"), ("LARDER_RECACHE", "1")]), asked);
+    assert_eq!(seen(&[]), asked, "it is a hit");
+    let own = [("LARDER_HUGE_PAGES", "1"), ("MALLOC_CONF", "thp:never"), ("LARDER_TOKENS", "0")];
+    assert_eq!(seen(&own), "glibc.malloc.hugetlb=1, thp:never\n");
+}

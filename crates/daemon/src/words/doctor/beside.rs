@@ -96,8 +96,8 @@ fn huge_pages(text: &str) -> Option<Check> {
         "never" => format!("switched off for all programs ({HUGE_PAGES}): compilers cannot have any"),
         mode => format!(
             "given to programs that ask ({mode}), as compilers do not: {GAIN}; LARDER_HUGE_PAGES=1 has those behind \
-             larder ask, by GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (gcc, clang) and MALLOC_CONF=thp:always (rustc), which \
-             the build's environment may hold as well; no result and no compiler's key changes"
+             larder ask, by GLIBC_TUNABLES=glibc.malloc.hugetlb=1; MALLOC_CONF=thp:always in the build's environment has \
+             rustc ask; no result changes, and no key of gcc or clang"
         ),
     };
     Some(ok("huge pages", found))

@@ -55,7 +55,7 @@ pub(super) fn answer(
     say_done(&key, done.as_ref(), began.elapsed().as_millis() as u64, options.json, out)?;
     match (&options.if_missing, word) {
         (_, "exact") => Ok(FINE),
-        (Some(command), _) => make(around, &key, command, options),
+        (Some(command), _) => make(around, &key, command, options, true),
         (None, "fallback") => Ok(FALLBACK),
         (None, _) => Ok(MISS),
     }
@@ -116,12 +116,21 @@ pub(super) fn targets(around: &Surroundings, record: &ImageRecord, paths: &[Path
 }
 
 /// Run the command, and save what it made. Its exit code is ours.
-pub(super) fn make(around: &Surroundings, key: &ImageKey, command: &str, options: &ImageRestore) -> Result<u8> {
+pub(super) fn make(
+    around: &Surroundings,
+    key: &ImageKey,
+    command: &str,
+    options: &ImageRestore,
+    reads: bool,
+) -> Result<u8> {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command);
     if options.json {
-        // What is printed and read is for others.
-        shell.stdout(std::io::stderr()).stdin(std::process::Stdio::null());
+        // What is printed is ours alone.
+        shell.stdout(std::io::stderr());
+    }
+    if !reads {
+        shell.stdin(std::process::Stdio::null());
     }
     let status = shell.status().context("sh could not be started")?;
     if !status.success() {

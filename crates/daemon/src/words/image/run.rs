@@ -2,19 +2,20 @@
 //! it. Without rights as well: among mounts of its own, by the broker or by FUSE.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use larder_image::{Found, Target, Unset};
 use larder_lookup::find as find_program;
 use larder_model::ImageKey;
 use larder_mount::broker::Client;
-use larder_mount::{Ask, Lease, Life, Mount, Placed, Places, Rung, Stay, by_fuse};
+use larder_mount::{Ask, Lease, Life, Mount, Placed, Places, Rung, Stay, by_fuse, by_fuse_possible};
 use larder_store::Store;
 use larder_sys::{ChildEnd, SignalForwarding};
 
@@ -77,7 +78,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
     }
     let found = borne(found.map(Some), options.strict, None)?;
     match &options.if_missing {
-        Some(command) if word != "exact" => match make(around, &key, command, &how)? {
+        Some(command) if word != "exact" => match make(around, &key, command, &how, false)? {
             0 => execute(around, &options.command),
             code => Ok(code),
         },
@@ -86,7 +87,10 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
             said(borne(image(around, &key, &fallbacks, &how), options.strict, None)?.as_ref());
             execute(around, &options.command)
         }
-        _ => begin_inside(around),
+        _ => {
+            borne(begin_inside(around).map(|never| match never {}), options.strict, ())?;
+            execute(around, &options.command)
+        }
     }
 }
 
@@ -98,7 +102,7 @@ fn said(done: Option<&Done>) {
 
 /// This program again, with the same words and one more: it has one thread, as its namespaces want it. A broker for its
 /// mounts is for others as well, and begins where they are.
-fn begin_inside(around: &Surroundings) -> Result<u8> {
+fn begin_inside(around: &Surroundings) -> Result<Infallible> {
     let store = around.store()?;
     // Who cannot have one is told so inside.
     let _ = mount::socket(around, &store);
@@ -125,7 +129,8 @@ fn inside(
     said(done.as_ref());
     // What is mounted on the working directory or above is to be seen by its name.
     let cwd = cwd(around)?;
-    let is_covered = done.iter().flat_map(|done| &done.targets).any(|target| cwd.starts_with(target));
+    let is_above = |target: &PathBuf| fs::canonicalize(target).is_ok_and(|target| cwd.starts_with(target));
+    let is_covered = done.iter().flat_map(|done| &done.targets).any(is_above);
     if is_covered && !held.is_empty() {
         let entered = std::env::set_current_dir(cwd).context("the working directory is not in the image");
         borne(entered, options.strict, ())?;
@@ -154,7 +159,12 @@ fn had(
     };
     let store = around.store()?;
     let broker = mount::socket(around, &store);
-    let own = own_mounts().context("it can have no mounts of its own here");
+    // Among mounts of its own an ordinary user's command has fewer rights: not for nothing.
+    let is_possible = broker.is_ok() || ways.contains(&Rung::Fuse) && by_fuse_possible().is_ok();
+    let own = match (is_possible, &broker) {
+        (false, Err(why)) => Err(anyhow!("{why:#}; {}", by_fuse_possible().err().unwrap_or_default())),
+        _ => own_mounts().context("it can have no mounts of its own here"),
+    };
     let far = FarImages::open(around, &store)?.map(Arc::new);
     let (found, _) = find(&store, far.as_deref(), key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
