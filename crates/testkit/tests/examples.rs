@@ -119,3 +119,58 @@ fn gitlab() {
     let steps: Vec<String> = [before].into_iter().chain(texts(&job["after_script"])).collect();
     works(&place, &["sh", "-e", "-c"], &steps);
 }
+
+/// A project with one package, which npm installs from a file beside it; nothing is fetched.
+fn node_project(place: &Place) {
+    place.put("dep/package.json", r#"{ "name": "dep", "version": "1.0.0", "main": "index.js" }"#);
+    place.put("dep/index.js", "module.exports = 42;\n");
+    let test = r#"node -e \"process.exit(require('dep') === 42 ? 0 : 1)\""#;
+    let package = format!(
+        r#"{{ "name": "app", "version": "1.0.0", "scripts": {{ "test": "{test}" }},
+              "dependencies": {{ "dep": "file:dep-1.0.0.tgz" }} }}"#
+    );
+    place.put("package.json", package);
+    let prepare = "npm pack ./dep && npm install --package-lock-only --no-audit --no-fund && git init -q . && \
+                   git add package.json package-lock.json && git -c user.name=x -c user.email=x@y commit -qm x";
+    place.run(&["sh", "-e", "-c", prepare]).env("HOME", place.path("tmp")).run().ends(0);
+}
+
+/// The first machine installs and saves, others only restore. `packages` says what became of the image.
+fn node_modules_come_from_the_first(place: &Place, words: &[&str], packages: &str, test: &str) {
+    for number in 1..=3 {
+        let _ = fs::remove_dir_all(place.path("work/node_modules"));
+        machine(place, number);
+        let said = step(place, number, words, packages);
+        let expected = if number == 1 { "miss" } else { "exact" };
+        assert!(said.contains(expected), "machine {number}: {said}");
+        step(place, number, words, test);
+    }
+}
+
+#[test]
+fn github_node() {
+    probe_skip!(has("npm") && has("git") && has("bash"), "npm, git or bash is not installed");
+    let place = Place::new();
+    let Some(example) = example(&place, "github-node.yml") else { return };
+    let job = &example["jobs"]["test"];
+    assert_eq!(job["env"]["LARDER_REMOTE"], "ghac://larder");
+    let steps = job["steps"].as_array().expect("is a list");
+    let named = |name: &str| {
+        let step = steps.iter().find(|step| step["name"] == name).unwrap_or_else(|| panic!("no step {name}"));
+        step["run"].as_str().expect("is a script").to_owned()
+    };
+    node_project(&place);
+    let bash = ["bash", "-e", "-o", "pipefail", "-c"];
+    node_modules_come_from_the_first(&place, &bash, &named("Packages"), &named("Test"));
+}
+
+#[test]
+fn gitlab_node() {
+    probe_skip!(has("npm") && has("git"), "npm or git is not installed");
+    let place = Place::new();
+    let Some(example) = example(&place, "gitlab-node.yml") else { return };
+    let script = texts(&example["test"]["script"]);
+    assert_eq!(script.len(), 2, "{script:?}");
+    node_project(&place);
+    node_modules_come_from_the_first(&place, &["sh", "-e", "-c"], &script[0], &script[1]);
+}

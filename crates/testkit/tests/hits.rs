@@ -259,6 +259,22 @@ fn switches() {
 }
 
 #[test]
+fn any_command_is_explained_as_larder_runs_it() {
+    let place = Place::new();
+    place.put("x", "1\n");
+    place.settle();
+    for _ in 0..3 {
+        place.larder(&["run", "--", "cat", "x"]).run().ends(0);
+    }
+    let explained = || place.larder(&["explain", "--no-terminal", "--", "cat", "x"]).run().ends(0).stdout;
+    let said = explained();
+    assert!(said.starts_with("hit") && said.contains("`larder run -- COMMAND`"), "{said}");
+    place.put("x", "2\n");
+    let said = explained();
+    assert!(said.starts_with("miss") && said.contains("x: has other content"), "{said}");
+}
+
+#[test]
 fn an_unknown_tool_runs_untouched_and_is_counted() {
     let place = Place::new();
     let tool = place.tool("bin/frobnicate", "cat; echo \"$0\" \"$@\"; echo err >&2; echo made > made; exit 7");

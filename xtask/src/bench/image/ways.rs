@@ -72,8 +72,13 @@ const NEEDED: [&str; 6] = [
     "larder, unpacked",
 ];
 
-/// What the others are compared with comes first.
-const WITH_JOBS: [&str; 5] = [
+/// The file is made by whoever comes first, and then kept.
+const AS_SQUASHFS: &str = "larder, as squashfs, made in the first round";
+
+/// What the others are compared with comes first among the ways.
+const WITH_JOBS: [&str; 7] = [
+    AS_SQUASHFS,
+    "larder, the same by FUSE",
     "zstd -d | tar",
     "squashfs, mounted, overlay",
     "larder, unpacked",
@@ -188,6 +193,14 @@ impl Ways {
             Way {
                 after: |w| w.unmount_ours("store"),
                 ..way("larder, mounted", false, |w, _| w.mount("store", "mount", None))
+            },
+            Way {
+                after: |w| w.unmount_ours("store"),
+                ..way(AS_SQUASHFS, false, |w, _| w.mount("store", "squashfs", None))
+            },
+            Way {
+                after: |w| w.unmount_ours("store"),
+                ..way("larder, the same by FUSE", false, |w, _| w.mount("store", "fuse", None))
             },
             Way {
                 prepare: |w, t| {

@@ -125,8 +125,10 @@ pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) 
 fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     let destinations = if options.no_terminal { no_terminal() } else { Destinations::now() };
     let mut place = around.place(destinations)?;
-    let (mut argv, any_command) =
-        without_ourselves(options.command.into_iter().map(OsStringExt::into_vec).collect(), around)?;
+    let typed: Vec<Vec<u8>> = options.command.into_iter().map(OsStringExt::into_vec).collect();
+    let (mut argv, any_command) = without_ourselves(typed.clone(), around)?;
+    // Without larder in front nobody knows how it is meant.
+    let is_bare = typed == argv;
     let understand = if any_command.is_some() { Request::of_any_command } else { Request::new };
     place.scope = any_command.unwrap_or_default();
     let tool = tool_of(&argv, around)?;
@@ -147,9 +149,16 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     };
     // Stamps make no store where there is none.
     let stamps = Stamps::open(&store, store.directory().exists() && !settings.read_only);
-    let request = match understand(tool, argv, &place, &stamps) {
+    let understood = match understand(tool.clone(), argv.clone(), &place, &stamps) {
+        Err(Bypass::UnknownTool) if is_bare => {
+            notes.push("larder knows this tool only as `larder run -- COMMAND`: that is what is said here");
+            Request::of_any_command(tool, argv, &place, &stamps)
+        }
+        understood => understood,
+    };
+    let request = match understood {
         Ok(request) => request,
-        Err(reason) => return early(Verdict::Bypass(reason)),
+        Err(reason) => return Ok(Explanation { tool: shown, about: None, verdict: Verdict::Bypass(reason), notes }),
     };
     if settings.recache {
         notes.push("LARDER_RECACHE is set: the tool would run and be recorded anew, whatever is said here");
