@@ -29,6 +29,8 @@ mod show;
 mod supply;
 mod trace;
 
+pub(super) use mount::SOCKET as BROKER_SOCKET;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};

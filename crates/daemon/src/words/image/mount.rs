@@ -24,7 +24,7 @@ use crate::say;
 use crate::surroundings::Surroundings;
 
 /// Where a machine's own broker listens.
-const SOCKET: &str = "/run/larder/broker.sock";
+pub(in crate::words) const SOCKET: &str = "/run/larder/broker.sock";
 
 /// Mount, or what else works.
 pub(super) fn run(around: &Surroundings, options: &ImageMount, out: &mut dyn Write) -> Result<u8> {
