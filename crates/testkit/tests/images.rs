@@ -299,6 +299,9 @@ fn a_command_runs_whatever_becomes_of_its_image() {
     let made = ["run", "--key", "k-2", "--if-missing", "mkdir made && echo x > made/x", "made", "--", "cat", "made/x"];
     assert_eq!(image(&place, &made).run().ends(0).stdout, "x\n");
     image(&place, &["show", "k-2"]).run().ends(0);
+    let pulled = ["run", "--policy", "pull", "--key", "k-3", "--if-missing", "true", "made", "--", "cat", "made/x"];
+    assert_eq!(image(&place, &pulled).run().ends(0).stdout, "x\n");
+    image(&place, &["show", "k-3"]).run().ends(11);
     image(&place, &["run", "--key", KEY, "--", "no-such-command"]).run().ends(127);
     image(&place, &["run", "--key", KEY, "--via", "unpack", "there", "--", "true"]).run().ends(0);
     assert_eq!(Tree::of(&place.path("work/there")), before);

@@ -141,6 +141,9 @@ pub(crate) struct ImageRun {
     /// Where that is not there, the newest whose key begins so; may be given several times
     #[arg(long, value_name = "BEGINNING")]
     pub(crate) fallback: Vec<String>,
+    /// With `push` nothing is mounted, with `pull` nothing is saved
+    #[arg(long, value_enum, default_value_t = Policy::Both)]
+    pub(crate) policy: Policy,
     /// By this way or not at all; without, the first that works here: lazy, mount, fuse, unpack
     #[arg(long, value_enum)]
     pub(crate) via: Option<Via>,

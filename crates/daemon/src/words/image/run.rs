@@ -57,7 +57,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
     let how = ImageRestore {
         key: options.key.clone(),
         fallback: options.fallback.clone(),
-        policy: Policy::Both,
+        policy: options.policy,
         replace: false,
         if_missing: options.if_missing.clone(),
         strict: options.strict,
@@ -67,16 +67,19 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
     if options.inside {
         return inside(around, &key, &fallbacks, &how, options);
     }
-    let found: Result<Found> = (|| {
+    let found = || -> Result<Found> {
         let store = around.store()?;
         let far = FarImages::open(around, &store)?;
         Ok(find(&store, far.as_ref(), &key, &fallbacks)?.0)
-    })();
+    };
+    let found = match options.policy {
+        Policy::Push => None,
+        _ => borne(found().map(Some), options.strict, None)?,
+    };
     let word = found.as_ref().map_or("miss", Found::word);
-    if word == "miss" && found.is_ok() {
+    if found.as_ref().is_some_and(|found| found.record().is_none()) {
         say::tell(&format!("miss: nothing under {key}"));
     }
-    let found = borne(found.map(Some), options.strict, None)?;
     match &options.if_missing {
         Some(command) if word != "exact" => match make(around, &key, command, &how, false)? {
             0 => execute(around, &options.command),
