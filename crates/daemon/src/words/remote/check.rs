@@ -109,17 +109,16 @@ async fn steps(remote: &Arc<dyn Remote>, found: &mut Found) -> Result<(), Remote
         found.write = Some(PROBE_BYTES as f64 / began.elapsed().as_secs_f64());
         there = true;
     }
-    if there {
-        let began = Instant::now();
-        if let Some((_, body)) = remote.get(key).await? {
-            let came = collect(remote.name(), key, body, PROBE_BYTES as u64).await?;
-            if came != probe {
-                let why = "other bytes came back than were sent";
-                return Err(RemoteError::failed(&remote.name().into(), Some(key), Trouble::Damaged, why));
-            }
-            found.read = Some(PROBE_BYTES as f64 / began.elapsed().as_secs_f64());
-        }
+    let odd = |why| Err(RemoteError::failed(&remote.name().into(), Some(key), Trouble::Damaged, why));
+    let began = Instant::now();
+    // Also where nothing was put there: whether it may be read is another question than whether it is there.
+    let Some((_, body)) = remote.get(key).await? else {
+        return if there { odd("what is there cannot be had") } else { Ok(()) };
+    };
+    if collect(remote.name(), key, body, PROBE_BYTES as u64).await? != probe {
+        return odd("other bytes came back than were sent");
     }
+    found.read = Some(PROBE_BYTES as f64 / began.elapsed().as_secs_f64());
     Ok(())
 }
 
