@@ -171,6 +171,8 @@ fn start(
         match spawn_traced(start, &forwarding) {
             Ok(mut tracer) => {
                 forwarding.begin(tracer.pid);
+                // From here on each process of the build waits for this thread.
+                larder_sys::answer_promptly();
                 let followed = follow(&mut tracer, events, began, redact, count);
                 let left = tracer.let_go() as u64;
                 SignalForwarding::end();

@@ -39,7 +39,7 @@ pub use loopback::loop_device;
 pub use machine::{
     FreeMemory, any_busy_below, free_memory, is_frozen, make_room, now_ms, processors, resident_below_kb,
 };
-pub use manner::{Manner, is_lowered, lower_thread, would_starve};
+pub use manner::{Manner, answer_promptly, is_lowered, lower_thread, would_starve};
 pub use map::Words;
 pub use mount::{
     MountAttributes, MountRefused, MountValue, clone_mount, mount_number, new_mount, open_directory, open_place,
