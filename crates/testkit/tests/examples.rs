@@ -88,6 +88,13 @@ fn works(place: &Place, words: &[&str], steps: &[String]) {
     assert!(found, "no machine finds what the first one sent");
 }
 
+/// What a step of a job on GitHub runs.
+fn script_of(job: &Value, name: &str) -> String {
+    let mut steps = job["steps"].as_array().expect("is a list").iter();
+    let step = steps.find(|step| step["name"] == name).unwrap_or_else(|| panic!("no step {name}"));
+    step["run"].as_str().expect("is a script").to_owned()
+}
+
 #[test]
 fn github() {
     probe_skip!(has("make") && has("gcc") && has("bash"), "make, gcc or bash is not installed");
@@ -95,11 +102,7 @@ fn github() {
     let Some(example) = example(&place, "github.yml") else { return };
     let job = &example["jobs"]["build"];
     assert_eq!(job["env"]["LARDER_REMOTE"], "ghac://larder");
-    let steps = job["steps"].as_array().expect("is a list");
-    let named = |name: &str| {
-        let step = steps.iter().find(|step| step["name"] == name).unwrap_or_else(|| panic!("no step {name}"));
-        step["run"].as_str().expect("is a script").to_owned()
-    };
+    let named = |name: &str| script_of(job, name);
     assert!(named("Build larder").contains("cargo xtask build") && named("Path").contains("GITHUB_PATH"));
     works(&place, &["bash", "-e", "-o", "pipefail", "-c"], &["Start", "Build", "Send", "Statistics"].map(named));
 }
@@ -154,11 +157,7 @@ fn github_node() {
     let Some(example) = example(&place, "github-node.yml") else { return };
     let job = &example["jobs"]["test"];
     assert_eq!(job["env"]["LARDER_REMOTE"], "ghac://larder");
-    let steps = job["steps"].as_array().expect("is a list");
-    let named = |name: &str| {
-        let step = steps.iter().find(|step| step["name"] == name).unwrap_or_else(|| panic!("no step {name}"));
-        step["run"].as_str().expect("is a script").to_owned()
-    };
+    let named = |name: &str| script_of(job, name);
     node_project(&place);
     let bash = ["bash", "-e", "-o", "pipefail", "-c"];
     node_modules_come_from_the_first(&place, &bash, &named("Packages"), &named("Test"));

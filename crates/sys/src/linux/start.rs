@@ -54,9 +54,7 @@ pub fn spawn(
     mask: &crate::SignalForwarding,
     manner: &Manner,
 ) -> io::Result<Child> {
-    let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    let (mask, ties, error) = (*mask.original(), Ties::default(), AtomicI32::new(0));
-    begin(Start { path, argv, environment, descriptors, manner, mask, ties, error })
+    start(path, argv, environment, descriptors, *mask.original(), manner, Ties::default())
 }
 
 /// Start a program that is to end with the thread that calls this, in front of the same terminal. It gets the signal mask
@@ -68,14 +66,15 @@ pub fn spawn_job(
     mask: &crate::SignalForwarding,
 ) -> io::Result<Child> {
     let ties = Ties { session: false, bound_to: Some(ourselves()), plain_pipes: true };
-    start(path, argv, environment, &[], *mask.original(), ties)
+    start(path, argv, environment, &[], *mask.original(), &Manner::default(), ties)
 }
 
 /// Start the program at `path` in a session of its own, its standard streams on the null device.
 pub fn spawn_apart(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>]) -> io::Result<Child> {
     let null = null()?;
     let descriptors = [0, 1, 2].map(|its| (null.as_raw_fd(), its));
-    start(path, argv, environment, &descriptors, mask_now()?, Ties { session: true, ..Ties::default() })
+    let ties = Ties { session: true, ..Ties::default() };
+    start(path, argv, environment, &descriptors, mask_now()?, &Manner::default(), ties)
 }
 
 /// The same, but to end with the thread that calls this, and its standard error on a file of ours.
@@ -83,7 +82,7 @@ pub fn spawn_bound(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], error
     let null = null()?;
     let descriptors = [(null.as_raw_fd(), 0), (null.as_raw_fd(), 1), (errors, 2)];
     let ties = Ties { session: true, bound_to: Some(ourselves()), ..Ties::default() };
-    start(path, argv, environment, &descriptors, mask_now()?, ties)
+    start(path, argv, environment, &descriptors, mask_now()?, &Manner::default(), ties)
 }
 
 fn start(
@@ -92,11 +91,11 @@ fn start(
     environment: &[Vec<u8>],
     descriptors: &[(RawFd, RawFd)],
     mask: libc::sigset_t,
+    manner: &Manner,
     ties: Ties,
 ) -> io::Result<Child> {
     let (path, argv, environment) = (c_string(path)?, CStrings::new(argv)?, CStrings::new(environment)?);
-    let (manner, error) = (&Manner::default(), AtomicI32::new(0));
-    begin(Start { path, argv, environment, descriptors, manner, mask, ties, error })
+    begin(Start { path, argv, environment, descriptors, manner, mask, ties, error: AtomicI32::new(0) })
 }
 
 fn ourselves() -> libc::pid_t {
