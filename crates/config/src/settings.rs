@@ -23,6 +23,10 @@ pub struct Settings {
     pub disable: bool,
     /// Tools ask for huge pages.
     pub huge_pages: bool,
+    /// For how many days an image stays that nobody uses; 0 is no limit.
+    pub image_max_days: u64,
+    /// What the images of the store may take, in bytes; 0 is no limit of their own.
+    pub image_max_size_bytes: u64,
     /// How many tools run at once; 0 is as many as processors.
     pub jobs: u64,
     /// Where larder writes what it did, absolute.
@@ -85,6 +89,8 @@ impl Default for Settings {
             dir: None,
             disable: false,
             huge_pages: false,
+            image_max_days: 0,
+            image_max_size_bytes: 0,
             jobs: 0,
             log: None,
             max_size_bytes: 10 << 30,
@@ -238,6 +244,22 @@ pub const SETTINGS: &[Setting] = &[
         default: "false",
         help: "Have compilers ask for huge pages: GLIBC_TUNABLES, MALLOC_CONF.",
         field: Field::Switch(|s| &mut s.huge_pages),
+    },
+    Setting {
+        key: "image_max_days",
+        variable: "LARDER_IMAGE_MAX_DAYS",
+        project_may_set: false,
+        default: "0",
+        help: "Evict images that nobody used for so many days; 0 is no limit.",
+        field: Field::Number(|s| &mut s.image_max_days),
+    },
+    Setting {
+        key: "image_max_size",
+        variable: "LARDER_IMAGE_MAX_SIZE",
+        project_may_set: false,
+        default: "0",
+        help: "Evict the least recently used images when they take more than this; 0: max_size alone counts.",
+        field: Field::Size(|s| &mut s.image_max_size_bytes),
     },
     Setting {
         key: "jobs",

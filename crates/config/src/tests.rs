@@ -65,13 +65,15 @@ const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 const KEY_IN_FILE: &str = "['00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']";
 
 /// For each setting: text for a file, for the environment, and how both are shown.
-const SAMPLES: [(&str, &str, &str, &str); 22] = [
+const SAMPLES: [(&str, &str, &str, &str); 24] = [
     ("class", "'utility'", "UTILITY", "utility"),
     ("class_cgroup", "'/c'", "/c", "/c"),
     ("debug_paths", "'exact'", "Exact", "exact"),
     ("dir", "'/f'", "/f", "/f"),
     ("disable", "true", "yes", "true"),
     ("huge_pages", "true", "on", "true"),
+    ("image_max_days", "7", "7", "7"),
+    ("image_max_size", "'2 GB'", "2GB", "2 GB"),
     ("jobs", "7", "7", "7"),
     ("log", "'/l'", "/l", "/l"),
     ("max_size", "'500 MB'", "500MB", "500 MB"),

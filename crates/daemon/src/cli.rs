@@ -16,8 +16,8 @@ mod record;
 mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
 pub(crate) use image::{
-    ImageBroker, ImageDrop, ImageExport, ImageImport, ImageList, ImageMount, ImageRestore, ImageRun, ImageSave,
-    ImageShow, ImageUnmount, Images, ImagesWord, Policy, Via,
+    ImageAttach, ImageBroker, ImageDrop, ImageExport, ImageImport, ImageList, ImageMount, ImageRestore, ImageRun,
+    ImageSave, ImageShow, ImageUnmount, Images, ImagesWord, Policy, Via, ViaFile,
 };
 pub(crate) use record::{
     CompareTwo, Form, Judging, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,

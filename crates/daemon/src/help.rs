@@ -135,6 +135,7 @@ Examples:
   larder image list                --mounted: what is mounted, and where
   larder image show KEY            also whether it is there at all: exit code 11 when not
   larder image drop KEY
+  larder image attach deps.squashfs node_modules -- npm test
   larder image import --key KEY deps.tar.zst
   larder image export --key KEY deps.squashfs";
 

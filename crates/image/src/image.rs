@@ -78,6 +78,11 @@ impl Image {
     }
 }
 
+/// Whether the saved path of this tree, which is in the store, is a directory.
+pub fn is_directory(store: &Store, blob: &Blob) -> Result<bool, ImageError> {
+    Ok(matches!(tree(store, blob)?.nodes[0].kind, Kind::Directory(_)))
+}
+
 fn tree(store: &Store, blob: &Blob) -> Result<Tree, ImageError> {
     let packed = store.blob_bytes(blob, PART_BYTES_MAX)?;
     let damaged = || ImageError::Damaged { what: "tree", why: larder_model::DecodeError::Damaged };

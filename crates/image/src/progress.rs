@@ -15,11 +15,16 @@ pub enum Step {
     Look,
     /// Files are written: bytes.
     Unpack,
-    /// Something is sent or fetched: bytes.
-    Transfer,
+    /// Something is fetched: bytes.
+    Fetch,
+    /// What a remote lacks is sent, bytes; how much that is is not known yet.
+    Send,
+    /// Somebody else does it.
+    Wait,
 }
 
-const STEPS: [Step; 6] = [Step::Scan, Step::Compare, Step::Pack, Step::Look, Step::Unpack, Step::Transfer];
+const STEPS: [Step; 8] =
+    [Step::Scan, Step::Compare, Step::Pack, Step::Look, Step::Unpack, Step::Fetch, Step::Send, Step::Wait];
 
 /// The state of one piece of work.
 #[derive(Debug, Default)]

@@ -47,18 +47,14 @@ pub fn possible() -> Result<(), String> {
     program_for(&Image::Squashfs(PathBuf::new())).map(drop)
 }
 
-/// An image as a mount that is nowhere and cannot be written to. Its program ends with the last use of that.
+/// An image as a mount that is nowhere and cannot be written to. Its program ends with the last use of that. It mounts on
+/// a path: one is made in `near` for a moment.
 ///
 /// # Errors
 ///
 /// Where there is no program for it, or that fails.
-pub fn layer(image: &Image, life: Life) -> Result<Mount, MountError> {
-    let beside = match image {
-        Image::Squashfs(file) => file,
-        Image::Erofs { metadata, .. } => metadata,
-    };
-    // The program mounts on a path; there it is for a moment only.
-    let place = beside.with_file_name(format!(".fuse-{:016x}", larder_sys::random_u64()));
+pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError> {
+    let place = near.join(format!(".fuse-{:016x}", larder_sys::random_u64()));
     fs::create_dir(&place).map_err(MountError::path(&place, "cannot be made"))?;
     let layer = mount(image, &place, life).and_then(|()| {
         let open = || larder_sys::open_place(&place).map_err(MountError::path(&place, "cannot be opened"));

@@ -474,7 +474,7 @@ fn what_was_unpacked_instead_of_mounted_says_why() {
     let mounted = place.run(&[&words[..], &["--key", "a-1", "there"]].concat()).run().ends(0);
     let said = json(&mounted);
     assert_eq!((said["via"].as_str(), said["outcome"].as_str()), (Some("unpack"), Some("exact")), "{mounted:#?}");
-    assert!(said["why_unpacked"].as_str().is_some_and(|why| why.contains("cannot be mounted")), "{said}");
+    assert!(said["passed_over"].as_str().is_some_and(|why| why.contains("cannot be mounted")), "{said}");
     assert!(mounted.stderr.contains("could not be mounted"), "{mounted:#?}");
     assert_eq!(Tree::of(&place.path("work/there")), before);
 }

@@ -29,6 +29,8 @@ pub(crate) enum ImagesWord {
     Restore(ImageRestore),
     /// Save what is in an archive, as made by tar, zip or mksquashfs, under a key
     Import(ImageImport),
+    /// Mount a squashfs file that others made, to be written to; what is written goes with the mount
+    Attach(ImageAttach),
     /// Write an image as an archive that others can read
     Export(ImageExport),
     /// List the images of the store, the newest first
@@ -208,6 +210,32 @@ pub(crate) struct ImageImport {
     /// A file that ends in .tar, .tar.zst, .tar.lz4, .tar.gz, .zip or .squashfs
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+}
+
+/// By which way a file that others made is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ViaFile {
+    /// By squashfuse, which needs no rights where a command runs among mounts of its own
+    Fuse,
+    /// By the kernel, for root; it believes what is in the file
+    Squashfs,
+}
+
+/// Options of `image attach`.
+#[derive(Args)]
+pub(crate) struct ImageAttach {
+    /// By this way
+    #[arg(long, value_enum, default_value_t = ViaFile::Fuse)]
+    pub(crate) via: ViaFile,
+    /// As mksquashfs makes it
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// An empty directory, or a name for one
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// Mount it for this command and what it starts, and for nobody else; without, until `unmount`
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Options of `image export`.

@@ -172,10 +172,21 @@ impl Far {
         one.remote.has(&keys).await.unwrap_or(none)
     }
 
-    /// Send an image whose parts are in the store at `dir`. Returns bytes of what was not there before.
-    pub(crate) async fn publish_image(&self, record: &ImageRecord, packs: &[Blob], dir: &Path) -> Result<u64, Failure> {
+    /// Send an image whose parts are in the store at `dir`; each that is sent is told to `sends` first. Returns bytes of
+    /// what was not there before.
+    pub(crate) async fn publish_image(
+        &self,
+        record: &ImageRecord,
+        packs: &[Blob],
+        dir: &Path,
+        sends: impl Fn(&Digest) + Send + Sync,
+    ) -> Result<u64, Failure> {
         let store = Store::open(dir)?;
-        let published = self.remotes.publish_image(record, packs, |digest| Some(store.blob_file(digest))).await;
+        let file = |digest: &Digest| {
+            sends(digest);
+            Some(store.blob_file(digest))
+        };
+        let published = self.remotes.publish_image(record, packs, file).await;
         match published.failed.into_iter().next() {
             Some(error) => Err(error.into()),
             None => Ok(published.bytes),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
+use larder_config::Settings;
 use larder_store::{Counters, EVICT_TO_PERCENT, Eviction, Keep, Store};
 
 use super::FINE;
@@ -35,7 +36,7 @@ pub(crate) fn run(around: &Surroundings, options: &Evict, out: &mut dyn Write) -
     let bar = if options.background { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     bar.set_message("reading what there is");
     bar.enable_steady_tick(TICK);
-    let done = evict(&store, limit_bytes, options);
+    let done = evict(&store, limit_bytes, around.settings(), options);
     bar.finish_and_clear();
     let done = done.context("the store could not be evicted: `larder doctor` says more")?;
     if !options.background {
@@ -52,12 +53,28 @@ fn within(store: &Store, limit_bytes: u64, options: &Evict) -> bool {
 }
 
 /// To exactly the limit that was typed, and what is too old; to a share of the limit that is set, once over it.
-fn evict(store: &Store, limit_bytes: u64, options: &Evict) -> Result<Eviction> {
+fn evict(store: &Store, limit_bytes: u64, settings: &Settings, options: &Evict) -> Result<Eviction> {
     if options.max_size.is_none() && options.older_than.is_none() && !options.images {
-        return to_limit(store, limit_bytes);
+        let images = images_to_limits(store, settings)?;
+        let done = to_limit(store, limit_bytes)?;
+        let Some(images) = images else { return Ok(done) };
+        let (manifests, blobs) = (images.manifests + done.manifests, images.blobs + done.blobs);
+        return Ok(Eviction { before_bytes: images.before_bytes, manifests, blobs, ..done });
     }
     let bytes_max = options.max_size.unwrap_or(u64::MAX);
     Ok(store.evict_all_but(&Keep { bytes_max, age_max: options.older_than, images_only: options.images })?)
+}
+
+/// What images may take by themselves, and how old they may be; none where the settings say nothing of that.
+pub(crate) fn images_to_limits(store: &Store, settings: &Settings) -> Result<Option<Eviction>> {
+    let is_set = |number: u64| (number > 0).then_some(number);
+    let bytes_max = is_set(settings.image_max_size_bytes);
+    let age_max = is_set(settings.image_max_days).map(|days| Duration::from_secs(days.saturating_mul(24 * 60 * 60)));
+    if bytes_max.is_none() && age_max.is_none() {
+        return Ok(None);
+    }
+    let keep = Keep { bytes_max: bytes_max.unwrap_or(u64::MAX), age_max, images_only: true };
+    Ok(Some(store.evict_all_but(&keep)?))
 }
 
 /// To a share of the limit, where the store is over it; 0 is no limit. The size is measured first: the counter is only

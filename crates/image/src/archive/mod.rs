@@ -94,6 +94,7 @@ fn write(
 ) -> Result<Exported, ImageError> {
     progress.begin(Step::Pack, entries.iter().map(|entry| entry.size(image)).sum());
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    crate::restore::sweep(parent);
     let work = Work::begin(parent)?;
     let file = work.path().join(TOP);
     let mut contents = contents::Contents::new(store, image)?;

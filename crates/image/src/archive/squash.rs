@@ -9,6 +9,8 @@ use crate::ImageError;
 
 /// What is told of what a program said, bytes: it begins with what went wrong.
 const SAID_BYTES_MAX: usize = 512;
+/// A file that cannot be read is made again so often.
+pub(super) const TRIES: u32 = 3;
 
 /// A program that makes a file of a tar.
 pub(super) struct Making {
@@ -42,6 +44,18 @@ impl Making {
             false => Err(ImageError::archive(&self.to, failed("mksquashfs", status, &said))),
         }
     }
+}
+
+/// Whether all of a file can be read, as `unsquashfs` finds; else what it says. What 4.5.1 wrote is not always so.
+pub(super) fn unreadable(file: &Path) -> Result<Option<String>, ImageError> {
+    let mut command = Command::new("unsquashfs");
+    // As one stream (`-pf`, from 4.5 on) nothing is created. 4.5.1 takes `-` for a file's name.
+    command.args(["-quiet", "-no-progress", "-pf", "/dev/null"]).arg(file);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| missing(file, "unsquashfs", &error))?;
+    let said = first_of(child.stderr.take().expect("it was asked for"));
+    let status = child.wait().map_err(ImageError::io("wait for unsquashfs", file))?;
+    Ok((!status.success() || !said.is_empty()).then(|| failed("unsquashfs", status, &said)))
 }
 
 /// Unpack the file `from` to `top`, which is made.

@@ -15,7 +15,7 @@ use super::out::Entry;
 use super::stage::{Meta, Stage};
 use super::{Exported, squash};
 use crate::tree::{Attribute, Kind};
-use crate::{ImageError, Progress};
+use crate::{ImageError, Progress, Step};
 
 /// What a header has room for.
 const NAME_BYTES_MAX: usize = 100;
@@ -33,21 +33,42 @@ pub(super) fn write(
     progress: &Progress,
 ) -> Result<Exported, ImageError> {
     if format == Format::Squashfs {
-        let (program, input) = squash::begin(to)?;
-        let written = stream(contents, entries, Box::new(input), Packing::None, to, progress);
-        let ended = program.end();
-        return match written {
-            // Where the program failed, that is why nothing more could be written to it.
-            Err(ImageError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe && ended.is_err() => {
-                ended.map(|()| Exported::default())
-            }
-            Err(error) => Err(error),
-            Ok(exported) => ended.map(|()| exported),
-        };
+        return squashed(contents, entries, to, progress);
     }
     let packing = if let Format::Tar(packing) = format { packing } else { Packing::None };
     let file = File::create_new(to).map_err(ImageError::io("make it", to))?;
     stream(contents, entries, Box::new(file), packing, to, progress)
+}
+
+/// It is read once before it is believed: what cannot be read is made again.
+fn squashed(
+    contents: &mut Contents<'_>,
+    entries: &[Entry],
+    to: &Path,
+    progress: &Progress,
+) -> Result<Exported, ImageError> {
+    let all = entries.iter().map(|entry| entry.size(contents.image)).sum();
+    let mut why = String::new();
+    for _ in 0..squash::TRIES {
+        progress.begin(Step::Pack, all);
+        let (program, input) = squash::begin(to)?;
+        let written = stream(contents, entries, Box::new(input), Packing::None, to, progress);
+        let ended = program.end();
+        let exported = match written {
+            // Where the program failed, that is why nothing more could be written to it.
+            Err(ImageError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe && ended.is_err() => {
+                return ended.map(|()| Exported::default());
+            }
+            Err(error) => return Err(error),
+            Ok(exported) => ended.map(|()| exported)?,
+        };
+        match squash::unreadable(to)? {
+            None => return Ok(exported),
+            Some(said) => why = said,
+        }
+    }
+    let why = format!("mksquashfs made it {} times so that it cannot be read ({why}): take another way", squash::TRIES);
+    Err(ImageError::archive(to, why))
 }
 
 fn stream(

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -119,7 +120,8 @@ impl Host {
                 Ok(plain(layer))
             }
             (image, Rung::Fuse, _) => {
-                let layer = fuse::layer(image, Life::AsMount)?;
+                let near = image.first_file().parent().unwrap_or(Path::new("/"));
+                let layer = fuse::layer(image, near, Life::AsMount)?;
                 let layer = if let Some(name) = supplied.below { layer.below(name)? } else { layer };
                 Ok(plain(layer))
             }

@@ -230,7 +230,9 @@ impl Places {
                 })
             }
             (Rung::Squashfs, Image::Squashfs(file)) => layer::squashfs(file),
-            (Rung::Fuse, image) => fuse::layer(image, fuse::Life::AsMount),
+            (Rung::Fuse, image) => {
+                fuse::layer(image, self.directory.parent().unwrap_or(&self.directory), fuse::Life::AsMount)
+            }
             (rung, image) => {
                 let kind = if matches!(image, Image::Squashfs(_)) { "a squashfs image" } else { "an EROFS image" };
                 Err(MountError::Unable { rung, why: format!("it is not for {kind}") })

@@ -122,7 +122,7 @@ impl Trial {
     fn try_fuse(&self) -> Result<String, String> {
         let image = Image::Squashfs(self.squashfs());
         let program = fuse::program_for(&image)?;
-        let layer = fuse::layer(&image, fuse::Life::AsMount).map_err(|error| error.to_string())?;
+        let layer = fuse::layer(&image, &self.directory, fuse::Life::AsMount).map_err(|error| error.to_string())?;
         self.write_on(&layer).map(|()| program.display().to_string())
     }
 

@@ -73,7 +73,11 @@ fn those_who_begin_together_all_hit() {
     let all: Vec<_> = places.iter().map(|place| start(SECOND, place)).collect();
     all.into_iter().for_each(|mut one| assert!(one.wait().expect("ends").success()));
     let stats = far.stats(SECOND);
-    assert_eq!((&stats["hit"], &stats["miss"]), (&places.len().into(), &0.into()), "{stats}");
+    // On a busy machine a fetch may take so long that the tool runs as well, and ends first: nobody misses otherwise.
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+    let lost = number(&stats["remote"]["races"]) - number(&stats["remote"]["races_won"]);
+    let (hits, misses) = (number(&stats["hit"]), number(&stats["miss"]));
+    assert!(hits + misses == places.len() as u64 && misses <= lost, "{stats}");
 }
 
 #[test]

@@ -43,7 +43,9 @@ fn draw(bar: &ProgressBar, (step, done, all): (Step, u64, u64)) {
         Step::Compare => ("comparing", BYTES),
         Step::Pack => ("packing", BYTES),
         Step::Unpack => ("unpacking", BYTES),
-        Step::Transfer => ("transferring", BYTES),
+        Step::Fetch => ("fetching", BYTES),
+        Step::Send => ("sending", "{msg} {bytes}, {bytes_per_sec}"),
+        Step::Wait => ("being mounted", "{msg} {elapsed}"),
     };
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

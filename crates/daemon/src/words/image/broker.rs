@@ -8,19 +8,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use larder_config::larderd_needs;
+use larder_config::{Settings, larderd_needs};
 use larder_mount::Places;
 use larder_mount::broker::{Broker, Policy};
 use larder_store::{Store, StoreSocket};
 use larder_sys::Door;
 
-use super::super::{FINE, PROBLEM};
+use super::super::{FINE, PROBLEM, evict};
 use super::far::FarImages;
 use super::supply::{ImageSupply, STORED};
 use crate::cli::ImageBroker;
 use crate::say;
 use crate::surroundings::Surroundings;
 
+/// How often it is looked whether what was brought made the store too large.
+const LIMIT_EVERY: Duration = Duration::from_secs(60);
+/// And whether something in it is too old.
+const AGE_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How often it is looked whether anything is mounted still.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// One that was started answers in this time.
@@ -43,6 +47,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let (own, state) = store.image_broker()?;
     let socket = options.socket.as_deref().map_or(Ok(own), absolute)?;
     let far = FarImages::open(around, &store)?.map(Arc::new);
+    keep_within_limits(&store, around.settings(), far.clone());
     let supply = ImageSupply { store: store.directory().to_owned(), far, stored: STORED };
     let targets = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
     let policy = Policy { users: options.user.clone(), targets, mounts_max: 0 };
@@ -67,6 +72,28 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     }
     listening.remove();
     Ok(FINE)
+}
+
+/// As long as this process lives: on a host whose jobs all ask a broker nobody else would.
+fn keep_within_limits(store: &Store, settings: &Settings, far: Option<Arc<FarImages>>) {
+    let (directory, settings) = (store.directory().to_owned(), settings.clone());
+    std::thread::spawn(move || {
+        let mut looked: Option<Instant> = None;
+        loop {
+            let has_grown = far.as_ref().is_some_and(|far| far.take_brought() > 0);
+            if has_grown || looked.is_none_or(|at| at.elapsed() > AGE_EVERY) {
+                looked = Some(Instant::now());
+                let held = Store::open(&directory).map_err(anyhow::Error::from).and_then(|store| {
+                    evict::images_to_limits(&store, &settings)?;
+                    evict::to_limit(&store, settings.max_size_bytes)
+                });
+                if let Err(error) = held {
+                    say::tell(&say::one_line(&format!("the store is not brought within its limits: {error:#}")));
+                }
+            }
+            std::thread::sleep(LIMIT_EVERY);
+        }
+    });
 }
 
 fn absolute(path: &Path) -> Result<PathBuf> {

@@ -1,16 +1,19 @@
 //! What is asked of remotes for images.
 
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use larder_image::{Arrived, Image, ImageError, Packs, Saved};
+use larder_image::{Arrived, Image, ImageError, Packs, Progress, Saved, Step};
 use larder_model::{Blob, Digest, ImageRecord};
 use larder_store::Store;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
+use super::bar;
 use crate::remote::far::Far;
 use crate::remote::runtime;
 use crate::say;
@@ -24,8 +27,16 @@ const PACKS_WAITING: usize = 32;
 /// The remotes, and what their transfers run on.
 pub(super) struct FarImages {
     runtime: Runtime,
+    way: Way,
+}
+
+/// What each transfer needs.
+#[derive(Clone)]
+struct Way {
     far: Arc<Far>,
     dir: PathBuf,
+    /// Bytes that were brought and not yet counted as the store's.
+    brought: Arc<AtomicU64>,
 }
 
 impl FarImages {
@@ -39,30 +50,43 @@ impl FarImages {
         let inside = runtime.enter();
         let far = Arc::new(Far::open(settings, &say::tell));
         drop(inside);
-        Ok(Some(FarImages { runtime, far, dir: store.directory().to_owned() }))
+        let way = Way { far, dir: store.directory().to_owned(), brought: Arc::default() };
+        Ok(Some(FarImages { runtime, way }))
     }
 
     /// The images of a key or prefix.
     pub(super) fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>> {
-        self.runtime.block_on(self.far.images(list)).map_err(|error| anyhow!("{error}"))
+        self.runtime.block_on(self.way.far.images(list)).map_err(|error| anyhow!("{error}"))
     }
 
     /// Fetch these blobs into the store, but for those that are there.
     pub(super) fn fetch(&self, store: &Store, blobs: impl Iterator<Item = Blob>) -> Result<()> {
         let missing: Vec<Blob> = blobs.filter(|blob| !store.has_blob(blob)).collect();
-        let fetch = |blob: Blob| async move { self.far.blob(&blob, &self.dir).await };
-        let all = stream::iter(missing).map(fetch).buffer_unordered(PACKS_AT_ONCE).try_collect::<()>();
-        self.runtime.block_on(all).map_err(|error| anyhow!("{error}"))
+        bar::during(|progress| {
+            progress.begin(Step::Fetch, missing.iter().map(|blob| blob.size_bytes).sum());
+            let fetch = |blob: Blob| async move {
+                self.way.bring(&blob).await?;
+                progress.add(blob.size_bytes);
+                Ok::<(), anyhow::Error>(())
+            };
+            let all = stream::iter(missing).map(fetch).buffer_unordered(PACKS_AT_ONCE).try_collect::<()>();
+            self.runtime.block_on(all)
+        })
+    }
+
+    /// Bytes that were brought since this was asked last.
+    pub(super) fn take_brought(&self) -> u64 {
+        self.way.brought.swap(0, Relaxed)
     }
 
     /// Which of these the remote has that is written to.
     pub(super) fn has(&self, blobs: &[Blob]) -> Vec<bool> {
-        self.runtime.block_on(self.far.has(blobs))
+        self.runtime.block_on(self.way.far.has(blobs))
     }
 
     /// Whether anything is sent.
     pub(super) fn writes(&self) -> bool {
-        self.far.writes()
+        self.way.far.writes()
     }
 
     /// Send an image. Returns bytes of what was not there before.
@@ -72,25 +96,28 @@ impl FarImages {
 
     /// Send the record of an image, and what is missing of its blobs.
     pub(super) fn publish_record(&self, record: &ImageRecord, packs: &[Blob]) -> Result<u64> {
-        let sent = self.far.publish_image(record, packs, &self.dir);
-        self.runtime.block_on(sent).map_err(|error| anyhow!("{error}"))
+        let sizes: HashMap<Digest, u64> =
+            record.blobs().chain(packs.iter().copied()).map(|blob| (blob.digest, blob.size_bytes)).collect();
+        bar::during(|progress: &Progress| {
+            progress.begin(Step::Send, 0);
+            let sends = |digest: &Digest| progress.add(sizes.get(digest).copied().unwrap_or(0));
+            let sent = self.way.far.publish_image(record, packs, &self.way.dir, sends);
+            self.runtime.block_on(sent).map_err(|error| anyhow!("{error}"))
+        })
     }
 
     /// One pack, by way of the store.
     pub(super) fn pack(&self, number: usize, blob: Blob) -> Result<Vec<u8>, ImageError> {
-        self.runtime.block_on(fetched(&self.far, &self.dir, number, blob)).map(|(_, bytes)| bytes)
+        self.runtime.block_on(self.way.pack(number, blob)).map(|(_, bytes)| bytes)
     }
 
     /// These packs of an image, fetched in this order, as they come.
     pub(super) fn packs(&self, image: &Image, order: &[usize]) -> FarPacks {
         let wanted: Vec<(usize, Blob)> = order.iter().map(|&number| (number, image.packs.packs[number].blob)).collect();
         let (sender, receiver) = mpsc::channel(PACKS_WAITING);
-        let (far, dir) = (self.far.clone(), self.dir.clone());
+        let way = self.way.clone();
         self.runtime.spawn(async move {
-            let fetch = |(number, blob): (usize, Blob)| {
-                let (far, dir) = (far.clone(), dir.clone());
-                async move { fetched(&far, &dir, number, blob).await }
-            };
+            let fetch = |(number, blob): (usize, Blob)| way.pack(number, blob);
             let mut coming = stream::iter(wanted).map(fetch).buffer_unordered(PACKS_AT_ONCE);
             while let Some(arrived) = coming.next().await {
                 let failed = arrived.is_err();
@@ -104,15 +131,24 @@ impl FarImages {
     }
 }
 
-/// A pack's bytes, by way of the store.
-async fn fetched(far: &Far, dir: &Path, number: usize, blob: Blob) -> Result<Arrived, ImageError> {
-    let store = Store::open(dir)?;
-    if !store.has_blob(&blob) {
-        far.blob(&blob, dir).await.map_err(|error| ImageError::Source(error.to_string()))?;
+impl Way {
+    /// Into the store.
+    async fn bring(&self, blob: &Blob) -> Result<()> {
+        self.far.blob(blob, &self.dir).await.map_err(|error| anyhow!("{error}"))?;
+        self.brought.fetch_add(blob.size_bytes, Relaxed);
+        Ok(())
     }
-    let read = tokio::task::spawn_blocking(move || store.blob_bytes(&blob, u64::MAX)).await;
-    let bytes = read.map_err(|error| ImageError::Source(error.to_string()))??;
-    Ok((number, bytes))
+
+    /// A pack's bytes, by way of the store.
+    async fn pack(&self, number: usize, blob: Blob) -> Result<Arrived, ImageError> {
+        let store = Store::open(&self.dir)?;
+        if !store.has_blob(&blob) {
+            self.bring(&blob).await.map_err(|error| ImageError::Source(error.to_string()))?;
+        }
+        let read = tokio::task::spawn_blocking(move || store.blob_bytes(&blob, u64::MAX)).await;
+        let bytes = read.map_err(|error| ImageError::Source(error.to_string()))??;
+        Ok((number, bytes))
+    }
 }
 
 /// Packs as they come from remotes.

@@ -6,6 +6,7 @@
 //! | `find.rs` | exact, fallback or miss, in the store and on the remotes |
 //! | `save.rs`, `restore.rs`, `mount.rs` | these words |
 //! | `archive.rs` | `import`, `export` |
+//! | `attach.rs` | squashfs files that others made, mounted as they are |
 //! | `run.rs` | mounting for one command, without rights as well |
 //! | `broker.rs`, `supply.rs` | mounting for others, and where the images for that come from |
 //! | `trace.rs` | what jobs touch of an image, kept with it |
@@ -16,6 +17,7 @@
 //! Unaware of: how an image is made (`larder-image`).
 
 mod archive;
+mod attach;
 mod bar;
 mod broker;
 mod far;
@@ -57,6 +59,7 @@ pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) 
         ImagesWord::Unmount(options) => mount::unmount(around, options, out),
         ImagesWord::Broker(options) => broker::run(around, options),
         ImagesWord::Restore(options) => restore::run(around, options, out),
+        ImagesWord::Attach(options) => attach::run(around, options, out),
         ImagesWord::Import(options) => archive::import(around, options, out),
         ImagesWord::Export(options) => archive::export(around, options, out),
         ImagesWord::List(options) => show::list(around, options, out),
@@ -109,6 +112,7 @@ fn now_ms() -> u64 {
 
 /// The store grew by so much: count it, and bring the store within its limit where it has outgrown that.
 fn grown(around: &Surroundings, store: &Store, bytes: u64) -> Result<()> {
+    super::evict::images_to_limits(store, around.settings())?;
     let Ok(counters) = Counters::open(store) else { return Ok(()) };
     let now = counters.grew(bytes);
     let limit_bytes = around.settings().max_size_bytes;

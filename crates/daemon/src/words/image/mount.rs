@@ -6,23 +6,25 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use larder_image::{Aside, Target, Unset, is_mounted_on};
-use larder_model::ImageKey;
+use larder_image::{Aside, Step, Target, Unset, is_directory, is_mounted_on};
+use larder_model::{Blob, ImageKey};
 use larder_mount::broker::{Client, Wish};
-use larder_mount::{MountError, Places, Rung};
+use larder_mount::{Listed, MountError, Places, Rung};
 use larder_store::Store;
 use serde_json::json;
 
 use super::super::{FINE, plain_table, print_json, print_table};
 use super::far::FarImages;
-use super::find::find;
-use super::restore::{Done, answer, image, targets};
+use super::find::{find, open};
+use super::restore::{Done, answer, image, restored, targets};
 use super::supply::{Asked, asked_for, name};
-use super::{borne, broker, cwd};
+use super::{attach, bar, borne, broker, cwd};
 use crate::cli::{ImageList, ImageMount, ImageRestore, ImageUnmount, Via};
 use crate::say;
 use crate::surroundings::Surroundings;
 
+/// The tree of a file of 16 GiB, and more than that of most directories of a thousand names, bytes.
+const FILE_TREE_BYTES_MAX: u64 = 64 << 10;
 /// Where a machine's own broker listens.
 pub(in crate::words) const SOCKET: &str = "/run/larder/broker.sock";
 
@@ -51,24 +53,30 @@ fn had(
         Some(Via::Squashfs) => &[Rung::Squashfs],
         Some(Via::Fuse) => &[Rung::Fuse],
     };
-    let mut trouble = None;
+    let mut trouble: Vec<anyhow::Error> = Vec::new();
     for &rung in ways {
         match mounted(around, key, fallbacks, how, rung, options.process) {
-            Ok(done) => return Ok(done),
-            Err(error) => trouble = Some(error.context(format!("cannot be mounted by `{rung}`"))),
+            Ok(done) => return Ok(done.map(|done| passed_over(done, &trouble))),
+            Err(error) => trouble.push(error.context(format!("cannot be mounted by `{rung}`"))),
         }
     }
-    match (via, trouble) {
-        (None, trouble) => {
-            let why = trouble.map(|trouble| say::one_line(&format!("{trouble:#}")));
-            let done = image(around, key, fallbacks, how)?;
-            if let (Some(why), Some(_)) = (&why, &done) {
-                say::tell(&format!("unpacked, since it could not be mounted: {why}"));
-            }
-            Ok(done.map(|done| Done { why_unpacked: why, ..done }))
-        }
-        (Some(_), trouble) => Err(trouble.unwrap_or_else(|| anyhow!("there is no way"))),
+    if via.is_some() {
+        return Err(trouble.pop().unwrap_or_else(|| anyhow!("there is no way")));
     }
+    Ok(image(around, key, fallbacks, how)?.map(|done| passed_over(done, &trouble)))
+}
+
+/// Say why it was had by no better way.
+fn passed_over(done: Done, trouble: &[anyhow::Error]) -> Done {
+    if trouble.is_empty() {
+        return done;
+    }
+    let why = say::one_line(&trouble.iter().map(|error| format!("{error:#}")).collect::<Vec<_>>().join("; "));
+    match done.via {
+        "unpack" => say::tell(&format!("unpacked, since it could not be mounted: {why}")),
+        via => say::tell(&format!("mounted by `{via}`: {why}")),
+    }
+    Done { passed_over: Some(why), ..done }
 }
 
 fn mounted(
@@ -84,21 +92,38 @@ fn mounted(
     let (found, _) = find(&store, far.as_ref(), key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
     let targets = targets(around, record, &how.paths)?;
-    let mut made: Vec<(&Path, Option<Aside>)> = Vec::new();
-    for Target { saved, path } in &targets {
-        match placed(around, &store, &name(rung, *saved, record), path, how.replace, process) {
-            Ok(before) => made.push((path, before)),
-            Err(error) => {
-                // All of them or none.
-                for (path, before) in made {
-                    let _ = asked(around, &store, |socket| Client::unmount(socket, path));
-                    drop(before);
-                }
-                return Err(error);
+    // Where, what was there, and whether there was nothing.
+    let mut made: Vec<(&Path, Option<Aside>, bool)> = Vec::new();
+    let all = || -> Result<()> {
+        let mut files = Vec::new();
+        for target in &targets {
+            let Target { saved, path } = target;
+            if is_file(&store, far.as_ref(), &record.saved[*saved].tree)? {
+                files.push(target.clone());
+                continue;
             }
+            let is_new = !path.exists();
+            let before = placed(around, &store, &name(rung, *saved, record), path, how.replace, process)?;
+            made.push((path, before, is_new));
         }
+        if files.is_empty() {
+            return Ok(());
+        }
+        let opened = open(&store, far.as_ref(), key, fallbacks)?.context("the image has gone meanwhile")?;
+        restored(around, &store, far.as_ref(), opened, &files, how.replace).map(drop)
+    };
+    if let Err(error) = { all }() {
+        // All of them or none.
+        for (path, before, is_new) in made {
+            let unmounted = asked(around, &store, |socket| Client::unmount(socket, path));
+            if unmounted.is_ok() && is_new {
+                let _ = fs::remove_dir(path);
+            }
+            drop(before);
+        }
+        return Err(error);
     }
-    made.into_iter().filter_map(|(_, before)| before).for_each(Aside::replaced);
+    made.into_iter().filter_map(|(_, before, _)| before).for_each(Aside::replaced);
     let targets = targets.into_iter().map(|target| target.path).collect();
     Ok(Some(Done {
         found: found.clone(),
@@ -106,8 +131,20 @@ fn mounted(
         fetched_bytes: None,
         unset: Unset::default(),
         via: rung.word(),
-        why_unpacked: None,
+        passed_over: None,
     }))
+}
+
+/// Whether a saved path is a file: where nothing can be mounted. The tree of one is short, and that of a directory with
+/// many names is not looked at.
+fn is_file(store: &Store, far: Option<&FarImages>, tree: &Blob) -> Result<bool> {
+    if tree.size_bytes > FILE_TREE_BYTES_MAX {
+        return Ok(false);
+    }
+    if let Some(far) = far {
+        far.fetch(store, [*tree].into_iter())?;
+    }
+    Ok(!is_directory(store, tree)?)
 }
 
 /// The machine's broker, else one of our own where we may mount.
@@ -115,13 +152,19 @@ pub(super) fn socket(around: &Surroundings, store: &Store) -> Result<PathBuf> {
     if Path::new(SOCKET).exists() {
         return Ok(SOCKET.into());
     }
+    may_mount_for_others()?;
+    broker::begin(around, store)
+}
+
+/// Where nobody does it for us.
+pub(super) fn may_mount_for_others() -> Result<()> {
     if larder_sys::effective_user() != 0 {
         bail!(
             "only root can mount where others see it, and no broker listens at {SOCKET}: `larder image run` mounts for one \
-             command"
+             command, and so does `larder image attach FILE PATH -- COMMAND`"
         );
     }
-    broker::begin(around, store)
+    Ok(())
 }
 
 /// Ask whoever mounts, and again where they ended just then.
@@ -157,9 +200,12 @@ fn placed(
     let before = if replace { Aside::begin(path)? } else { None };
     let is_new = !path.exists();
     fs::create_dir_all(path).with_context(|| format!("{}: cannot be made", path.display()))?;
-    let mounted = asked(around, store, |socket| match process {
-        Some(pid) => ask_for(socket, name, path, pid),
-        None => ask(socket, name, path),
+    let mounted = bar::during(|progress| {
+        progress.begin(Step::Wait, 0);
+        asked(around, store, |socket| match process {
+            Some(pid) => ask_for(socket, name, path, pid),
+            None => ask(socket, name, path),
+        })
     });
     if mounted.is_err() && is_new {
         let _ = fs::remove_dir(path);
@@ -202,6 +248,10 @@ fn taken_away(around: &Surroundings, store: &Store, path: &Path) -> Result<bool>
     if !is_mounted_on(path)? {
         return Ok(false);
     }
+    if attach::detach(store, path)? {
+        let _ = fs::remove_dir(path);
+        return Ok(true);
+    }
     match asked(around, store, |socket| Client::unmount(socket, path)) {
         Err(error) if matches!(error.downcast_ref(), Some(MountError::NotMounted(_))) => Ok(false),
         done => {
@@ -226,15 +276,18 @@ pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Wri
     let known = mounts.into_iter().filter_map(|(name, path)| Some((asked_for(&name).ok()?, path)));
     let prefix = options.prefix.as_deref().unwrap_or_default();
     let mounts: Vec<_> = known.filter(|(image, _)| image.key.text().starts_with(prefix)).collect();
+    let attached = if prefix.is_empty() { attach::attached(&around.store()?)? } else { Vec::new() };
     if options.json {
         let object = |(image, path): &(Asked, PathBuf)| {
             let (path, via) = (path.display().to_string(), image.via.to_string());
             json!({ "path": path, "key": image.key.text(), "via": via })
         };
-        print_json(&json!({ "mounts": mounts.iter().map(object).collect::<Vec<_>>() }), out)?;
+        let of_file = |(mount, file): &(Listed, String)| json!({ "path": mount.target.display().to_string(), "file": file, "via": mount.via.to_string() });
+        let all: Vec<_> = mounts.iter().map(object).chain(attached.iter().map(of_file)).collect();
+        print_json(&json!({ "mounts": all }), out)?;
         return Ok(FINE);
     }
-    if mounts.is_empty() {
+    if mounts.is_empty() && attached.is_empty() {
         writeln!(out, "no image is mounted: `larder image mount` does that")?;
         return Ok(FINE);
     }
@@ -242,6 +295,11 @@ pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Wri
     table.add_row(["path", "key", "via"]);
     for (image, path) in &mounts {
         table.add_row([&say::one_line(&path.display().to_string()), image.key.text(), &image.via.to_string()]);
+    }
+    for (mount, file) in &attached {
+        table.add_row(
+            [mount.target.display().to_string(), file.clone(), mount.via.to_string()].map(|t| say::one_line(&t)),
+        );
     }
     print_table(&table, out)?;
     Ok(FINE)

@@ -28,8 +28,8 @@ pub(super) struct Done {
     pub(super) unset: Unset,
     /// By which way.
     pub(super) via: &'static str,
-    /// Why it was not mounted, where that was asked for.
-    pub(super) why_unpacked: Option<String>,
+    /// Why it was had by no better way, where one was asked for.
+    pub(super) passed_over: Option<String>,
 }
 
 /// Restore, and say what; where the key was not there and a command is given, run that and save what it made.
@@ -70,23 +70,35 @@ pub(super) fn image(
 ) -> Result<Option<Done>> {
     let store = around.store()?;
     let far = FarImages::open(around, &store)?;
-    let Some(Opened { found, lease, image, .. }) = open(&store, far.as_ref(), key, fallbacks)? else { return Ok(None) };
-    let targets = targets(around, &image.record, &options.paths)?;
+    let Some(opened) = open(&store, far.as_ref(), key, fallbacks)? else { return Ok(None) };
+    let targets = targets(around, &opened.image.record, &options.paths)?;
+    restored(around, &store, far.as_ref(), opened, &targets, options.replace).map(Some)
+}
+
+/// Put these paths of an image in place.
+pub(super) fn restored(
+    around: &Surroundings,
+    store: &Store,
+    far: Option<&FarImages>,
+    Opened { found, lease, image, .. }: Opened,
+    targets: &[Target],
+    replace: bool,
+) -> Result<Done> {
     let needed = image.needed(&targets.iter().map(|target| target.saved).collect::<Vec<_>>());
-    let lacking = image.lacking(&store, &needed);
+    let lacking = image.lacking(store, &needed);
     let fetched_bytes = lacking.iter().map(|&number| image.packs.packs[number].blob.size_bytes).sum();
-    let existing = if options.replace { Existing::Replace } else { Existing::Refuse };
-    let unset = super::bar::during(|progress| match far.as_ref().filter(|_| !lacking.is_empty()) {
-        Some(far) => restore(&image, &targets, &far.packs(&image, &needed), existing, progress),
-        None => restore(&image, &targets, &LocalPacks::new(&store, &image, needed), existing, progress),
+    let existing = if replace { Existing::Replace } else { Existing::Refuse };
+    let unset = super::bar::during(|progress| match far.filter(|_| !lacking.is_empty()) {
+        Some(far) => restore(&image, targets, &far.packs(&image, &needed), existing, progress),
+        None => restore(&image, targets, &LocalPacks::new(store, &image, needed), existing, progress),
     })
     .context("nothing was restored")?;
     store.note_image_use(&image.record.key);
     drop(lease);
-    grown(around, &store, fetched_bytes)?;
-    let targets = targets.into_iter().map(|target| target.path).collect();
+    grown(around, store, fetched_bytes)?;
+    let targets = targets.iter().map(|target| target.path.clone()).collect();
     let fetched_bytes = Some(fetched_bytes);
-    Ok(Some(Done { found, targets, fetched_bytes, unset, via: "unpack", why_unpacked: None }))
+    Ok(Done { found, targets, fetched_bytes, unset, via: "unpack", passed_over: None })
 }
 
 /// Which saved path goes where: by name, or the only one anywhere.
@@ -172,7 +184,7 @@ fn say_done(key: &ImageKey, done: Option<&Done>, ms: u64, as_json: bool, out: &m
             "wanted": key.text(),
             "key": record.key.text(),
             "via": done.via,
-            "why_unpacked": done.why_unpacked,
+            "passed_over": done.passed_over,
             "paths": done.targets.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
             "files": record.files,
             "size_bytes": record.size_bytes,

@@ -190,7 +190,7 @@ fn had(
                 held.extend(all);
                 let targets = targets.into_iter().map(|target| target.path).collect();
                 let (fetched_bytes, unset) = (None, Unset::default());
-                return Ok(Some(Done { found, targets, fetched_bytes, unset, via: rung.word(), why_unpacked: None }));
+                return Ok(Some(Done { found, targets, fetched_bytes, unset, via: rung.word(), passed_over: None }));
             }
             Err(error) => trouble.push(format!("{rung}: {error:#}")),
         }
@@ -208,7 +208,7 @@ fn had(
 
 /// From here on what we mount is seen by us and what we start alone. The superuser stays who he is: in a user namespace
 /// files of others would be nobody's.
-fn own_mounts() -> io::Result<()> {
+pub(super) fn own_mounts() -> io::Result<()> {
     if larder_sys::effective_user() == 0 { larder_sys::own_mounts() } else { larder_sys::own_namespaces() }
 }
 
@@ -222,10 +222,10 @@ fn ourselves(store: &Store, far: Option<Arc<FarImages>>, name: &str, path: &Path
     let (user, group) = (larder_sys::effective_user(), larder_sys::effective_group());
     let supply = ImageSupply { store: store.directory().to_owned(), far, stored: (user, group) };
     let supplied = supply.supplied(name)?;
-    let whole = by_fuse(&supplied.image, Life::AsThread)?;
-    let layer = if let Some(below) = supplied.below { whole.below(below)? } else { whole };
     let (_, state) = store.image_broker()?;
     let places = Places::open(&state)?;
+    let whole = by_fuse(&supplied.image, state.parent().unwrap_or(&state), Life::AsThread)?;
+    let layer = if let Some(below) = supplied.below { whole.below(below)? } else { whole };
     places.sweep_held();
     let ask = Ask {
         name,
@@ -245,7 +245,7 @@ fn ourselves(store: &Store, far: Option<Arc<FarImages>>, name: &str, path: &Path
 }
 
 /// How a command ended, or that it did not begin, as a shell says that.
-enum End {
+pub(super) enum End {
     Not(u8),
     So(ChildEnd),
 }
@@ -256,7 +256,7 @@ fn execute(around: &Surroundings, command: &[OsString]) -> Result<u8> {
 }
 
 /// Run the command, to which signals go on, and which does not outlive us.
-fn supervised(around: &Surroundings, command: &[OsString]) -> Result<End> {
+pub(super) fn supervised(around: &Surroundings, command: &[OsString]) -> Result<End> {
     let argv: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
     let shown = || say::one_line(&OsStr::from_bytes(&argv[0]).to_string_lossy());
     let Some(tool) = find_program(&argv[0], around.variable(b"PATH"), &nobody(), false) else {
@@ -279,7 +279,7 @@ fn supervised(around: &Surroundings, command: &[OsString]) -> Result<End> {
 }
 
 /// End as it did: by the same signal, so that a shell that was interrupted knows.
-fn ended_so(end: End) -> u8 {
+pub(super) fn ended_so(end: End) -> u8 {
     match end {
         End::Not(code) | End::So(ChildEnd::Exited(code)) => code,
         End::So(ChildEnd::Signalled(signal)) => larder_sys::die_by(signal),

@@ -1,0 +1,140 @@
+//! Squashfs files that others made, files beside directories, and what images may take.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use larder_testkit::{Place, Run, Tree, has, is_root, larder, probe_skip};
+
+fn image(place: &Place, words: &[&str]) -> Run {
+    let argv: Vec<&str> = [larder().to_str().expect("is text"), "image"].iter().chain(words).copied().collect();
+    place.run(&argv)
+}
+
+/// A tree, and a squashfs file of it that `mksquashfs` made by itself.
+fn squashed() -> Option<(Place, Tree)> {
+    let place = Place::new();
+    for (name, bytes) in [("deps/a/index.js", "a"), ("deps/a/b/x.js", "x"), ("deps/empty", "")] {
+        place.put(name, bytes);
+    }
+    let (from, to) = (place.path("work/deps"), place.path("work/deps.squashfs"));
+    let made = Command::new("mksquashfs").arg(&from).arg(&to).args(["-quiet", "-no-progress"]).output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        eprintln!("skipped: mksquashfs is not installed");
+        return None;
+    }
+    Some((place, Tree::of(&from)))
+}
+
+#[test]
+fn a_file_that_others_made_is_mounted_and_written_to() {
+    probe_skip!(is_root(), "only root can mount where others see it");
+    let Some((place, _)) = squashed() else { return };
+    let bytes = fs::read(place.path("work/deps.squashfs")).expect("is there");
+    for via in ["fuse", "squashfs"] {
+        let mounted = image(&place, &["attach", "--via", via, "deps.squashfs", "there"]).run();
+        if mounted.code != Some(0) {
+            eprintln!("skipped: {via}: {}", mounted.stderr);
+            continue;
+        }
+        assert_eq!(place.read("there/a/b/x.js"), b"x");
+        place.put("there/a/b/x.js", "changed");
+        let listed = image(&place, &["list", "--mounted"]).run().quiet();
+        assert!(listed.contains("deps.squashfs") && listed.contains(via), "{listed}");
+        let taken = image(&place, &["attach", "deps.squashfs", "there"]).run().ends(1);
+        assert!(taken.stderr.contains("there") && taken.stderr.lines().count() == 1, "{taken:#?}");
+        assert!(image(&place, &["unmount", "--strict", "there"]).run().ends(0).stdout.starts_with("unmounted "));
+        assert!(!place.path("work/there").exists());
+    }
+    assert_eq!(fs::read(place.path("work/deps.squashfs")).expect("is there"), bytes);
+}
+
+#[test]
+fn a_command_has_a_file_that_others_made_for_itself() {
+    let Some((place, before)) = squashed() else { return };
+    probe_skip!(has("squashfuse"), "squashfuse is not installed");
+    let script = "cat there/a/b/x.js && echo new > there/a/new && exit 7";
+    let ran = image(&place, &["attach", "deps.squashfs", "there", "--", "sh", "-c", script]).run();
+    probe_skip!(ran.code != Some(1), "nothing can be mounted here: {}", ran.stderr);
+    assert_eq!(ran.ends(7).stdout, "x");
+    assert_eq!(fs::read_dir(place.path("work/there")).expect("is left").count(), 0);
+    assert_eq!(Tree::of(&place.path("work/deps")), before);
+}
+
+#[test]
+fn what_is_no_squashfs_file_is_not_mounted() {
+    let place = Place::new();
+    place.put("x.squashfs", "PK, or something else");
+    for (file, piece) in [("x.squashfs", "no squashfs file"), ("none", "cannot be read")] {
+        let odd = image(&place, &["attach", file, "there"]).run().ends(1);
+        assert!(odd.stderr.contains(piece) && odd.stderr.lines().count() == 1, "{odd:#?}");
+        assert!(!place.path("work/there").exists());
+    }
+}
+
+#[test]
+fn a_saved_file_is_restored_beside_what_is_mounted() {
+    probe_skip!(is_root(), "only root can mount without a broker");
+    let place = Place::new();
+    place.put("cache/a.zip", "a");
+    place.put("loader.cjs", "load");
+    image(&place, &["save", "--key", "pnp-1", "cache", "loader.cjs"]).run().quiet();
+    fs::remove_dir_all(place.path("work/cache")).expect("removes");
+    let in_the_way = image(&place, &["mount", "--strict", "--via", "mount", "--key", "pnp-1"]).run().ends(1);
+    assert!(!place.path("work/cache").exists(), "{in_the_way:#?}");
+    fs::remove_file(place.path("work/loader.cjs")).expect("removes");
+    let mounted = image(&place, &["mount", "--via", "mount", "--strict", "--key", "pnp-1"]).run();
+    probe_skip!(mounted.code == Some(0), "nothing can be mounted here: {}", mounted.stderr);
+    assert_eq!((place.read("cache/a.zip"), place.read("loader.cjs")), (b"a".to_vec(), b"load".to_vec()));
+    image(&place, &["unmount", "--strict", "cache", "loader.cjs"]).run().ends(0);
+    assert!(!place.path("work/cache").exists() && place.path("work/loader.cjs").exists());
+}
+
+#[test]
+fn images_have_limits_of_their_own() {
+    let place = Place::new();
+    let keys = || {
+        let listed = image(&place, &["list", "--json"]).run().ends(0).stdout;
+        let listed: serde_json::Value = serde_json::from_str(&listed).expect("is JSON");
+        let keys = listed["images"].as_array().expect("a list").iter().filter_map(|image| image["key"].as_str());
+        keys.map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (key, name) in [("a-1", "a"), ("a-2", "b"), ("a-3", "c")] {
+        let mut state = u64::from(name.as_bytes()[0]);
+        // What cannot be made much smaller.
+        let noise = std::iter::repeat_with(|| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            char::from(33 + (state % 90) as u8)
+        });
+        let noise: String = noise.take(60_000).collect();
+        place.put(&format!("{name}/file"), &noise);
+        image(&place, &["save", "--key", key, name]).run().quiet();
+    }
+    assert_eq!(keys(), ["a-3", "a-2", "a-1"]);
+    // As if it had been used three days ago.
+    let records = place.path("store").join("v6/images/records");
+    let oldest =
+        files_below(&records).into_iter().min_by_key(|file| fs::metadata(file).and_then(|m| m.modified()).ok());
+    let then = SystemTime::now() - Duration::from_secs(3 * 24 * 60 * 60);
+    let file = fs::File::options().write(true).open(oldest.expect("there are some")).expect("opens");
+    file.set_modified(then).expect("sets");
+    let evict = |name: &str, value: &str| {
+        place.run(&[larder().to_str().expect("is text"), "evict"]).env(name, value).run().ends(0);
+    };
+    evict("LARDER_IMAGE_MAX_DAYS", "4");
+    assert_eq!(keys(), ["a-3", "a-2", "a-1"]);
+    evict("LARDER_IMAGE_MAX_DAYS", "2");
+    assert_eq!(keys(), ["a-3", "a-2"]);
+    evict("LARDER_IMAGE_MAX_SIZE", "1 GiB");
+    assert_eq!(keys(), ["a-3", "a-2"]);
+    place.put("d/file", "little");
+    image(&place, &["save", "--key", "a-4", "d"]).env("LARDER_IMAGE_MAX_SIZE", "20 kB").run().quiet();
+    assert_eq!(keys(), ["a-4"]);
+}
+
+fn files_below(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
