@@ -92,11 +92,12 @@ const PACKAGES_FOR_FILE_SYSTEMS: &[(Sign, &str)] = &[
     (Sign::Program("findmnt"), "util-linux"),
 ];
 
-/// What only the benchmark of images needs: the archives that images stand beside, what installs its tree, and what it is put on.
+/// What only the benchmark of images needs: the archives that images stand beside, what installs its trees, and what it is put on.
 const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
     (Sign::Program("curl"), "curl"),
     (Sign::File(&["/usr/sbin/nginx"]), "nginx-light"),
     (Sign::Program("npm"), "npm"),
+    (Sign::Program("mvn"), "maven"),
     (Sign::Program("zstd"), "zstd"),
     (Sign::Program("lz4"), "lz4"),
     (Sign::Program("zip"), "zip"),

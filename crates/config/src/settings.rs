@@ -258,7 +258,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_IMAGE_MAX_SIZE",
         project_may_set: false,
         default: "0",
-        help: "Evict the least recently used images when they take more than this; 0: max_size alone counts.",
+        help: "Evict the least recently used images beyond this; 0: max_size alone counts.",
         field: Field::Size(|s| &mut s.image_max_size_bytes),
     },
     Setting {

@@ -78,9 +78,10 @@ pub struct Connected {
 
 /// The service of a URL with all that is put around it: see `stack/`. Nothing is sent yet.
 pub fn connect(url: &RemoteUrl, options: &Options) -> Result<Connected, RemoteError> {
+    let asked_for = url.requests_max.unwrap_or(options.requests_max);
     let requests_max = match url.service {
-        Service::Grpc { .. } => options.requests_max.min(GRPC_REQUESTS_MAX),
-        _ => options.requests_max,
+        Service::Grpc { .. } => asked_for.min(GRPC_REQUESTS_MAX),
+        _ => asked_for,
     };
     Ok(stacked(leaf(url, options)?, &Options { requests_max, ..options.clone() }))
 }

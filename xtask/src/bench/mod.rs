@@ -89,7 +89,7 @@ enum Word {
     Remote(remote::Options),
     /// What teams of several sizes ask of a remote and pay for it, by simulation: the tables of docs/scale.md
     ScaleRemote(scale_remote::Options),
-    /// A node_modules of 100,000 files saved and restored: larder's images beside archives
+    /// A node_modules of 100,000 files and a Maven repository, saved and restored: larder's images beside archives
     Image(image::Options),
     /// Packages with ./configure and make in Bazel's sandboxes: plain, cold and in fresh sandboxes, beside other caches
     Bazel(bazel::Options),

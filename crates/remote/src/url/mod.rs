@@ -12,7 +12,7 @@
 //! file:///DIRECTORY
 //! grpc[s]://HOST[:PORT][/INSTANCE]                    Remote Execution API: ActionCache and CAS
 //! ```
-//! Every form takes `read_only=SWITCH`. `http`, `webdav` and `grpc` take `header_file=PATH` and `header_env=VARIABLE`,
+//! Every form takes `read_only=SWITCH` and `requests=NUMBER`. `http`, `webdav` and `grpc` take `header_file=PATH` and `header_env=VARIABLE`,
 //! where lines `Name: value` are; encrypted they take `ca=PATH`, `client_certificate=PATH` and `client_key=PATH`, PEM
 //! files.
 
@@ -29,6 +29,8 @@ use std::str::FromStr;
 
 /// The longest URL that is read, bytes.
 const URL_BYTES_MAX: usize = 4096;
+/// So many requests at once can be asked for: each is a connection at most services.
+const REQUESTS_MAX: usize = 256;
 
 /// A remote that was named and understood. Its `Display` and `Debug` show no credential.
 #[derive(Clone, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub struct RemoteUrl {
     pub service: Service,
     /// Nothing is ever put there.
     pub read_only: bool,
+    /// So many requests at once at most, bodies included.
+    pub requests_max: Option<usize>,
     name: String,
 }
 
@@ -195,9 +199,10 @@ impl FromStr for RemoteUrl {
         }
         let mut parts = Parts::of(text)?;
         let read_only = parts.switch("read_only")?;
+        let requests_max = parts.number("requests", "requests at once", 1..=REQUESTS_MAX)?;
         let service = service::read(&mut parts)?;
         parts.finish()?;
-        Ok(RemoteUrl { service, read_only, name: larder_config::masked(text) })
+        Ok(RemoteUrl { service, read_only, requests_max, name: larder_config::masked(text) })
     }
 }
 

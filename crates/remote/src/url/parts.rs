@@ -1,7 +1,10 @@
 //! The parts of a URL, each taken once; what nobody took is an error.
 
 use crate::RemoteError;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use url::Url;
 
 pub(super) struct Parts<'a> {
@@ -86,11 +89,20 @@ impl<'a> Parts<'a> {
     }
 
     pub(super) fn days(&mut self) -> Result<Option<u32>, RemoteError> {
-        let Some(days) = self.option("ttl")? else { return Ok(None) };
-        match days.parse() {
-            Ok(days @ 1..=3650) => Ok(Some(days)),
-            _ => Err(self.wrong("query", "ttl is a number of days from 1 to 3650")),
-        }
+        self.number("ttl", "days", 1..=3650)
+    }
+
+    /// A number of so many `what`.
+    pub(super) fn number<N: FromStr + PartialOrd + Display>(
+        &mut self,
+        name: &str,
+        what: &str,
+        range: RangeInclusive<N>,
+    ) -> Result<Option<N>, RemoteError> {
+        let Some(number) = self.option(name)? else { return Ok(None) };
+        let number = number.parse().ok().filter(|number| range.contains(number));
+        let why = || format!("{name} is a number of {what} from {} to {}", range.start(), range.end());
+        number.map(Some).ok_or_else(|| self.wrong("query", why()))
     }
 
     /// The host, or the bucket that stands in its place.

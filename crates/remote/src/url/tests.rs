@@ -76,6 +76,8 @@ fn what_is_wrong_is_named_by_its_part() {
         ("file:///", "path"),
         ("ghac://x:1", "port"),
         ("s3://b?read_only=2", "query"),
+        ("s3://b?requests=0", "query"),
+        ("redis://h?requests=many", "query"),
     ] {
         check(text, part);
     }
@@ -98,7 +100,9 @@ fn no_credential_is_shown() {
 }
 
 #[test]
-fn read_only_is_an_option_of_each() {
+fn some_options_are_of_each() {
     assert!("s3://b?read_only=true".parse::<RemoteUrl>().expect("it is").read_only);
     assert!(!"file:///d?read_only=no".parse::<RemoteUrl>().expect("it is").read_only);
+    assert_eq!("ghac://team?requests=8".parse::<RemoteUrl>().expect("it is").requests_max, Some(8));
+    assert_eq!("http://h".parse::<RemoteUrl>().expect("it is").requests_max, None);
 }

@@ -1,9 +1,9 @@
-//! The tree that is measured: installed once, kept for the next time.
+//! The trees that are measured: installed once, kept for the next time.
 
-use super::bytes_of;
-use crate::place::Place;
+use crate::place::{Place, fresh};
 use crate::run::{self, Usage};
 use anyhow::{Context, Result, ensure};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,20 +15,112 @@ const REQUIRED: [&str; 9] =
     ["typescript", "webpack", "express", "aws-sdk", "lodash", "graphql", "prettier", "@babel/core", "react-dom/server"];
 
 /// A tree, and what is in it.
-pub(crate) struct Tree {
-    pub(crate) path: PathBuf,
-    pub(crate) files: u64,
-    pub(crate) directories: u64,
-    pub(crate) bytes: u64,
+pub(super) struct Tree {
+    pub(super) kind: Kind,
+    pub(super) path: PathBuf,
+    pub(super) files: u64,
+    pub(super) directories: u64,
+    pub(super) bytes: u64,
+}
+
+/// What a tree is, and so what is done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A `node_modules`: packages of it are loaded.
+    Packages,
+    /// What Maven fetched.
+    Repository,
+    /// One of several of which only the size matters.
+    Sized,
+}
+
+impl Kind {
+    /// What a bar is called.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Kind::Packages => "image",
+            Kind::Repository => "image, Maven",
+            Kind::Sized => "image, sizes",
+        }
+    }
+
+    pub(super) fn has_jobs(self) -> bool {
+        self != Kind::Sized
+    }
 }
 
 impl Tree {
+    fn at(path: PathBuf, kind: Kind) -> Result<Tree> {
+        let (files, directories, bytes) = (count(&path, "f")?, count(&path, "d")?, bytes_of(&path)?);
+        Ok(Tree { kind, path, files, directories, bytes })
+    }
+
+    /// What it is called, wherever it is.
+    pub(super) fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
+    }
+
+    /// What is in it, for people.
+    pub(super) fn shown(&self) -> String {
+        format!("{} files in {} directories, {:.0} MB", self.files, self.directories, self.bytes as f64 / 1e6)
+    }
+
+    /// What Maven fetches for the committed project.
+    pub(super) fn of_maven(place: &Place) -> Result<Tree> {
+        let dir = place.own("bench-image-tree-maven")?;
+        let (path, project) = (dir.join("repository"), fs::read_to_string(app(place).join("pom.xml"))?);
+        if fs::read_to_string(dir.join(MARK)).ok().as_ref() != Some(&project) {
+            fresh(&path)?;
+            fs::write(dir.join("pom.xml"), &project)?;
+            println!("fetching the packages of {} with Maven", dir.join("pom.xml").display());
+            let mut maven = Command::new("mvn");
+            maven.args(["--batch-mode", "--quiet", "dependency:resolve"]).current_dir(&dir);
+            maven.arg(format!("-Dmaven.repo.local={}", path.display()));
+            run::shown_to_user(&mut maven).context("Maven could not fetch them")?;
+            fs::write(dir.join(MARK), project)?;
+        }
+        Tree::at(path, Kind::Repository)
+    }
+
+    /// Packages of this one, of a tenth of its files.
+    pub(super) fn tenth(&self, dir: &Path) -> Result<Tree> {
+        let (path, wanted) = (dir.join(self.name()), self.files / 10);
+        fs::create_dir_all(&path)?;
+        let mut packages = fs::read_dir(&self.path)?.collect::<Result<Vec<_>, _>>()?;
+        packages.sort_by_key(fs::DirEntry::file_name);
+        let mut files = 0;
+        for package in packages {
+            let more = count(&package.path(), "f")?;
+            // Some hold more than a tenth of all by themselves.
+            if files + more <= wanted {
+                copy(&package.path(), &path)?;
+                files += more;
+            }
+        }
+        Tree::at(path, Kind::Sized)
+    }
+
+    /// Two copies of this one.
+    pub(super) fn twice(&self, dir: &Path) -> Result<Tree> {
+        let path = dir.join(self.name());
+        for name in ["one", "two"] {
+            fs::create_dir_all(path.join(name))?;
+            copy(&self.path, &path.join(name))?;
+        }
+        Tree::at(path, Kind::Sized)
+    }
+
+    /// The same, of which only the size matters.
+    pub(super) fn into_sized(self) -> Tree {
+        Tree { kind: Kind::Sized, ..self }
+    }
+
     /// The `node_modules` of the committed lock file, or a copy of another directory.
-    pub(crate) fn installed(place: &Place, given: Option<&Path>, small: bool) -> Result<Tree> {
+    pub(super) fn installed(place: &Place, given: Option<&Path>, small: bool) -> Result<Tree> {
         let dir = place.own(if small { "bench-image-tree-small" } else { "bench-image-tree" })?;
         fs::create_dir_all(&dir)?;
         let path = dir.join("node_modules");
-        let app = place.repo.join("xtask/src/bench/image/app");
+        let app = app(place);
         let mark = match given {
             Some(given) => given.display().to_string(),
             None => fs::read_to_string(app.join("package-lock.json"))?,
@@ -37,23 +129,21 @@ impl Tree {
             let _ = fs::remove_dir_all(&path);
             match given {
                 Some(given) => {
-                    run::output(Command::new("cp").args(["-a", "--"]).arg(given).arg(&path))?;
+                    copy(given, &path)?;
                 }
                 None if small => install_few(&mark, &dir)?,
                 None => install(&app, &dir)?,
             }
             fs::write(dir.join(MARK), mark)?;
         }
-        let count = |kind: &str| -> Result<u64> {
-            let found = run::output(Command::new("find").arg(&path).args(["-type", kind, "-printf", "x"]))?;
-            Ok(found.len() as u64)
-        };
-        let bytes = bytes_of(&path)?;
-        Ok(Tree { files: count("f")?, directories: count("d")?, bytes, path })
+        Tree::at(path, Kind::Packages)
     }
 
     /// Have node load packages from a copy of the tree at `place`; none where it has none of them.
-    pub(crate) fn used(&self, place: &Path) -> Result<Option<Usage>> {
+    pub(super) fn used(&self, place: &Path) -> Result<Option<Usage>> {
+        if self.kind != Kind::Packages {
+            return Ok(None);
+        }
         let is_there = |package: &&&str| self.path.join(package.trim_end_matches("/server")).exists();
         let script: String = REQUIRED.iter().filter(is_there).map(|package| format!("require({package:?});")).collect();
         if script.is_empty() {
@@ -68,8 +158,8 @@ impl Tree {
     }
 
     /// Change five packages in a copy of the tree, as new versions of them would: a line more in each of their sources.
-    pub(crate) fn changed(&self, copy: &Path) -> Result<()> {
-        run::output(Command::new("cp").args(["-a", "--"]).arg(&self.path).arg(copy))?;
+    pub(super) fn changed(&self, copy: &Path) -> Result<()> {
+        self::copy(&self.path, copy)?;
         for package in ["express", "lodash", "prettier", "react-dom", "graphql"] {
             if !copy.join(package).exists() {
                 continue;
@@ -91,6 +181,26 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+fn app(place: &Place) -> PathBuf {
+    place.repo.join("xtask/src/bench/image/app")
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    run::output(Command::new("cp").args(["-a", "--"]).arg(from).arg(to)).map(drop)
+}
+
+/// How many of a kind are below, `f` of files and `d` of directories.
+fn count(path: &Path, kind: &str) -> Result<u64> {
+    let found = run::output(Command::new("find").arg(path).args(["-type", kind, "-printf", "x"]))?;
+    Ok(found.len() as u64)
+}
+
+/// Bytes of a file, or of all files below a directory.
+pub(super) fn bytes_of(path: &Path) -> Result<u64> {
+    let found = run::output(Command::new("du").args(["-sb", "--"]).arg(path))?;
+    found.split_whitespace().next().and_then(|number| number.parse().ok()).context("du says how much")
 }
 
 fn install(app: &Path, dir: &Path) -> Result<()> {

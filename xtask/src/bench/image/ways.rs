@@ -1,21 +1,21 @@
 //! Each way to save the tree and to have it again, as commands.
 
-use super::bytes_of;
-use super::tree::Tree;
+use super::tree::{Kind, Tree, bytes_of};
 use crate::place::{fresh, remove};
 use crate::run;
 use anyhow::{Result, ensure};
 use larder_testkit::{Proxy, Server};
 use nix::sys::signal::{Signal, kill};
+use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Where all of it is.
-pub(crate) struct Ways {
-    pub(crate) larder: PathBuf,
-    pub(crate) work: PathBuf,
+pub(super) struct Ways {
+    pub(super) larder: PathBuf,
+    pub(super) work: PathBuf,
     /// Whether trees can be put on a file system of their own.
     has_disk: bool,
     far: Option<Far>,
@@ -37,65 +37,65 @@ const END_PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// One of them. Those that save come first, so that what they leave is there for the others.
-pub(crate) struct Way {
-    pub(crate) name: &'static str,
+pub(super) struct Way {
+    pub(super) name: &'static str,
     /// Whether it saves; else it has the tree again.
-    pub(crate) saves: bool,
-    pub(crate) prepare: fn(&Ways, &Tree) -> Result<()>,
-    pub(crate) command: fn(&Ways, &Tree) -> Command,
+    pub(super) saves: bool,
+    pub(super) prepare: fn(&Ways, &Tree) -> Result<()>,
+    pub(super) command: fn(&Ways, &Tree) -> Command,
     /// What it left, or what of that was new.
-    pub(crate) bytes: fn(&Ways) -> Result<Option<u64>>,
-    /// Where the tree is then.
-    pub(crate) place: fn(&Ways) -> Option<PathBuf>,
-    pub(crate) after: fn(&Ways) -> Result<()>,
+    pub(super) bytes: fn(&Ways) -> Result<Option<u64>>,
+    pub(super) after: fn(&Ways, &Tree) -> Result<()>,
 }
 
 impl Way {
     /// Whether jobs are done with the tree.
-    pub(crate) fn has_jobs(&self) -> bool {
+    pub(super) fn has_jobs(&self) -> bool {
         WITH_JOBS.contains(&self.name)
     }
 
     /// Whether others need what it leaves, or are compared with it; else the benchmark does without where it is not
     /// possible.
-    pub(crate) fn is_needed(&self) -> bool {
+    pub(super) fn is_needed(&self) -> bool {
         NEEDED.contains(&self.name)
     }
 }
 
-const NEEDED: [&str; 6] = [
-    "tar | zstd -3",
-    "larder, saved",
-    "larder, saved again, nothing changed",
-    "larder, saved again, five packages changed",
-    "zstd -d | tar",
-    "larder, unpacked",
-];
+pub(super) const TAR: &str = "tar | zstd -3";
+pub(super) const SAVED: &str = "larder, saved";
+pub(super) const AGAIN: &str = "larder, saved again, nothing changed";
+pub(super) const FIVE_CHANGED: &str = "larder, saved again, five packages changed";
+pub(super) const UNTAR: &str = "zstd -d | tar";
+pub(super) const UNPACKED: &str = "larder, unpacked";
+pub(super) const MOUNTED: &str = "larder, mounted";
+pub(super) const LAZY: &str = "larder, mounted lazily, fetched";
+pub(super) const UNPACKED_FAR: &str = "larder, unpacked, far";
+pub(super) const UNPACKED_FAR_ONE: &str = "larder, unpacked, far, one stream";
+pub(super) const LAZY_FAR: &str = "larder, mounted lazily, far";
+pub(super) const LAZY_FAR_ONE: &str = "larder, mounted lazily, far, one stream";
+
+const NEEDED: [&str; 6] = [TAR, SAVED, AGAIN, FIVE_CHANGED, UNTAR, UNPACKED];
 
 /// The file is made by whoever comes first, and then kept.
 const AS_SQUASHFS: &str = "larder, as squashfs, made in the first round";
+const SQUASHFS_MOUNTED: &str = "squashfs, mounted, overlay";
 
-/// What the others are compared with comes first among the ways.
-const WITH_JOBS: [&str; 7] = [
-    AS_SQUASHFS,
-    "larder, the same by FUSE",
-    "zstd -d | tar",
-    "squashfs, mounted, overlay",
-    "larder, unpacked",
-    "larder, mounted",
-    "larder, mounted lazily, fetched",
-];
+/// After these, jobs are done with the tree.
+const WITH_JOBS: [&str; 7] =
+    [AS_SQUASHFS, "larder, the same by FUSE", UNTAR, SQUASHFS_MOUNTED, UNPACKED, MOUNTED, LAZY];
+
+/// What is asked of a tree of which only the size matters.
+const OF_SIZES: [&str; 6] = [TAR, SAVED, AGAIN, UNTAR, UNPACKED, LAZY];
 
 /// Nothing more than its name, whether it saves, and its command.
 fn way(name: &'static str, saves: bool, command: fn(&Ways, &Tree) -> Command) -> Way {
-    let place: fn(&Ways) -> Option<PathBuf> = if saves { |_| None } else { |ways| Some(ways.target()) };
     let prepare: fn(&Ways, &Tree) -> Result<()> = if saves { |_, _| Ok(()) } else { |ways, _| ways.fresh_target() };
-    Way { name, saves, prepare, command, bytes: |_| Ok(None), place, after: |_| Ok(()) }
+    Way { name, saves, prepare, command, bytes: |_| Ok(None), after: |_, _| Ok(()) }
 }
 
 impl Ways {
     /// In `work`, which is made anew: what a run that was stopped left mounted there is taken away first.
-    pub(crate) fn begin(larder: PathBuf, work: PathBuf) -> Result<Ways> {
+    pub(super) fn begin(larder: PathBuf, work: PathBuf) -> Result<Ways> {
         let far = Server::nginx(LOCATION).map(|server| {
             let proxy = Proxy::before(([127, 0, 0, 1], server.port).into());
             proxy.set(larder_testkit::Way::Late(LATENCY));
@@ -116,61 +116,52 @@ impl Ways {
     }
 
     /// Take away what is mounted and made; what cannot be is said.
-    pub(crate) fn end(&self) {
+    pub(super) fn end(&self) {
         let ended = self.no_target().and_then(|()| self.end_brokers()).and_then(|()| remove(&self.work));
         if let Err(error) = ended {
             println!("image: {} stays: {error:#}", self.work.display());
         }
     }
 
-    /// All of them.
-    pub(crate) fn all(&self) -> Vec<Way> {
+    /// All of them that are for this tree.
+    pub(super) fn all(&self, tree: &Tree) -> Vec<Way> {
         let archive = |name, command, bytes| Way { bytes, ..way(name, true, command) };
         let mut all = vec![
             archive(
-                "tar | zstd -3",
-                |w, t| w.shell(t, "tar -cf - node_modules | zstd -q -3 -f -o \"$WORK/a.tar.zst\""),
+                TAR,
+                |w, t| w.shell(t, "tar -cf - \"$NAME\" | zstd -q -3 -f -o \"$WORK/a.tar.zst\""),
                 |w| w.size("a.tar.zst"),
             ),
             archive(
                 "tar | lz4",
-                |w, t| w.shell(t, "tar -cf - node_modules | lz4 -q -f - \"$WORK/a.tar.lz4\""),
+                |w, t| w.shell(t, "tar -cf - \"$NAME\" | lz4 -q -f - \"$WORK/a.tar.lz4\""),
                 |w| w.size("a.tar.lz4"),
             ),
             archive(
                 "zip",
-                |w, t| w.shell(t, "rm -f \"$WORK/a.zip\"; zip -q -r -y \"$WORK/a.zip\" node_modules"),
+                |w, t| w.shell(t, "rm -f \"$WORK/a.zip\"; zip -q -r -y \"$WORK/a.zip\" \"$NAME\""),
                 |w| w.size("a.zip"),
             ),
             archive("mksquashfs, zstd 3", |w, t| w.shell(t, SQUASHFS), |w| w.size("a.squashfs")),
             Way {
                 prepare: |w, _| fresh(&w.work.join("store")),
                 bytes: |w| w.said("packed_bytes"),
-                ..way("larder, saved", true, |w, t| w.save(&t.path, "a-1"))
+                ..way(SAVED, true, |w, t| w.save(&t.path, "a-1"))
             },
-            Way {
-                bytes: |w| w.said("new_bytes"),
-                ..way("larder, saved again, nothing changed", true, |w, t| w.save(&t.path, "a-1"))
-            },
+            Way { bytes: |w| w.said("new_bytes"), ..way(AGAIN, true, |w, t| w.save(&t.path, "a-1")) },
             Way {
                 prepare: |w, t| {
                     remove(&w.work.join("changed"))?;
                     std::fs::create_dir_all(w.work.join("changed"))?;
-                    t.changed(&w.work.join("changed/node_modules"))
+                    t.changed(&w.work.join("changed").join(t.name()))
                 },
                 bytes: |w| w.said("new_bytes"),
-                ..way("larder, saved again, five packages changed", true, |w, _| {
-                    w.save(&w.work.join("changed/node_modules"), "a-2")
-                })
+                ..way(FIVE_CHANGED, true, |w, t| w.save(&w.work.join("changed").join(t.name()), "a-2"))
             },
-            way("zstd -d | tar", false, |w, t| {
-                w.shell(t, "zstd -q -dc \"$WORK/a.tar.zst\" | tar -C \"$WORK/to\" -xf -")
-            }),
+            way(UNTAR, false, |w, t| w.shell(t, "zstd -q -dc \"$WORK/a.tar.zst\" | tar -C \"$WORK/to\" -xf -")),
             way("lz4 -d | tar", false, |w, t| w.shell(t, "lz4 -q -dc \"$WORK/a.tar.lz4\" | tar -C \"$WORK/to\" -xf -")),
             way("unzip", false, |w, t| w.shell(t, "unzip -q \"$WORK/a.zip\" -d \"$WORK/to\"")),
-            way("unsquashfs", false, |w, t| {
-                w.shell(t, "unsquashfs -q -n -d \"$WORK/to/node_modules\" \"$WORK/a.squashfs\"")
-            }),
+            way("unsquashfs", false, |w, t| w.shell(t, "unsquashfs -q -n -d \"$WORK/to/$NAME\" \"$WORK/a.squashfs\"")),
             Way {
                 prepare: |w, _| {
                     w.fresh_target()?;
@@ -178,29 +169,29 @@ impl Ways {
                     remove(&w.work.join("upper"))?;
                     remove(&w.work.join("work"))
                 },
-                after: |w| w.unmount(),
-                ..way("squashfs, mounted, overlay", false, |w, t| w.shell(t, MOUNT_SQUASHFS))
+                after: |w, t| w.unmount(t),
+                ..way(SQUASHFS_MOUNTED, false, |w, t| w.shell(t, MOUNT_SQUASHFS))
             },
-            way("larder, unpacked", false, |w, _| w.restore("store", None)),
+            way(UNPACKED, false, |w, t| w.restore(t, "store", None)),
             Way {
                 prepare: |w, t| {
                     w.fresh_target()?;
                     fresh(&w.work.join("other"))?;
                     w.publish(t)
                 },
-                ..way("larder, fetched and unpacked", false, |w, _| w.restore("other", Some(&w.remote())))
+                ..way("larder, fetched and unpacked", false, |w, t| w.restore(t, "other", Some(&w.remote())))
             },
             Way {
-                after: |w| w.unmount_ours("store"),
-                ..way("larder, mounted", false, |w, _| w.mount("store", "mount", None))
+                after: |w, t| w.unmount_ours(t, "store"),
+                ..way(MOUNTED, false, |w, t| w.mount(t, "store", "mount", None))
             },
             Way {
-                after: |w| w.unmount_ours("store"),
-                ..way(AS_SQUASHFS, false, |w, _| w.mount("store", "squashfs", None))
+                after: |w, t| w.unmount_ours(t, "store"),
+                ..way(AS_SQUASHFS, false, |w, t| w.mount(t, "store", "squashfs", None))
             },
             Way {
-                after: |w| w.unmount_ours("store"),
-                ..way("larder, the same by FUSE", false, |w, _| w.mount("store", "fuse", None))
+                after: |w, t| w.unmount_ours(t, "store"),
+                ..way("larder, the same by FUSE", false, |w, t| w.mount(t, "store", "fuse", None))
             },
             Way {
                 prepare: |w, t| {
@@ -208,8 +199,8 @@ impl Ways {
                     fresh(&w.work.join("other"))?;
                     w.publish(t)
                 },
-                after: |w| w.unmount_ours("other"),
-                ..way("larder, mounted lazily, fetched", false, |w, _| w.mount("other", "lazy", Some(&w.remote())))
+                after: |w, t| w.unmount_ours(t, "other"),
+                ..way(LAZY, false, |w, t| w.mount(t, "other", "lazy", Some(&w.remote())))
             },
         ];
         if self.far.is_some() {
@@ -217,6 +208,11 @@ impl Ways {
         } else {
             println!("image: nothing comes from far: nginx is not installed");
         }
+        all.retain(|way| match tree.kind {
+            Kind::Packages => true,
+            Kind::Repository => way.name != FIVE_CHANGED,
+            Kind::Sized => OF_SIZES.contains(&way.name),
+        });
         all
     }
 
@@ -242,14 +238,20 @@ impl Ways {
                     command
                 })
             },
+            Way { prepare: anew, ..way(UNPACKED_FAR, false, |w, t| w.restore(t, "distant", Some(&w.far_url(true)))) },
             Way {
                 prepare: anew,
-                ..way("larder, unpacked, far", false, |w, _| w.restore("distant", Some(&w.far_url(true))))
+                ..way(UNPACKED_FAR_ONE, false, |w, t| w.restore(t, "distant", Some(&one_stream(w.far_url(true)))))
             },
             Way {
                 prepare: anew,
-                after: |w| w.unmount_ours("distant"),
-                ..way("larder, mounted lazily, far", false, |w, _| w.mount("distant", "lazy", Some(&w.far_url(true))))
+                after: |w, t| w.unmount_ours(t, "distant"),
+                ..way(LAZY_FAR, false, |w, t| w.mount(t, "distant", "lazy", Some(&w.far_url(true))))
+            },
+            Way {
+                prepare: anew,
+                after: |w, t| w.unmount_ours(t, "distant"),
+                ..way(LAZY_FAR_ONE, false, |w, t| w.mount(t, "distant", "lazy", Some(&one_stream(w.far_url(true)))))
             },
         ]
     }
@@ -260,8 +262,9 @@ impl Ways {
         format!("http://127.0.0.1:{}/team", port.unwrap_or_default())
     }
 
-    fn target(&self) -> PathBuf {
-        self.work.join("to/node_modules")
+    /// Where the tree is once it was had.
+    pub(super) fn target(&self, tree: &Tree) -> PathBuf {
+        self.target_dir().join(tree.name())
     }
 
     /// An empty directory, for root on a file system of its own. ext4 does not use what was an inode for minutes after it
@@ -293,12 +296,9 @@ impl Ways {
     }
 
     /// What is to be known of where trees are put.
-    pub(crate) fn notes(&self) -> &'static str {
+    pub(super) fn notes(&self) -> &'static str {
         match self.has_disk {
-            true => {
-                "Trees are put on an ext4 of their own, made anew for each. What a broker does is no child's CPU: it is \
-                 not in the rows of larder's mounts."
-            }
+            true => "Trees are put on an ext4 of their own, made anew for each.",
             false => "Trees are put where others were removed before: ext4 makes that dear.",
         }
     }
@@ -307,17 +307,19 @@ impl Ways {
         self.work.join("to")
     }
 
-    fn mount(&self, store: &str, via: &str, remote: Option<&str>) -> Command {
-        self.larder(store, remote, &["mount", "--strict", "--via", via, "--key", "a-1", "node_modules"])
+    fn mount(&self, tree: &Tree, store: &str, via: &str, remote: Option<&str>) -> Command {
+        let mut command = self.larder(store, remote, &["mount", "--strict", "--via", via, "--key", "a-1"]);
+        command.arg(tree.name());
+        command
     }
 
-    fn unmount_ours(&self, store: &str) -> Result<()> {
+    fn unmount_ours(&self, tree: &Tree, store: &str) -> Result<()> {
         let remote = match store {
             "other" => Some(self.remote()),
             "distant" => Some(self.far_url(true)),
             _ => None,
         };
-        run::output(&mut self.larder(store, remote.as_deref(), &["unmount", "--strict", "node_modules"]))?;
+        run::output(self.larder(store, remote.as_deref(), &["unmount", "--strict"]).arg(tree.name()))?;
         // One that waits for more would be in the way of what is measured next, and of removing its store.
         self.end_brokers()
     }
@@ -339,6 +341,12 @@ impl Ways {
         }
     }
 
+    /// What those had that mount for the stores here, and live.
+    pub(super) fn cpu_of_brokers(&self) -> Duration {
+        let clock = |pid| ClockId::pid_cpu_clock_id(Pid::from_raw(pid)).and_then(clock_gettime).ok();
+        self.brokers().into_iter().filter_map(clock).map(Duration::from).sum()
+    }
+
     /// The processes that are called so, and have a store here.
     fn brokers(&self) -> Vec<i32> {
         let store = format!("LARDER_DIR={}/", self.work.display());
@@ -354,7 +362,7 @@ impl Ways {
 
     fn shell(&self, tree: &Tree, script: &str) -> Command {
         let mut command = Command::new("sh");
-        command.args(["-e", "-c", script]).env("WORK", &self.work);
+        command.args(["-e", "-c", script]).env("WORK", &self.work).env("NAME", tree.name());
         command.current_dir(tree.path.parent().unwrap_or(&tree.path));
         command
     }
@@ -375,8 +383,10 @@ impl Ways {
         command
     }
 
-    fn restore(&self, store: &str, remote: Option<&str>) -> Command {
-        self.larder(store, remote, &["restore", "--strict", "--key", "a-1", "node_modules"])
+    fn restore(&self, tree: &Tree, store: &str, remote: Option<&str>) -> Command {
+        let mut command = self.larder(store, remote, &["restore", "--strict", "--key", "a-1"]);
+        command.arg(tree.name());
+        command
     }
 
     fn remote(&self) -> String {
@@ -404,14 +414,19 @@ impl Ways {
     }
 
     /// Where the output of what is measured goes.
-    pub(crate) fn said_in(&self) -> PathBuf {
+    pub(super) fn said_in(&self) -> PathBuf {
         self.work.join("said")
     }
 
-    fn unmount(&self) -> Result<()> {
-        run::output(Command::new("umount").arg(self.target()))?;
+    fn unmount(&self, tree: &Tree) -> Result<()> {
+        run::output(Command::new("umount").arg(self.target(tree)))?;
         run::output(Command::new("umount").arg(self.work.join("lower"))).map(drop)
     }
+}
+
+/// A remote that is asked for one thing at a time.
+fn one_stream(url: String) -> String {
+    url + "?requests=1"
 }
 
 /// Of the file system that trees are put on: sparse, so that it takes what is in it.
@@ -422,8 +437,8 @@ fn is_root() -> Result<bool> {
     Ok(std::fs::metadata("/proc/self")?.uid() == 0)
 }
 
-const SQUASHFS: &str = "mksquashfs node_modules \"$WORK/a.squashfs\" -noappend -quiet -no-progress -comp zstd \
+const SQUASHFS: &str = "mksquashfs \"$NAME\" \"$WORK/a.squashfs\" -noappend -quiet -no-progress -comp zstd \
                         -Xcompression-level 3";
-const MOUNT_SQUASHFS: &str = "cd \"$WORK\"; mkdir -p lower to/node_modules; mkdir upper work; \
+const MOUNT_SQUASHFS: &str = "cd \"$WORK\"; mkdir -p lower \"to/$NAME\"; mkdir upper work; \
                               mount -o ro,loop a.squashfs lower; \
-                              mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work larder to/node_modules";
+                              mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work larder \"to/$NAME\"";
