@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long a connection may take to come about. A remote that is not there is noticed by it.
 pub(crate) const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How long a connection that nobody uses stays open.
-const IDLE_MAX: Duration = Duration::from_secs(50);
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(50);
 const IDLE_CONNECTIONS_MAX: usize = 64;
 /// One after the other.
 const REDIRECTS_MAX: usize = 4;

@@ -75,9 +75,14 @@ impl Directory {
         if how == Put::IfAbsent && tokio::fs::try_exists(self.path(key)).await.map_err(failed)? {
             return Ok(Stored::Existed);
         }
-        let temporary = self.temporary().map_err(failed)?;
-        let mut file = tokio::fs::File::create_new(&temporary.0).await.map_err(failed)?;
-        let mut body = body;
+        // By one task that does both: whoever is dropped while it opens leaves no file.
+        let open = |here: &Directory| {
+            let temporary = here.temporary()?;
+            let file = File::create_new(&temporary.0)?;
+            Ok((temporary, file))
+        };
+        let (temporary, file) = self.blocking(key, open).await?;
+        let (mut file, mut body) = (tokio::fs::File::from_std(file), body);
         while let Some(bytes) = body.try_next().await? {
             file.write_all(&bytes).await.map_err(failed)?;
         }

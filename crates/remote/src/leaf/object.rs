@@ -1,4 +1,4 @@
-//! An object store or a key-value server, through opendal.
+//! An object store, through opendal.
 
 use crate::remote::MarkOf;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body};
@@ -191,13 +191,8 @@ fn failed(name: &Arc<str>, key: Key, error: &Error) -> RemoteError {
         ErrorKind::RateLimited => Trouble::Busy,
         ErrorKind::Unsupported => Trouble::Unable,
         ErrorKind::ConfigInvalid => Trouble::Denied,
-        // Redis and memcached say it in words only.
-        _ if ["noauth", "wrongpass", "noperm", "authentication failed"].iter().any(|word| said.contains(word)) => {
-            Trouble::Denied
-        }
         // Some S3 servers answer a key that they do not know as if they had failed.
         _ if said.contains("access key") || said.contains("accesskey") => Trouble::Denied,
-        _ if said.contains("loading") && said.contains("redis") || said.contains("oom command") => Trouble::Busy,
         _ if said.contains("connect") || said.contains("connection") || said.contains("timed out") => {
             Trouble::Unreachable
         }

@@ -4,11 +4,12 @@ use super::client::{header_map, http_client, provider, tls_config};
 use super::file::Directory;
 use super::grpc::Grpc;
 use super::http::Http;
+use super::memcached::Memcached;
 use super::object::Object;
 use super::redis::{Place, Redis};
 use crate::stack::Parts;
 use crate::{Abilities, Login, Options, Remote, RemoteError, RemoteUrl, Service, Tls, Trouble};
-use opendal::services::{Azblob, Gcs, Ghac, Memcached, S3};
+use opendal::services::{Azblob, Gcs, Ghac, S3};
 use opendal::{Builder, HttpTransporter, OperationContext, Operator};
 use opendal_http_transport_reqwest::ReqwestTransport;
 use std::sync::Arc;
@@ -91,13 +92,8 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             Ok(Arc::new(Parts::new(Arc::new(values), VALUE_BYTES_MAX, options.seed)))
         }
         Service::Memcached { address, prefix, ttl_days } => {
-            let mut builder = Memcached::default()
-                .endpoint(&format!("tcp://{address}"))
-                .connection_pool_max_size(options.requests_max);
-            if let Some(days) = ttl_days {
-                builder = builder.default_ttl(DAY * *days);
-            }
-            let values = Object::new(name, self::operator(url, builder)?, prefix, VALUES);
+            let ttl = ttl_days.map(|days| DAY * days);
+            let values = Memcached::new(name, address, prefix, ttl, (VALUES, options.requests_max));
             Ok(Arc::new(Parts::new(Arc::new(values), VALUE_BYTES_MAX, options.seed)))
         }
         Service::Http { base, webdav, login, tls, headers } => {

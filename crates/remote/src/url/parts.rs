@@ -88,8 +88,8 @@ impl<'a> Parts<'a> {
         Ok(Some(endpoint.trim_end_matches('/').to_owned()))
     }
 
-    pub(super) fn days(&mut self) -> Result<Option<u32>, RemoteError> {
-        self.number("ttl", "days", 1..=3650)
+    pub(super) fn days(&mut self, most: u32) -> Result<Option<u32>, RemoteError> {
+        self.number("ttl", "days", 1..=most)
     }
 
     /// A number of so many `what`.

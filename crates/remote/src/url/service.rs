@@ -101,7 +101,7 @@ fn redis(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
         address: parts.address(6379)?,
         database,
         prefix: parts.clean("query", &prefix)?,
-        ttl_days: parts.days()?,
+        ttl_days: parts.days(3650)?,
         login: parts.login(),
         tls,
     })
@@ -113,7 +113,11 @@ fn memcached(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
         prefix if prefix.is_empty() => "larder".to_owned(),
         prefix => prefix,
     };
-    Ok(Service::Memcached { address: parts.address(11211)?, prefix, ttl_days: parts.days()? })
+    if matches!(parts.url.host_str(), Some(host) if host.starts_with('[')) {
+        return Err(parts.wrong("host", "memcached is reached by IPv4 only"));
+    }
+    // More than 30 days it takes for a date.
+    Ok(Service::Memcached { address: parts.address(11211)?, prefix, ttl_days: parts.days(30)? })
 }
 
 fn http(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {

@@ -29,8 +29,9 @@ fn every_scheme() {
     assert!(matches!(read("gs://b"), Service::Gcs { prefix, .. } if prefix.is_empty()));
     assert!(matches!(read("azblob://c/p?account=a"), Service::Azblob { account: Some(a), .. } if a == "a"));
     assert!(matches!(read("redis://h"), Service::Redis { address, database: 0, .. } if address == "h:6379"));
+    assert!(matches!(read("redis://[::1]"), Service::Redis { address, .. } if address == "[::1]:6379"));
     assert!(matches!(read("rediss://h:1/3"), Service::Redis { database: 3, tls: Some(_), .. }));
-    assert!(matches!(read("memcached://[::1]"), Service::Memcached { address, .. } if address == "[::1]:11211"));
+    assert!(matches!(read("memcached://h?ttl=30"), Service::Memcached { address, .. } if address == "h:11211"));
     assert!(matches!(read("http://h/c/"), Service::Http { base, webdav: false, .. } if base == "http://h:80/c"));
     assert!(matches!(read("webdavs://h"), Service::Http { base, webdav: true, .. } if base == "https://h:443"));
     assert!(matches!(read("ghac://"), Service::Ghac { prefix } if prefix.is_empty()));
@@ -65,6 +66,8 @@ fn what_is_wrong_is_named_by_its_part() {
         ("redis://me:hush/x@h/main", "port"),
         ("redis://h?ttl=soon", "query"),
         ("memcached://me:hush@h", "user"),
+        ("memcached://[::1]", "host"),
+        ("memcached://h?ttl=31", "query"),
         ("http://h?unknown", "query"),
         ("http://h/#x", "fragment"),
         ("https://h?client_key=/k", "query"),

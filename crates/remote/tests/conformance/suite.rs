@@ -7,11 +7,18 @@ use futures::TryStreamExt;
 use futures::future::join_all;
 use larder_model::Digest;
 use larder_remote::{Key, Kind, Put, Remote, RemoteError, Stored, Trouble, collect, whole};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 /// Beyond the pieces and limits of every leaf: a value of Redis, a batch of gRPC, a piece of S3.
 const SIZES: &[usize] = &[0, 1, 4097, (128 << 10) - 1, 128 << 10, (1 << 20) + 7, (5 << 20) + 1, 11 << 20];
+
+/// Requests that are dropped at once, and how often.
+const DROPPED_AT_ONCE: usize = 20;
+const DROPPED_ROUNDS: usize = 24;
 
 /// All of it. Objects are named by `seed`, so that one server serves several runs.
 pub(crate) async fn conforms(remote: Arc<dyn Remote>, seed: &str) {
@@ -21,6 +28,7 @@ pub(crate) async fn conforms(remote: Arc<dyn Remote>, seed: &str) {
     suite.replaced_or_not().await;
     suite.never_in_part().await;
     suite.dropped().await;
+    suite.dropped_anywhere().await;
     suite.in_batches().await;
     suite.at_once().await;
     suite.swapped().await;
@@ -149,6 +157,44 @@ impl Suite {
         }
     }
 
+    /// A request that is dropped, at whatever moment, leaves nothing to those after it: no answer is another's.
+    async fn dropped_anywhere(&self) {
+        let object = |number: usize| {
+            let bytes = self.bytes(&format!("dropped anywhere {number}"), 10 + number * number * 997);
+            (Key::blob(Digest::of(&bytes)), bytes)
+        };
+        let objects: Vec<(Key, Bytes)> = (0..DROPPED_AT_ONCE).map(object).collect();
+        let keys: Vec<Key> = objects.iter().map(|(key, _)| *key).collect();
+        self.remote.put_small(&objects, Put::IfAbsent).await.expect("put");
+        for moment in 0..DROPPED_ROUNDS {
+            let doomed = objects.iter().enumerate().map(|(number, (key, bytes))| {
+                // Others in each round, and not all of a round at the same moment.
+                let (what, times) = (number + moment, (moment * 7 + number) % 19);
+                polled(times, self.any_request(what, *key, bytes, &keys))
+            });
+            join_all(doomed).await;
+            // One that was to be replaced may be gone.
+            let found = join_all(keys.iter().map(|key| self.get(*key))).await;
+            let gone = found.iter().filter(|found| found.is_none()).count();
+            assert!(gone == 0 || self.remote.abilities().replace, "round {moment}: {gone} are gone");
+            found.iter().zip(&objects).for_each(|(found, (key, bytes))| is_it(*key, found, bytes, false));
+            self.remote.put_small(&objects, Put::IfAbsent).await.expect("put");
+            let found = join_all(keys.iter().map(|key| self.get(*key))).await;
+            found.iter().zip(&objects).for_each(|(found, (key, bytes))| is_it(*key, found, bytes, true));
+        }
+    }
+
+    /// One of what may be asked. Nothing that is there becomes another by it.
+    async fn any_request(&self, what: usize, key: Key, bytes: &Bytes, keys: &[Key]) {
+        match what % 5 {
+            0 => drop(self.get(key).await),
+            1 => drop(self.put(key, bytes, Put::Replace).await.expect("put")),
+            2 => drop(self.put(key, bytes, Put::IfAbsent).await.expect("put")),
+            3 => drop(self.has(key).await),
+            _ => drop(self.remote.get_small(&keys[..4]).await.expect("get")),
+        }
+    }
+
     async fn in_batches(&self) {
         let objects: Vec<(Key, Bytes)> = (0..40)
             .map(|number| {
@@ -236,4 +282,22 @@ pub(crate) async fn answers(remote: &dyn Remote) -> Result<(), RemoteError> {
     let key = Key::blob(Digest::of(&bytes));
     remote.put(key, bytes.len() as u64, whole(bytes), Put::Replace).await?;
     remote.get(key).await.map(drop)
+}
+
+fn is_it(key: Key, found: &Option<Bytes>, bytes: &Bytes, is_there: bool) {
+    let length = found.as_ref().map(Bytes::len);
+    let right = found.as_ref().map_or(!is_there, |found| found == bytes);
+    assert!(right, "{key}: {length:?} bytes came back in place of its {}", bytes.len());
+}
+
+/// Drops a future once it has waited so often, unless it came to its end before.
+async fn polled(times: usize, future: impl Future<Output = ()>) {
+    let mut future = pin!(future);
+    let mut left = times;
+    poll_fn(|context| {
+        let ended = future.as_mut().poll(context).is_ready() || left == 0;
+        left = left.saturating_sub(1);
+        if ended { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
 }
