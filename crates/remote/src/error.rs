@@ -15,6 +15,8 @@ pub enum Trouble {
     Busy,
     /// It does not know us, or does not let us do this.
     Denied,
+    /// The bucket or container that the URL names is not there.
+    NoPlace,
     /// No byte came for too long.
     Stalled,
     /// The object ended early, or did not end where it should.
@@ -33,10 +35,11 @@ pub enum Trouble {
 
 impl Trouble {
     /// Every kind, in the order in which they are counted.
-    pub const ALL: [Trouble; 10] = [
+    pub const ALL: [Trouble; 11] = [
         Trouble::Unreachable,
         Trouble::Busy,
         Trouble::Denied,
+        Trouble::NoPlace,
         Trouble::Stalled,
         Trouble::Cut,
         Trouble::Damaged,
@@ -52,6 +55,7 @@ impl Trouble {
             Trouble::Unreachable => "unreachable",
             Trouble::Busy => "busy",
             Trouble::Denied => "denied",
+            Trouble::NoPlace => "no-place",
             Trouble::Stalled => "stalled",
             Trouble::Cut => "cut",
             Trouble::Damaged => "damaged",
@@ -69,7 +73,8 @@ impl Trouble {
 
     /// Whether it says that the service as a whole is in trouble, rather than that one object is.
     pub fn is_of_service(self) -> bool {
-        matches!(self, Trouble::Unreachable | Trouble::Busy | Trouble::Stalled | Trouble::Denied | Trouble::Other)
+        use Trouble::{Busy, Denied, NoPlace, Other, Stalled, Unreachable};
+        matches!(self, Unreachable | Busy | Stalled | Denied | NoPlace | Other)
     }
 }
 

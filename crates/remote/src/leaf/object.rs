@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use opendal::options::WriteOptions;
-use opendal::{Buffer, Error, ErrorKind, Operator};
+use opendal::{Buffer, Error, ErrorKind, Metadata, Operator};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
@@ -23,6 +23,8 @@ pub(crate) struct Object {
     operator: Operator,
     prefix: String,
     abilities: Abilities,
+    /// What goes in pieces can be put under a condition.
+    conditional_pieces: bool,
     /// In units of `HELD_UNIT_BYTES`.
     held: Semaphore,
 }
@@ -31,7 +33,12 @@ impl Object {
     pub(crate) fn new(name: &str, operator: Operator, prefix: &str, abilities: Abilities) -> Self {
         let held = Semaphore::new((HELD_BYTES_MAX / HELD_UNIT_BYTES) as usize);
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
-        Object { name: name.into(), operator, prefix, abilities, held }
+        Object { name: name.into(), operator, prefix, abilities, conditional_pieces: false, held }
+    }
+
+    /// Google's way of sending pieces that knows conditions, which its stand-ins speak as well, is had by setting one.
+    pub(crate) fn with_conditional_pieces(self) -> Self {
+        Object { conditional_pieces: true, ..self }
     }
 
     fn path(&self, key: Key) -> String {
@@ -68,7 +75,8 @@ impl Object {
         self.abilities.takes(&self.name, key, size)?;
         let able = self.operator.info().capability();
         let in_one = size <= PIECE_BYTES || !able.write_can_multi;
-        let must_be_new = how == Put::IfAbsent && able.write_with_if_not_exists && in_one;
+        let decides = in_one || self.conditional_pieces;
+        let must_be_new = how == Put::IfAbsent && able.write_with_if_not_exists && decides;
         if (how == Put::IfAbsent || !self.abilities.replace) && !must_be_new && self.is_there(key).await? {
             return Ok(Stored::Existed);
         }
@@ -78,8 +86,13 @@ impl Object {
         }
         let held = size.min(2 * PIECE_BYTES).div_ceil(HELD_UNIT_BYTES).max(1);
         let _held = self.held.acquire_many(held as u32).await.expect("it is never closed");
+        let replaced = match how {
+            Put::Replace if !in_one && self.conditional_pieces => Some(self.look(key).await?),
+            _ => None,
+        };
         let options = WriteOptions {
-            if_not_exists: must_be_new,
+            if_not_exists: must_be_new || matches!(replaced, Some(None)),
+            if_not_changed: replaced.clone().flatten(),
             chunk: (!in_one).then_some(PIECE_BYTES as usize),
             ..WriteOptions::default()
         };
@@ -107,6 +120,9 @@ impl Object {
         };
         match outcome {
             Ok(()) => Ok(Stored::New),
+            Err(error) if is_taken(&error) && replaced.is_some() => {
+                Err(RemoteError::failed(&self.name, Some(key), Trouble::Busy, "somebody else wrote it meanwhile"))
+            }
             Err(error) if is_taken(&error) => Ok(Stored::Existed),
             // The Actions cache says of a name that is taken no more than that.
             Err(error) if !self.abilities.replace && error.message().contains("non-ok") => Ok(Stored::Existed),
@@ -115,9 +131,13 @@ impl Object {
     }
 
     async fn is_there(&self, key: Key) -> Result<bool, RemoteError> {
+        Ok(self.look(key).await?.is_some())
+    }
+
+    async fn look(&self, key: Key) -> Result<Option<Metadata>, RemoteError> {
         match self.operator.stat(&self.path(key)).await {
-            Ok(_) => Ok(true),
-            Err(error) if is_absent(&error) => Ok(false),
+            Ok(metadata) => Ok(Some(metadata)),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(failed(&self.name, key, &error)),
         }
     }
@@ -175,8 +195,21 @@ impl Remote for Object {
     }
 }
 
+/// Whether the object is not there, and not what it would be in, or who asks.
 fn is_absent(error: &Error) -> bool {
-    error.kind() == ErrorKind::NotFound
+    error.kind() == ErrorKind::NotFound && said_of(error).is_none()
+}
+
+/// What some servers say in words only.
+fn said_of(error: &Error) -> Option<Trouble> {
+    const NO_PLACE: [&str; 4] = ["nosuchbucket", "bucket does not exist", "containernotfound", "container does not exist"];
+    let said = error.to_string().to_ascii_lowercase();
+    match () {
+        () if NO_PLACE.iter().any(|words| said.contains(words)) => Some(Trouble::NoPlace),
+        // A key that they do not know, as if they had failed, or had not found the object.
+        () if said.contains("access key") || said.contains("accesskey") => Some(Trouble::Denied),
+        () => None,
+    }
 }
 
 fn is_taken(error: &Error) -> bool {
@@ -187,12 +220,13 @@ fn is_taken(error: &Error) -> bool {
 fn failed(name: &Arc<str>, key: Key, error: &Error) -> RemoteError {
     let said = error.to_string().to_ascii_lowercase();
     let trouble = match error.kind() {
+        _ if let Some(trouble) = said_of(error) => trouble,
         ErrorKind::PermissionDenied => Trouble::Denied,
         ErrorKind::RateLimited => Trouble::Busy,
+        // Of an object it is no trouble.
+        ErrorKind::NotFound => Trouble::NoPlace,
         ErrorKind::Unsupported => Trouble::Unable,
         ErrorKind::ConfigInvalid => Trouble::Denied,
-        // Some S3 servers answer a key that they do not know as if they had failed.
-        _ if said.contains("access key") || said.contains("accesskey") => Trouble::Denied,
         _ if said.contains("connect") || said.contains("connection") || said.contains("timed out") => {
             Trouble::Unreachable
         }

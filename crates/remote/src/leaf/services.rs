@@ -59,23 +59,13 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
                 builder = builder.skip_signature();
             }
             let operator = with_http(url, self::operator(url, builder)?, endpoint.as_deref())?;
-            Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE)))
+            Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE).with_conditional_pieces()))
         }
-        Service::Azblob { container, prefix, endpoint, account } => {
-            let variable = |name: &str| (options.variable)(name);
-            let account = account.clone().or_else(|| variable("AZURE_STORAGE_ACCOUNT_NAME"));
-            let made = account.as_ref().map(|account| format!("https://{account}.blob.core.windows.net"));
-            let Some(endpoint) = endpoint.clone().or(made) else {
-                return Err(RemoteError::url(name, "query", "neither account nor endpoint is given"));
-            };
-            let mut builder = Azblob::default().container(container).endpoint(&endpoint);
-            if let Some(account) = &account {
-                builder = builder.account_name(account);
-            }
-            if let Some(key) = variable("AZURE_STORAGE_ACCOUNT_KEY") {
-                builder = builder.account_key(&key);
-            }
-            let operator = with_http(url, self::operator(url, builder)?, Some(&endpoint))?;
+        Service::Azblob { container, prefix, endpoint, account, anonymous } => {
+            let given = (endpoint.as_deref(), account.as_deref());
+            let builder = azblob(url, options, container, given)?;
+            let builder = if *anonymous { builder.skip_signature() } else { builder };
+            let operator = with_http(url, self::operator(url, builder)?, endpoint.as_deref())?;
             Ok(Arc::new(Object::new(name, operator, prefix, Abilities::STORE)))
         }
         Service::Redis { address, database, prefix, ttl_days, login, tls } => {
@@ -118,6 +108,32 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             Ok(Arc::new(Grpc::new(url, address, instance, tls, headers, options.seed)?))
         }
     }
+}
+
+/// What the URL says, else the variables of Azure's own tools. What else they know (shared access signatures,
+/// identities) the library finds itself.
+fn azblob(
+    url: &RemoteUrl,
+    options: &Options,
+    container: &str,
+    (endpoint, account): (Option<&str>, Option<&str>),
+) -> Result<Azblob, RemoteError> {
+    let first = |names: [&str; 2]| {
+        names.into_iter().find_map(|name| (options.variable)(name).filter(|value| !value.is_empty()))
+    };
+    let account = account.map(str::to_owned).or_else(|| first(["AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"]));
+    let made = account.as_ref().map(|account| format!("https://{account}.blob.core.windows.net"));
+    let Some(endpoint) = endpoint.map(str::to_owned).or(made) else {
+        return Err(RemoteError::url(url.name(), "query", "neither account nor endpoint is given"));
+    };
+    let mut builder = Azblob::default().container(container).endpoint(&endpoint);
+    if let Some(account) = &account {
+        builder = builder.account_name(account);
+    }
+    if let Some(key) = first(["AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_KEY"]) {
+        builder = builder.account_key(&key);
+    }
+    Ok(builder)
 }
 
 fn operator<B: Builder>(url: &RemoteUrl, builder: B) -> Result<Operator, RemoteError> {

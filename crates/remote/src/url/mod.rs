@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! s3://BUCKET[/PREFIX][?endpoint=URL][&region=NAME][&virtual_host=SWITCH][&anonymous=SWITCH]
-//! gs://BUCKET[/PREFIX][?endpoint=URL][&anonymous=SWITCH]
-//! azblob://CONTAINER[/PREFIX][?account=NAME][&endpoint=URL]
+//! gs://BUCKET[/PREFIX][?endpoint=URL][&anonymous=SWITCH]   also as gcs://
+//! azblob://CONTAINER[/PREFIX][?account=NAME][&endpoint=URL][&anonymous=SWITCH]
 //! redis[s]://[[USER]:PASSWORD@]HOST[:6379][/DB][?prefix=PREFIX][&ttl=DAYS]
 //! memcached://HOST[:11211][/PREFIX][?ttl=DAYS]
 //! http[s]://[USER:PASSWORD@]HOST[:PORT][/PREFIX]      GET, HEAD and PUT
@@ -88,6 +88,8 @@ pub enum Service {
         endpoint: Option<String>,
         /// The account; where it is not given, what the environment says.
         account: Option<String>,
+        /// Requests are not signed.
+        anonymous: bool,
     },
     /// Redis, or a server of its protocol.
     Redis {

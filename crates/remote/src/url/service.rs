@@ -8,31 +8,16 @@ use std::path::Path;
 pub(super) const SCHEMES: &str = "known are s3, gs, azblob, redis, rediss, memcached, http, https, webdav, webdavs, ghac, \
                                   file, grpc and grpcs, each with \"://\" after it";
 
+/// Settings know the same ones.
 pub(super) fn is_known(scheme: &str) -> bool {
-    const KNOWN: &[&str] = &[
-        "azblob",
-        "file",
-        "ghac",
-        "grpc",
-        "grpcs",
-        "gs",
-        "http",
-        "https",
-        "memcached",
-        "redis",
-        "rediss",
-        "s3",
-        "webdav",
-        "webdavs",
-    ];
-    KNOWN.contains(&scheme)
+    larder_config::REMOTE_SCHEMES.contains(&scheme)
 }
 
 pub(super) fn read(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
     match &*parts.scheme {
         "file" => file(parts),
         "s3" => s3(parts),
-        "gs" => gcs(parts),
+        "gs" | "gcs" => gcs(parts),
         "azblob" => azblob(parts),
         "redis" | "rediss" => redis(parts),
         "memcached" => memcached(parts),
@@ -85,6 +70,7 @@ fn azblob(parts: &mut Parts<'_>) -> Result<Service, RemoteError> {
         prefix: parts.prefix()?,
         endpoint: parts.endpoint()?,
         account: parts.option("account")?,
+        anonymous: parts.switch("anonymous")?,
     })
 }
 

@@ -27,6 +27,7 @@ fn every_scheme() {
     assert_eq!((&*bucket, &*prefix), ("team.cache", "a/b"));
     assert_eq!((endpoint.as_deref(), region.as_deref()), (Some("http://127.0.0.1:9000"), Some("eu-north-1")));
     assert!(matches!(read("gs://b"), Service::Gcs { prefix, .. } if prefix.is_empty()));
+    assert!(read("gcs://b/p") == read("gs://b/p"));
     assert!(matches!(read("azblob://c/p?account=a"), Service::Azblob { account: Some(a), .. } if a == "a"));
     assert!(matches!(read("redis://h"), Service::Redis { address, database: 0, .. } if address == "h:6379"));
     assert!(matches!(read("redis://[::1]"), Service::Redis { address, .. } if address == "[::1]:6379"));
@@ -100,6 +101,15 @@ fn no_credential_is_shown() {
     assert_eq!((login.user.as_deref(), login.password.as_deref()), (Some("me"), Some("hu/sh@")));
     assert_eq!(format!("{login:?}"), "Login(given)");
     assert!(!RemoteUrl::masked("redis://me:hu/sh@h").contains("sh"));
+}
+
+/// What settings take for a remote is one here, too: else it would be said nowhere but in a log that it is none.
+#[test]
+fn all_that_settings_know_is_known() {
+    for scheme in larder_config::REMOTE_SCHEMES {
+        let url = format!("{scheme}://{}", if *scheme == "file" { "/dir" } else { "host" });
+        assert!(url.parse::<RemoteUrl>().is_ok(), "{url}");
+    }
 }
 
 #[test]

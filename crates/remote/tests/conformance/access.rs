@@ -2,8 +2,9 @@
 
 use crate::leaves::runtime;
 use crate::{need, sample, suite};
-use larder_remote::{RemoteError, RemoteUrl, Trouble, connect};
-use larder_testkit::{NGINX_PUT, Server, free_port};
+use larder_model::Digest;
+use larder_remote::{Key, RemoteError, RemoteUrl, Trouble, connect};
+use larder_testkit::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, free_port};
 use std::time::{Duration, Instant};
 
 fn refused(url: &str) -> RemoteError {
@@ -47,6 +48,48 @@ fn a_wrong_secret_is_denied() {
         let error = refused_with(&url, keys);
         assert_eq!(error.trouble(), Some(Trouble::Denied), "{error}");
     }
+}
+
+/// Reading says it as writing does: a build with the wrong name would else never hit, and nobody would know why.
+#[test]
+fn a_missing_bucket_is_said() {
+    let missing = |url: String, keys: &'static [(&str, &str)]| {
+        let error = refused_with(&url, keys);
+        assert_eq!(error.trouble(), Some(Trouble::NoPlace), "{error}");
+        error
+    };
+    let read = |url: String, keys: &'static [(&str, &str)]| {
+        let url: RemoteUrl = url.parse().unwrap_or_else(|error| panic!("{error}"));
+        let remote = connect(&url, &sample::options(7, keys)).unwrap_or_else(|error| panic!("{error}")).remote;
+        let key = Key::blob(Digest::of(b"anything"));
+        let error = runtime().block_on(async { remote.get(key).await.map(drop).expect_err("it must not answer") });
+        assert_eq!(error.trouble(), Some(Trouble::NoPlace), "{error}");
+    };
+    if let Some(server) = Server::s3() {
+        let url = || format!("s3://none/p?endpoint=http://127.0.0.1:{}", server.port);
+        missing(url(), S3_KEYS);
+        read(url(), S3_KEYS);
+    }
+    if let Some(server) = Server::azurite() {
+        let url = || format!("azblob://none/p?endpoint=http://127.0.0.1:{}/devstoreaccount1", server.port);
+        missing(url(), AZURE_KEYS);
+        read(url(), AZURE_KEYS);
+    }
+    if let Some(server) = Server::gcs() {
+        // To whoever reads, this server does not say what is missing.
+        missing(format!("gs://none/p?anonymous=yes&endpoint=http://127.0.0.1:{}", server.port), &[]);
+    }
+}
+
+#[test]
+fn a_wrong_key_of_azure_is_denied() {
+    need!("azurite-blob");
+    let server = Server::azurite().expect("it is there");
+    let url = format!("azblob://team/p?endpoint=http://127.0.0.1:{}/devstoreaccount1", server.port);
+    const GUESS: &[(&str, &str)] =
+        &[("AZURE_STORAGE_ACCOUNT_NAME", "devstoreaccount1"), ("AZURE_STORAGE_ACCOUNT_KEY", "Z3Vlc3M=")];
+    let error = refused_with(&url, GUESS);
+    assert_eq!(error.trouble(), Some(Trouble::Denied), "{error}");
 }
 
 #[test]

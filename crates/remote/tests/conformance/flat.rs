@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, join_all};
 use larder_model::Digest;
 use larder_remote::{Connected, Key, Put, RemoteUrl, Remotes, Sink, connect, file_body};
-use larder_testkit::{NGINX_PUT, S3_KEYS, Server};
+use larder_testkit::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server};
 use std::io;
 use std::path::Path;
 
@@ -88,7 +88,7 @@ async fn transfers(url: &str, variables: &'static [(&str, &str)], place: &Path) 
 fn memory_stays_flat() {
     const ALONE: &str = "LARDER_TEST_ALONE";
     let Ok(service) = std::env::var(ALONE) else {
-        for service in ["file", "redis", "http", "s3", "grpc"] {
+        for service in ["file", "redis", "memcached", "http", "s3", "gcs", "azblob", "grpc"] {
             let this = std::env::current_exe().expect("this test");
             let mut again = std::process::Command::new(this);
             again.args(["--exact", "flat::memory_stays_flat", "--nocapture"]).env(ALONE, service);
@@ -106,6 +106,21 @@ fn memory_stays_flat() {
             need!("redis-server");
             let server = Server::redis(None).expect("it is there");
             run(&format!("redis://127.0.0.1:{}", server.port), &[]);
+        }
+        "memcached" => {
+            need!("memcached");
+            let server = Server::memcached().expect("it is there");
+            run(&format!("memcached://127.0.0.1:{}", server.port), &[]);
+        }
+        "gcs" => {
+            need!("fake-gcs-server");
+            let server = Server::gcs().expect("it is there");
+            run(&format!("gs://team?anonymous=yes&endpoint=http://127.0.0.1:{}", server.port), &[]);
+        }
+        "azblob" => {
+            need!("azurite-blob");
+            let server = Server::azurite().expect("it is there");
+            run(&format!("azblob://team?endpoint=http://127.0.0.1:{}/devstoreaccount1", server.port), AZURE_KEYS);
         }
         "http" => {
             need!("nginx");

@@ -4,7 +4,7 @@ use crate::{many, need, sample, suite};
 use bytes::Bytes;
 use larder_model::Digest;
 use larder_remote::{Abilities, Asked, Key, Memory, Put, Remote, RemoteUrl, connect, leaf};
-use larder_testkit::{NGINX_PUT, S3_KEYS, Server};
+use larder_testkit::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -124,6 +124,21 @@ fn s3_conforms() {
     need!("versitygw");
     let server = Server::s3().expect("it is there");
     conforms_with(&format!("s3://team/some/prefix?endpoint=http://127.0.0.1:{}", server.port), S3_KEYS);
+}
+
+#[test]
+fn google_cloud_storage() {
+    need!("fake-gcs-server");
+    let server = Server::gcs().expect("it is there");
+    conforms(&format!("gs://team/some/prefix?anonymous=yes&endpoint=http://127.0.0.1:{}", server.port));
+}
+
+#[test]
+fn azure_blob_storage() {
+    need!("azurite-blob");
+    let server = Server::azurite().expect("it is there");
+    let url = format!("azblob://team/some/prefix?endpoint=http://127.0.0.1:{}/devstoreaccount1", server.port);
+    conforms_with(&url, AZURE_KEYS);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use larder_testkit::{NGINX_PUT, S3_KEYS, Server, Way, can_mount, has, larder, probe_skip};
+use larder_testkit::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, Way, can_mount, has, larder, probe_skip};
 
 use crate::far::{FIRST, Far, SECOND};
 
@@ -43,6 +43,13 @@ fn from_each_other_service() {
         at("memcached", Server::memcached(), "memcached://127.0.0.1:PORT/team", &[]),
         at("nginx", Server::nginx(NGINX_PUT), "http://me:hush@127.0.0.1:PORT/team", &[]),
         at("versitygw", Server::s3(), "s3://team/some/prefix?endpoint=http://127.0.0.1:PORT", S3_KEYS),
+        at("fake-gcs-server", Server::gcs(), "gs://team/larder?anonymous=yes&endpoint=http://127.0.0.1:PORT", &[]),
+        at(
+            "azurite-blob",
+            Server::azurite(),
+            "azblob://team/larder?endpoint=http://127.0.0.1:PORT/devstoreaccount1",
+            AZURE_KEYS,
+        ),
         at("buildbox-casd", Server::casd(), "grpc://127.0.0.1:PORT", &[]),
     ] {
         far.iter().for_each(a_second_store_is_filled);
