@@ -45,6 +45,8 @@ pub(crate) struct Merged {
     pub(crate) contended: u64,
     /// How often our records were overwritten by another, and put back.
     pub(crate) put_back: u64,
+    /// All of them were there as they are, and nothing was written.
+    pub(crate) there: bool,
 }
 
 /// A list as it is now; what cannot be read counts as damaged, and as empty.
@@ -76,6 +78,9 @@ async fn add_by_swap(remote: &dyn Remote, key: Key, new: &[Item], wait: &Wait) -
     for attempt in 0..TRIES_MAX {
         let (bytes, mark) = remote.get_marked(key).await?.unzip();
         let (list, _) = opened(&key.digest, bytes);
+        if are_there(remote, &list, new).await? {
+            return Ok(Merged { there: true, ..merged });
+        }
         let bytes = grown(remote, &key.digest, list, new).await?;
         if remote.swap(key, bytes, mark).await? {
             return Ok(merged);
@@ -101,6 +106,10 @@ async fn add_and_look(
     for _ in 0..TRIES_MAX {
         let start = Instant::now();
         let (mut list, _) = opened(&key.digest, get_one(remote, key).await?);
+        if merged == Merged::default() && are_there(remote, &list, new).await? {
+            // Whoever put them there looks after them, and our note stands as well.
+            return Ok(Merged { there: true, ..merged });
+        }
         list.merge(&[], &others);
         let bytes = grown(remote, &key.digest, list, &own.items).await?;
         remote.put(key, bytes.len() as u64, whole(bytes.clone()), Put::Replace).await?;
@@ -177,6 +186,9 @@ async fn add_generation(remote: &dyn Remote, key: Key, new: &[Item], wait: &Wait
             Some(newest) => read_generations(remote, key, newest).await?.0,
             None => List::default(),
         };
+        if are_there(remote, &list, new).await? {
+            return Ok(Merged { there: true, ..merged });
+        }
         let bytes = grown(remote, &key.digest, list, new).await?;
         let size = bytes.len() as u64;
         if remote.put(generation(key, next), size, whole(bytes), Put::IfAbsent).await? == Stored::New {
@@ -187,6 +199,16 @@ async fn add_generation(remote: &dyn Remote, key: Key, new: &[Item], wait: &Wait
         wait.backoff(attempt, Duration::from_millis(10), Duration::from_secs(1)).await;
     }
     Err(given_up(remote, key))
+}
+
+/// Whether all of these can be had already, to the byte: they stand in the list, or it names them and they are stored.
+async fn are_there(remote: &dyn Remote, list: &List, new: &[Item]) -> Result<bool, RemoteError> {
+    let known =
+        |item: &Item| list.items.iter().find(|known| (known.strong, known.digest) == (item.strong, item.digest));
+    let Some(known) = new.iter().map(known).collect::<Option<Vec<_>>>() else { return Ok(false) };
+    let apart = known.into_iter().filter(|known| known.bytes.is_none());
+    let apart: Vec<Key> = apart.map(|known| Key::blob(known.digest)).collect();
+    Ok(apart.is_empty() || remote.has(&apart).await?.into_iter().all(|there| there))
 }
 
 /// The bytes of a list with more records, after those that do not stand in it were stored.

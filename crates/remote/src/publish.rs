@@ -24,6 +24,8 @@ pub struct Published {
     pub blobs_there: u64,
     /// Entries that are found now.
     pub entries: u64,
+    /// Of these, such as were there already as they are.
+    pub entries_there: u64,
     /// Entries that were passed over: a blob of theirs is gone here, or the run failed and we do not sign.
     pub passed_over: u64,
     /// Of each remote that it did not work for, why.
@@ -32,11 +34,12 @@ pub struct Published {
 
 impl Published {
     fn add(&mut self, other: Published) {
-        let Published { blobs, bytes, blobs_there, entries, passed_over, failed } = other;
+        let Published { blobs, bytes, blobs_there, entries, entries_there, passed_over, failed } = other;
         self.blobs += blobs;
         self.bytes += bytes;
         self.blobs_there += blobs_there;
         self.entries += entries;
+        self.entries_there += entries_there;
         self.passed_over += passed_over;
         self.failed.extend(failed);
     }
@@ -87,7 +90,7 @@ impl Remotes {
         published
     }
 
-    async fn publish_on(
+    pub(crate) async fn publish_on(
         &self,
         remote: &dyn Remote,
         weak: &Digest,
@@ -103,8 +106,9 @@ impl Remotes {
             items.iter().filter(|(_, needed)| is_whole(needed)).map(|(item, _)| item.clone()).collect();
         published.passed_over += (items.len() - whole.len()) as u64;
         if !whole.is_empty() {
-            self.add(remote, Key::manifest(*weak), &whole).await?;
+            let merged = self.add(remote, Key::manifest(*weak), &whole).await?;
             published.entries += whole.len() as u64;
+            published.entries_there += if merged.there { whole.len() as u64 } else { 0 };
         }
         // A blob that is gone or damaged here is no trouble of the remote.
         match trouble {

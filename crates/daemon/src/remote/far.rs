@@ -13,16 +13,28 @@ use futures::future::{BoxFuture, ready};
 use larder_config::{Settings, masked};
 use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest};
 use larder_remote::{
-    Bundle, Key, Keys, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Trouble, Unpacked, Used,
+    Bundle, Key, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Trouble, Unpacked, Used,
     connect, leaf,
 };
 use larder_store::{Receiving, Store, StoreError};
+
+use super::keys::{exposed, keys};
 
 /// All remotes, the nearest first.
 pub(crate) struct Far {
     remotes: Remotes,
     /// Of what was not believed, as much as was told.
     told: AtomicU64,
+}
+
+/// What became of records that were to be sent.
+pub(super) enum Sending {
+    /// They are there, with so many bytes of blobs and records that were not.
+    Sent(u64),
+    /// They were there, on every remote.
+    There,
+    /// None is one that others would believe.
+    Needless,
 }
 
 /// Why something did not come, or was not sent.
@@ -74,18 +86,6 @@ fn options(settings: &Settings) -> Result<Options, String> {
     })
 }
 
-fn keys(settings: &Settings) -> Result<Keys, String> {
-    let mut keys = Keys::default();
-    if let Some(path) = &settings.remote_sign_with {
-        let secret = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        keys = keys.sign_with(secret.trim()).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    for public in &settings.remote_trust {
-        keys = keys.believe(public).map_err(|error| format!("remote_trust: {error}"))?;
-    }
-    Ok(keys)
-}
-
 /// One of the settings' remotes by itself, without what is put around it, and whether it is only read.
 pub(crate) fn open(url: &str, settings: &Settings) -> Result<(Arc<dyn Remote>, bool), String> {
     let options = options(settings)?;
@@ -103,6 +103,7 @@ impl Far {
             log(&format!("no remote is used: {error}"));
             Options::default()
         });
+        exposed(settings).iter().for_each(|why| log(why));
         let urls: &[String] = if keys(settings).is_ok() { &settings.remote } else { &[] };
         for url in urls {
             let parsed = url.parse::<RemoteUrl>();
@@ -142,9 +143,8 @@ impl Far {
         }
     }
 
-    /// Send the records of a manifest and what they need. Returns how many bytes of blobs were sent; none where no
-    /// record is one that others would believe.
-    pub(super) async fn publish(&self, manifest: &[u8], dir: &Path) -> Result<Option<u64>, Failure> {
+    /// Send the records of a manifest and what they need.
+    pub(super) async fn publish(&self, manifest: &[u8], dir: &Path) -> Result<Sending, Failure> {
         let store = Store::open(dir)?;
         let manifest = Manifest::decode(manifest).map_err(Failure::ours)?;
         let file = |digest: &Digest| Some(store.blob_file(digest));
@@ -155,7 +155,9 @@ impl Far {
         failed.sort_by_key(|failure| failure.is_final);
         match failed.into_iter().next() {
             Some(failure) => Err(Failure { of_one, ..failure }),
-            None => Ok((published.entries > 0).then_some(published.bytes + manifest.encode().len() as u64)),
+            None if published.entries == 0 => Ok(Sending::Needless),
+            None if published.entries == published.entries_there && published.blobs == 0 => Ok(Sending::There),
+            None => Ok(Sending::Sent(published.bytes + manifest.encode().len() as u64)),
         }
     }
 

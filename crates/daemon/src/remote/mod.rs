@@ -5,6 +5,7 @@
 //! | `mod.rs` | what all of it shares, and its beginning and end |
 //! | `far.rs` | what is asked of remotes |
 //! | `session.rs` | one wrapper that asks for a fetch |
+//! | `keys.rs` | who signs and who is believed, as the settings say |
 //! | `arrival.rs` | what came: what of it is believed, and into the store with it |
 //! | `expect.rs` | how long fetches take, and whether to ask at all |
 //! | `queue.rs` | what is to be sent, and sending it |
@@ -17,6 +18,7 @@ mod ahead;
 mod arrival;
 mod expect;
 pub(crate) mod far;
+pub(crate) mod keys;
 pub(crate) mod places;
 mod queue;
 mod session;
@@ -249,6 +251,8 @@ impl Shared {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
     pub(crate) records: u64,
+    /// Records that were there already.
+    pub(crate) there: u64,
     pub(crate) failed: u64,
     pub(crate) bytes: u64,
 }
@@ -296,7 +300,7 @@ pub(crate) fn pull(dir: &Path, settings: &Settings, cwd: &Path) -> Result<Moved>
     }
     let records = runtime.block_on(shared.fetch_ahead(&commits)).map_err(|error| anyhow!("{error}"))? as u64;
     runtime.shutdown_background();
-    Ok(Moved { records, failed: 0, bytes: shared.grown.load(Relaxed) })
+    Ok(Moved { records, bytes: shared.grown.load(Relaxed), ..Moved::default() })
 }
 
 fn by_hand(dir: &Path, settings: &Settings) -> Result<(Runtime, Arc<Shared>)> {

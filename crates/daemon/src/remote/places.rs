@@ -8,10 +8,13 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_model::Digest;
@@ -20,13 +23,19 @@ use larder_model::Digest;
 const COARSE: Duration = Duration::from_secs(10);
 /// Commits that are asked for a list: the one that is built, and those before it.
 const COMMITS_MAX: usize = 12;
+/// `git` is given so long: nobody waits longer for a repository on a disk that hangs,
+const PATIENCE: Duration = Duration::from_secs(2);
+/// and it is not asked again for so long.
+const HANGS: Duration = Duration::from_secs(300);
+/// What it says of commits, bytes.
+const SAID_MAX: u64 = 64 << 10;
 /// Checkouts that are remembered.
 const REMEMBERED_MAX: usize = 256;
 
 /// A commit and those before it, by what their lists are called, the newest first.
 pub(crate) type Commits = Vec<Digest>;
 
-/// What is known of checkouts.
+/// What is known of checkouts, and until when it is believed.
 #[derive(Default)]
 pub(crate) struct Places(Mutex<HashMap<PathBuf, (Instant, Commits)>>);
 
@@ -35,17 +44,19 @@ impl Places {
     pub(crate) fn commits(&self, directory: &[u8]) -> Commits {
         let Some(top) = top(Path::new(OsStr::from_bytes(directory))) else { return Commits::new() };
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&top).cloned();
-        if let Some((asked, commits)) = known
-            && asked.elapsed() < COARSE
+        if let Some((until, commits)) = known
+            && Instant::now() < until
         {
             return commits;
         }
-        let commits = ask(&top);
+        let asked = ask(&top, PATIENCE);
+        let until = Instant::now() + if asked.is_some() { COARSE } else { HANGS };
+        let commits = asked.unwrap_or_default();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= REMEMBERED_MAX {
             all.clear();
         }
-        all.insert(top, (Instant::now(), commits.clone()));
+        all.insert(top, (until, commits.clone()));
         commits
     }
 }
@@ -56,9 +67,10 @@ fn top(directory: &Path) -> Option<PathBuf> {
     directory.is_absolute().then_some(directory)?.ancestors().find(is_top).map(Path::to_owned)
 }
 
-fn ask(top: &Path) -> Commits {
+/// `None` where `git` did not end in time.
+fn ask(top: &Path, patience: Duration) -> Option<Commits> {
     let count = format!("--max-count={COMMITS_MAX}");
-    let asked = Command::new("git")
+    let started = Command::new("git")
         // The directory may be anybody's who can connect: nothing that its configuration names is run.
         .args([
             "-c",
@@ -72,11 +84,29 @@ fn ask(top: &Path) -> Commits {
         ])
         .current_dir(top)
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .output();
-    let Ok(output) = asked else { return Commits::new() };
-    let names = output.stdout.split(|byte| *byte == b'\n').filter(|name| name.len() >= 40);
-    names.map(|name| Digest::of(&[b"commit ", name].concat())).collect()
+        .spawn();
+    let Ok(mut git) = started else { return Some(Commits::new()) };
+    let (send, said) = channel();
+    let stdout = git.stdout.take();
+    thread::spawn(move || {
+        let mut text = Vec::new();
+        // What it did not say is no commit.
+        let _ = stdout.map(|stdout| stdout.take(SAID_MAX).read_to_end(&mut text));
+        let _ = send.send(text);
+    });
+    let said = said.recv_timeout(patience).ok();
+    // It may have ended by itself.
+    let _ = git.kill();
+    match &said {
+        Some(_) => drop(git.wait()),
+        // What waits for a disk ends when that answers.
+        None => drop(thread::spawn(move || git.wait())),
+    }
+    let said = said?;
+    let names = said.split(|byte| *byte == b'\n').filter(|name| name.len() >= 40);
+    Some(names.map(|name| Digest::of(&[b"commit ", name].concat())).collect())
 }
 
 #[cfg(test)]
@@ -107,5 +137,25 @@ mod tests {
         assert_eq!(one[0], two[1]);
         assert_eq!(asked(Path::new("/proc")), []);
         assert_eq!(asked(Path::new("relative")), []);
+    }
+    #[test]
+    fn a_repository_that_hangs_is_not_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for below in ["refs", "objects"] {
+            std::fs::create_dir_all(dir.path().join(".git").join(below)).expect("makes");
+        }
+        // Whoever opens it waits for a writer.
+        let made = Command::new("mkfifo").arg(dir.path().join(".git/HEAD")).status();
+        if !made.is_ok_and(|made| made.success()) || Command::new("git").arg("--version").output().is_err() {
+            eprintln!("skipped: mkfifo or git is not installed");
+            return;
+        }
+        assert_eq!(ask(dir.path(), Duration::from_millis(200)), None);
+        let began = Instant::now();
+        let places = Places::default();
+        for _ in 0..20 {
+            assert_eq!(places.commits(dir.path().as_os_str().as_bytes()), []);
+        }
+        assert!(began.elapsed() < PATIENCE * 10, "it is asked once");
     }
 }

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::arrival::{Alone, alone};
+use super::far::Sending;
 use super::{Moved, Shared, on_disk};
 
 /// Records that wait: at 100 kB each a gigabyte is still to be sent.
@@ -116,7 +117,7 @@ impl Queue {
                 inner.known.remove(&upload);
                 None
             }
-            End::Sent(_) | End::Needless => {
+            End::Sent(_) | End::There | End::Needless => {
                 inner.sent += u64::from(matches!(end, End::Sent(_)));
                 inner.failing = 0;
                 inner.known.remove(&upload);
@@ -165,6 +166,8 @@ impl Queue {
 pub(super) enum End {
     /// It is there, with so many bytes that were not.
     Sent(u64),
+    /// It was there.
+    There,
     /// It is not in the store any more, or is none that others would believe.
     Needless,
     /// A service is in trouble, perhaps for a while.
@@ -192,7 +195,7 @@ pub(super) async fn send_all(shared: Arc<Shared>) {
                     shared.count(Remote::Sent, 1);
                     shared.count(Remote::BytesOut, *bytes);
                 }
-                End::Needless => {}
+                End::There | End::Needless => {}
                 End::Failed(why) | End::Partly(why) | End::Refused(why) => {
                     shared.count(Remote::SendFailed, 1);
                     (shared.log)(&format!("a record cannot be sent: {why}"));
@@ -231,6 +234,7 @@ pub(super) async fn send_these(shared: &Arc<Shared>, all: Vec<Upload>, tell: &mu
                 moved.records += 1;
                 moved.bytes += bytes;
             }
+            Some(Ok(End::There)) => moved.there += 1,
             Some(Ok(End::Needless)) => {}
             Some(Ok(End::Failed(why) | End::Partly(why) | End::Refused(why))) => {
                 tell(&why);
@@ -247,8 +251,9 @@ impl Shared {
         let read = on_disk(&Handle::current(), move || shared.read(&record)).await;
         match read {
             Some(Some(record)) => match self.far().publish(&record.manifest, &self.dir).await {
-                Ok(Some(bytes)) => End::Sent(bytes),
-                Ok(None) => End::Needless,
+                Ok(Sending::Sent(bytes)) => End::Sent(bytes),
+                Ok(Sending::There) => End::There,
+                Ok(Sending::Needless) => End::Needless,
                 Err(error) if error.is_final => End::Refused(error.to_string()),
                 Err(error) if error.of_one => End::Partly(error.to_string()),
                 Err(error) => End::Failed(error.to_string()),

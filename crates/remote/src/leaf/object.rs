@@ -202,7 +202,8 @@ fn is_absent(error: &Error) -> bool {
 
 /// What some servers say in words only.
 fn said_of(error: &Error) -> Option<Trouble> {
-    const NO_PLACE: [&str; 4] = ["nosuchbucket", "bucket does not exist", "containernotfound", "container does not exist"];
+    const NO_PLACE: [&str; 4] =
+        ["nosuchbucket", "bucket does not exist", "containernotfound", "container does not exist"];
     let said = error.to_string().to_ascii_lowercase();
     match () {
         () if NO_PLACE.iter().any(|words| said.contains(words)) => Some(Trouble::NoPlace),

@@ -88,7 +88,7 @@ async fn transfers(url: &str, variables: &'static [(&str, &str)], place: &Path) 
 fn memory_stays_flat() {
     const ALONE: &str = "LARDER_TEST_ALONE";
     let Ok(service) = std::env::var(ALONE) else {
-        for service in ["file", "redis", "memcached", "http", "s3", "gcs", "azblob", "grpc"] {
+        for service in ["file", "redis", "memcached", "http", "s3", "azblob", "grpc"] {
             let this = std::env::current_exe().expect("this test");
             let mut again = std::process::Command::new(this);
             again.args(["--exact", "flat::memory_stays_flat", "--nocapture"]).env(ALONE, service);
@@ -111,11 +111,6 @@ fn memory_stays_flat() {
             need!("memcached");
             let server = Server::memcached().expect("it is there");
             run(&format!("memcached://127.0.0.1:{}", server.port), &[]);
-        }
-        "gcs" => {
-            need!("fake-gcs-server");
-            let server = Server::gcs().expect("it is there");
-            run(&format!("gs://team?anonymous=yes&endpoint=http://127.0.0.1:{}", server.port), &[]);
         }
         "azblob" => {
             need!("azurite-blob");

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
 
-use larder_testkit::{Way, larder};
+use larder_testkit::{S3_KEYS, Server, Way, larder};
 
 use crate::far::{FIRST, Far, SECOND};
 
@@ -102,6 +102,24 @@ fn a_remote_that_lies_gives_a_miss() {
 }
 
 #[test]
+fn check_says_what_is_wrong_and_what_to_do() {
+    const WRONG: &[(&str, &str)] = &[("AWS_ACCESS_KEY_ID", "larder"), ("AWS_SECRET_ACCESS_KEY", "s3cret")];
+    for (bucket, keys, said) in [
+        ("none", S3_KEYS, ["NoSuchBucket", "made by whoever administers the service"]),
+        ("team", WRONG, ["SignatureDoesNotMatch", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"]),
+    ] {
+        let url = |port: u16| format!("s3://{bucket}/larder?endpoint=http://127.0.0.1:{port}");
+        let Some(far) = Far::at("versitygw", Server::s3(), url, keys) else { return };
+        let checked = far.larder(FIRST, &["remote", "check"]).run().ends(1).stdout;
+        assert!(said.iter().all(|said| checked.contains(said)) && !checked.contains("s3cret"), "{checked}");
+    }
+    let far = Far::directory();
+    let key = far.place.put("team.key", "07".repeat(32));
+    let checked = far.larder(FIRST, &["remote", "check"]).env("LARDER_REMOTE_SIGN_WITH", &key).run().ends(0);
+    assert!(checked.stderr.contains("everybody on this machine can read it: chmod 600"), "{checked:?}");
+}
+
+#[test]
 fn credentials_are_not_shown() {
     let mut far = Far::directory();
     far.url = "redis://user:s3cret@127.0.0.1:1/0,file:///proc/nothing".to_owned();
@@ -116,7 +134,7 @@ fn credentials_are_not_shown() {
     }
 }
 
-fn files(dir: &Path) -> Vec<std::path::PathBuf> {
+pub(crate) fn files(dir: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found: Vec<_> = entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect();
     found.retain(|path| !path.components().any(|part| part.as_os_str() == "locks"));

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::super::{FINE, PROBLEM, plain_table, print_json, print_table};
 use crate::cli::RemotesCheck;
 use crate::remote::far::open;
+use crate::remote::keys::exposed;
 use crate::say;
 use crate::surroundings::Surroundings;
 
@@ -40,6 +41,7 @@ pub(super) fn run(around: &Surroundings, options: &RemotesCheck, out: &mut dyn W
     let settings = around.settings();
     let runtime = crate::remote::runtime()?;
     let mut all = Vec::new();
+    exposed(settings).iter().for_each(|why| say::tell(why));
     for url in &settings.remote {
         let _inside = runtime.enter();
         let mut found = Found { name: masked(url), ..Found::default() };
@@ -94,6 +96,8 @@ async fn steps(remote: &Arc<dyn Remote>, found: &mut Found) -> Result<(), Remote
     });
     let probe: Bytes = next.take(PROBE_BYTES / 8).flatten().collect::<Vec<u8>>().into();
     let key = Key::blob(Digest::of(&probe));
+    // First, since an error of it says more than one of a look, which has no text at most services.
+    drop(remote.get(key).await?);
     let mut latencies = Vec::new();
     let mut there = false;
     for _ in 0..ASKED {
@@ -123,19 +127,38 @@ async fn steps(remote: &Arc<dyn Remote>, found: &mut Found) -> Result<(), Remote
 }
 
 /// What to do about it.
-fn advice(error: &RemoteError, found: &Found) -> &'static str {
+fn advice(error: &RemoteError, found: &Found) -> String {
     let writing = found.latency.is_some() && found.write.is_none() && !found.read_only;
-    match error.trouble() {
+    let what = match error.trouble() {
         Some(Trouble::Unreachable) => "is the server running, and are host and port right?",
         Some(Trouble::Denied) if writing => {
             "it may be read and not written: set read_only=true in its URL, or use other credentials"
         }
-        Some(Trouble::Denied) => "are the credentials those of this service, and in larder's environment?",
+        Some(Trouble::Denied) => {
+            return format!("{} must be those of this service, and in larder's environment", credentials(&found.name));
+        }
+        Some(Trouble::NoPlace) => {
+            "it is made by whoever administers the service, never by larder: is its name another?"
+        }
         Some(Trouble::Busy) => "it is overloaded, or limits how often it is asked",
         Some(Trouble::Stalled) => "it accepts requests and does not answer them: look at the server",
         Some(Trouble::TooLarge) => "it takes only small objects: larger outputs will not be shared",
         Some(Trouble::Damaged | Trouble::Cut) => "larder does not believe it: look at the server, and what is between",
         _ => "builds go on without it",
+    };
+    what.to_owned()
+}
+
+/// How a service is told who we are.
+fn credentials(url: &str) -> &'static str {
+    match url.split("://").next().unwrap_or_default() {
+        "s3" => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what AWS' own files say,",
+        "gs" | "gcs" => "GOOGLE_APPLICATION_CREDENTIALS, or the machine's own credentials,",
+        "azblob" => "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_SAS_TOKEN,",
+        "redis" | "rediss" => "user and password of the URL, or REDISCLI_AUTH,",
+        "ghac" => "ACTIONS_RUNTIME_TOKEN and ACTIONS_RESULTS_URL, which a step of the job hands on,",
+        "file" => "the rights of its directory",
+        _ => "user and password of the URL, its header or its client certificate",
     }
 }
 

@@ -56,8 +56,9 @@ fn unopened(settings: &Settings) -> Vec<String> {
 }
 
 fn said(moved: Moved, how: &str, settings: &Settings, out: &mut dyn Write) -> Result<u8> {
-    let Moved { records, failed, bytes } = moved;
-    writeln!(out, "{} {how}, {}; {failed} failed", say::count(records, "record", "records"), say::bytes(bytes))?;
+    let Moved { records, there, failed, bytes } = moved;
+    let there = if there > 0 { format!(", {there} there already") } else { String::new() };
+    writeln!(out, "{} {how}, {}{there}; {failed} failed", say::count(records, "record", "records"), say::bytes(bytes))?;
     // They were said when they could not be opened.
     Ok(if failed == 0 && unopened(settings).is_empty() { FINE } else { PROBLEM })
 }
