@@ -9,6 +9,7 @@
 //! | `options.rs` | what the caller decides: environment, seeds, limits, keys |
 //! | `remotes.rs`, `publish.rs` | all remotes together: what `larderd` uses |
 //! | `used.rs`, `bundle.rs` | what builds of a commit used, and many records in one object |
+//! | `fill.rs` | what came from a far remote, put on nearer ones |
 //! | `images.rs` | images: found by key and prefix, sent |
 //! | `record.rs`, `merge.rs`, `sign.rs` | records on a remote, how their list grows, who is believed |
 //! | `tally.rs`, `wait.rs` | counts; waits with jitter |
@@ -21,6 +22,7 @@
 mod body;
 mod bundle;
 mod error;
+mod fill;
 mod images;
 mod key;
 mod leaf;

@@ -1,5 +1,6 @@
 //! Remotes: all that are configured, near first, as `larderd` uses them.
 
+use crate::fill::Filling;
 use crate::merge::{self, Merged};
 use crate::record::{Dropped, Item, List, RECORD_BYTES_MAX};
 use crate::sign::Keys;
@@ -37,6 +38,7 @@ pub struct Remotes {
     settle: Duration,
     wait: Wait,
     pub(crate) tally: Tally,
+    pub(crate) filling: Filling,
 }
 
 /// One of them.
@@ -122,6 +124,7 @@ impl Remotes {
             settle: options.settle,
             wait: Wait::new(options.seed),
             tally: Tally::default(),
+            filling: Filling::default(),
         }
     }
 
@@ -150,7 +153,7 @@ impl Remotes {
     /// An error where no remote could say. One that is silent for longer than it is wont to be is not waited for once
     /// another has answered, and after a few times left alone by itself.
     pub async fn manifest(&self, weak: &Digest) -> Result<Option<Vec<u8>>, RemoteError> {
-        let mut answers: Vec<Option<Vec<(Digest, Bytes)>>> = vec![None; self.all.len()];
+        let mut answers: Vec<Option<Vec<(Item, Bytes)>>> = vec![None; self.all.len()];
         let mut waited: Vec<usize> = (0..self.all.len()).collect();
         let mut asked: FuturesUnordered<_> = self
             .all
@@ -189,7 +192,9 @@ impl Remotes {
             }
         }
         let nobody = answers.iter().all(Option::is_none);
-        let encoded: Vec<(Digest, Bytes)> = answers.into_iter().flatten().flatten().collect();
+        self.note_lacking(weak, &answers);
+        let all = answers.into_iter().flatten().flatten();
+        let encoded: Vec<(Digest, Bytes)> = all.map(|(item, bytes)| (item.strong, bytes)).collect();
         match trouble {
             Some(error) if nobody => Err(error),
             _ if encoded.is_empty() => Ok(None),
@@ -198,7 +203,7 @@ impl Remotes {
     }
 
     /// The entries of one remote that are believed, each as a manifest of its own, newest first.
-    async fn entries(&self, remote: &dyn Remote, weak: &Digest) -> Result<Vec<(Digest, Bytes)>, RemoteError> {
+    async fn entries(&self, remote: &dyn Remote, weak: &Digest) -> Result<Vec<(Item, Bytes)>, RemoteError> {
         let (list, damaged) = merge::read(remote, Key::manifest(*weak)).await?;
         self.tally.add(Share::Damaged, damaged);
         let mut room = LIST_BYTES_MAX;
@@ -213,7 +218,7 @@ impl Remotes {
         let mut believed = Vec::with_capacity(items.len());
         for item in items {
             match item.believed(weak, &self.keys) {
-                Ok(bytes) => believed.push((item.strong, bytes)),
+                Ok(bytes) => believed.push((item, bytes)),
                 Err(why) => self.tally.add(why.into(), 1),
             }
         }

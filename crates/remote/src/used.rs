@@ -156,22 +156,37 @@ impl Remotes {
     pub async fn used(&self, places: &[Digest]) -> Result<Used, RemoteError> {
         let keys: Vec<Key> = places.iter().copied().map(Key::used).collect();
         let asked = self.all.iter().map(|one| one.remote.get_small(&keys));
-        let mut found = vec![Used::default(); places.len()];
+        let mut answers: Vec<Option<Vec<Used>>> = Vec::with_capacity(self.all.len());
         let mut trouble = None;
         for answer in futures::future::join_all(asked).await {
-            match answer {
-                Ok(lists) => {
-                    for ((place, list), found) in places.iter().zip(lists).zip(&mut found) {
-                        let read = list.map(|list| Used::decode(place, &list)).unwrap_or_default();
-                        *found = std::mem::take(found).with(read);
-                    }
-                }
-                Err(error) => trouble = Some(error),
+            let read = |(place, list): (&Digest, Option<Bytes>)| list.map(|list| Used::decode(place, &list));
+            let lists =
+                answer.map(|lists| places.iter().zip(lists).map(|each| read(each).unwrap_or_default()).collect());
+            answers.push(lists.map_err(|error| trouble = Some(error)).ok());
+        }
+        for (at, place) in places.iter().enumerate() {
+            let lists: Vec<Option<&Used>> =
+                answers.iter().map(|lists| lists.as_ref().map(|lists| &lists[at])).collect();
+            let used = lists.iter().flatten().fold(Used::default(), |used, list| used.with((*list).clone()));
+            if !used.weaks.is_empty() {
+                self.pass_list_on(place, &used, &lists);
+                return Ok(used);
             }
         }
-        match (found.into_iter().find(|used| !used.weaks.is_empty()), trouble) {
-            (None, Some(error)) => Err(error),
-            (found, _) => Ok(found.unwrap_or_default()),
+        trouble.map_or(Ok(Used::default()), Err)
+    }
+
+    /// Pass what was used at a place on to those remotes that lack some of it and are nearer than one that has it.
+    fn pass_list_on(&self, place: &Digest, used: &Used, lists: &[Option<&Used>]) {
+        let farthest =
+            lists.iter().rposition(|list| list.is_some_and(|list| !list.weaks.is_empty())).unwrap_or_default();
+        for at in self.nearer(farthest) {
+            let Some(own) = lists[at].filter(|_| self.all[at].remote.abilities().replace) else { continue };
+            if (own.weaks.len(), own.bundles.len()) != (used.weaks.len(), used.bundles.len()) {
+                let mut used = used.clone();
+                used.bundles.truncate(BUNDLES_MAX);
+                self.pass_on(at, Key::used(*place), used.encode(place), Put::Replace);
+            }
         }
     }
 
@@ -180,11 +195,27 @@ impl Remotes {
         if bundle.size_bytes > SMALL_BYTES_MAX {
             return None;
         }
-        let bytes = self.small_blobs(&[bundle.digest]).await.pop().flatten()?;
+        let key = Key::blob(bundle.digest);
+        let (mut lacking, mut found) = (Vec::new(), None);
+        for (at, one) in self.all.iter().enumerate() {
+            match get_one(&*one.remote, key).await {
+                Ok(Some(bytes)) if Digest::of(&bytes) == bundle.digest => {
+                    lacking.retain(|&nearer| self.nearer(at).any(|it| it == nearer));
+                    found = Some(bytes);
+                    break;
+                }
+                Ok(None) => lacking.push(at),
+                Ok(Some(_)) | Err(_) => {}
+            }
+        }
+        let bytes = found?;
         let Ok((unpacked, dropped)) = unpack(&bytes, self.keys()) else {
             self.tally.add(Share::Damaged, 1);
             return None;
         };
+        if dropped.is_empty() {
+            lacking.into_iter().for_each(|at| self.pass_on(at, key, bytes.clone(), Put::IfAbsent));
+        }
         dropped.into_iter().for_each(|why| self.tally.add(why.into(), 1));
         Some(unpacked)
     }

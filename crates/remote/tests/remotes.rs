@@ -70,6 +70,95 @@ async fn only_signed_records_where_the_team_signs() {
     assert_eq!(team.read(&anybody).await, ["ci", "nobody", "stranger"]);
 }
 
+/// Whoever sends a record again writes nothing, and is told that it was there.
+#[tokio::test]
+async fn what_is_there_is_not_written_again() {
+    let all = Memory::new("memory://").abilities();
+    for abilities in
+        [all, Abilities { swap: false, create_new: false, ..all }, Abilities { swap: false, replace: false, ..all }]
+    {
+        let team = Team { memory: Arc::new(Memory::with("memory://", abilities)), weak: Digest::of(b"weak") };
+        for (runs, there) in [("ab", 0), ("ab", 2), ("b", 1), ("bc", 0)] {
+            let names: Vec<String> = runs.chars().map(String::from).collect();
+            let runs: Vec<Run<'_>> = names.iter().map(|name| run(name)).collect();
+            let published = team.publish(&team.seen_by(&options(3, &[])), &runs).await;
+            assert_eq!((published.entries, published.entries_there), (runs.len() as u64, there), "{abilities:?}");
+        }
+        // With a signature it is another one.
+        let signed = with(Keys::default().sign_with(&key("1")).expect("a key"));
+        let published = team.publish(&team.seen_by(&signed), &[run("a")]).await;
+        assert_eq!((published.entries, published.entries_there), (1, 0));
+    }
+}
+
+/// What came from a far remote is there on the near one, with the signature that it had, unless that is only read.
+#[tokio::test]
+async fn nearer_remotes_are_filled() {
+    let ci = Keys::default().sign_with(&key("1")).expect("a key");
+    let public = ci.public().expect("has one");
+    let far = Team::new("memory://far");
+    let content = bytes("content", 9000);
+    let blob = Blob { digest: Digest::of(&content), size_bytes: content.len() as u64 };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), &content).expect("writes");
+    let encoded = manifest(&far.weak, &[Run { name: "ci", exit_code: 0, output: Some(blob) }]);
+    let path = |_: &Digest| Some(file.path().to_owned());
+    far.seen_by(&with(ci)).publish(&Manifest::decode(&encoded).expect("ours"), path).await;
+    for read_only in [true, false] {
+        let near = Team::new("memory://near");
+        // Another key signs what is made here.
+        let own = Keys::default().sign_with(&key("2")).expect("a key");
+        let options = with(own.believe(&public).expect("a key"));
+        let all = [(near.memory.clone(), read_only), (far.memory.clone(), false)];
+        let both = all.map(|(memory, read_only)| (stacked(memory, &options), read_only));
+        let both = Remotes::of(both.into(), &options);
+        assert_eq!(far.read(&both).await, ["ci"]);
+        let strong = Manifest::decode(&encoded).expect("ours").entries[0].strong;
+        let filled = both.fill(&far.weak, &strong, &[blob], path).await;
+        assert_eq!(filled, usize::from(!read_only));
+        assert_eq!(both.fill(&far.weak, &strong, &[blob], path).await, 0, "once is enough");
+        let reader = with(Keys::default().believe(&public).expect("a key"));
+        let found = near.read(&near.seen_by(&reader)).await;
+        assert_eq!(found, if read_only { vec![] } else { vec!["ci"] }, "signed by whom it was");
+        assert_eq!(near.memory.peek(Key::blob(blob.digest)), (!read_only).then(|| content.clone()));
+        if !read_only {
+            assert_eq!(far.read(&both).await, ["ci"]);
+            assert_eq!(both.fill(&far.weak, &strong, &[blob], path).await, 0, "it is there");
+        }
+    }
+}
+
+/// What a commit's builds used elsewhere is had of the near remote by the next who asks.
+#[tokio::test]
+async fn nearer_remotes_get_lists_and_bundles() {
+    let (near, far) = (Team::new("memory://near"), Team::new("memory://far"));
+    let options = options(3, &[]);
+    let all: HashMap<Digest, Whole> = store(40, 20_000).into_iter().collect();
+    let weaks: Vec<Digest> = all.keys().copied().collect();
+    let reading = |weak: Digest, _: u64| -> BoxFuture<'_, Option<Whole>> {
+        let whole = all.get(&weak).cloned();
+        Box::pin(async move { whole })
+    };
+    let one = Digest::of(b"one");
+    far.seen_by(&options).publish_used(&one, &weaks, &Used::default(), &reading).await.expect("published");
+    let both = [&near, &far].map(|team| (stacked(team.memory.clone(), &options), false));
+    let both = Remotes::of(both.into(), &options);
+    let used = both.used(&[one]).await.expect("asked");
+    for bundle in &used.bundles {
+        both.bundle(bundle).await.expect("is there");
+    }
+    let alone = near.seen_by(&options);
+    let began = Instant::now();
+    // Nobody waits for it.
+    while alone.used(&[one]).await.expect("asked") != used || near.memory.len() <= used.bundles.len() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{} objects", near.memory.len());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    for bundle in &used.bundles {
+        assert!(alone.bundle(bundle).await.is_some());
+    }
+}
+
 #[tokio::test]
 async fn failures_of_others_are_not_believed() {
     let team = Team::new("memory://");

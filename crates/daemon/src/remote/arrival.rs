@@ -77,12 +77,19 @@ impl Shared {
         };
         stream::iter(missing).map(fetch).buffer_unordered(BLOBS_AT_ONCE).try_collect::<()>().await?;
         let shared = Arc::clone(self);
-        let record =
-            move || shared.store()?.take_record(&alone.manifest, &alone.blobs, subject.as_ref()).map_err(Failure::ours);
+        let alone = Arc::new(alone);
+        let of_record = Arc::clone(&alone);
+        let record = move || {
+            let Alone { manifest, blobs } = &*of_record;
+            shared.store()?.take_record(manifest, blobs, subject.as_ref()).map_err(Failure::ours)
+        };
         let taken = on_disk(&Handle::current(), record).await;
         let grown = taken.unwrap_or_else(|| Err(Failure::ours("larderd ends")))?;
         self.grown.fetch_add(grown + come, Relaxed);
         self.count(Remote::BytesIn, come);
+        let shared = Arc::clone(self);
+        // Nobody waits for it.
+        tokio::spawn(async move { shared.far().fill(&alone.manifest, &alone.blobs, &shared.dir).await });
         Ok(come)
     }
 

@@ -161,6 +161,17 @@ impl Far {
         }
     }
 
+    /// Pass a record on that came and is in the store at `dir` now, to remotes that are nearer than where it came from.
+    pub(super) async fn fill(&self, manifest: &[u8], needed: &[Blob], dir: &Path) -> Result<(), Failure> {
+        let store = Store::open(dir)?;
+        let manifest = Manifest::decode(manifest).map_err(Failure::ours)?;
+        for entry in &manifest.entries {
+            let file = |digest: &Digest| Some(store.blob_file(digest));
+            self.remotes.fill(&manifest.weak, &entry.strong, needed, file).await;
+        }
+        Ok(())
+    }
+
     /// The images of a key or prefix.
     pub(crate) async fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>, Failure> {
         Ok(self.remotes.images(list).await?)

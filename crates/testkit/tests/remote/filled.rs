@@ -1,11 +1,13 @@
 //! Stores that are filled from a remote alone.
 
 use std::fs;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use larder_testkit::{AZURE_KEYS, NGINX_PUT, S3_KEYS, Server, Way, can_mount, has, larder, probe_skip};
 
 use crate::far::{FIRST, Far, SECOND};
+use crate::trouble::files;
 
 fn a_second_store_is_filled(far: &Far) {
     far.record();
@@ -87,6 +89,29 @@ fn those_who_begin_together_all_hit() {
     assert!(hits + misses == places.len() as u64 && misses <= lost, "{stats}");
 }
 
+/// What one fetched from far is near for the next.
+#[test]
+fn from_a_near_one_that_another_filled() {
+    let mut far = Far::directory();
+    far.record();
+    let near = far.place.path("near");
+    let url = format!("file://{}", near.display());
+    far.url = format!("{url},{}", far.url);
+    let log = far.compile(SECOND);
+    assert!(log.contains("fetched from a remote"), "{log}");
+    let is_list = |path: &PathBuf| path.parent().and_then(Path::parent).is_some_and(|kind| kind.ends_with("m"));
+    let began = Instant::now();
+    while !files(&near).iter().any(is_list) {
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?} {}", files(&near), far.daemon_log(SECOND));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    far.larder(SECOND, &["daemon", "stop"]).run().ends(0);
+    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    far.url = url;
+    let log = far.compile(SECOND);
+    assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
+}
+
 #[test]
 fn from_one_that_is_slow() {
     let Some(far) = Far::redis() else { return };
@@ -119,6 +144,8 @@ fn a_scope_that_only_reads() {
     assert!(pushed.code == Some(1) && pushed.stderr.contains("read_only"), "{pushed:?}");
     far.larder(FIRST, &["daemon", "stop"]).run().ends(0);
     assert!(far.larder(FIRST, &["remote", "push"]).run().ends(0).stdout.contains("1 record sent"));
+    let again = far.larder(FIRST, &["remote", "push"]).run().ends(0).stdout;
+    assert!(again.contains("0 records sent") && again.contains("1 there already"), "{again}");
     // Reading goes on.
     let (log, _) = far.compile_by(SECOND, read_only);
     assert!(log.contains("fetched from a remote"), "{log}");
