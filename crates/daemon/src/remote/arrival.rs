@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use larder_model::{Blob, Digest, Fingerprint, Manifest};
+use larder_model::{ActionResult, Blob, Digest, Fingerprint, Manifest};
 use larder_remote::{Unpacked, Whole};
 use larder_store::{Remote, Store, StoreError};
 use tokio::runtime::Handle;
@@ -40,10 +40,15 @@ pub(super) fn alone(bytes: &[u8], strong: &Fingerprint) -> Option<Alone> {
     let manifest = Manifest::decode(bytes).ok()?;
     let entry = manifest.entries.iter().find(|entry| entry.strong == *strong)?.clone();
     let (_, result) = entry.open_to_read().ok()?;
+    let blobs = each_once(&result);
+    Some(Alone { manifest: Manifest { entries: vec![entry], ..manifest }.encode(), blobs })
+}
+
+fn each_once(result: &ActionResult<'_>) -> Vec<Blob> {
     let mut blobs: Vec<Blob> = result.blobs().collect();
     blobs.sort_by_key(|blob| blob.digest.0);
     blobs.dedup();
-    Some(Alone { manifest: Manifest { entries: vec![entry], ..manifest }.encode(), blobs })
+    blobs
 }
 
 impl Shared {
@@ -92,23 +97,23 @@ impl Shared {
         &self,
         unpacked: &Unpacked,
         is_wanted: impl Fn(&Fingerprint) -> bool,
-        mut kept: impl FnMut(&Fingerprint, &[u8]),
+        mut kept: impl FnMut(&Fingerprint, &Bytes),
     ) {
         let Ok(store) = self.store() else { return };
         let here: HashMap<&Digest, &Bytes> = unpacked.blobs.iter().map(|(digest, blob)| (digest, blob)).collect();
         let (mut come, mut grown) = (0, 0);
-        for (weak, manifest) in unpacked.records.iter().filter(|(weak, _)| is_wanted(weak)) {
-            let Some(alone) = newest(manifest) else { continue };
+        self.far().believed(unpacked, is_wanted, |manifest, single| {
             let keep = |blob: &Blob| match here.get(&blob.digest) {
                 _ if store.has_blob(blob) => Some(0),
                 Some(bytes) => keep_blob(&store, blob, bytes).ok(),
                 None => None,
             };
-            let Some(size) = alone.blobs.iter().map(keep).sum::<Option<u64>>() else { continue };
-            let Ok(more) = store.take_record(manifest, &alone.blobs, None) else { continue };
+            let blobs = each_once(single.result());
+            let Some(size) = blobs.iter().map(keep).sum::<Option<u64>>() else { return };
+            let Ok(more) = store.take_single(single, &blobs, None) else { return };
             (come, grown) = (come + size + manifest.len() as u64, grown + size + more);
-            kept(weak, manifest);
-        }
+            kept(&single.manifest().weak, manifest);
+        });
         self.grown.fetch_add(grown, Relaxed);
         self.count(Remote::BytesIn, come);
     }

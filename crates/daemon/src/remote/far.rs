@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use futures::future::{BoxFuture, ready};
 use larder_config::{Settings, masked};
-use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest};
+use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest, Single};
 use larder_remote::{
     Bundle, Key, Keys, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Trouble, Unpacked, Used,
     connect, leaf,
@@ -198,9 +198,19 @@ impl Far {
         Ok(self.remotes.used(commits).await?)
     }
 
-    /// What a bundle holds and is believed, if it can be had.
+    /// What a bundle holds, if it can be had.
     pub(super) async fn bundle(&self, bundle: &Bundle) -> Option<Unpacked> {
         self.remotes.bundle(bundle).await
+    }
+
+    /// Look into those records of a bundle that are wanted, and tell `take` of each that is believed.
+    pub(super) fn believed(
+        &self,
+        unpacked: &Unpacked,
+        is_wanted: impl Fn(&Fingerprint) -> bool,
+        take: impl FnMut(&Bytes, &Single<'_>),
+    ) {
+        self.remotes.believed(unpacked, is_wanted, take);
     }
 
     /// Add to what builds of a commit used: `fresh`, and what the build began with. Returns how many bytes of bundles

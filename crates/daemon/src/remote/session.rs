@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use larder_ipc::{Expect, Frame, IpcError, Nothing, Session, Step, say};
 use larder_model::{Blob, Digest, Fingerprint};
 use larder_store::{Counters, Remote};
@@ -37,7 +38,7 @@ struct Stage {
 }
 
 /// The records that were found, for when one is wanted.
-type Found = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
+type Found = Arc<Mutex<Option<Bytes>>>;
 
 /// What tasks of a session need.
 #[derive(Clone)]
@@ -151,7 +152,7 @@ impl Answering {
                 match found {
                     Some(bytes) => {
                         self.shared.count(Remote::BytesIn, bytes.len() as u64);
-                        self.found(Arc::new(bytes));
+                        self.found(Bytes::from(bytes));
                     }
                     None => {
                         self.shared.count(Remote::Absent, 1);
@@ -183,7 +184,7 @@ impl Answering {
         }
     }
 
-    fn found(&self, bytes: Arc<Vec<u8>>) {
+    fn found(&self, bytes: Bytes) {
         let file = larder_sys::sealed_memory_file("larder-manifest", &bytes);
         let frame = Frame::Found { manifest_bytes: bytes.len() as u64 };
         *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
