@@ -160,7 +160,10 @@ fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::{Content, FileMode, ModeRule, Output, Placement, Rewrite, Streams};
+    use larder_model::{
+        Bound, Content, Entry, ExplainWalk, FileMode, Made, Manifest, ModeRule, ObservationSet, Observer, Output,
+        Placement, Rewrite, Streams,
+    };
 
     use super::*;
     use crate::Stamps;
@@ -193,6 +196,31 @@ mod tests {
         store.take_blob(&mut &b"object"[..], &blob(b"object", 6)).expect("is kept");
         assert!(store.open_blob(&blob(b"object", 6), &Stamps::none()).is_ok());
         assert_eq!(std::fs::read_dir(store.file("tmp")).expect("lists").count(), 0, "nothing is left");
+    }
+
+    /// The first of a fingerprint is kept as it came, and nothing that is there is lost for another.
+    #[test]
+    fn a_record_begins_a_manifest_or_joins_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let (weak, walk) = (Digest::of(b"weak"), ExplainWalk::default());
+        let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
+        let result = ActionResult::of(streams);
+        let record = |place| {
+            let made = Made { made_in: Digest([place; 32]), bound: Some((Bound::Output, Vec::new())) };
+            let (set, mut body) = (ObservationSet::default(), Vec::new());
+            let entry = Entry::new(&weak, Observer::Preload, 9, &made, &set, &result, &mut body);
+            Manifest { entries: vec![entry], ..Manifest::new(weak, &walk) }.encode()
+        };
+        let there = || store.read_manifest(&weak, false).expect("reads").expect("is there").bytes;
+        let first = record(1);
+        assert_eq!(store.take_record(&first, &[], None).expect("is taken"), first.len() as u64);
+        assert_eq!(there(), first);
+        assert!(!store.base().join("locks").exists(), "nothing was replaced");
+        for bytes in [record(2), first] {
+            store.take_record(&bytes, &[], None).expect("is taken");
+            assert_eq!(Manifest::decode(&there()).expect("own bytes").entries.len(), 2);
+        }
     }
 
     fn check(outputs: &[Output], expect: Result<(), &str>) {

@@ -270,7 +270,7 @@ impl Shared {
 /// Fetch the records of a fingerprint, and what the newest of them needs.
 async fn fetch(shared: Arc<Shared>, coming: Coming, permit: OwnedSemaphorePermit) -> bool {
     let came = match shared.far().records(&coming.weak).await {
-        Ok(Some(bytes)) => Bytes::from(bytes),
+        Ok(Some((bytes, _))) => Bytes::from(bytes),
         Ok(None) => return false,
         Err(error) => {
             (shared.log)(&format!("records cannot be fetched ahead: {error}"));

@@ -12,6 +12,7 @@ use larder_remote::{Unpacked, Whole};
 use larder_store::{Remote, Store, StoreError};
 use tokio::runtime::Handle;
 
+use super::expect::Source;
 use super::far::Failure;
 use super::{Shared, on_disk};
 
@@ -64,13 +65,13 @@ impl Shared {
         limit == 0 || self.grown.load(Relaxed).saturating_add(bytes_of(missing)) <= limit / AHEAD_PART
     }
 
-    /// Fetch what is missing, and record it. Returns how many bytes came; an error is one line.
+    /// Fetch what is missing, and record it. Returns how many bytes came, and from which remote; an error is one line.
     pub(super) async fn take(
         self: &Arc<Self>,
         alone: Alone,
         missing: Vec<Blob>,
         subject: Option<Digest>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<(u64, Source), Failure> {
         let come = bytes_of(&missing);
         let limit = self.how.max_size_bytes;
         if limit > 0 && come > limit {
@@ -80,7 +81,8 @@ impl Shared {
             let shared = Arc::clone(self);
             async move { shared.far().blob(&blob, &shared.dir).await }
         };
-        stream::iter(missing).map(fetch).buffer_unordered(BLOBS_AT_ONCE).try_collect::<()>().await?;
+        let came: Vec<usize> = stream::iter(missing).map(fetch).buffer_unordered(BLOBS_AT_ONCE).try_collect().await?;
+        let from = came.first().copied().filter(|first| came.iter().all(|other| other == first));
         let shared = Arc::clone(self);
         let record =
             move || shared.store()?.take_record(&alone.manifest, &alone.blobs, subject.as_ref()).map_err(Failure::ours);
@@ -88,7 +90,7 @@ impl Shared {
         let grown = taken.unwrap_or_else(|| Err(Failure::ours("larderd ends")))?;
         self.grown.fetch_add(grown + come, Relaxed);
         self.count(Remote::BytesIn, come);
-        Ok(come)
+        Ok((come, from))
     }
 
     /// Keep those records of a bundle that `is_wanted`, and tell `kept` of each as soon as it is there. One of which
