@@ -17,6 +17,7 @@ mod observation;
 mod outcome;
 mod result;
 mod roots;
+mod single;
 
 pub use action::{Action, Terminal, Variable};
 pub use bound::{Bound, Rewrite, lengths};
@@ -39,6 +40,7 @@ pub use result::{
     ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Modified, Output, OutputKind, Placement, Streams,
 };
 pub use roots::{PLACEHOLDER, Roots, is_encoded};
+pub use single::{NotSingle, Single};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
 /// so that a change of meaning is a clean start, never a misreading.

@@ -10,8 +10,8 @@
 //! The length before a set and its result lets a reader pass over an entry. The digest at the end is of all before it.
 
 use crate::{
-    ActionResult, Bound, DecodeError, Digest, ExplainWalk, FORMAT_VERSION, Field, Fingerprint, ObservationSet,
-    Observer, Reader, SetReader, Writer,
+    ActionResult, Bound, DecodeError, Digest, DigestWriter, ExplainWalk, FORMAT_VERSION, Field, Fingerprint,
+    ObservationSet, Observer, Reader, SetReader, Writer,
 };
 
 /// More entries than this for one weak fingerprint are not kept: the oldest goes.
@@ -88,7 +88,7 @@ impl<'a> Entry<'a> {
     /// others made is not believed without.
     pub fn open_bound_to(&self, weak: &Fingerprint) -> Result<ActionResult<'a>, NotBound> {
         let (set, result) = self.open().map_err(|_| NotBound)?;
-        let mut w = Writer::default();
+        let mut w = Writer { bytes: Vec::with_capacity(self.body.len()) };
         set.encode(&mut w);
         let at_home = self.bound.map(|_| &self.made_in);
         // The set's bytes as they stand, not only as they would be written again.
@@ -113,14 +113,17 @@ impl<'a> Entry<'a> {
 pub struct NotBound;
 
 fn strong_fingerprint(weak: &Fingerprint, bound: Option<&Digest>, set: &[u8]) -> Fingerprint {
-    let mut w = Writer::default();
-    w.digest(weak);
-    w.u8(bound.is_some().into());
+    let mut before = Writer::default();
+    before.digest(weak);
+    before.u8(bound.is_some().into());
     if let Some(roots) = bound {
-        w.digest(roots);
+        before.digest(roots);
     }
-    w.bytes(set);
-    Digest::of(&w.bytes)
+    before.number(set.len() as u64);
+    let mut all = DigestWriter::default();
+    all.update(&before.bytes);
+    all.update(set);
+    all.finish()
 }
 
 impl<'a> Manifest<'a> {

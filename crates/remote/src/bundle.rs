@@ -13,9 +13,9 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use larder_model::{DecodeError, Digest, Manifest, Reader, Writer};
+use larder_model::{DecodeError, Digest, Manifest, Reader, Single, Writer};
 
-use crate::record::{Dropped, Item};
+use crate::record::{Dropped, Item, judged, unsealed};
 use crate::sign::Keys;
 
 /// The version of this format.
@@ -46,13 +46,40 @@ pub(crate) struct Piece {
     pub(crate) blobs: Vec<Bytes>,
 }
 
-/// What came in a bundle and is believed.
+/// What came in a bundle.
 #[derive(Clone, Debug, Default)]
 pub struct Unpacked {
-    /// Weak fingerprints, each with a manifest of one entry.
-    pub records: Vec<(Digest, Bytes)>,
+    /// Records of which nothing is known yet.
+    records: Vec<Packed>,
     /// Blobs by what was found to be their digest.
     pub blobs: Vec<(Digest, Bytes)>,
+}
+
+/// A record as it lies in a bundle, and the fingerprints that it is said to have.
+#[derive(Clone, Debug)]
+struct Packed {
+    weak: Digest,
+    strong: Digest,
+    record: Bytes,
+}
+
+impl Unpacked {
+    /// Look into those records that are wanted, and tell `take` of each that is believed, with the bytes of its
+    /// manifest. Returns, of each that is not, why.
+    pub(crate) fn believed(
+        &self,
+        keys: &Keys,
+        is_wanted: impl Fn(&Digest) -> bool,
+        mut take: impl FnMut(&Bytes, &Single<'_>),
+    ) -> Vec<Dropped> {
+        let look = |one: &Packed| {
+            let (encoded, signed) = unsealed(&one.record, keys)?;
+            take(&encoded, &judged(&encoded, signed, &one.weak, &one.strong)?);
+            Ok(())
+        };
+        let wanted = self.records.iter().filter(|one| is_wanted(&one.weak));
+        wanted.map(look).filter_map(Result::err).collect()
+    }
 }
 
 impl Piece {
@@ -89,26 +116,23 @@ pub(crate) fn pack(pieces: &[Piece]) -> Bytes {
     compression::pack(&w.bytes).into()
 }
 
-/// What is in a bundle; of each record that is not believed, why.
-pub(crate) fn unpack(bytes: &[u8], keys: &Keys) -> Result<(Unpacked, Vec<Dropped>), DecodeError> {
+/// What is in a bundle. Its records are looked into one by one as they are taken: who waits for the first does not wait
+/// for the last.
+pub(crate) fn unpack(bytes: &[u8]) -> Result<Unpacked, DecodeError> {
     let content: Bytes = compression::unpack(bytes)?.into();
     let mut r = Reader::new(&content);
-    let (mut unpacked, mut dropped) = (Unpacked::default(), Vec::new());
+    let mut unpacked = Unpacked::default();
     for _ in 0..limited(r.count()?, RECORDS_MAX)? {
         let (weak, strong) = (r.digest()?, r.digest()?);
         let record = content.slice_ref(r.bytes(CONTENT_BYTES_MAX as u64)?);
-        let item = Item { strong, digest: Digest::of(&record), size: record.len() as u64, bytes: Some(record) };
-        match item.believed(&weak, keys) {
-            Ok(manifest) => unpacked.records.push((weak, manifest)),
-            Err(why) => dropped.push(why),
-        }
+        unpacked.records.push(Packed { weak, strong, record });
     }
     for _ in 0..limited(r.count()?, BLOBS_MAX)? {
         let blob = content.slice_ref(r.bytes(CONTENT_BYTES_MAX as u64)?);
         unpacked.blobs.push((Digest::of(&blob), blob));
     }
     r.finish()?;
-    Ok((unpacked, dropped))
+    Ok(unpacked)
 }
 
 fn limited(count: usize, most: usize) -> Result<usize, DecodeError> {
@@ -178,22 +202,25 @@ mod tests {
         let content = compression::unpack(&packed).expect("ours");
         let expected = [&[1][..], &[1; 32], &[2; 32], b"\x03abc", b"\x01", b"\x04blob"].concat();
         assert_eq!(content, expected, "a blob that several need stands in it once");
-        let (unpacked, dropped) = unpack(&packed, &Keys::default()).expect("has its form");
+        let unpacked = unpack(&packed).expect("has its form");
         assert_eq!(unpacked.blobs, [(Digest::of(b"blob"), Bytes::from("blob"))]);
-        assert_eq!((unpacked.records.len(), dropped.len()), (0, 1), "that is no record");
+        let believed =
+            |is_wanted| unpacked.believed(&Keys::default(), |_| is_wanted, |_, _| panic!("that is no record"));
+        assert_eq!((unpacked.records.len(), believed(true).len()), (1, 1));
+        assert!(believed(false).is_empty(), "nobody looked");
     }
 
     #[test]
     fn what_is_damaged_is_nothing() {
         let packed = pack(&[]);
-        assert!(unpack(&packed, &Keys::default()).is_ok());
+        assert!(unpack(&packed).is_ok());
         for bytes in [&b""[..], b"\x01", b"\x02\x00", b"\x01\x02", b"\x01\x00", b"\x01\x01xyz", b"\x01\x00\xff\xff\x7f"]
         {
-            assert!(unpack(bytes, &Keys::default()).is_err(), "{bytes:?}");
+            assert!(unpack(bytes).is_err(), "{bytes:?}");
         }
         let mut long = packed.to_vec();
         long.push(0);
-        assert!(unpack(&long, &Keys::default()).is_err());
+        assert!(unpack(&long).is_err());
     }
 
     /// Nobody is made to hold more than the limit, whatever a bundle says.

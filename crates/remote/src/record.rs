@@ -12,7 +12,8 @@
 use crate::sign::{Keys, SIGNATURE_BYTES};
 use bytes::Bytes;
 use larder_model::{
-    DecodeError, Digest, Entry, IMAGE_VERSION, ImageRecord, MANIFEST_ENTRIES_MAX, Manifest, Reader, Writer,
+    DecodeError, Digest, Entry, IMAGE_VERSION, ImageRecord, MANIFEST_ENTRIES_MAX, Manifest, NotSingle, Reader, Single,
+    Writer,
 };
 
 /// The version of these formats; that of the entries is in the names of objects.
@@ -84,22 +85,7 @@ impl Item {
         if Digest::of(bytes) != self.digest {
             return Err(Dropped::Damaged);
         }
-        let mut r = Reader::new(bytes);
-        let parsed = || -> Result<(&[u8], Option<&[u8]>), DecodeError> {
-            let encoded = r.bytes(RECORD_BYTES_MAX)?;
-            let signature = match r.u8()? {
-                0 => None,
-                _ => Some(r.take(SIGNATURE_BYTES)?),
-            };
-            r.finish()?;
-            Ok((encoded, signature))
-        };
-        let (encoded, signature) = parsed().map_err(|_| Dropped::Damaged)?;
-        let signed = signature.is_some_and(|signature| keys.is_believed(encoded, signature));
-        if keys.are_required() && !signed {
-            return Err(Dropped::Unsigned);
-        }
-        Ok((bytes.slice_ref(encoded), signed))
+        unsealed(bytes, keys)
     }
 
     /// Whether somebody signed it, whoever that is; `None` where that cannot be told.
@@ -127,18 +113,49 @@ impl Item {
     /// The bytes of its manifest, where it is believed; see [`Dropped`].
     pub(crate) fn believed(&self, weak: &Digest, keys: &Keys) -> Result<Bytes, Dropped> {
         let (encoded, signed) = self.unsealed(keys)?;
-        let manifest = Manifest::decode(&encoded).map_err(|_| Dropped::Damaged)?;
-        let [entry] = &manifest.entries[..] else { return Err(Dropped::Damaged) };
-        if manifest.weak != *weak || entry.strong != self.strong {
-            return Err(Dropped::Foreign);
-        }
-        let result = entry.open_bound_to(weak).map_err(|_| Dropped::Foreign)?;
-        if result.exit_code != 0 && !signed {
-            return Err(Dropped::Failed);
-        }
-        drop(manifest);
+        judged(&encoded, signed, weak, &self.strong)?;
         Ok(encoded)
     }
+}
+
+/// A record's bytes without the signature, and whether that is of somebody who is believed.
+pub(crate) fn unsealed(record: &Bytes, keys: &Keys) -> Result<(Bytes, bool), Dropped> {
+    let mut r = Reader::new(record);
+    let parsed = || -> Result<(&[u8], Option<&[u8]>), DecodeError> {
+        let encoded = r.bytes(RECORD_BYTES_MAX)?;
+        let signature = match r.u8()? {
+            0 => None,
+            _ => Some(r.take(SIGNATURE_BYTES)?),
+        };
+        r.finish()?;
+        Ok((encoded, signature))
+    };
+    let (encoded, signature) = parsed().map_err(|_| Dropped::Damaged)?;
+    let signed = signature.is_some_and(|signature| keys.is_believed(encoded, signature));
+    if keys.are_required() && !signed {
+        return Err(Dropped::Unsigned);
+    }
+    Ok((record.slice_ref(encoded), signed))
+}
+
+/// What a record says, where it is believed to be that of these fingerprints; see [`Dropped`].
+pub(crate) fn judged<'a>(
+    encoded: &'a [u8],
+    signed: bool,
+    weak: &Digest,
+    strong: &Digest,
+) -> Result<Single<'a>, Dropped> {
+    let single = Single::open_bound(encoded).map_err(|why| match why {
+        NotSingle::NotBound => Dropped::Foreign,
+        NotSingle::Malformed(_) | NotSingle::Entries(_) => Dropped::Damaged,
+    })?;
+    if single.manifest().weak != *weak || single.entry().strong != *strong {
+        return Err(Dropped::Foreign);
+    }
+    if single.result().exit_code != 0 && !signed {
+        return Err(Dropped::Failed);
+    }
+    Ok(single)
 }
 
 impl List {

@@ -153,6 +153,11 @@ impl Remotes {
     /// An error where no remote could say. One that is silent for longer than it is wont to be is not waited for once
     /// another has answered, and after a few times left alone by itself.
     pub async fn manifest(&self, weak: &Digest) -> Result<Option<Vec<u8>>, RemoteError> {
+        Ok(self.manifest_from(weak).await?.map(|found| found.0))
+    }
+
+    /// The same, and the number of the nearest remote that has any of it.
+    pub async fn manifest_from(&self, weak: &Digest) -> Result<Option<(Vec<u8>, usize)>, RemoteError> {
         let mut answers: Vec<Option<Vec<(Item, Bytes)>>> = vec![None; self.all.len()];
         let mut waited: Vec<usize> = (0..self.all.len()).collect();
         let mut asked: FuturesUnordered<_> = self
@@ -193,12 +198,12 @@ impl Remotes {
         }
         let nobody = answers.iter().all(Option::is_none);
         self.note_lacking(weak, &answers);
+        let nearest = answers.iter().position(|answer| answer.as_ref().is_some_and(|entries| !entries.is_empty()));
         let all = answers.into_iter().flatten().flatten();
         let encoded: Vec<(Digest, Bytes)> = all.map(|(item, bytes)| (item.strong, bytes)).collect();
-        match trouble {
-            Some(error) if nobody => Err(error),
-            _ if encoded.is_empty() => Ok(None),
-            _ => Ok(Some(together(weak, &encoded))),
+        match (trouble, nearest) {
+            (Some(error), _) if nobody => Err(error),
+            (_, nearest) => Ok(nearest.map(|number| (together(weak, &encoded), number))),
         }
     }
 
@@ -229,6 +234,16 @@ impl Remotes {
     /// nothing for longer than it ever does is not waited for while there is another. `false` where none has it. After an
     /// error or `false` what is in the sink has no meaning.
     pub async fn blob(&self, digest: &Digest, size: u64, into: &mut dyn Sink) -> Result<bool, RemoteError> {
+        Ok(self.blob_from(digest, size, into).await?.is_some())
+    }
+
+    /// The same, and the number of the remote that it came from.
+    pub async fn blob_from(
+        &self,
+        digest: &Digest,
+        size: u64,
+        into: &mut dyn Sink,
+    ) -> Result<Option<usize>, RemoteError> {
         let key = Key::blob(*digest);
         let mut trouble = None;
         for (at, one) in self.all.iter().enumerate() {
@@ -246,7 +261,7 @@ impl Remotes {
                 Err(error) => Err(error),
             };
             match fetched {
-                Ok(true) => return Ok(true),
+                Ok(true) => return Ok(Some(at)),
                 Ok(false) => {}
                 Err(here @ RemoteError::Here { .. }) => return Err(here),
                 Err(error) => {
@@ -256,7 +271,7 @@ impl Remotes {
                 }
             }
         }
-        trouble.map_or(Ok(false), Err)
+        trouble.map_or(Ok(None), Err)
     }
 
     /// Fetch blobs of at most [`crate::SMALL_BYTES_MAX`] bytes, as many in a request as a remote takes; in their order,

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use larder_model::{DecodeError, Digest, Reader, Writer};
+use larder_model::{DecodeError, Digest, Reader, Single, Writer};
 
 use crate::bundle::{PACKED_AT_ONCE_BYTES, Piece, Unpacked, Whole, pack, unpack};
 use crate::remotes::{One, get_one};
@@ -190,7 +190,7 @@ impl Remotes {
         }
     }
 
-    /// What a bundle holds and is believed, from the nearest remote that has it; `None` where it cannot be had.
+    /// What a bundle holds, from the nearest remote that has it; `None` where it cannot be had.
     pub async fn bundle(&self, bundle: &Bundle) -> Option<Unpacked> {
         if bundle.size_bytes > SMALL_BYTES_MAX {
             return None;
@@ -209,15 +209,27 @@ impl Remotes {
             }
         }
         let bytes = found?;
-        let Ok((unpacked, dropped)) = unpack(&bytes, self.keys()) else {
+        let Ok(unpacked) = unpack(&bytes) else {
             self.tally.add(Share::Damaged, 1);
             return None;
         };
-        if dropped.is_empty() {
+        // Only what is believed as a whole is passed on.
+        if !lacking.is_empty() && unpacked.believed(self.keys(), |_| true, |_, _| {}).is_empty() {
             lacking.into_iter().for_each(|at| self.pass_on(at, key, bytes.clone(), Put::IfAbsent));
         }
-        dropped.into_iter().for_each(|why| self.tally.add(why.into(), 1));
         Some(unpacked)
+    }
+
+    /// Look into those records of a bundle that are wanted, by their weak fingerprints, and tell `take` of each that is
+    /// believed, with the bytes of its manifest. The others are counted.
+    pub fn believed(
+        &self,
+        unpacked: &Unpacked,
+        is_wanted: impl Fn(&Digest) -> bool,
+        take: impl FnMut(&Bytes, &Single<'_>),
+    ) {
+        let dropped = unpacked.believed(self.keys(), is_wanted, take);
+        dropped.into_iter().for_each(|why| self.tally.add(why.into(), 1));
     }
 
     /// Add to what was used at a place, on every remote that may be written: `fresh`, newest first, and then what a

@@ -9,13 +9,18 @@ use std::path::{Path, PathBuf};
 
 use larder_sys::{Door, Kind};
 
-use crate::layout::make_directory;
+use crate::layout::{make_directory, read_plain};
 use crate::{Store, StoreError};
 
 /// One that could not begin is not tried again so soon.
 const SUMMON_COARSE_NS: i64 = 3_000_000_000;
 /// One that was started begins to listen within this, or does not.
 const BEGINS_NS: i64 = 500_000_000;
+
+/// How remotes answer, for `larder stats`.
+const LATENCIES: &str = "remotes.json";
+/// A larger one is not read.
+const LATENCIES_BYTES_MAX: u64 = 4 << 20;
 
 /// Whether somebody tried to start a `larderd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +55,18 @@ impl Store {
     pub fn open_daemon_log(&self) -> Result<File, StoreError> {
         let path = self.daemon_log();
         self.open_or_make(&path, OpenOptions::new().append(true).create(true))
+    }
+
+    /// Keep what `larderd` says of how its remotes answer, in place of what it said before.
+    pub fn keep_latencies(&self, text: &[u8]) -> Result<(), StoreError> {
+        let mut temporary = self.temporary()?;
+        temporary.write_all(text)?;
+        temporary.place(&self.file(LATENCIES))
+    }
+
+    /// What it last said of that, if it ever did.
+    pub fn latencies(&self) -> Option<Vec<u8>> {
+        read_plain(&self.file(LATENCIES), LATENCIES_BYTES_MAX).ok()
     }
 
     /// The lock of the one `larderd` of this store, which lasts until it is closed; `None` where another has it.
@@ -172,6 +189,17 @@ mod tests {
         drop(door);
         second.remove();
         assert!(!store.has_daemon_socket());
+    }
+
+    #[test]
+    fn what_it_says_of_remotes_is_what_it_said_last() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        assert_eq!(store.latencies(), None);
+        for text in [&b"one"[..], b"two"] {
+            store.keep_latencies(text).expect("writes");
+            assert_eq!(store.latencies().as_deref(), Some(text));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::io::Read;
 
-use larder_model::{ActionResult, Blob, DecodeError, Digest, DigestWriter, Manifest, OutputKind, PLACEHOLDER};
+use larder_model::{ActionResult, Blob, Digest, DigestWriter, NotSingle, OutputKind, PLACEHOLDER, Single};
 
 use crate::layout::{Contents, Temporary};
 use crate::materialise::RIGHTS;
@@ -16,10 +16,8 @@ use crate::{Store, StoreError};
 /// Why a record is not taken in.
 #[derive(Debug)]
 pub enum NotTaken {
-    /// It cannot be read.
-    Malformed(DecodeError),
-    /// It has not one entry.
-    Entries(usize),
+    /// It cannot be read, or has not one entry.
+    Malformed(NotSingle),
     /// It needs bytes that did not come with it.
     BlobMissing,
     /// An output that no record of a command may have.
@@ -32,7 +30,6 @@ impl fmt::Display for NotTaken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotTaken::Malformed(error) => write!(f, "the record: {error}"),
-            NotTaken::Entries(count) => write!(f, "the record has {count} entries"),
             NotTaken::BlobMissing => f.write_str("the record needs a blob that did not come with it"),
             NotTaken::Output(what) => write!(f, "the record: an output {what}"),
             NotTaken::Store(error) => error.fmt(f),
@@ -50,8 +47,8 @@ impl Error for NotTaken {
     }
 }
 
-impl From<DecodeError> for NotTaken {
-    fn from(error: DecodeError) -> Self {
+impl From<NotSingle> for NotTaken {
+    fn from(error: NotSingle) -> Self {
         NotTaken::Malformed(error)
     }
 }
@@ -83,16 +80,21 @@ impl Store {
     /// which must be in the store, `blobs` were seen to be sound. `subject` names the commands that `explain` finds it
     /// by, where they are known. Returns by how much the store grew.
     pub fn take_record(&self, bytes: &[u8], blobs: &[Blob], subject: Option<&Digest>) -> Result<u64, NotTaken> {
-        let manifest = Manifest::decode(bytes)?;
-        let [entry] = manifest.entries.as_slice() else { return Err(NotTaken::Entries(manifest.entries.len())) };
-        let (_, result) = entry.open()?;
+        self.take_single(&Single::open(bytes)?, blobs, subject)
+    }
+
+    /// The same for one that was read already.
+    pub fn take_single(&self, single: &Single<'_>, blobs: &[Blob], subject: Option<&Digest>) -> Result<u64, NotTaken> {
         let sound: HashSet<&Blob> = blobs.iter().collect();
-        if !result.blobs().all(|blob| sound.contains(&blob)) {
+        if !single.result().blobs().all(|blob| sound.contains(&blob)) {
             return Err(NotTaken::BlobMissing);
         }
-        well_formed(&result).map_err(NotTaken::Output)?;
-        let grown = self.add_to_manifest(&manifest)?;
-        let _ = subject.map(|subject| self.note_near(subject, &manifest.weak));
+        well_formed(single.result()).map_err(NotTaken::Output)?;
+        let grown = match self.begin_manifest(single)? {
+            Some(grown) => grown,
+            None => self.add_to_manifest(single.manifest())?,
+        };
+        let _ = subject.map(|subject| self.note_near(subject, &single.manifest().weak));
         Ok(grown)
     }
 }
@@ -158,7 +160,10 @@ fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use larder_model::{Content, FileMode, ModeRule, Output, Placement, Rewrite, Streams};
+    use larder_model::{
+        Bound, Content, Entry, ExplainWalk, FileMode, Made, Manifest, ModeRule, ObservationSet, Observer, Output,
+        Placement, Rewrite, Streams,
+    };
 
     use super::*;
     use crate::Stamps;
@@ -191,6 +196,31 @@ mod tests {
         store.take_blob(&mut &b"object"[..], &blob(b"object", 6)).expect("is kept");
         assert!(store.open_blob(&blob(b"object", 6), &Stamps::none()).is_ok());
         assert_eq!(std::fs::read_dir(store.file("tmp")).expect("lists").count(), 0, "nothing is left");
+    }
+
+    /// The first of a fingerprint is kept as it came, and nothing that is there is lost for another.
+    #[test]
+    fn a_record_begins_a_manifest_or_joins_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let (weak, walk) = (Digest::of(b"weak"), ExplainWalk::default());
+        let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
+        let result = ActionResult::of(streams);
+        let record = |place| {
+            let made = Made { made_in: Digest([place; 32]), bound: Some((Bound::Output, Vec::new())) };
+            let (set, mut body) = (ObservationSet::default(), Vec::new());
+            let entry = Entry::new(&weak, Observer::Preload, 9, &made, &set, &result, &mut body);
+            Manifest { entries: vec![entry], ..Manifest::new(weak, &walk) }.encode()
+        };
+        let there = || store.read_manifest(&weak, false).expect("reads").expect("is there").bytes;
+        let first = record(1);
+        assert_eq!(store.take_record(&first, &[], None).expect("is taken"), first.len() as u64);
+        assert_eq!(there(), first);
+        assert!(!store.base().join("locks").exists(), "nothing was replaced");
+        for bytes in [record(2), first] {
+            store.take_record(&bytes, &[], None).expect("is taken");
+            assert_eq!(Manifest::decode(&there()).expect("own bytes").entries.len(), 2);
+        }
     }
 
     fn check(outputs: &[Output], expect: Result<(), &str>) {

@@ -256,16 +256,27 @@ impl Temporary {
 
     /// Give it its name, in place of whatever has it.
     pub(crate) fn place(mut self, at: &Path) -> Result<(), StoreError> {
-        let done = match fs::rename(&self.path, at) {
+        self.named(at, |from, to| fs::rename(from, to))?;
+        self.placed = true;
+        Ok(())
+    }
+
+    /// Give it a name that nothing has. False where something has it, and it is gone.
+    pub(crate) fn place_new(mut self, at: &Path) -> Result<bool, StoreError> {
+        self.placed = self.named(at, larder_sys::rename_new)?;
+        Ok(self.placed)
+    }
+
+    /// Make the directory where it is missing.
+    fn named<T>(&self, at: &Path, rename: impl Fn(&Path, &Path) -> io::Result<T>) -> Result<T, StoreError> {
+        let done = match rename(&self.path, at) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_directory(at.parent().unwrap_or(at))?;
-                fs::rename(&self.path, at)
+                rename(&self.path, at)
             }
             other => other,
         };
-        done.map_err(StoreError::writing(at))?;
-        self.placed = true;
-        Ok(())
+        done.map_err(StoreError::writing(at))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs::{FileTimes, OpenOptions};
 use std::io;
 use std::time::{Duration, SystemTime};
 
-use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest};
+use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest, Single};
 
 use crate::layout::{Contents, open_plain};
 use crate::{Store, StoreError};
@@ -50,6 +50,19 @@ impl Store {
         let mut manifest = Manifest::new(*weak, walk);
         manifest.add(entry);
         self.add_to_manifest(&manifest)
+    }
+
+    /// Make the manifest of a fingerprint that has none, of a record by itself: its bytes as they are, and without the
+    /// lock, since nothing is replaced. Whoever holds that and read before that there is none replaces it, with what he
+    /// has just made. Returns by how much the store grew; `None` where there is a manifest.
+    pub(crate) fn begin_manifest(&self, single: &Single<'_>) -> Result<Option<u64>, StoreError> {
+        let path = self.path_of(Contents::Manifests, &single.manifest().weak);
+        if path.exists() {
+            return Ok(None);
+        }
+        let mut temporary = self.temporary()?;
+        temporary.write_all(single.bytes())?;
+        Ok(temporary.place_new(&path)?.then_some(single.bytes().len() as u64))
     }
 
     /// Add the entries of `new` to the store's manifest of the same fingerprint. Returns by how much the store grew.

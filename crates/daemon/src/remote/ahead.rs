@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use larder_model::{Digest, Fingerprint, Manifest};
 use larder_remote::{Bundle, Hint, Used, Whole};
@@ -37,7 +38,7 @@ const OVERDUE: Duration = Duration::from_secs(30);
 const COMMITS_MAX: usize = 256;
 
 /// What comes, once it did.
-type Comes = watch::Receiver<Option<Arc<Vec<u8>>>>;
+type Comes = watch::Receiver<Option<Bytes>>;
 
 /// What is known of commits, and what is on its way.
 #[derive(Default)]
@@ -96,7 +97,7 @@ impl Ahead {
     }
 
     /// The records of a fingerprint, where they were on their way: waits for them.
-    pub(super) async fn came(&self, weak: &Fingerprint) -> Option<Arc<Vec<u8>>> {
+    pub(super) async fn came(&self, weak: &Fingerprint) -> Option<Bytes> {
         let mut comes = self.coming().get(weak).cloned()?;
         comes.wait_for(Option::is_some).await.ok()?.clone()
     }
@@ -113,27 +114,30 @@ impl Ahead {
     }
 }
 
-/// Where a build begins: fetch what its commit used elsewhere.
+/// Where a build begins: fetch what its commit used elsewhere. Nobody waits for `git` to say which that is.
 pub(super) fn begin(shared: &Arc<Shared>, handle: &Handle, directory: &[u8]) {
-    let commits = shared.places.commits(directory);
-    if commits.first().is_some_and(|commit| shared.ahead.begins(commit)) {
-        let shared = Arc::clone(shared);
-        handle.spawn(async move {
-            let began = Instant::now();
-            match shared.fetch_ahead(&commits).await {
-                Ok(0) => {}
-                Ok(count) => (shared.log)(&format!("{count} records were fetched ahead in {:.2?}", began.elapsed())),
-                Err(error) => (shared.log)(&format!("nothing is fetched ahead: {error}")),
-            }
-        });
-    }
+    let (shared, directory) = (Arc::clone(shared), directory.to_vec());
+    handle.spawn(async move {
+        let (began, asking) = (Instant::now(), Arc::clone(&shared));
+        // Whoever asks already fetches ahead as well.
+        let asks = move || asking.places.commits_unless_asked(&directory);
+        let commits = on_disk(&Handle::current(), asks).await.unwrap_or_default();
+        if !commits.first().is_some_and(|commit| shared.ahead.begins(commit)) {
+            return;
+        }
+        match shared.fetch_ahead(&commits).await {
+            Ok(0) => {}
+            Ok(count) => (shared.log)(&format!("{count} records were fetched ahead in {:.2?}", began.elapsed())),
+            Err(error) => (shared.log)(&format!("nothing is fetched ahead: {error}")),
+        }
+    });
 }
 
 /// Records that are on their way; whoever waits for them goes on when this is dropped.
 struct Coming {
     shared: Arc<Shared>,
     weak: Fingerprint,
-    end: watch::Sender<Option<Arc<Vec<u8>>>>,
+    end: watch::Sender<Option<Bytes>>,
 }
 
 impl Drop for Coming {
@@ -218,7 +222,7 @@ impl Shared {
                 |weak| wants.contains(weak),
                 |weak, manifest| {
                     if let Some(coming) = wanted.remove(weak) {
-                        let _ = coming.end.send(Some(Arc::new(manifest.to_vec())));
+                        let _ = coming.end.send(Some(manifest.clone()));
                         came.push(coming);
                     }
                 },
@@ -266,7 +270,7 @@ impl Shared {
 /// Fetch the records of a fingerprint, and what the newest of them needs.
 async fn fetch(shared: Arc<Shared>, coming: Coming, permit: OwnedSemaphorePermit) -> bool {
     let came = match shared.far().records(&coming.weak).await {
-        Ok(Some(bytes)) => Arc::new(bytes),
+        Ok(Some((bytes, _))) => Bytes::from(bytes),
         Ok(None) => return false,
         Err(error) => {
             (shared.log)(&format!("records cannot be fetched ahead: {error}"));
@@ -340,7 +344,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("builds");
         let (ahead, weak) = (Ahead::default(), Digest([1; 32]));
         assert_eq!(runtime.block_on(ahead.came(&weak)), None, "nothing is on its way");
-        for came in [None, Some(Arc::new(b"manifest".to_vec()))] {
+        for came in [None, Some(Bytes::from_static(b"manifest"))] {
             let (end, comes) = watch::channel(None);
             ahead.coming().insert(weak, comes);
             let sent = came.clone();

@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use larder_model::{Blob, Digest, Fingerprint, Manifest};
+use larder_model::{ActionResult, Blob, Digest, Fingerprint, Manifest};
 use larder_remote::{Unpacked, Whole};
 use larder_store::{Remote, Store, StoreError};
 use tokio::runtime::Handle;
 
+use super::expect::Source;
 use super::far::Failure;
 use super::{Shared, on_disk};
 
@@ -40,10 +41,15 @@ pub(super) fn alone(bytes: &[u8], strong: &Fingerprint) -> Option<Alone> {
     let manifest = Manifest::decode(bytes).ok()?;
     let entry = manifest.entries.iter().find(|entry| entry.strong == *strong)?.clone();
     let (_, result) = entry.open_to_read().ok()?;
+    let blobs = each_once(&result);
+    Some(Alone { manifest: Manifest { entries: vec![entry], ..manifest }.encode(), blobs })
+}
+
+fn each_once(result: &ActionResult<'_>) -> Vec<Blob> {
     let mut blobs: Vec<Blob> = result.blobs().collect();
     blobs.sort_by_key(|blob| blob.digest.0);
     blobs.dedup();
-    Some(Alone { manifest: Manifest { entries: vec![entry], ..manifest }.encode(), blobs })
+    blobs
 }
 
 impl Shared {
@@ -59,13 +65,13 @@ impl Shared {
         limit == 0 || self.grown.load(Relaxed).saturating_add(bytes_of(missing)) <= limit / AHEAD_PART
     }
 
-    /// Fetch what is missing, and record it. Returns how many bytes came; an error is one line.
+    /// Fetch what is missing, and record it. Returns how many bytes came, and from which remote; an error is one line.
     pub(super) async fn take(
         self: &Arc<Self>,
         alone: Alone,
         missing: Vec<Blob>,
         subject: Option<Digest>,
-    ) -> Result<u64, Failure> {
+    ) -> Result<(u64, Source), Failure> {
         let come = bytes_of(&missing);
         let limit = self.how.max_size_bytes;
         if limit > 0 && come > limit {
@@ -75,7 +81,8 @@ impl Shared {
             let shared = Arc::clone(self);
             async move { shared.far().blob(&blob, &shared.dir).await }
         };
-        stream::iter(missing).map(fetch).buffer_unordered(BLOBS_AT_ONCE).try_collect::<()>().await?;
+        let came: Vec<usize> = stream::iter(missing).map(fetch).buffer_unordered(BLOBS_AT_ONCE).try_collect().await?;
+        let from = came.first().copied().filter(|first| came.iter().all(|other| other == first));
         let shared = Arc::clone(self);
         let alone = Arc::new(alone);
         let of_record = Arc::clone(&alone);
@@ -90,7 +97,7 @@ impl Shared {
         let shared = Arc::clone(self);
         // Nobody waits for it.
         tokio::spawn(async move { shared.far().fill(&alone.manifest, &alone.blobs, &shared.dir).await });
-        Ok(come)
+        Ok((come, from))
     }
 
     /// Keep those records of a bundle that `is_wanted`, and tell `kept` of each as soon as it is there. One of which
@@ -99,23 +106,23 @@ impl Shared {
         &self,
         unpacked: &Unpacked,
         is_wanted: impl Fn(&Fingerprint) -> bool,
-        mut kept: impl FnMut(&Fingerprint, &[u8]),
+        mut kept: impl FnMut(&Fingerprint, &Bytes),
     ) {
         let Ok(store) = self.store() else { return };
         let here: HashMap<&Digest, &Bytes> = unpacked.blobs.iter().map(|(digest, blob)| (digest, blob)).collect();
         let (mut come, mut grown) = (0, 0);
-        for (weak, manifest) in unpacked.records.iter().filter(|(weak, _)| is_wanted(weak)) {
-            let Some(alone) = newest(manifest) else { continue };
+        self.far().believed(unpacked, is_wanted, |manifest, single| {
             let keep = |blob: &Blob| match here.get(&blob.digest) {
                 _ if store.has_blob(blob) => Some(0),
                 Some(bytes) => keep_blob(&store, blob, bytes).ok(),
                 None => None,
             };
-            let Some(size) = alone.blobs.iter().map(keep).sum::<Option<u64>>() else { continue };
-            let Ok(more) = store.take_record(manifest, &alone.blobs, None) else { continue };
+            let blobs = each_once(single.result());
+            let Some(size) = blobs.iter().map(keep).sum::<Option<u64>>() else { return };
+            let Ok(more) = store.take_single(single, &blobs, None) else { return };
             (come, grown) = (come + size + manifest.len() as u64, grown + size + more);
-            kept(weak, manifest);
-        }
+            kept(&single.manifest().weak, manifest);
+        });
         self.grown.fetch_add(grown, Relaxed);
         self.count(Remote::BytesIn, come);
     }

@@ -1,5 +1,8 @@
-//! How long fetches take, and whether it is worth asking at all: recent ones by what is fetched, those that took too
-//! long, those that failed. Remembered for all wrappers of a `larderd`.
+//! How long fetches take, and whether it is worth asking at all: recent ones by what is fetched and from which remote,
+//! those that took too long, those that failed. Remembered for all wrappers of a `larderd`.
+//!
+//! Records are asked of all remotes at once, so who will answer is not known: what is expected is what that took. What a
+//! record needs comes from where the record was found, as a rule, and a near remote says nothing of a far one.
 //!
 //! Unaware of: what is fetched, who waits; the time is an argument.
 
@@ -11,6 +14,8 @@ use larder_ipc::Expect;
 
 /// So many of each class are remembered: older ones say little of now.
 const RECENT_MAX: usize = 64;
+/// Fewer of one remote say nothing of it: as many as a wrapper wants before it believes them (`wrapper/src/patience.rs`).
+const OWN_MIN: usize = 5;
 /// After so many in a row that took longer than they do nobody waits any more; who asks runs the tool beside it.
 const OVERDUE_MAX: u32 = 2;
 /// After so many, or so many failures, nobody asks for a while.
@@ -44,13 +49,22 @@ impl Class {
     }
 }
 
-/// What is known of all remotes together.
+/// The number of a remote, the nearest first; `None` where it is not known, or several did it together.
+pub(crate) type Source = Option<usize>;
+
+/// What is known of remotes.
 #[derive(Default)]
 pub(crate) struct Expectations(Mutex<Known>);
 
+/// How long recent fetches took, microseconds.
+type Recent = [VecDeque<u64>; CLASSES];
+
 #[derive(Default)]
 struct Known {
-    recent: [VecDeque<u64>; CLASSES],
+    /// All of them.
+    recent: Recent,
+    /// Those of each remote.
+    of: Vec<Recent>,
     /// In a row, that took longer than they do.
     overdue: u32,
     /// In a row, that failed.
@@ -64,10 +78,12 @@ impl Expectations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long it takes.
-    pub(crate) fn expect(&self, class: Class) -> Expect {
+    /// How long it takes. Where too few of this remote say that, what it takes from any.
+    pub(crate) fn expect(&self, class: Class, from: Source) -> Expect {
         let known = self.known();
-        let mut sorted: Vec<u64> = known.recent[class.index()].iter().copied().collect();
+        let own = from.and_then(|number| known.of.get(number)).map(|recent| &recent[class.index()]);
+        let recent = own.filter(|recent| recent.len() >= OWN_MIN).unwrap_or(&known.recent[class.index()]);
+        let mut sorted: Vec<u64> = recent.iter().copied().collect();
         sorted.sort_unstable();
         let at = |tenths: usize| sorted.get((sorted.len() * tenths / 10).min(sorted.len().saturating_sub(1)));
         Expect {
@@ -84,12 +100,14 @@ impl Expectations {
     }
 
     /// One came, and took so long.
-    pub(crate) fn took(&self, class: Class, took: Duration) {
+    pub(crate) fn took(&self, class: Class, from: Source, took: Duration) {
         let mut known = self.known();
-        let recent = &mut known.recent[class.index()];
-        recent.push_back(took.as_micros() as u64);
-        if recent.len() > RECENT_MAX {
-            recent.pop_front();
+        note(&mut known.recent[class.index()], took);
+        if let Some(number) = from {
+            if known.of.len() <= number {
+                known.of.resize_with(number + 1, Recent::default);
+            }
+            note(&mut known.of[number][class.index()], took);
         }
         (known.overdue, known.failures, known.closed_until, known.pause) = (0, 0, None, Duration::ZERO);
     }
@@ -116,6 +134,13 @@ impl Expectations {
     }
 }
 
+fn note(recent: &mut VecDeque<u64>, took: Duration) {
+    recent.push_back(took.as_micros() as u64);
+    if recent.len() > RECENT_MAX {
+        recent.pop_front();
+    }
+}
+
 impl Known {
     fn close(&mut self, now: Instant) {
         // Those that were under way when it closed do not make it longer.
@@ -133,16 +158,16 @@ mod tests {
     #[test]
     fn what_is_expected_is_what_was() {
         let all = Expectations::default();
-        assert_eq!(all.expect(Class::Records), Expect::default());
+        assert_eq!(all.expect(Class::Records, None), Expect::default());
         for n in 1..=200 {
-            all.took(Class::Records, Duration::from_micros(n));
+            all.took(Class::Records, None, Duration::from_micros(n));
         }
-        let expect = all.expect(Class::Records);
+        let expect = all.expect(Class::Records, None);
         assert_eq!((expect.median_us, expect.p90_us, expect.samples), (169, 194, 64), "the last ones");
-        assert_eq!(all.expect(Class::Blobs(0)).samples, 0);
-        all.took(Class::Blobs(70_000), Duration::from_millis(3));
-        assert_eq!(all.expect(Class::Blobs(1 << 19)).median_us, 3000);
-        assert_eq!(all.expect(Class::Blobs(60_000)).samples, 0);
+        assert_eq!(all.expect(Class::Blobs(0), None).samples, 0);
+        all.took(Class::Blobs(70_000), None, Duration::from_millis(3));
+        assert_eq!(all.expect(Class::Blobs(1 << 19), None).median_us, 3000);
+        assert_eq!(all.expect(Class::Blobs(60_000), None).samples, 0);
         assert_eq!(
             [0, 1 << 16, 1 << 20, 1 << 24, 1 << 28, u64::MAX].map(|size| Class::Blobs(size).index()),
             [1, 2, 3, 4, 5, 5]
@@ -150,19 +175,33 @@ mod tests {
     }
 
     #[test]
+    fn a_near_remote_says_nothing_of_a_far_one() {
+        let (all, small, large) = (Expectations::default(), Class::Blobs(1), Class::Blobs(1 << 20));
+        (0..40).for_each(|_| all.took(small, Some(0), Duration::from_millis(1)));
+        let median_ms = |class, from| all.expect(class, from).median_us / 1000;
+        assert_eq!(median_ms(small, Some(1)), 1, "nothing is known of it");
+        (1..OWN_MIN).for_each(|_| all.took(small, Some(1), Duration::from_millis(200)));
+        assert_eq!(median_ms(small, Some(1)), 1, "too little is known of it");
+        all.took(small, Some(1), Duration::from_millis(200));
+        assert_eq!([Some(0), Some(1), None].map(|from| median_ms(small, from)), [1, 200, 1]);
+        assert_eq!(all.expect(small, Some(1)).samples, OWN_MIN as u64);
+        assert_eq!(all.expect(large, Some(1)).samples, 0, "nor does what is small of what is large");
+    }
+
+    #[test]
     fn who_stalls_is_not_waited_for_and_then_left_alone() {
         let (all, now) = (Expectations::default(), Instant::now());
         all.is_overdue(now);
-        assert!(!all.expect(Class::Records).overdue);
+        assert!(!all.expect(Class::Records, None).overdue);
         all.is_overdue(now);
-        assert!(all.expect(Class::Records).overdue && all.may_ask(now));
+        assert!(all.expect(Class::Records, None).overdue && all.may_ask(now));
         (2..STRIKES_MAX).for_each(|_| all.is_overdue(now));
         assert!(!all.may_ask(now) && all.may_ask(now + PAUSE));
         // Asked once more, in vain.
         all.is_overdue(now + PAUSE);
         assert!(!all.may_ask(now + PAUSE * 2) && all.may_ask(now + PAUSE * 3));
-        all.took(Class::Records, Duration::from_secs(1));
-        assert!(!all.expect(Class::Records).overdue && all.may_ask(now));
+        all.took(Class::Records, None, Duration::from_secs(1));
+        assert!(!all.expect(Class::Records, None).overdue && all.may_ask(now));
     }
 
     #[test]

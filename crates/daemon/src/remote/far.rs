@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use futures::future::{BoxFuture, ready};
 use larder_config::{Settings, masked};
-use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest};
+use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest, Single};
 use larder_remote::{
-    Bundle, Key, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Trouble, Unpacked, Used,
-    connect, leaf,
+    Bundle, Counts, Key, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Trouble, Unpacked,
+    Used, connect, leaf,
 };
 use larder_store::{Receiving, Store, StoreError};
 
@@ -121,9 +121,15 @@ impl Far {
         self.remotes.is_writable() && !self.remotes.would_not_believe_itself()
     }
 
-    /// The bytes of the manifest of a fingerprint: of all remotes together, what is believed.
-    pub(super) async fn records(&self, weak: &Fingerprint) -> Result<Option<Vec<u8>>, Failure> {
-        Ok(self.remotes.manifest(weak).await?)
+    /// The bytes of the manifest of a fingerprint: of all remotes together, what is believed. And the number of the
+    /// nearest that has any of it.
+    pub(super) async fn records(&self, weak: &Fingerprint) -> Result<Option<(Vec<u8>, usize)>, Failure> {
+        Ok(self.remotes.manifest_from(weak).await?)
+    }
+
+    /// Each remote, near first: what it is called, what was asked of it, and how long that took.
+    pub(super) fn counts(&self) -> Vec<(&str, &Counts)> {
+        self.remotes.each().iter().map(|one| (one.remote.name(), &*one.counts)).collect()
     }
 
     /// How many records and blobs came that were not believed, since this was last asked.
@@ -133,14 +139,12 @@ impl Far {
         now - self.told.swap(now, Relaxed).min(now)
     }
 
-    /// Fetch a blob into the store at `dir`.
-    pub(crate) async fn blob(&self, blob: &Blob, dir: &Path) -> Result<(), Failure> {
+    /// Fetch a blob into the store at `dir`. Returns the number of the remote that it came from.
+    pub(crate) async fn blob(&self, blob: &Blob, dir: &Path) -> Result<usize, Failure> {
         let store = Store::open(dir)?;
         let mut sink = IntoStore { store: &store, blob, receiving: None };
-        match self.remotes.blob(&blob.digest, blob.size_bytes, &mut sink).await? {
-            true => Ok(()),
-            false => Err(Failure::ours("no remote has a blob that a record needs")),
-        }
+        let from = self.remotes.blob_from(&blob.digest, blob.size_bytes, &mut sink).await?;
+        from.ok_or_else(|| Failure::ours("no remote has a blob that a record needs"))
     }
 
     /// Send the records of a manifest and what they need.
@@ -211,9 +215,19 @@ impl Far {
         Ok(self.remotes.used(commits).await?)
     }
 
-    /// What a bundle holds and is believed, if it can be had.
+    /// What a bundle holds, if it can be had.
     pub(super) async fn bundle(&self, bundle: &Bundle) -> Option<Unpacked> {
         self.remotes.bundle(bundle).await
+    }
+
+    /// Look into those records of a bundle that are wanted, and tell `take` of each that is believed.
+    pub(super) fn believed(
+        &self,
+        unpacked: &Unpacked,
+        is_wanted: impl Fn(&Fingerprint) -> bool,
+        take: impl FnMut(&Bytes, &Single<'_>),
+    ) {
+        self.remotes.believed(unpacked, is_wanted, take);
     }
 
     /// Add to what builds of a commit used: `fresh`, and what the build began with. Returns how many bytes of bundles

@@ -8,6 +8,7 @@
 //! | `keys.rs` | who signs and who is believed, as the settings say |
 //! | `arrival.rs` | what came: what of it is believed, and into the store with it |
 //! | `expect.rs` | how long fetches take, and whether to ask at all |
+//! | `latencies.rs` | how each remote answers, for `larder stats` |
 //! | `queue.rs` | what is to be sent, and sending it |
 //! | `ahead.rs` | what another machine's build used, before it is asked for |
 //! | `places.rs` | what the list of that is kept under |
@@ -19,6 +20,7 @@ mod arrival;
 mod expect;
 pub(crate) mod far;
 pub(crate) mod keys;
+mod latencies;
 pub(crate) mod places;
 mod queue;
 mod session;
@@ -125,6 +127,7 @@ impl Remoting {
             runtime.spawn(queue::send_all(Arc::clone(&shared)));
             runtime.spawn(ahead::publish_lists(Arc::clone(&shared)));
         }
+        runtime.spawn(latencies::keep(Arc::clone(&shared)));
         Ok(Some(Remoting { runtime, shared, utility: OnceLock::new(), background: OnceLock::new() }))
     }
 
@@ -178,6 +181,8 @@ impl Remoting {
 
     /// How it is.
     pub(crate) fn state(&self) -> Remotes {
+        // Whoever asks may read that next.
+        self.shared.keep_latencies();
         Remotes { settings: self.shared.settings, ..self.shared.queue.state() }
     }
 

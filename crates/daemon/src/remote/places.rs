@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,26 +37,72 @@ pub(crate) type Commits = Vec<Digest>;
 
 /// What is known of checkouts, and until when it is believed.
 #[derive(Default)]
-pub(crate) struct Places(Mutex<HashMap<PathBuf, (Instant, Commits)>>);
+pub(crate) struct Places {
+    known: Mutex<HashMap<PathBuf, Known>>,
+    answered: Condvar,
+}
+
+/// What is known of one.
+enum Known {
+    /// `git` is being asked.
+    Asked,
+    Answered(Instant, Commits),
+}
+
+/// One that `git` is asked about; whoever waits for it goes on when this is dropped.
+struct Asking<'a> {
+    places: &'a Places,
+    top: &'a Path,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut known = self.places.known();
+        if let Some(Known::Asked) = known.get(self.top) {
+            known.remove(self.top);
+        }
+        self.places.answered.notify_all();
+    }
+}
 
 impl Places {
-    /// The commits of the checkout that a directory is in; none where it is in none. May wait for `git`.
+    fn known(&self) -> MutexGuard<'_, HashMap<PathBuf, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The commits of the checkout that a directory is in; none where it is in none. May wait for `git`, which is asked
+    /// once, however many want to know.
     pub(crate) fn commits(&self, directory: &[u8]) -> Commits {
+        self.look(directory, true)
+    }
+
+    /// The same; none as well where somebody else asks `git` just now.
+    pub(crate) fn commits_unless_asked(&self, directory: &[u8]) -> Commits {
+        self.look(directory, false)
+    }
+
+    fn look(&self, directory: &[u8], waits: bool) -> Commits {
         let Some(top) = top(Path::new(OsStr::from_bytes(directory))) else { return Commits::new() };
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&top).cloned();
-        if let Some((until, commits)) = known
-            && Instant::now() < until
-        {
-            return commits;
+        let mut known = self.known();
+        loop {
+            match known.get(&top) {
+                Some(Known::Answered(until, commits)) if Instant::now() < *until => return commits.clone(),
+                Some(Known::Asked) if !waits => return Commits::new(),
+                Some(Known::Asked) => known = self.answered.wait(known).unwrap_or_else(PoisonError::into_inner),
+                Some(Known::Answered(..)) | None => break,
+            }
         }
+        if known.len() >= REMEMBERED_MAX {
+            known.retain(|_, one| matches!(one, Known::Asked));
+        }
+        known.insert(top.clone(), Known::Asked);
+        drop(known);
+        let asking = Asking { places: self, top: &top };
         let asked = ask(&top, PATIENCE);
         let until = Instant::now() + if asked.is_some() { COARSE } else { HANGS };
         let commits = asked.unwrap_or_default();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= REMEMBERED_MAX {
-            all.clear();
-        }
-        all.insert(top, (until, commits.clone()));
+        self.known().insert(top.clone(), Known::Answered(until, commits.clone()));
+        drop(asking);
         commits
     }
 }
@@ -136,6 +182,19 @@ mod tests {
         assert_eq!((one.len(), two.len()), (1, 2));
         assert_eq!(one[0], two[1]);
         assert_eq!(asked(Path::new("/proc")), []);
+        // Many who ask at once are all told the same.
+        let places = Places::default();
+        let all = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| places.commits(below.as_os_str().as_bytes()))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("ends")).collect::<Vec<_>>()
+        });
+        assert!(all.iter().all(|commits| *commits == two), "{all:?}");
+        let top = dir.path().to_owned();
+        places.known().insert(top.clone(), Known::Asked);
+        assert_eq!(places.commits_unless_asked(below.as_os_str().as_bytes()), []);
+        drop(Asking { places: &places, top: &top });
+        assert_eq!(places.commits_unless_asked(below.as_os_str().as_bytes()), two);
         assert_eq!(asked(Path::new("relative")), []);
     }
     #[test]

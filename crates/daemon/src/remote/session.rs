@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use larder_ipc::{Expect, Frame, IpcError, Nothing, Session, Step, say};
 use larder_model::{Blob, Digest, Fingerprint};
 use larder_store::{Counters, Remote};
@@ -13,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::arrival::{Alone, alone};
-use super::expect::Class;
+use super::expect::{Class, Source};
 use super::far::Failure;
 use super::{Shared, ahead};
 
@@ -36,8 +37,8 @@ struct Stage {
     task: JoinHandle<()>,
 }
 
-/// The records that were found, for when one is wanted.
-type Found = Arc<Mutex<Option<Arc<Vec<u8>>>>>;
+/// The records that were found, for when one is wanted, and where.
+type Found = Arc<Mutex<Option<(Bytes, Source)>>>;
 
 /// What tasks of a session need.
 #[derive(Clone)]
@@ -63,7 +64,7 @@ pub(super) fn serve(
         found: Found::default(),
         began: Instant::now(),
     };
-    let mut stage = answering.begin(handle, Class::Records, answering.clone().records(weak))?;
+    let mut stage = answering.begin(handle, (Class::Records, None), answering.clone().records(weak))?;
     // Another machine may have built this commit: what follows is fetched before it is asked for.
     ahead::begin(shared, handle, directory);
     let mut races = false;
@@ -81,16 +82,15 @@ pub(super) fn serve(
             }
             Step::Want { strong, subject } => {
                 let found = answering.found.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let Some(alone) = found.and_then(|found| alone(&found, &strong)) else {
-                    break Err(IpcError::Unexpected);
-                };
+                let wanted = found.and_then(|(found, from)| Some((alone(&found, &strong)?, from)));
+                let Some((alone, from)) = wanted else { break Err(IpcError::Unexpected) };
                 let missing = shared.missing(&alone.blobs);
                 let class = Class::Blobs(missing.iter().map(|blob| blob.size_bytes).sum());
                 if let Some(commit) = shared.places.commits(directory).first() {
                     shared.ahead.note(*commit, weak);
                 }
-                stage =
-                    answering.begin(handle, class, answering.clone().wanted(alone, missing, class, subject, races))?;
+                let work = answering.clone().wanted(alone, missing, class, subject, races);
+                stage = answering.begin(handle, (class, from), work)?;
             }
             Step::Recorded(recorded) => shared.recorded(&recorded),
         }
@@ -126,10 +126,10 @@ impl Answering {
     fn begin(
         &self,
         handle: &Handle,
-        class: Class,
+        (class, from): (Class, Source),
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Stage, IpcError> {
-        let expect = self.shared.expected.expect(class);
+        let expect = self.shared.expected.expect(class, from);
         say(&self.channel, &Frame::Expect(expect), None)?;
         Ok(Stage { class, expect, began: Instant::now(), overdue: false, task: handle.spawn(work) })
     }
@@ -137,7 +137,7 @@ impl Answering {
     /// The records of a fingerprint.
     async fn records(self, weak: Fingerprint) {
         if let Some(bytes) = self.shared.ahead.came(&weak).await {
-            return self.found(bytes);
+            return self.found(bytes, None);
         }
         let began = Instant::now();
         if !self.shared.expected.may_ask(began) {
@@ -147,11 +147,12 @@ impl Answering {
         self.shared.count(Remote::Refused, self.shared.far().refused());
         match came {
             Ok(found) => {
-                self.shared.expected.took(Class::Records, began.elapsed());
+                let from = found.as_ref().map(|found| found.1);
+                self.shared.expected.took(Class::Records, from, began.elapsed());
                 match found {
-                    Some(bytes) => {
+                    Some((bytes, _)) => {
                         self.shared.count(Remote::BytesIn, bytes.len() as u64);
-                        self.found(Arc::new(bytes));
+                        self.found(Bytes::from(bytes), from);
                     }
                     None => {
                         self.shared.count(Remote::Absent, 1);
@@ -167,8 +168,8 @@ impl Answering {
     async fn wanted(self, alone: Alone, missing: Vec<Blob>, class: Class, subject: Digest, races: bool) {
         let began = Instant::now();
         match self.shared.take(alone, missing, Some(subject)).await {
-            Ok(bytes) => {
-                self.shared.expected.took(class, began.elapsed());
+            Ok((bytes, from)) => {
+                self.shared.expected.took(class, from, began.elapsed());
                 let took_us = self.began.elapsed().as_micros() as u64;
                 if let Ok(counters) = self.shared.store().and_then(|store| Counters::open(&store)) {
                     counters.count_fetch(took_us);
@@ -183,10 +184,10 @@ impl Answering {
         }
     }
 
-    fn found(&self, bytes: Arc<Vec<u8>>) {
+    fn found(&self, bytes: Bytes, from: Source) {
         let file = larder_sys::sealed_memory_file("larder-manifest", &bytes);
         let frame = Frame::Found { manifest_bytes: bytes.len() as u64 };
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some((bytes, from));
         match file {
             // The wrapper may be gone: its tool was faster.
             Ok(file) => drop(say(&self.channel, &frame, Some(file.as_fd()))),

@@ -5,6 +5,7 @@ use std::io::Write;
 use anyhow::{Context, Result};
 use comfy_table::{Cell, CellAlignment, Table};
 use indicatif::HumanCount;
+use larder_ipc::ask_remotes;
 use larder_store::{Counters, Remote, Store, Totals};
 use serde_json::{Map, Value, json};
 
@@ -31,7 +32,9 @@ pub(crate) fn run(around: &Surroundings, options: &Stats, out: &mut dyn Write) -
     };
     let totals = Counters::read(&store);
     if options.json {
-        print_json(&object(&totals, limit_bytes), out)?;
+        let mut object = object(&totals, limit_bytes);
+        object["remotes"] = remotes(&store);
+        print_json(&object, out)?;
     } else if !options.zero {
         show(&store, &totals, limit_bytes, out)?;
     }
@@ -97,6 +100,35 @@ fn fetch_us(totals: &Totals, tenths: u64) -> Option<u64> {
     class.map(|class| 2 << class)
 }
 
+/// How each remote answered since larderd began, as that last said; what is there now is written down first.
+fn remotes(store: &Store) -> Value {
+    if store.daemon_runs() {
+        let _ = ask_remotes(&store.daemon_socket(), None);
+    }
+    let said = store.latencies().and_then(|text| serde_json::from_slice(&text).ok());
+    said.filter(Value::is_array).unwrap_or(Value::Array(Vec::new()))
+}
+
+/// A line for each remote, and one for each size of what it sent.
+fn show_each(remotes: &Value, table: &mut Table) {
+    let array = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for remote in array(remotes) {
+        let asked = array(&remote["asked"]);
+        let sum = |what: &str| asked.iter().filter_map(|one| one[what].as_u64()).sum::<u64>();
+        let name = say::one_line(remote["remote"].as_str().unwrap_or_default());
+        let why = format!("requests answered, {} failed: {name}", sum("failed"));
+        row(table, "  asked", sum("answered"), &why);
+        let gets = asked.iter().filter(|one| matches!(one["what"].as_str(), Some("get" | "get-small")));
+        for size in gets.flat_map(|one| array(&one["sizes"])) {
+            let of = size["bytes_max"].as_u64().map_or("more".to_owned(), |most| format!("up to {}", say::bytes(most)));
+            let ms = |us: &Value| us.as_u64().unwrap_or(0) as f64 / 1e3;
+            let (median, p90) = (ms(&size["median_us"]), ms(&size["p90_us"]));
+            let why = format!("of {of}: half took at most {median:.1} ms, nine of ten {p90:.1} ms");
+            row(table, "    got", size["count"].as_u64().unwrap_or(0), &why);
+        }
+    }
+}
+
 /// Lines on remotes, where there was anything.
 fn show_remote(totals: &Totals, table: &mut Table) {
     let of = |what: Remote| totals.remote[what as usize];
@@ -144,6 +176,7 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
         row(&mut table, &format!("  {}", cause.code()), *count, cause.sentence());
     }
     show_remote(totals, &mut table);
+    show_each(&remotes(store), &mut table);
     print_table(&table, out)?;
     let size = format!("about {} of {}", say::bytes(totals.store_bytes), say::limit(limit_bytes));
     let there = if store.directory().exists() { size } else { "not there yet".to_owned() };

@@ -67,6 +67,13 @@ struct One {
     latencies: [[AtomicU64; BUCKETS]; CLASSES],
 }
 
+impl One {
+    fn words(&self) -> impl Iterator<Item = &AtomicU64> {
+        let One { under_way, answered, absent, cancelled, bytes, troubles, latencies } = self;
+        [under_way, answered, absent, cancelled, bytes].into_iter().chain(troubles).chain(latencies.iter().flatten())
+    }
+}
+
 /// Numbers of one kind of request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
@@ -85,6 +92,19 @@ pub struct Sum {
 }
 
 impl Counts {
+    /// Those of all these together, as they are now.
+    pub fn together<'a>(all: impl IntoIterator<Item = &'a Counts>) -> Counts {
+        let sum = Counts::default();
+        for counts in all {
+            for (to, from) in sum.asked.iter().zip(&counts.asked) {
+                to.words().zip(from.words()).for_each(|(to, from)| {
+                    to.fetch_add(from.load(Ordering::Relaxed), Ordering::Relaxed);
+                });
+            }
+        }
+        sum
+    }
+
     /// The numbers of a kind of request.
     pub fn sum(&self, asked: Asked) -> Sum {
         let one = &self.asked[asked as usize];

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 
@@ -305,6 +306,16 @@ pub fn seal(file: &File) -> io::Result<()> {
 /// A path that names an open file for as long as this process holds it.
 pub fn volatile_path(file: &File) -> Vec<u8> {
     format!("/proc/{}/fd/{}", crate::process_id(), file.as_raw_fd()).into_bytes()
+}
+
+/// Give a file another name, which nothing has; false where something has it. Where the file system knows no such
+/// renaming, false as well.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
+    use rustix::io::Errno;
+    match fs::renameat_with(CWD, from, CWD, to, fs::RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS) => Ok(false),
+        done => done.map(|()| true).map_err(io::Error::from),
+    }
 }
 
 /// Wait for the exclusive lock of `file`, which lasts until it is closed.
