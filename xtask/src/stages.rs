@@ -24,7 +24,6 @@ pub(crate) struct Options {
 /// programs.
 const UNCHECKED_PACKAGES: &[&str] = &[
     "larder-beside",
-    "larder-copy",
     "larder-count",
     "larder-fill",
     "larder-floor",

@@ -1,11 +1,22 @@
-//! Puts files in place in every way there is, and says what each way costs. `cargo xtask bench copy` runs it once for
-//! each file system.
+//! Puts files in place in every way there is, and says what each way costs; and what buffers cost that are not for
+//! copying: for hashing, compressing and decompressing. `cargo xtask bench copy` runs it once for each file system.
 //!
-//! `ways` are the ways, `memory` what they need that is as new as in a process that was just started, `measure` runs
-//! them in turn.
+//! `ways` are the ways, `measure` runs them in turn; `tasks` is what is done with bytes beside, `buffers` runs that;
+//! `memory` is what both need that is as new as in a process that was just started. All that is for Linux; `elsewhere`
+//! is what can be measured on other systems.
 
+#[cfg(target_os = "linux")]
+mod buffers;
+// Its test runs on Linux.
+#[cfg(any(test, not(target_os = "linux")))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
 mod measure;
+#[cfg(target_os = "linux")]
 mod memory;
+#[cfg(target_os = "linux")]
+mod tasks;
+#[cfg(target_os = "linux")]
 mod ways;
 
 use anyhow::{Context, Result, ensure};
@@ -23,7 +34,14 @@ struct Cli {
 #[derive(Subcommand)]
 enum Word {
     /// Measure all ways; one JSON object a line for each way, size and state of the destination
+    #[cfg(target_os = "linux")]
     Measure(measure::Options),
+    /// Measure what this system has for it; one JSON object a line for each way and size
+    #[cfg(not(target_os = "linux"))]
+    Measure(elsewhere::Options),
+    /// Measure buffers for hashing, compressing and decompressing; one JSON object a line for each task and size
+    #[cfg(target_os = "linux")]
+    Buffers(buffers::Options),
     /// Put one file in place as larder does, so that its system calls can be looked at
     Once {
         /// The file that is there
@@ -35,7 +53,12 @@ enum Word {
 
 fn main() -> Result<()> {
     match Cli::parse().word {
+        #[cfg(target_os = "linux")]
         Word::Measure(options) => measure::measure(&options),
+        #[cfg(not(target_os = "linux"))]
+        Word::Measure(options) => elsewhere::measure(&options),
+        #[cfg(target_os = "linux")]
+        Word::Buffers(options) => buffers::buffers(&options),
         Word::Once { from, to } => {
             let source = File::open(&from).with_context(|| format!("cannot open {}", from.display()))?;
             let size_bytes = source.metadata()?.len();

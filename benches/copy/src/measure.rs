@@ -111,7 +111,6 @@ impl Lane {
         let to = OpenOptions::new().write(true).create_new(true).open(target)?;
         self.way.put(&from, &to, size_bytes)?;
         drop((from, to));
-        let ns = |time: Duration| time.as_nanos() as u64;
         Ok((ns(cpu_of_thread() - cpu_before), ns(wall() - before_wall)))
     }
 
@@ -167,7 +166,13 @@ impl Stored<'_> {
     }
 }
 
-fn middle(sample: &Path, size_bytes: usize) -> Result<Vec<u8>> {
+/// A time as programs read it.
+pub(crate) fn ns(time: Duration) -> u64 {
+    time.as_nanos() as u64
+}
+
+/// So many bytes from the middle of a file.
+pub(crate) fn middle(sample: &Path, size_bytes: usize) -> Result<Vec<u8>> {
     use std::io::{Seek, SeekFrom};
     let mut file = File::open(sample).with_context(|| format!("cannot open {}", sample.display()))?;
     let there = file.metadata()?.len();

@@ -9,8 +9,8 @@ use std::io::{Read, Write};
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 
-const KB: usize = 1 << 10;
-const MB: usize = 1 << 20;
+pub(crate) const KB: usize = 1 << 10;
+pub(crate) const MB: usize = 1 << 20;
 /// Buffers of a copy by reading and writing.
 const BUFFERS_BYTES: &[usize] = &[4 * KB, 16 * KB, 64 * KB, 256 * KB, MB];
 /// What is compressed at once, and so the buffers of decompression.
@@ -18,7 +18,7 @@ const BLOCKS_BYTES: &[usize] = &[64 * KB, 256 * KB, MB];
 /// A pipe as it is made, and as large as anybody may make it by default.
 const PIPES_BYTES: &[usize] = &[64 * KB, MB];
 /// The level of zstd: its fastest ordinary one.
-const ZSTD_LEVEL: i32 = 1;
+pub(crate) const ZSTD_LEVEL: i32 = 1;
 
 /// What moves the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +67,7 @@ pub(crate) struct Way {
 /// All ways that differ for a file of this size: a larger buffer than the file is no other way.
 pub(crate) fn ways(size_bytes: usize) -> Vec<Way> {
     use Mover::{CopyFileRange, Larder, Map, ReadWrite, Reflink, Sendfile, Splice};
-    let useful = |sizes: &[usize]| -> Vec<usize> {
-        let enough = sizes.iter().position(|&bytes| bytes >= size_bytes).unwrap_or(sizes.len() - 1);
-        sizes[..=enough].to_vec()
-    };
+    let useful = |sizes: &[usize]| useful(sizes, size_bytes);
     let mut movers = vec![Larder, Reflink, CopyFileRange, Sendfile];
     movers.extend(PIPES_BYTES.iter().map(|&bytes| Splice(bytes)));
     movers.extend(useful(BUFFERS_BYTES).into_iter().map(ReadWrite));
@@ -129,12 +126,22 @@ impl Way {
                 let mut to = to;
                 Ok(to.write_all(&Mapped::file(from, size_bytes, populate)?)?)
             }
-            Mover::Compressed(format, block_bytes) => decompress(from, to, size_bytes, format, block_bytes),
+            Mover::Compressed(format, block_bytes) => {
+                let mut to = to;
+                decompress(from, size_bytes, format, block_bytes, |bytes| Ok(to.write_all(bytes)?))
+            }
         }
     }
 }
 
-fn shown(bytes: usize) -> String {
+/// The sizes of buffers, from the smallest to the first that holds all.
+pub(crate) fn useful(sizes: &[usize], size_bytes: usize) -> Vec<usize> {
+    let enough = sizes.iter().position(|&bytes| bytes >= size_bytes).unwrap_or(sizes.len() - 1);
+    sizes[..=enough].to_vec()
+}
+
+/// A buffer's size in words.
+pub(crate) fn shown(bytes: usize) -> String {
     if bytes < MB { format!("{} KB", bytes / KB) } else { format!("{} MB", bytes / MB) }
 }
 
@@ -185,17 +192,29 @@ fn read_write(mut from: &File, mut to: &File, size_bytes: usize, buffer_bytes: u
 pub(crate) fn compress(bytes: &[u8], format: Format, block_bytes: usize) -> Result<Vec<u8>> {
     let mut made = Vec::new();
     for block in bytes.chunks(block_bytes) {
-        let packed = match format {
-            Format::Lz4 => lz4_flex::block::compress(block),
-            Format::Zstd => zstd::bulk::compress(block, ZSTD_LEVEL)?,
-        };
+        let packed = compress_block(block, format)?;
         made.extend(u32::try_from(packed.len())?.to_le_bytes());
         made.extend(packed);
     }
     Ok(made)
 }
 
-fn decompress(mut from: &File, mut to: &File, size_bytes: usize, format: Format, block_bytes: usize) -> Result<()> {
+/// Compresses one block.
+pub(crate) fn compress_block(block: &[u8], format: Format) -> Result<Vec<u8>> {
+    Ok(match format {
+        Format::Lz4 => lz4_flex::block::compress(block),
+        Format::Zstd => zstd::bulk::compress(block, ZSTD_LEVEL)?,
+    })
+}
+
+/// Gives the `size_bytes` that `from` holds compressed to `to`, block by block.
+pub(crate) fn decompress(
+    mut from: &File,
+    size_bytes: usize,
+    format: Format,
+    block_bytes: usize,
+    mut to: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     let out_bytes = block_bytes.min(size_bytes);
     let mut out = Mapped::fresh(out_bytes)?;
     let in_bytes = match format {
@@ -218,7 +237,7 @@ fn decompress(mut from: &File, mut to: &File, size_bytes: usize, format: Format,
             Some(zstd) => zstd.decompress_to_buffer(packed, &mut out[..])?,
         };
         ensure!(count > 0, "a block holds nothing");
-        to.write_all(&out[..count])?;
+        to(&out[..count])?;
         done += count;
     }
     moved(done as u64, size_bytes)

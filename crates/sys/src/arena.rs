@@ -17,6 +17,8 @@ struct Block(UnsafeCell<[u8; BLOCK_BYTES]>);
 /// The allocator. Only for programs of one thread.
 pub struct Arena {
     used: UnsafeCell<usize>,
+    /// So much of the block was given back at some time: what is behind that and not in use is zero.
+    touched: UnsafeCell<usize>,
 }
 
 static BLOCK: Block = Block(UnsafeCell::new([0; BLOCK_BYTES]));
@@ -30,7 +32,7 @@ impl Arena {
     /// An empty arena. There must be only one.
     #[allow(clippy::new_without_default, reason = "a static needs a const function, and there is one static")]
     pub const fn new() -> Arena {
-        Arena { used: UnsafeCell::new(0) }
+        Arena { used: UnsafeCell::new(0), touched: UnsafeCell::new(0) }
     }
 
     fn start() -> *mut u8 {
@@ -39,6 +41,20 @@ impl Arena {
 
     fn holds(pointer: *mut u8) -> bool {
         (Self::start() as usize..Self::start() as usize + BLOCK_BYTES).contains(&(pointer as usize))
+    }
+
+    /// # Safety
+    ///
+    /// One thread, as for all of it; nobody has what is behind `end` any more.
+    // Never inlined: it would be at a thousand places, and pages of code cost more than a call.
+    #[inline(never)]
+    unsafe fn give_back_to(&self, end: usize) {
+        // SAFETY: one thread.
+        unsafe {
+            let used = self.used.get();
+            *self.touched.get() = (*used).max(*self.touched.get());
+            *used = end;
+        }
     }
 
     /// Whether `pointer`, of `size` bytes, is the newest allocation.
@@ -63,6 +79,22 @@ unsafe impl GlobalAlloc for Arena {
         }
     }
 
+    /// Buffers are asked for so, and much of them is never used: pages that nobody touched are not touched here.
+    #[inline(never)]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: one thread; what is written is within the new allocation.
+        unsafe {
+            let touched = *self.touched.get();
+            let new = self.alloc(layout);
+            let in_block = (new as usize).wrapping_sub(Self::start() as usize);
+            let dirty = if Self::holds(new) { touched.saturating_sub(in_block) } else { layout.size() };
+            if !new.is_null() {
+                new.write_bytes(0, dirty.min(layout.size()));
+            }
+            new
+        }
+    }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if !Self::holds(pointer) {
             // SAFETY: came from the system's allocator.
@@ -70,7 +102,7 @@ unsafe impl GlobalAlloc for Arena {
         }
         if self.is_last(pointer, layout.size()) {
             // SAFETY: one thread; the newest allocation ends the used part.
-            unsafe { *self.used.get() -= layout.size() };
+            unsafe { self.give_back_to(*self.used.get() - layout.size()) };
         }
     }
 
@@ -78,7 +110,7 @@ unsafe impl GlobalAlloc for Arena {
         let start = pointer as usize - if Self::holds(pointer) { Self::start() as usize } else { 0 };
         if self.is_last(pointer, layout.size()) && start + new_size <= BLOCK_BYTES && new_size <= LARGE_BYTES {
             // SAFETY: one thread; grows or shrinks the newest allocation within the block.
-            unsafe { *self.used.get() = start + new_size };
+            unsafe { self.give_back_to(start + new_size) };
             return pointer;
         }
         if !Self::holds(pointer) {
@@ -93,6 +125,43 @@ unsafe impl GlobalAlloc for Arena {
                 self.dealloc(pointer, layout);
             }
             new
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_zero_is_zero() {
+        let arena = Arena::new();
+        let layout = |size| Layout::from_size_align(size, 8).expect("is one");
+        let zeroed = |size| {
+            // SAFETY: this test is the only one that has an arena, and its thread the only one in it.
+            let pointer = unsafe { arena.alloc_zeroed(layout(size)) };
+            // SAFETY: so many bytes were just handed out.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(pointer, size) };
+            assert!(bytes.iter().all(|&byte| byte == 0), "{size}");
+            bytes.fill(0xff);
+            pointer
+        };
+        // SAFETY: as above; each allocation is given back once, with its size.
+        unsafe {
+            let first = zeroed(1000);
+            let kept = arena.alloc(layout(100));
+            kept.write_bytes(0xff, 100);
+            let grown = arena.realloc(kept, layout(100), 5000);
+            grown.write_bytes(0xff, 5000);
+            assert_eq!(grown, kept, "the newest grows where it is");
+            arena.dealloc(grown, layout(5000));
+            // Over what was used before, and beyond it.
+            let second = zeroed(9000);
+            arena.dealloc(second, layout(9000));
+            arena.dealloc(first, layout(1000));
+            let large = zeroed(LARGE_BYTES + 1);
+            arena.dealloc(large, layout(LARGE_BYTES + 1));
+            zeroed(64);
         }
     }
 }

@@ -14,7 +14,8 @@ use larder_ipc::{Caller, Handed, IpcError, PARCEL_BYTES_MAX, Parcel, hand_over, 
 use larder_model::{Blob, Digest, DigestWriter, Entry, ExplainWalk, Fingerprint, Judgement, Manifest, Outcome};
 use larder_store::{Store, StoreError};
 
-const BUFFER_BYTES: usize = 256 << 10;
+/// As in `larder_store`'s blobs, for the same reason.
+const BUFFER_BYTES: usize = 64 << 10;
 /// More than this is not copied into memory: the outputs' own files are passed. Where one is changed before `larderd`
 /// has read it, it has not its digest any more, and nothing is recorded.
 const MEMORY_BYTES_MAX: u64 = 256 << 20;

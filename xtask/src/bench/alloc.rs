@@ -34,6 +34,9 @@ pub(crate) struct Options {
     /// How many of them at once
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
+    /// Only these allocators, beside the one that is installed
+    #[arg(long, value_name = "ALLOCATOR", value_parser = BUILDS.map(|build| build.name))]
+    only: Vec<String>,
     /// Measure the larderd beside this larder, instead of building one, where it is as it is installed
     #[arg(long, value_name = "PROGRAM")]
     larder: Option<PathBuf>,
@@ -58,30 +61,30 @@ struct Build {
     name: &'static str,
     target: &'static str,
     feature: Option<&'static str>,
+    /// What its C code wants of the compiler.
+    flags: Option<(&'static str, &'static str)>,
     huge: Option<(&'static str, &'static str)>,
 }
 
-/// The first is what is installed. musl's has no word for huge pages. hardened_malloc's crate wants a compiler of C23,
-/// which Debian 12 does not have.
-const BUILDS: &[Build] = &[
-    Build { name: "musl", target: STATIC_TARGET, feature: None, huge: None },
-    Build {
-        name: "glibc",
-        target: GLIBC_TARGET,
-        feature: None,
-        huge: Some(("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")),
-    },
-    Build {
-        name: "mimalloc",
-        target: STATIC_TARGET,
-        feature: Some("mimalloc"),
-        huge: Some(("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1")),
-    },
+const BUILD: Build = Build { name: "musl", target: STATIC_TARGET, feature: None, flags: None, huge: None };
+
+/// The first is what is installed. musl's and hardened_malloc have no word for huge pages.
+const BUILDS: [Build; 5] = [
+    BUILD,
+    Build { name: "glibc", target: GLIBC_TARGET, huge: Some(("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")), ..BUILD },
+    Build { name: "mimalloc", feature: Some("mimalloc"), huge: Some(("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1")), ..BUILD },
     Build {
         name: "jemalloc",
-        target: STATIC_TARGET,
         feature: Some("jemalloc"),
         huge: Some(("_RJEM_MALLOC_CONF", "thp:always,metadata_thp:always")),
+        ..BUILD
+    },
+    Build {
+        name: "hardened_malloc",
+        feature: Some("hardened_malloc"),
+        // It is written in C23, in which `alignas` is a word; gcc 12 has it in a header.
+        flags: Some(("CFLAGS_x86_64_unknown_linux_musl", "-include stdalign.h")),
+        ..BUILD
     },
 ];
 
@@ -111,7 +114,8 @@ pub(crate) fn alloc(place: &Place, options: &Options) -> Result<Report> {
         ..Report::default()
     };
     let mut lanes = Vec::new();
-    for (at, build) in BUILDS.iter().enumerate() {
+    let is_wanted = |build: &Build| options.only.is_empty() || options.only.iter().any(|name| name == build.name);
+    for (at, build) in BUILDS.iter().enumerate().filter(|(at, build)| *at == 0 || is_wanted(build)) {
         let program = match at {
             0 => Ok(larder.with_file_name("larderd")),
             _ => build.program(place, &work),
@@ -155,7 +159,7 @@ impl Build {
             "--target",
             self.target,
         ]);
-        command.args(self.feature.map(|feature| ["--features", feature]).into_iter().flatten());
+        command.args(self.feature.map(|feature| ["--features", feature]).into_iter().flatten()).envs(self.flags);
         run::output(&mut command).context("it does not build")?;
         let built = place.target.join(self.target).join("release/larderd");
         let program = work.join(format!("larderd-{}", self.name));
@@ -254,9 +258,8 @@ fn notes(options: &Options) -> Vec<String> {
              larderd's threads; wall time until the last was recorded. Medians of interleaved rounds.",
             options.compiles, options.jobs
         ),
-        "Each is larderd with nothing but its allocator changed: musl's, mimalloc and jemalloc in the static program, \
-         glibc's in a dynamic one. \
-         hardened_malloc's crate wants a compiler of C23, which Debian 12 does not have. after: what is resident once \
+        "Each is larderd with nothing but its allocator changed: glibc's in a dynamic program, all others in the \
+         static one. after: what is resident once \
          all is recorded. Huge pages are on request here \
          (`/sys/kernel/mm/transparent_hugepage/enabled`), and asked for by the allocator's own variable."
             .to_owned(),

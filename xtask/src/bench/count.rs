@@ -7,11 +7,11 @@ use super::measure::{SETTLING, Subject, behind};
 use crate::binaries;
 use crate::place::Place;
 use anyhow::{Context, Result, ensure};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -81,16 +81,22 @@ fn by_perf(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
     perf_count(&fs::read_to_string(&report).ok()?)
 }
 
-/// callgrind is some fifty times slower: too slow for compilers.
+/// callgrind is some fifty times slower: too slow for compilers. A program that does not do under it what it does alone
+/// is not run under it again: each time its misses would be waited for.
 fn by_callgrind(subject: &dyn Subject, scratch: &Path) -> Option<u64> {
-    if subject.is_long() {
+    static FAILED: Mutex<Vec<OsString>> = Mutex::new(Vec::new());
+    let program = subject.command().get_program().to_owned();
+    if subject.is_long() || FAILED.lock().is_ok_and(|failed| failed.contains(&program)) {
         return None;
     }
     let log = scratch.join("callgrind.txt");
     let log_word = format!("--log-file={}", log.display());
     let words: [&OsStr; 3] =
         ["--tool=callgrind".as_ref(), "--callgrind-out-file=/dev/null".as_ref(), log_word.as_ref()];
-    under("valgrind".as_ref(), &words, subject).ok()?;
+    if under("valgrind".as_ref(), &words, subject).is_err() {
+        FAILED.lock().ok()?.push(program);
+        return None;
+    }
     collected(&fs::read_to_string(&log).ok()?)
 }
 

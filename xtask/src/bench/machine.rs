@@ -32,10 +32,10 @@ pub(crate) fn load() -> Option<f64> {
     read("/proc/loadavg").split(' ').next()?.parse().ok()
 }
 
-/// Whether larder is what it was at `commit`: its crates, what they depend on, and how they are linked.
+/// Whether larder is what it was at `commit`: its crates, what they depend on, and how they are compiled and linked.
 pub(crate) fn measures_the_same(place: &Place, commit: &str) -> bool {
     let mut git = Command::new("git");
-    git.args(["diff", "--quiet", commit, "--", "crates", "Cargo.lock", ".cargo"]);
+    git.args(["diff", "--quiet", commit, "--", "crates", "Cargo.lock", "Cargo.toml", "rust-toolchain.toml", ".cargo"]);
     git.args([":!*.md"]).current_dir(&place.repo);
     said(&mut git).is_some()
 }

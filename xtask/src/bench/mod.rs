@@ -54,8 +54,9 @@ pub(crate) struct Options {
     /// Fewer runs, smaller stores, one project: some minutes, and intervals that say little
     #[arg(long)]
     quick: bool,
-    /// Keep what target/bench has of the same larder, whatever was typed for it, and measure the rest
-    #[arg(long)]
+    /// Keep what target/bench has of the same larder, by the same options and at least as many runs, and measure the
+    /// rest
+    #[arg(long, conflicts_with = "larder")]
     resume: bool,
     /// Measure this larder, with its larderd beside it, instead of building one
     #[arg(long, value_name = "PROGRAM")]

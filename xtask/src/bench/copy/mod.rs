@@ -1,7 +1,10 @@
-//! `cargo xtask bench copy`: what it costs to put a file in place, by every way, size and file system.
+//! `cargo xtask bench copy`: what it costs to put a file in place, by every way, size and file system, and what buffers
+//! cost for hashing, compressing and decompressing.
 //!
-//! The program in `benches/copy` knows the ways and measures them; `mounts` makes the file systems, `rows` the tables.
+//! The program in `benches/copy` knows the ways and measures them; `mounts` makes the file systems, `buffers` asks for
+//! what is not copying, `rows` makes the tables.
 
+mod buffers;
 mod mounts;
 mod rows;
 
@@ -25,6 +28,9 @@ pub(crate) struct Options {
     /// Only these places, by their names in the table
     #[arg(long, value_name = "PLACE")]
     only: Vec<String>,
+    /// Buffers alone
+    #[arg(long)]
+    buffers: bool,
 }
 
 /// Files of these sizes: a small object, an ordinary one, one of C++ with much in it, a program.
@@ -49,8 +55,12 @@ pub(crate) fn copy(place: &Place, options: &Options) -> Result<Vec<Report>> {
     ensure!(unknown.is_none(), "no place has the name {}; there are: {names}", unknown.map_or("", String::as_str));
     spots.retain(|spot| options.only.is_empty() || options.only.contains(&spot.name));
     skipped.iter().for_each(|reason| println!("skipped: {reason}"));
-    let mut costs = Vec::new();
     let sample = sample()?;
+    let by_buffers = buffers::report(&program, &spots, &sample, options.runs)?;
+    if options.buffers {
+        return Ok(vec![by_buffers]);
+    }
+    let mut costs = Vec::new();
     let bar = Bar::new("copy", u64::from(PASSES) * spots.len() as u64);
     for pass in 0..PASSES {
         for (number, spot) in spots.iter().enumerate() {
@@ -64,7 +74,7 @@ pub(crate) fn copy(place: &Place, options: &Options) -> Result<Vec<Report>> {
     }
     bar.end(&format!("copy: {} places", spots.len()));
     let did = spots.iter().map(|spot| done_by_larder(&program, spot, &sample, &scratch)).collect::<Result<Vec<_>>>()?;
-    Ok(reports(&costs, &did.concat(), &skipped))
+    Ok(reports(&costs, &did.concat(), &skipped).into_iter().chain([by_buffers]).collect())
 }
 
 fn measured(program: &Path, spot: &Spot, sample: &Path, large: bool, (rounds, pass): (u32, u32)) -> Result<String> {
@@ -110,14 +120,14 @@ fn reports(costs: &[Cost], did: &[Did], skipped: &[String]) -> Vec<Report> {
          buffers are as new as in a process just started, ways are run in turn, in another order each round. A → B: \
          stored in A, put in place in B."
             .to_owned(),
-        "larder: its own function, `copy_bytes` in `crates/sys/src/linux/files.rs`.".to_owned(),
+        "larder: its own function, `copy_bytes` in `crates/sys/src/linux/copy.rs`.".to_owned(),
     ];
     notes.extend(skipped.iter().map(|reason| format!("skipped: {reason}")));
     let all = Report {
         name: "copy",
         title: "Putting a file in place".to_owned(),
         notes,
-        table: rows::all(costs, SIZES_BYTES),
+        table: rows::all(costs, SIZES_BYTES, "destination"),
         rows: costs.iter().map(Cost::json).collect(),
         ..Report::default()
     };

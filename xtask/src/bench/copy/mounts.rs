@@ -14,6 +14,13 @@ pub(crate) struct Spot {
     pub(crate) to: PathBuf,
 }
 
+impl Spot {
+    /// Files are stored and put in place on one file system.
+    pub(crate) fn is_one(&self) -> bool {
+        self.from.parent() == self.to.parent()
+    }
+}
+
 /// File systems in images, with what makes them quietly.
 const IMAGES: &[(&str, &[&str])] =
     &[("ext4", &["mkfs.ext4", "-q"]), ("xfs", &["mkfs.xfs", "-q"]), ("btrfs", &["mkfs.btrfs", "-q"])];

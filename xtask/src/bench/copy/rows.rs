@@ -15,6 +15,7 @@ pub(crate) struct Cost {
     /// Where the way stands among all.
     order: u64,
     size_bytes: usize,
+    /// Or what is done with the bytes, where they are put nowhere.
     destination: String,
     refused: Option<String>,
     cpu: Vec<Duration>,
@@ -45,9 +46,9 @@ impl Cost {
         self.destination == FRESH && !self.cpu.is_empty()
     }
 
-    /// Of the same place and size.
+    /// Of the same place and size, to the same end.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
-        (&self.place, self.size_bytes) == (&other.place, other.size_bytes)
+        (&self.place, self.size_bytes, &self.destination) == (&other.place, other.size_bytes, &other.destination)
     }
 
     pub(crate) fn spot(&self) -> &str {
@@ -124,16 +125,16 @@ fn read(place: &str, line: &str) -> Result<Cost> {
         way: text("way").context("no way")?,
         order: json["order"].as_u64().context("no order")?,
         size_bytes: json["size_bytes"].as_u64().context("no size")? as usize,
-        destination: text("destination").context("no destination")?,
+        destination: text("destination").or(text("task")).context("no destination and no task")?,
         refused: text("refused"),
         cpu: times("cpu_ns"),
         wall: times("wall_ns"),
     })
 }
 
-/// A row for each place, way and state of the destination; a column for each size.
-pub(crate) fn all(costs: &[Cost], sizes_bytes: &[usize]) -> Table {
-    let mut header = vec!["place".to_owned(), "way".to_owned(), "destination".to_owned()];
+/// A row for each place, way and state of the destination, or whatever else `third` says; a column for each size.
+pub(crate) fn all(costs: &[Cost], sizes_bytes: &[usize], third: &str) -> Table {
+    let mut header = vec!["place".to_owned(), "way".to_owned(), third.to_owned()];
     header.extend(sizes_bytes.iter().map(|&bytes| shown(bytes)));
     let mut table = Table { header, words: 3, rows: Vec::new() };
     let mut lines: Vec<(&str, &str, &str)> = Vec::new();
@@ -282,7 +283,7 @@ mod tests {
         let did = [Did { place: "ext4".into(), size_bytes: 5000, calls: "sendfile".into() }];
         let (table, _) = best(&costs, &did, &[5000]);
         assert_eq!(table.rows, [["ext4", "5 kB", "sendfile", "sendfile", "12.0", "9.0", "0.75", NONE, "30.0"]]);
-        let all = all(&costs, &[5000]);
+        let all = all(&costs, &[5000], "destination");
         assert_eq!(all.rows.len(), 5);
         assert_eq!(all.rows[2][3], "12.0 / 12.0 / 12.0");
         assert_eq!(all.rows[1][3], NONE);

@@ -8,6 +8,7 @@ use crate::bench::subjects::Compile;
 use crate::bench::{count, inputs};
 use crate::binaries;
 use crate::launcher::Launcher;
+use crate::place::remove;
 use crate::progress::Bar;
 use crate::run::{self, Usage};
 use anyhow::{Context, Result, ensure};
@@ -82,7 +83,7 @@ pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
     let mut stores = Vec::new();
     let all = bench.options.records.iter().map(|&records| Wanted::of_records(records));
     for wanted in all.chain(bench.options.gigabytes.iter().map(|&gigabytes| Wanted::of_gigabytes(gigabytes))) {
-        match wanted.lacks_room(&bench.work)? {
+        match wanted.lacks(bench, &program)? {
             Some(reason) => {
                 println!("{reason}");
                 report.notes.push(reason);
@@ -178,8 +179,15 @@ impl Wanted {
         self.records * (KB_A_RECORD * 1000 + blob_bytes) / MB
     }
 
-    /// Why it cannot be made here.
-    fn lacks_room(&self, dir: &Path) -> Result<Option<String>> {
+    /// Why it cannot be made here: there is no room, or what is to take none does.
+    fn lacks(&self, bench: &Bench, program: &Path) -> Result<Option<String>> {
+        let dir = &bench.work;
+        let tried = dir.join("store/tried");
+        if let Err(error) = if self.sparse { self.add(program, &tried, 0, 1).map(drop) } else { Ok(()) } {
+            println!("{error:#}");
+            return Ok(Some(format!("Skipped: a store of {}: no holes can be made in files here.", self.name)));
+        }
+        remove(&tried)?;
         let stat = nix::sys::statvfs::statvfs(dir).with_context(|| format!("cannot look at {}", dir.display()))?;
         let free_mb = stat.blocks_available() * stat.fragment_size() / MB;
         let needed_mb = self.needed_mb();
