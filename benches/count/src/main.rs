@@ -4,8 +4,9 @@
 //!
 //! `steps`: a million instructions take some ten seconds. A repeated instruction (`rep movsq`) counts once, as
 //! processors count it. Only the program's first thread is counted. `own`: the program runs as fast as ever, and is
-//! stopped once, when it ends.
+//! stopped once, when it ends. `hot`: which functions a program executes, as a linker script lists them.
 
+mod hot;
 mod traced;
 
 use anyhow::{Context, Result, bail};
@@ -31,6 +32,9 @@ enum Word {
     /// Run a program and write down, as JSON, its own peak memory in kB, its own CPU time in ns, and the peak memory in
     /// kB of the largest process among it and all that it waited for
     Own(Command),
+    /// Run a program that has its names step by step, and write down the sections of the functions that it executed,
+    /// as `crates/wrapper/hot.ld` lists them: first those of which most was executed
+    Hot(Command),
 }
 
 #[derive(clap::Args)]
@@ -46,8 +50,14 @@ struct Command {
 fn main() -> Result<ExitCode> {
     let (to, text, code) = match Cli::parse().word {
         Word::Steps(command) => {
-            let (count, code) = traced::steps(&command.words, INSTRUCTIONS_MAX)?;
+            let (count, code) = traced::steps(&command.words, INSTRUCTIONS_MAX, |_| {})?;
             (command.to, count.to_string(), code)
+        }
+        Word::Hot(command) => {
+            let program = command.words.first().context("no program is named")?;
+            let mut hot = hot::Hot::of(program.as_ref())?;
+            let (_, code) = traced::steps(&command.words, INSTRUCTIONS_MAX, |at| hot.executed(at))?;
+            (command.to, hot.sections().join("\n"), code)
         }
         Word::Own(command) => {
             let (own, code) = traced::own(&command.words)?;

@@ -29,8 +29,9 @@ mod linux {
     use std::process::{Child, Command};
     use std::{fs, io};
 
-    /// How many instructions the command executes, and its exit code. An error where there are more than `limit`.
-    pub(crate) fn steps(words: &[OsString], limit: u64) -> Result<(u64, i32)> {
+    /// How many instructions the command executes, and its exit code. Of each, `visit` is told the address. An error
+    /// where there are more than `limit`.
+    pub(crate) fn steps(words: &[OsString], limit: u64, mut visit: impl FnMut(u64)) -> Result<(u64, i32)> {
         let (mut child, pid) = traced(words)?;
         let (mut instructions, mut before) = (0, 0);
         loop {
@@ -44,6 +45,7 @@ mod linux {
             // A repeated instruction stops after each time, and is still the same.
             instructions += u64::from(at != before && signal.is_none());
             before = at;
+            visit(at);
             if instructions > limit {
                 child.kill()?;
                 child.wait()?;
@@ -114,9 +116,9 @@ mod linux {
 
         #[test]
         fn what_executes_too_much_is_ended() {
-            let error = steps(&["/bin/true".into()], 500).expect_err("it executes more");
+            let error = steps(&["/bin/true".into()], 500, |_| {}).expect_err("it executes more");
             assert!(error.to_string().contains("more than 500"), "{error}");
-            assert!(steps(&["/no/such/program".into()], 500).is_err());
+            assert!(steps(&["/no/such/program".into()], 500, |_| {}).is_err());
         }
 
         #[test]
@@ -132,7 +134,7 @@ mod linux {
 }
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-pub(crate) fn steps(_: &[std::ffi::OsString], _: u64) -> anyhow::Result<(u64, i32)> {
+pub(crate) fn steps(_: &[std::ffi::OsString], _: u64, _: impl FnMut(u64)) -> anyhow::Result<(u64, i32)> {
     anyhow::bail!("stepping is known on Linux and x86-64 only")
 }
 

@@ -252,7 +252,7 @@ impl Search<'_> {
         if look.is_some_and(|look| self.stamps.names_absent(&look, &digest)) {
             return None;
         }
-        let now_ns = larder_sys::now_coarse_ns();
+        let now_ns = if look.is_some() { larder_sys::now_coarse_ns() } else { 0 };
         let mut all_missing = true;
         for name in names {
             match larder_sys::look(&join(directory, name)) {

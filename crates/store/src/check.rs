@@ -18,6 +18,10 @@ use crate::Stamps;
 use crate::scan::Objects;
 use crate::witness::class_of;
 
+/// What changed within this time is likely to change again, as a directory does that outputs are put in with each hit:
+/// noting what is missing there would be for nothing.
+const SETTLED_NS: i64 = 1_000_000_000;
+
 /// The first fact that does not hold any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -309,7 +313,8 @@ impl Checker<'_> {
                 Err(error) => return differs(&join(path, name), format!("was missing; now: {error}")),
             }
         }
-        if let (Some(look), true) = (look, only_by_the_directory) {
+        let settled = |look: &Look| now_ns.saturating_sub(look.changed_ns) > SETTLED_NS;
+        if let (Some(look), true) = (look.filter(settled), only_by_the_directory) {
             self.stamps.keep_absent(&look, now_ns, &names, || dir.trust().unwrap_or(larder_sys::Trust::NONE));
         }
         Ok(())
@@ -584,4 +589,50 @@ pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
         path.extend_from_slice(name);
     }
     path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Store;
+
+    /// How many names are looked for in a directory that was changed so long before, and again afterwards.
+    fn looked_for(changed_before: std::time::Duration) -> [u64; 2] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(&dir.path().join("store")).expect("opens");
+        let stamps = Stamps::open(&store, true);
+        let path = dir.path().join("d");
+        std::fs::create_dir(&path).expect("makes");
+        std::thread::sleep(changed_before);
+        let path = path.to_str().expect("is a text").as_bytes();
+        let directory = DirFacts { path, absent: vec![b"a", b"b"], ..DirFacts::default() };
+        let set = ObservationSet { directories: vec![directory], ..ObservationSet::default() };
+        let roots = Roots::new([]);
+        let checker = Checker {
+            roots: &roots,
+            stamps: &stamps,
+            at_home: true,
+            same_bytes_will_do: false,
+            stampless: Cell::new(false),
+            variable: &|_| None,
+            objects: &|_| None,
+        };
+        [(); 2].map(|()| {
+            let mut effort = Effort::default();
+            checker.check(&set, &mut effort).expect("holds");
+            effort.absences_looked
+        })
+    }
+
+    #[test]
+    fn what_is_missing_is_noted_where_nothing_changes() {
+        assert_eq!(looked_for(std::time::Duration::from_millis(40)), [2, 2], "it changed just now");
+        let dir = tempfile::tempdir().expect("a directory");
+        let trust = Dir::open(dir.path().to_str().expect("is a text").as_bytes(), false).and_then(|dir| dir.trust());
+        if trust.is_ok_and(|trust| trust.directories) {
+            assert_eq!(looked_for(std::time::Duration::from_millis(1100)), [2, 0]);
+        } else {
+            println!("skipped: the times of this file system are not believed");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use larder_model::{ActionResult, Blob, Content, FileMode, ModeRule, Modified, Output, OutputKind, Placement, Roots};
-use larder_sys::Kind;
+use larder_sys::{Kind, Look};
 
 use crate::layout::{NO_FOLLOW, NO_WAIT};
 use crate::stage::{Failed, Planned, Source, put_together};
@@ -124,7 +124,7 @@ impl Store {
             });
         }
         let mut planned = Vec::new();
-        let mut modified = SystemTime::now();
+        let mut modified = if aged { SystemTime::now() } else { UNIX_EPOCH };
         for ((output, path), blob) in result.outputs.iter().zip(paths).zip(blobs) {
             // Writing a file takes longer than this, so none is newer than the present.
             modified += AGE_STEP;
@@ -236,7 +236,7 @@ fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before>
     };
     let refused = |kind| Err(io::Error::from(kind));
     match output.kind {
-        OutputKind::File { placement, .. } => match before_file(bytes, there.kind, placement)? {
+        OutputKind::File { placement, .. } => match before_file(bytes, there, placement)? {
             Before::Truncate if there.kind != Kind::Link => Ok(Before::Truncate),
             Before::Truncate if bounds.may_write_through(bytes) => Ok(Before::Through),
             Before::Truncate => refused(io::ErrorKind::PermissionDenied),
@@ -251,10 +251,10 @@ fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before>
 /// Binutils' rule (`Replace`), seen with 2.40, is that what has no bytes yet is written through, a link to nothing
 /// included; what has some is unlinked when its name is a file's or a link's own. LLVM (`Rename`) asks whether what is
 /// there may be written, links followed, and renames over it.
-fn before_file(path: &[u8], kind: Kind, placement: Placement) -> io::Result<Before> {
-    let through = larder_sys::look_through(path);
+fn before_file(path: &[u8], there: Look, placement: Placement) -> io::Result<Before> {
+    let through = if there.kind == Kind::Link { larder_sys::look_through(path) } else { Ok(there) };
     let refused = |kind| Err(io::Error::from(kind));
-    if !matches!(kind, Kind::File | Kind::Link) {
+    if !matches!(there.kind, Kind::File | Kind::Link) {
         return refused(io::ErrorKind::AlreadyExists);
     }
     match (placement, through) {

@@ -21,6 +21,8 @@ pub struct Arena {
     touched: UnsafeCell<usize>,
 }
 
+// In a section of its own: between other variables it would keep these on pages apart.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".bss.larder_arena"))]
 static BLOCK: Block = Block(UnsafeCell::new([0; BLOCK_BYTES]));
 
 // SAFETY: only programs of one thread use it, as the type says.
