@@ -41,6 +41,7 @@
 #define LARDER_PROGRAMS_AT 4096u
 #define LARDER_PROGRAMS 512    /* more are not sampled in one run */
 #define LARDER_SAMPLES 3u      /* of each program; with other options, one more */
+#define LARDER_KNOWN ((uint64_t)1 << 32) /* so many: whatever its options, it is not sampled any more */
 #define LARDER_UNANSWERED 4u   /* then nobody asks any more */
 
 enum larder_desk_phase {

@@ -179,8 +179,11 @@ void sample(char **argv, char **envp)
     if (!header->sampler || !argv || raw_stat(AT_FDCWD, "/proc/self/exe", &st, 0) != 0)
         return;
     uint64_t key = key_of(&st);
-    unsigned place = place_of(key), options = place_of(key_with_options(key, argv, envp));
-    if (place == LARDER_PROGRAMS || options == LARDER_PROGRAMS)
+    unsigned place = place_of(key);
+    if (place == LARDER_PROGRAMS || programs[place].samples >= LARDER_KNOWN)
+        return;
+    unsigned options = place_of(key_with_options(key, argv, envp));
+    if (options == LARDER_PROGRAMS)
         return;
     uint32_t pid = (uint32_t)raw_getpid();
     bool enough = programs[place].samples >= LARDER_SAMPLES && programs[options].samples;

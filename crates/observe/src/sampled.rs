@@ -27,6 +27,8 @@ pub struct SampledObserver {
 pub enum Interest {
     /// It is known.
     Nothing,
+    /// It is known but for having been seen here once: the beginning of one of its lives, with whatever options.
+    Glance,
     /// It lives long, and its beginning tells enough.
     Beginning,
     /// All of it.
