@@ -12,7 +12,7 @@ use super::log::{FIRST_EVENT, TAIL_WORD};
 
 const SAMPLER_WORD: usize = 6;
 const ENDS_WORD: usize = 7;
-const DESKS_WORD: usize = 9;
+const DESKS_WORD: usize = 10;
 const DESK_WORDS: usize = 3;
 const DESKS: usize = 32;
 const PROGRAMS_WORD: usize = 512;
@@ -166,7 +166,7 @@ mod tests {
         use std::os::unix::fs::FileExt;
         let file = larder_sys::memory_file("log", false).expect("can be made");
         file.set_len(1 << 20).expect("grows");
-        file.write_all_at(&log::header(1 << 20, (0, 0)), 0).expect("writes");
+        file.write_all_at(&log::header(1 << 20, (0, 0), 0), 0).expect("writes");
         let desks = Desks::of(&file).expect("maps");
         assert_eq!((desks.tail(), desks.waiting().count()), (FIRST_EVENT, 0));
         let sign = [4u64, 77];
