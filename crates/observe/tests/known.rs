@@ -1,4 +1,5 @@
-//! What one process of a run found out about a file, another takes from it: it must be the same file, under the same name.
+//! What one process of a run found out about a file, another takes from it: it must be the same file, under the same
+//! name.
 #![cfg(target_os = "linux")]
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -70,8 +71,8 @@ fn it_is_the_same_file_under_the_same_name() {
     let sh = sh.to_str().expect("is text");
     // Each twice: the second time it is known. Then the name is another program's, as a link and as a file, and back.
     let observed = run(&format!(
-        "for i in 1 2; do {one}; {link}; {hard}; {script}; done; ln -sf other {link}; {link}; {link}; mv {one} {one}.old; \
-         cp {other} {one}; {one}; {one}; mv {one}.old {one}; {one}; {one}; :"
+        "for i in 1 2; do {one}; {link}; {hard}; {script}; done; ln -sf other {link}; {link}; {link}; \
+         mv {one} {one}.old; cp {other} {one}; {one}; {one}; mv {one}.old {one}; {one}; {one}; :"
     ));
     let of_place = |(path, inode): &(String, u64)| {
         let own = [one.as_str(), &hard, &other].contains(&path.as_str());

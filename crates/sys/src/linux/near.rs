@@ -1,5 +1,5 @@
-//! Keeping threads that are followed on the processor that we are on: between two processors each stop costs both of them
-//! an interrupt, on one it is a switch. On a virtual machine that is the difference of 60 µs to 3.
+//! Keeping threads that are followed on the processor that we are on: between two processors each stop costs both of
+//! them an interrupt, on one it is a switch. On a virtual machine that is the difference of 60 µs to 3.
 //!
 //! A thread is kept so only while it is followed, and only as long as nobody but itself could notice.
 //!
