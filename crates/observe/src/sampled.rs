@@ -27,8 +27,8 @@ pub struct SampledObserver {
 pub enum Interest {
     /// It is known.
     Nothing,
-    /// It is known but for having been seen here once: the beginning of one of its lives, with whatever options.
-    Glance,
+    /// As `Beginning`, but once the beginning of one long life was seen, nothing more, whatever its options.
+    OneLong,
     /// It lives long, and its beginning tells enough.
     Beginning,
     /// All of it.

@@ -253,7 +253,7 @@ impl<'a> Programs<'a> {
         match content.and_then(|content| self.sink.judgement(&program_key(&content, self.place))) {
             Some(Judgement::Believed(_) | Judgement::Disbelieved) => Interest::Nothing,
             // As the first run of a compiler by itself is, whatever its options.
-            _ if is_compiler_part(file_name(path)) && !self.may_be_made(path) => Interest::Glance,
+            _ if is_compiler_part(file_name(path)) && !self.may_be_made(path) => Interest::OneLong,
             _ if self.lives_long(path) => Interest::Beginning,
             _ => Interest::Everything,
         }

@@ -275,7 +275,7 @@ impl Sampler<'_> {
         if life.how == How::Whole {
             life.watch.settle(None);
         }
-        if life.interest == Interest::Glance && life.how != How::Unclear {
+        if life.interest == Interest::OneLong && life.how == How::Cut {
             self.desks.is_known(&life.desk);
         }
     }
@@ -300,7 +300,7 @@ impl Sampler<'_> {
 fn calls_max(interest: Interest) -> u32 {
     match interest {
         Interest::Nothing => 0,
-        Interest::Glance | Interest::Beginning => BEGINNING_CALLS,
+        Interest::OneLong | Interest::Beginning => BEGINNING_CALLS,
         Interest::Everything => CALLS_MAX,
     }
 }
