@@ -22,6 +22,8 @@ const FLAGS: &[&str] = &[
     "-Wl,-z,initfirst",
     // One mapping for text and constants, not three: each process of a tool maps it.
     "-Wl,-z,noseparate-code",
+    // And one page for what is written: no part of it is made read-only by a call of its own.
+    "-Wl,-z,norelro",
     "-Wl,--build-id=none",
     "-s",
 ];

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the preloaded library and shows that it works: runs commands under it,
 decodes the log, and compares what cc1 and as looked at with what strace saw."""
-import glob, os, re, resource, shutil, struct, subprocess, sys, tempfile
+import glob, os, re, resource, shutil, struct, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 T = tempfile.mkdtemp(prefix="larder-check.")
@@ -48,7 +48,7 @@ class Event:
 def new_log():
     fd = os.memfd_create("log")
     os.ftruncate(fd, SIZE)
-    os.pwrite(fd, struct.pack("<8sIIQQ", b"LARDLOG1", 3, 0, SIZE, 12288), 0)
+    os.pwrite(fd, struct.pack("<8sIIQQ5QQ", b"LARDLOG1", 4, 0, SIZE, 20480, 0, 0, 0, 0, 0, int(time.time())), 0)
     return fd
 
 
@@ -64,7 +64,7 @@ def env_for(fd, **more):
 def decode(fd):
     head = struct.unpack("<8sIIQQ", os.pread(fd, 32, 0))
     raw = os.pread(fd, min(head[4], SIZE), 0)
-    at, out = 12288, []
+    at, out = 20480, []
     while at < len(raw):
         e = Event(raw, at)
         assert e.size, "an event was not committed"

@@ -71,7 +71,10 @@ static inline bool log_on(void)
 }
 
 bool log_open(const char *path);
-void log_write(struct larder_event *event, const struct text *path, const struct text *path2);
+/* Where no event ends beyond. */
+uint64_t log_capacity(void);
+/* Where the event stands; 0 when there was no room. */
+uint64_t log_write(struct larder_event *event, const struct text *path, const struct text *path2);
 void event_stat(struct larder_event *event, const struct stat *st);
 /* Whether that is the observer's own program. */
 bool event_is_of_wrapper(const struct larder_event *event);
@@ -119,12 +122,29 @@ static inline bool exchange_atomically(uint32_t *word, uint32_t before, uint32_t
 
 /* Has the kernel watch this process as well, where that is wanted, by beginning it anew: then it does not return
  * (sample.c).  To be called when no other constructor has run yet. */
-void sample(char **argv, char **envp);
+void sample(const struct stat *own_file, char **argv, char **envp);
+/* Whether a process is watched so. */
+bool sample_watches(uint32_t pid);
+
+/* The program that began, as far as other processes of the run tell it (known.c). */
+struct begun {
+    struct stat st;
+    const char *name; /* by which it was executed, when that is of use */
+    uint64_t key;     /* of it under that name; 0: none */
+    const char *path; /* what /proc/self/exe says */
+    size_t path_len;
+};
+bool known_begun(struct begun *begun);
+/* Its START event stands there. */
+void begun_is_known(const struct begun *begun, uint64_t at);
+/* Whether the library may go along with a program (enum larder_drop, or 0). */
+bool known_verdict(const struct stat *st, unsigned *reason);
+void verdict_is_known(const struct stat *st, unsigned reason);
 
 /* The environment and the library itself (environment.c). */
 struct own {
-    char preload[1024]; /* the library's path, as the loader knows it */
-    char log[1024];     /* "LARDER_PRELOAD_LOG=..." */
+    char preload[128]; /* the library's path, as the loader knows it: below /proc */
+    char log[128];     /* "LARDER_PRELOAD_LOG=..." */
     size_t preload_len;
 };
 extern struct own own;

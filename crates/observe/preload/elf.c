@@ -46,7 +46,7 @@ static void string_at(const struct elf *elf, uint64_t at, char to[64])
 
 static bool is_runtime(const char *name)
 {
-    static const char *const runtimes[] = {"libasan.", "liblsan.", "libtsan.", "libhwasan.",
+    static const char runtimes[][14] = {"libasan.", "liblsan.", "libtsan.", "libhwasan.",
                                            "libmsan.", "libclang_rt."};
     const char *last = name;
     for (const char *at = name; *at; at++)
@@ -96,7 +96,7 @@ static bool defines(const struct elf *elf, const char *symbol)
 
 static bool is_sanitized(struct elf *elf)
 {
-    static const char *const marks[] = {"__asan_init", "__tsan_init", "__msan_init",
+    static const char marks[][16] = {"__asan_init", "__tsan_init", "__msan_init",
                                         "__hwasan_init", "__lsan_init"};
     const Elf64_Phdr *dynamic = NULL;
     Elf64_Dyn entries[32];
@@ -220,6 +220,8 @@ static int look(struct target *target, const char *path, struct stat *st, char n
     }
     if ((st->st_mode & TYPE_MASK) != TYPE_REGULAR || !(st->st_mode & 0111))
         return 0; /* the attempt will fail by itself */
+    if (known_verdict(st, &target->reason))
+        return 0;
     long fd = raw_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
         if (raw_access(path, 1) == 0)
@@ -235,6 +237,7 @@ static int look(struct target *target, const char *path, struct stat *st, char n
             target->reason = LARDER_DROP_SUID;
         else
             target->reason = judge_elf((int)fd, &start.header, got);
+        verdict_is_known(st, target->reason);
     } else if (got < 0) {
         target->reason = LARDER_DROP_UNREADABLE;
     }

@@ -170,22 +170,33 @@ static size_t arguments(char to[LARDER_ARGUMENTS_MAX], char **argv)
     return size;
 }
 
-static void start_event(char **argv)
+/* Which program this is; the number of the error, negative, when it cannot be looked at. */
+static long look_at_begun(struct begun *begun)
+{
+    *begun = (struct begun){.name = NULL};
+    return known_begun(begun) ? 0 : raw_stat(AT_FDCWD, "/proc/self/exe", &begun->st, 0);
+}
+
+static void start_event(char **argv, const struct begun *begun, long result)
 {
     struct larder_event event = event_new(LARDER_START, false);
     struct text text, text2;
     char words[LARDER_ARGUMENTS_MAX];
-    struct stat st;
     event.extra = (uint32_t)raw_getppid();
-    long length = raw_readlink("/proc/self/exe", text.dir, sizeof text.dir);
-    text_raw(&text, text.dir, length > 0 ? (size_t)length : 0);
-    long result = raw_stat(AT_FDCWD, "/proc/self/exe", &st, 0);
+    if (begun->path) {
+        text_raw(&text, begun->path, begun->path_len);
+    } else {
+        long length = raw_readlink("/proc/self/exe", text.dir, sizeof text.dir);
+        text_raw(&text, text.dir, length > 0 ? (size_t)length : 0);
+    }
     if (result == 0)
-        event_stat(&event, &st);
+        event_stat(&event, &begun->st);
     else
         event.error = (int)-result;
     text_raw(&text2, words, arguments(words, argv));
-    log_write(&event, &text, &text2);
+    uint64_t at = log_write(&event, &text, &text2);
+    if (!begun->path && result == 0)
+        begun_is_known(begun, at);
 }
 
 static void forget(char **entry)
@@ -235,7 +246,7 @@ static void hide(char **log, char **preload)
 }
 
 /* 2: open, 3: inert, 0: not now. */
-static int begin(char **envp, char **argv, bool is_first)
+static int begin(char **envp, char **argv, bool is_first, struct begun *begun, long *result)
 {
     char **log, **preload;
     if (!envp || !dl_iterate_phdr || !__errno_location || !real_ready())
@@ -245,8 +256,10 @@ static int begin(char **envp, char **argv, bool is_first)
     if (!own.preload_len || !find_own(envp, &log, &preload))
         return 0;
     bool open = log_open(own.log + sizeof LOG_NAME - 1);
-    if (open && is_first)
-        sample(argv, envp);
+    if (open)
+        *result = look_at_begun(begun);
+    if (open && is_first && *result == 0)
+        sample(&begun->st, argv, envp);
     hide(log, preload);
     return open ? 2 : 3;
 }
@@ -258,11 +271,13 @@ static bool wake(char **envp, int otherwise, bool is_first)
         return log_state == 2;
     log_state = 1;
     char **argv = find_arguments(envp); /* before anything is hidden */
-    int state = begin(envp, argv, is_first);
+    struct begun begun;
+    long result = -ENOENT;
+    int state = begin(envp, argv, is_first, &begun, &result);
     __atomic_store_n(&log_state, state ? state : otherwise, __ATOMIC_RELEASE);
     if (state != 2)
         return false;
-    start_event(argv);
+    start_event(argv, &begun, result);
     objects_event();
     return true;
 }

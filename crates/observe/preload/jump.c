@@ -11,7 +11,6 @@ struct jump {
     enum real real;
     enum plan plan;
     unsigned extra;
-    const char *name;
 };
 
 #if defined(__x86_64__)
@@ -42,7 +41,7 @@ struct jump {
 #endif
 
 #define JUMP(name, plan, extra)                                                             \
-    __attribute__((used)) const struct jump jump_##name = {R_##name, plan, extra, #name};   \
+    __attribute__((used)) const struct jump jump_##name = {R_##name, plan, extra};         \
     TRAMPOLINE(name)
 
 JUMP(dlopen, PLAN_DLOPEN, 0);
@@ -270,13 +269,14 @@ static bool needs_no_network(const char *node, const char *service, const int *h
 __attribute__((used)) void *jump_plan(const unsigned long *arguments, const struct jump *jump)
 {
     void *real = real_get(jump->real);
+    const char *name = real_name(jump->real);
     if (jump->plan == PLAN_DLOPEN)
         real_find_all();
     if (!log_on())
         return real;
     switch (jump->plan) {
     case PLAN_FEXECVE:
-        number_event(LARDER_DROP, LARDER_DROP_FEXECVE, jump->name);
+        number_event(LARDER_DROP, LARDER_DROP_FEXECVE, name);
         break;
     case PLAN_TIME:
         /* CLOCK_REALTIME, _COARSE, TAI */
@@ -288,11 +288,11 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         break;
     case PLAN_RANDOM:
         if (one_of_few(&randoms))
-            number_event(LARDER_RANDOM, 0, jump->name);
+            number_event(LARDER_RANDOM, 0, name);
         break;
     case PLAN_IDENTITY:
         if (first(8 + jump->extra))
-            number_event(LARDER_IDENTITY, 0, jump->name);
+            number_event(LARDER_IDENTITY, 0, name);
         break;
     case PLAN_UMASK:
         if (first(16))
@@ -302,22 +302,22 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         if (jump->extra && needs_no_network((const char *)arguments[0], (const char *)arguments[1],
                                               (const int *)arguments[2]))
             break;
-        number_event(LARDER_NET, 0, jump->name);
+        number_event(LARDER_NET, 0, name);
         break;
     case PLAN_SOCKET:
         if ((int)arguments[0] != 1)
-            number_event(LARDER_NET, (uint32_t)arguments[0], jump->name);
+            number_event(LARDER_NET, (uint32_t)arguments[0], name);
         break;
     case PLAN_GLOB:
         if (arguments[1] & GLOB_ALTDIRFUNC) /* the caller's functions do the work */
             break;
         if (can_glob(arguments[1]))
             return jump->real == R_glob ? (void *)glob_observed : (void *)glob64_observed;
-        drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, NULL);
+        drop_event(LARDER_DROP_UNSUPPORTED, name, 0, NULL);
         break;
     case PLAN_SYSCALL:
         if (names_something(arguments[0]) && !opens_setting(arguments))
-            drop_event(LARDER_DROP_UNSUPPORTED, jump->name, (uint32_t)arguments[0], NULL);
+            drop_event(LARDER_DROP_UNSUPPORTED, name, (uint32_t)arguments[0], NULL);
         break;
     case PLAN_DLOPEN:
         if (!arguments[0])
@@ -326,7 +326,7 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
             return (void *)dlopen_path;
         if (object_is_loaded((const char *)arguments[0]))
             break; /* nothing is looked for */
-        drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, (const char *)arguments[0]);
+        drop_event(LARDER_DROP_UNSUPPORTED, name, 0, (const char *)arguments[0]);
         break;
     case PLAN_ADDCHDIR:
         __atomic_store_n(&spawn_moves, true, __ATOMIC_RELAXED);
@@ -334,10 +334,10 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
     case PLAN_ADDOPEN:
         if (text_equal((const char *)arguments[2], "/dev/null"))
             break;
-        drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, (const char *)arguments[2]);
+        drop_event(LARDER_DROP_UNSUPPORTED, name, 0, (const char *)arguments[2]);
         break;
     default:
-        drop_event(LARDER_DROP_UNSUPPORTED, jump->name, 0, NULL);
+        drop_event(LARDER_DROP_UNSUPPORTED, name, 0, NULL);
     }
     return real;
 }

@@ -7,6 +7,8 @@ int log_state;
 struct larder_header *header;
 static uint64_t capacity;
 
+uint64_t log_capacity(void) { return capacity; }
+
 void *memcpy(void *to, const void *from, size_t size)
 {
 #if defined(__x86_64__)
@@ -204,8 +206,11 @@ static uint32_t last_pid;
 static uint32_t own_pid(void)
 {
     uint32_t pid = (uint32_t)raw_getpid();
-    uint32_t before = __atomic_exchange_n(&last_pid, pid, __ATOMIC_RELAXED);
-    if (before && before != pid) {
+    uint32_t before = __atomic_load_n(&last_pid, __ATOMIC_RELAXED);
+    if (before == pid) /* not written again: after a fork each page that is written to is copied */
+        return pid;
+    __atomic_store_n(&last_pid, pid, __ATOMIC_RELAXED);
+    if (before) {
         struct larder_event forked = event_new(LARDER_FORKED, false);
         forked.extra = (uint32_t)raw_getppid();
         forked.mode = before;
@@ -214,7 +219,7 @@ static uint32_t own_pid(void)
     return pid;
 }
 
-void log_write(struct larder_event *event, const struct text *path, const struct text *path2)
+uint64_t log_write(struct larder_event *event, const struct text *path, const struct text *path2)
 {
     event->pid = own_pid();
     event->path_len = text_size(path);
@@ -225,7 +230,7 @@ void log_write(struct larder_event *event, const struct text *path, const struct
                                     : add_atomically(&header->tail, size);
     if (at + size > capacity || at < LARDER_LOG_START) {
         __atomic_fetch_or(&header->overflow, LARDER_OVERFLOW_LOST, __ATOMIC_RELAXED);
-        return;
+        return 0;
     }
     struct larder_event *to = (struct larder_event *)((char *)header + at);
     event->size = 0;
@@ -233,6 +238,7 @@ void log_write(struct larder_event *event, const struct text *path, const struct
     text_copy(text_copy((char *)(to + 1), path), path2);
     /* The padding is 0 already: no byte of the log is written twice. */
     __atomic_store_n(&to->size, (uint32_t)size, __ATOMIC_RELEASE);
+    return at;
 }
 
 /* Asked after the EXEC event was written: the supervisor writes its word first and then

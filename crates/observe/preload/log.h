@@ -7,17 +7,18 @@
  *
  *   offset 0      struct larder_header
  *   offset 4096   struct larder_program, LARDER_PROGRAMS of them
- *   offset 12288  events, each at a multiple of 8, one after the other
+ *   offset 12288  struct larder_known, LARDER_KNOWN_FILES of them
+ *   offset 20480  events, each at a multiple of 8, one after the other
  *
  * A writer reserves room by an atomic addition to `tail`, fills the event in and
  * commits it by a release store of `size`, its first field.  A reader goes from
- * 12288 to `tail` (to `capacity` at most); an event whose size is 0 was never
+ * 20480 to `tail` (to `capacity` at most); an event whose size is 0 was never
  * committed: its writer died, and as its length is unknown nothing after it can
  * be read.  When an event does not fit, `overflow` says so and the event is
  * lost (`tail` goes on growing and may exceed `capacity`).
  *
  * The supervisor makes the file: magic, version, capacity (the file's size),
- * tail = 12288, the wrapper; everything else 0.
+ * tail = 20480, the wrapper, when the run began; everything else 0.
  *
  * Where a sampler is at work, a program that begins and of which there are not
  * enough samples yet asks it to have the kernel tell what one process does: it
@@ -29,8 +30,8 @@
 #include <stdint.h>
 
 #define LARDER_LOG_MAGIC "LARDLOG1" /* the first 8 bytes, without a NUL */
-#define LARDER_LOG_VERSION 3u
-#define LARDER_LOG_START 12288u /* where the first event is */
+#define LARDER_LOG_VERSION 4u
+#define LARDER_LOG_START 20480u /* where the first event is */
 
 #define LARDER_OVERFLOW_LOST 1u    /* an event did not fit */
 #define LARDER_OVERFLOW_CLOSING 2u /* the supervisor ends: nothing is preloaded into what is executed from now on */
@@ -40,7 +41,10 @@
 #define LARDER_DESKS 32        /* processes that are watched, or ask for it, at a time */
 #define LARDER_PROGRAMS_AT 4096u
 #define LARDER_PROGRAMS 512    /* more are not sampled in one run */
+#define LARDER_KNOWN_AT 12288u
+#define LARDER_KNOWN_FILES 512
 #define LARDER_SAMPLES 3u      /* of each program; with other options, one more */
+#define LARDER_KNOWN ((uint64_t)1 << 32) /* so many: whatever its options, it is not sampled any more */
 #define LARDER_UNANSWERED 4u   /* then nobody asks any more */
 
 enum larder_desk_phase {
@@ -64,6 +68,12 @@ struct larder_program {
     uint64_t samples;
 };
 
+/* What a process found out about a file, for the others (known.c).  The supervisor does not read it. */
+struct larder_known {
+    uint64_t check;
+    uint64_t value; /* 0: nothing */
+};
+
 struct larder_header {
     char magic[8];
     uint32_t version;
@@ -77,6 +87,7 @@ struct larder_header {
     uint64_t sampler; /* the process to be asked, which SIGURG wakes; 0: none */
     uint64_t sampler_ends;
     uint64_t unanswered; /* how often it did not answer in time */
+    uint64_t began_s; /* when the run began, in seconds since 1970; 0: not known */
     struct larder_desk desks[LARDER_DESKS];
 };
 
@@ -213,8 +224,10 @@ enum larder_time {
 #define LARDER_FEW 4
 
 _Static_assert(sizeof(struct larder_event) == 72, "the event is 72 bytes");
-_Static_assert(sizeof(struct larder_header) == 72 + 24 * LARDER_DESKS, "the header is followed by nothing");
-_Static_assert(LARDER_PROGRAMS_AT + LARDER_PROGRAMS * sizeof(struct larder_program) == LARDER_LOG_START,
-               "events follow the programs");
+_Static_assert(sizeof(struct larder_header) == 80 + 24 * LARDER_DESKS, "the header is followed by nothing");
+_Static_assert(LARDER_PROGRAMS_AT + LARDER_PROGRAMS * sizeof(struct larder_program) == LARDER_KNOWN_AT,
+               "files follow the programs");
+_Static_assert(LARDER_KNOWN_AT + LARDER_KNOWN_FILES * sizeof(struct larder_known) == LARDER_LOG_START,
+               "events follow the files");
 
 #endif

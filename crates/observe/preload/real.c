@@ -22,10 +22,21 @@ static void *missing_pointer(void)
     return NULL;
 }
 
-static const char *const names[R_COUNT] = {
-#define NAME(name) [R_##name] = #name,
-    REAL_LIST(NAME, NAME)
-#undef NAME
+/* One after the other, and where each begins: pointers would be relocated in every process. */
+static const struct {
+#define TEXT(name) char name_##name[sizeof #name];
+    REAL_LIST(TEXT, TEXT)
+#undef TEXT
+} texts = {
+#define TEXT(name) #name,
+    REAL_LIST(TEXT, TEXT)
+#undef TEXT
+};
+
+static const uint16_t begins[R_COUNT] = {
+#define BEGIN(name) [R_##name] = __builtin_offsetof(__typeof__(texts), name_##name),
+    REAL_LIST(BEGIN, BEGIN)
+#undef BEGIN
 };
 
 static const bool gives_pointer[R_COUNT] = {
@@ -38,10 +49,12 @@ static const bool gives_pointer[R_COUNT] = {
 
 bool real_ready(void) { return dlsym != NULL; }
 
+const char *real_name(enum real which) { return (const char *)&texts + begins[which]; }
+
 void *real_find(enum real which)
 {
     int before = __errno_location ? errno : 0;
-    void *found = dlsym ? dlsym(RTLD_NEXT, names[which]) : NULL;
+    void *found = dlsym ? dlsym(RTLD_NEXT, real_name(which)) : NULL;
     if (!found)
         found = gives_pointer[which] ? (void *)missing_pointer : (void *)missing_number;
     if (__errno_location)

@@ -45,6 +45,7 @@ enum real { REAL_LIST(REAL_NUMBER, REAL_NUMBER) R_COUNT };
 extern void *real_table[R_COUNT];
 void *real_find(enum real which);
 bool real_has(enum real which);
+const char *real_name(enum real which);
 /* Those that are called between fork and exec, or in signal handlers: at once. */
 void real_find_core(void);
 /* All of them, before the tool begins to use dlerror: a look-up clears its message. */

@@ -81,7 +81,7 @@ static unsigned place_of(uint64_t key)
     return LARDER_PROGRAMS;
 }
 
-static bool is_watched(uint32_t pid)
+bool sample_watches(uint32_t pid)
 {
     for (unsigned i = 0; i < LARDER_DESKS; i++)
         if (__atomic_load_n(&header->desks[i].phase, __ATOMIC_ACQUIRE) == LARDER_DESK_WATCHED &&
@@ -172,21 +172,24 @@ static struct larder_desk *ask(uint32_t pid, unsigned place, unsigned options)
     return watched ? desk : NULL;
 }
 
-void sample(char **argv, char **envp)
+void sample(const struct stat *own_file, char **argv, char **envp)
 {
     struct larder_program *programs = (void *)((char *)header + LARDER_PROGRAMS_AT);
-    struct stat st, found, now;
-    if (!header->sampler || !argv || raw_stat(AT_FDCWD, "/proc/self/exe", &st, 0) != 0)
+    struct stat found, now;
+    if (!header->sampler || !argv)
         return;
-    uint64_t key = key_of(&st);
-    unsigned place = place_of(key), options = place_of(key_with_options(key, argv, envp));
-    if (place == LARDER_PROGRAMS || options == LARDER_PROGRAMS)
+    uint64_t key = key_of(own_file);
+    unsigned place = place_of(key);
+    if (place == LARDER_PROGRAMS || programs[place].samples >= LARDER_KNOWN)
+        return;
+    unsigned options = place_of(key_with_options(key, argv, envp));
+    if (options == LARDER_PROGRAMS)
         return;
     uint32_t pid = (uint32_t)raw_getpid();
     bool enough = programs[place].samples >= LARDER_SAMPLES && programs[options].samples;
-    if (enough || is_watched(pid))
+    if (enough || sample_watches(pid))
         return;
-    const char *path = way_back(&st, &argv, &found);
+    const char *path = way_back(own_file, &argv, &found);
     struct larder_desk *desk = path ? ask(pid, place, options) : NULL;
     if (!desk)
         return;

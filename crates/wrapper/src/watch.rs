@@ -252,6 +252,8 @@ impl<'a> Programs<'a> {
         let content = look.as_ref().and_then(|look| self.stamps.content(look)).or_else(read);
         match content.and_then(|content| self.sink.judgement(&program_key(&content, self.place))) {
             Some(Judgement::Believed(_) | Judgement::Disbelieved) => Interest::Nothing,
+            // As the first run of a compiler by itself is, whatever its options.
+            _ if is_compiler_part(file_name(path)) && !self.may_be_made(path) => Interest::OneLong,
             _ if self.lives_long(path) => Interest::Beginning,
             _ => Interest::Everything,
         }

@@ -29,6 +29,8 @@ use crate::{Event, Interest, Kind, Trace};
 const BEGINNING_CALLS: u32 = 1000;
 /// The same where all of it is.
 const CALLS_MAX: u32 = 20_000;
+/// Where the kernel tells which processors a process may have.
+const PROCESSES: &[u8] = b"/proc/";
 /// A file of more samples is not read.
 const SAMPLES_BYTES_MAX: u64 = 1 << 30;
 
@@ -94,8 +96,8 @@ struct Sampler<'a> {
     desks: Desks,
     interest: &'a dyn Fn(&[u8]) -> Interest,
     followed: Followed,
-    /// Who asked and is not stopped yet, and how many calls of it are to be seen.
-    asked: HashMap<u32, (Desk, u32)>,
+    /// Who asked and is not stopped yet, and how much of it is to be seen.
+    asked: HashMap<u32, (Desk, Interest)>,
     lives: Vec<Living>,
     /// Process → life.
     of: HashMap<u32, usize>,
@@ -111,9 +113,13 @@ struct Living {
     /// The end is 0 as long as there is none.
     parts: Vec<Part>,
     calls: u32,
-    calls_max: u32,
+    interest: Interest,
     begun: bool,
     how: How,
+    /// Processes of it that execute other programs, which could look at those that they come from.
+    others: Vec<u32>,
+    /// It asks where it may run.
+    roams: bool,
 }
 
 impl Sampler<'_> {
@@ -130,21 +136,16 @@ impl Sampler<'_> {
                 continue;
             }
             let program = larder_sys::link_target(format!("/proc/{}/exe", desk.pid).as_bytes());
-            let calls = match program.map_or(Interest::Everything, |path| (self.interest)(&path)) {
-                Interest::Nothing => {
-                    self.desks.count(&desk, true);
-                    self.desks.refuse(&desk);
-                    continue;
-                }
-                Interest::Beginning => BEGINNING_CALLS,
-                Interest::Everything => CALLS_MAX,
-            };
-            if self.followed.follow(desk.pid).is_err() {
+            let interest = program.map_or(Interest::Everything, |path| (self.interest)(&path));
+            if interest == Interest::Nothing {
+                self.desks.is_known(&desk);
+                self.desks.refuse(&desk);
+            } else if self.followed.follow(desk.pid).is_err() {
                 // Forbidden, or a debugger has it: not to be tried for ever.
                 self.desks.count(&desk, false);
                 self.desks.refuse(&desk);
             } else {
-                self.asked.insert(desk.pid, (desk, calls));
+                self.asked.insert(desk.pid, (desk, interest));
             }
         }
     }
@@ -167,7 +168,7 @@ impl Sampler<'_> {
     }
 
     fn began(&mut self, process: u32) {
-        let Some((desk, calls_max)) = self.asked.remove(&process) else { return };
+        let Some((desk, interest)) = self.asked.remove(&process) else { return };
         if !self.desks.watch(&desk) {
             return self.followed.leave(process);
         }
@@ -177,7 +178,15 @@ impl Sampler<'_> {
         watch.patches = Some(self.patches.clone());
         let parts = vec![Part { pid: process, begin: self.desks.tail(), end: 0 }];
         self.of.insert(process, self.lives.len());
-        self.lives.push(Living { watch, desk, parts, calls: 0, calls_max, begun: false, how: How::Whole });
+        self.lives.push(Living::of(watch, desk, parts, interest));
+        self.stay_near(process, self.lives.len() - 1);
+    }
+
+    /// Where nobody could notice, a stop costs least on one processor.
+    fn stay_near(&mut self, process: u32, at: usize) {
+        if !self.lives[at].roams && !self.followed.has_threads(process) {
+            self.followed.keep_near(process);
+        }
     }
 
     fn forked(&mut self, process: u32, child: u32) {
@@ -197,10 +206,21 @@ impl Sampler<'_> {
         let Some(&at) = self.of.get(&process) else { return self.followed.leave(process) };
         let life = &mut self.lives[at];
         life.calls += 1;
-        if life.calls > life.calls_max {
+        if life.calls > calls_max(life.interest) {
             self.desks.count(&life.desk, true);
             return self.cut(at, process);
         }
+        if asks_for_processors(call) {
+            life.roams = true;
+            self.followed.let_roam();
+        }
+        if !life.others.is_empty() {
+            life.others.retain(|other| larder_sys::is_thread_of(*other, *other));
+            if life.others.is_empty() {
+                self.stay_near(process, at);
+            }
+        }
+        let life = &mut self.lives[at];
         if leaves_our_sight(process, call) || !life.begun && self.desks.is_given_up(&life.desk) {
             life.how = How::Unclear;
             return self.cut(at, process);
@@ -219,10 +239,16 @@ impl Sampler<'_> {
         life.watch.show_clock(caller, &|| true);
         let mark = life.watch.mark();
         life.watch.see(caller, call);
+        if life.watch.names_since(&mark, PROCESSES) {
+            life.roams = true;
+            self.followed.let_roam();
+        }
         if !executes || !std::mem::replace(&mut life.begun, true) {
             return;
         }
         if life.watch.ends_by_executing(&mark, process) {
+            life.others.push(process);
+            self.followed.let_roam();
             if self.followed.has_threads(process) {
                 life.how = How::Unclear;
             }
@@ -242,9 +268,15 @@ impl Sampler<'_> {
         if life.parts[0].pid == process && life.parts[0].end == tail {
             self.desks.free(&life.desk);
         }
+        if life.parts.iter().any(|part| part.end == 0) {
+            return;
+        }
         // What a life that is cut was about to do may not be done yet.
-        if life.how == How::Whole && life.parts.iter().all(|part| part.end != 0) {
+        if life.how == How::Whole {
             life.watch.settle(None);
+        }
+        if life.interest == Interest::OneLong && life.how == How::Cut {
+            self.desks.is_known(&life.desk);
         }
     }
 
@@ -265,6 +297,19 @@ impl Sampler<'_> {
     }
 }
 
+fn calls_max(interest: Interest) -> u32 {
+    match interest {
+        Interest::Nothing => 0,
+        Interest::OneLong | Interest::Beginning => BEGINNING_CALLS,
+        Interest::Everything => CALLS_MAX,
+    }
+}
+
+/// Whether a call tells which processors a process may have, or says it.
+fn asks_for_processors(call: &Notification) -> bool {
+    matches!(libc::c_long::from(call.number), libc::SYS_sched_getaffinity | libc::SYS_sched_setaffinity)
+}
+
 /// Whether a call is to watch a process as we do, or makes one that cannot be watched.
 fn leaves_our_sight(process: u32, call: &Notification) -> bool {
     const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
@@ -278,6 +323,11 @@ fn leaves_our_sight(process: u32, call: &Notification) -> bool {
 }
 
 impl Living {
+    fn of(watch: Watch, desk: Desk, parts: Vec<Part>, interest: Interest) -> Living {
+        let (calls, begun, how, roams) = (0, false, How::Whole, false);
+        Living { watch, desk, parts, calls, interest, begun, how, others: Vec::new(), roams }
+    }
+
     fn encoded(mut self) -> Vec<u8> {
         if self.parts.iter().any(|part| part.end == 0) {
             self.how = How::Unclear;
@@ -348,7 +398,7 @@ mod tests {
             let parts = vec![Part { pid: 7, begin: 1, end: 9 }, Part { pid: 8, begin: 2, end: u64::from(calls) }];
             let mut watch = Watch::new(true);
             watch.number_event(Caller { thread: 7, process: 7 }, Kind::Umask, 0o22, b"");
-            Living { watch, desk, parts, calls, calls_max: 1, begun: true, how }
+            Living { how, ..Living::of(watch, desk, parts, Interest::Everything) }
         };
         let mut bytes = living(How::Cut, 5).encoded();
         // One whose end was not seen.

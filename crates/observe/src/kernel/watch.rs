@@ -91,6 +91,11 @@ impl Watch {
         true
     }
 
+    /// Whether something came since `mark` that is about a path below one that begins like that.
+    pub(super) fn names_since(&self, mark: &Mark, beginning: &[u8]) -> bool {
+        self.events.iter().skip(mark.events).any(|event| event.path.starts_with(beginning))
+    }
+
     /// Whether something came since `mark` after which nothing can be recorded.
     pub(super) fn dropped_since(&self, mark: &Mark) -> bool {
         self.events.iter().skip(mark.events).any(|event| event.kind == Kind::Drop)

@@ -12,7 +12,7 @@ use super::log::{FIRST_EVENT, TAIL_WORD};
 
 const SAMPLER_WORD: usize = 6;
 const ENDS_WORD: usize = 7;
-const DESKS_WORD: usize = 9;
+const DESKS_WORD: usize = 10;
 const DESK_WORDS: usize = 3;
 const DESKS: usize = 32;
 const PROGRAMS_WORD: usize = 512;
@@ -22,6 +22,8 @@ const PROGRAMS: u64 = 512;
 const PROGRAM: u64 = 0xffff_ffff;
 /// Of each program (`LARDER_SAMPLES`).
 const SAMPLES: u64 = 3;
+/// Of one that does not ask any more, with no options (`LARDER_KNOWN`).
+const KNOWN: u64 = 1 << 32;
 
 /// `enum larder_desk_phase`; the process's number is in the word's other half.
 const FREE: u64 = 0;
@@ -133,6 +135,11 @@ impl Desks {
         self.set(DESKS_WORD + desk.at * DESK_WORDS, FREE);
     }
 
+    /// Nothing more is to be learned of the program that asks.
+    pub(crate) fn is_known(&self, desk: &Desk) {
+        self.0.words()[place(desk.program & PROGRAM) + 1].fetch_or(KNOWN, SeqCst);
+    }
+
     /// One more sample of the program that asks, or so many that there are enough of it.
     pub(crate) fn count(&self, desk: &Desk, enough: bool) {
         let more = if enough { SAMPLES } else { 1 };
@@ -159,7 +166,7 @@ mod tests {
         use std::os::unix::fs::FileExt;
         let file = larder_sys::memory_file("log", false).expect("can be made");
         file.set_len(1 << 20).expect("grows");
-        file.write_all_at(&log::header(1 << 20, (0, 0)), 0).expect("writes");
+        file.write_all_at(&log::header(1 << 20, (0, 0), 0), 0).expect("writes");
         let desks = Desks::of(&file).expect("maps");
         assert_eq!((desks.tail(), desks.waiting().count()), (FIRST_EVENT, 0));
         let sign = [4u64, 77];
@@ -178,6 +185,9 @@ mod tests {
         assert!(!desks.is_the_one(&Desk { address: desk.address + 8, ..desk }), "other memory");
         desks.count(&desk, false);
         assert_eq!((desks.word(place(3) + 1), desks.word(place(5) + 1)), (1, 1));
+        desks.is_known(&desk);
+        desks.is_known(&desk);
+        assert_eq!((desks.word(place(3) + 1), desks.word(place(5) + 1)), (KNOWN + 1, 1));
         assert!(desks.watch(&desk) && !desks.watch(&desk), "once");
         assert_eq!(desks.waiting().count(), 0);
         desks.free(&desk);

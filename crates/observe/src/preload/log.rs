@@ -10,8 +10,8 @@ use larder_model::Identity;
 use crate::trace::{Event, Kind, OpenFlags, Trace};
 
 const MAGIC: &[u8; 8] = b"LARDLOG1";
-const VERSION: u32 = 3;
-pub(crate) const FIRST_EVENT: u64 = 12288;
+const VERSION: u32 = 4;
+pub(crate) const FIRST_EVENT: u64 = 20480;
 const OVERFLOW_AT: u64 = 12;
 pub(super) const EVENT_HEAD_BYTES: usize = 72;
 /// The header as words: `overflow` is the second half of the second.
@@ -25,8 +25,8 @@ const KERNEL_ASKS: u32 = 4;
 /// A longer log is not read: the command was too large to be recorded by this observer.
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
-/// The first bytes of an empty log of the program that is file `wrapper`: device and inode.
-pub(super) fn header(capacity: u64, wrapper: (u64, u64)) -> Vec<u8> {
+/// The first bytes of an empty log of the program that is file `wrapper`, device and inode, for a run that begins then.
+pub(super) fn header(capacity: u64, wrapper: (u64, u64), began_s: u64) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_ne_bytes());
     bytes.extend(0u32.to_ne_bytes());
@@ -34,6 +34,9 @@ pub(super) fn header(capacity: u64, wrapper: (u64, u64)) -> Vec<u8> {
     bytes.extend(FIRST_EVENT.to_ne_bytes());
     bytes.extend(wrapper.0.to_ne_bytes());
     bytes.extend(wrapper.1.to_ne_bytes());
+    // Who samples, whether that ends, and how often it did not answer.
+    bytes.extend([0; 3 * 8]);
+    bytes.extend(began_s.to_ne_bytes());
     bytes
 }
 
@@ -261,11 +264,11 @@ mod tests {
         golden(
             path,
             "header of an empty log, an opening, a failed renaming",
-            &[header(1 << 20, (8, 9)), open, rename].concat(),
+            &[header(1 << 20, (8, 9), 10), open, rename].concat(),
         );
 
         let log = golden_bytes(path);
-        let events: Vec<_> = decode(&log[48..]).collect();
+        let events: Vec<_> = decode(&log[80..]).collect();
         let [open, rename] = &events[..] else { panic!("{events:?}") };
         let identity = Identity { device: 1, inode: 2, size_bytes: 3, modified_ns: 4, changed_ns: 5 };
         assert_eq!((open.kind, open.path, open.identity), (Kind::Open(OpenFlags(5)), &b"/w/x.c"[..], Some(identity)));
@@ -281,7 +284,7 @@ mod tests {
             file.write_all_at(header, 0).expect("writes");
             read(&file).is_ok_and(|trace| trace.incomplete)
         };
-        let good = header(1 << 20, (8, 9));
+        let good = header(1 << 20, (8, 9), 10);
         assert!(!incomplete(&good));
         for byte in (0..16).chain(24..32) {
             let mut other = good.clone();

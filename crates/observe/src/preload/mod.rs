@@ -52,7 +52,8 @@ impl PreloadObserver {
         let log = larder_sys::memory_file("larder-log", false)?;
         log.set_len(LOG_BYTES)?;
         let wrapper = larder_sys::look_through(OWN_FILE).map_or((0, 0), |look| (look.device, look.inode));
-        log.write_all_at(&log::header(LOG_BYTES, wrapper), 0)?;
+        let began_s = larder_sys::now_coarse_ns().max(0) as u64 / 1_000_000_000;
+        log.write_all_at(&log::header(LOG_BYTES, wrapper, began_s), 0)?;
         let observer = PreloadObserver { library, log };
         // Without /proc, or in a process that others may not look into, nobody could open them.
         File::open(path_of(&observer.library))?;

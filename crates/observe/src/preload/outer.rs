@@ -169,7 +169,7 @@ mod tests {
     fn variables_are_taken_out_and_put_in_again() {
         let log = larder_sys::memory_file("log", false).expect("can be made");
         log.set_len(1 << 20).expect("grows");
-        log.write_all_at(&log::header(1 << 20, (0, 0)), 0).expect("writes");
+        log.write_all_at(&log::header(1 << 20, (0, 0), 0), 0).expect("writes");
         let path = larder_sys::volatile_path(&log);
         let pair = |name: &str, value: &[u8]| (name.as_bytes().to_vec(), value.to_vec());
         for (own, rest) in [(&b"/lib"[..], None), (b"/lib:/other.so", Some(&b"/other.so"[..]))] {

@@ -9,6 +9,7 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::time::Duration;
 
+use super::near::Near;
 use super::notify::{Notification, is_thread_of};
 use super::trace::{control, is_stopping, makers, message};
 
@@ -40,6 +41,7 @@ pub struct Followed {
     early: HashSet<i32>,
     /// Stopped until the next thing is asked for.
     held: Option<i32>,
+    near: Near,
 }
 
 const OPTIONS: i32 =
@@ -87,7 +89,19 @@ impl Followed {
             beginning: HashSet::new(),
             early: HashSet::new(),
             held: None,
+            near: Near::default(),
         }
+    }
+
+    /// Have a process that is stopped, and those that it makes, on one processor with us until `let_roam` or until they
+    /// are not followed any more, or have threads. Where it is one already, this does nothing.
+    pub fn keep_near(&mut self, process: u32) {
+        self.near.keep(process as i32);
+    }
+
+    /// Let all run where they may.
+    pub fn let_roam(&mut self) {
+        self.near.release_all();
     }
 
     /// Follow a process that has one thread. An error where that is not allowed, or somebody else does.
@@ -137,6 +151,7 @@ impl Followed {
         let process = process as i32;
         let threads: Vec<i32> = self.of_thread.iter().filter(|(_, of)| **of == process).map(|(t, _)| *t).collect();
         for thread in threads {
+            self.near.release(thread);
             self.of_thread.remove(&thread);
             self.beginning.remove(&thread);
             if self.held == Some(thread) {
@@ -175,6 +190,7 @@ impl Followed {
         if is_making(event)
             && let Ok(child) = message(thread)
         {
+            self.near.release_unseen(child);
             match self.early.remove(&child) {
                 true => detach(child, 0),
                 false => drop(self.left.insert(child)),
@@ -222,6 +238,10 @@ impl Followed {
         self.held = Some(thread);
         let child = message(thread).ok()?;
         let is_thread = is_thread_of(child as u32, process as u32);
+        self.near.made(thread, child);
+        if is_thread {
+            self.near.release_all();
+        }
         self.of_thread.insert(child, if is_thread { process } else { child });
         if self.early.remove(&child) {
             resume(child, 0);
@@ -235,6 +255,7 @@ impl Followed {
     }
 
     fn ended(&mut self, thread: i32, killed: bool) -> Option<Did> {
+        self.near.release(thread);
         self.left.remove(&thread);
         self.early.remove(&thread);
         self.beginning.remove(&thread);
@@ -249,7 +270,10 @@ impl Followed {
         let (left, orphans): (HashSet<i32>, HashSet<i32>) =
             self.early.iter().partition(|child| makers(**child).iter().any(known));
         self.early = left;
-        orphans.into_iter().for_each(|child| detach(child, 0));
+        for child in orphans {
+            self.near.release_unseen(child);
+            detach(child, 0);
+        }
     }
 }
 

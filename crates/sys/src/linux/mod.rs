@@ -14,6 +14,7 @@ mod mount;
 #[cfg(target_arch = "x86_64")]
 mod moving;
 mod namespace;
+mod near;
 mod notify;
 mod process;
 mod relay;

@@ -198,6 +198,11 @@ fn nothing_is_noticed() {
         "sh -c 'kill -9 $$'; sh -c 'kill -15 $$'; echo $?",
         "yes | head -n 2",
         "(sleep 0.02; cat in) & wait; sh -c 'sleep 0.01 & echo x'",
+        // Where they may run, what they begin, and those that they come from.
+        "nproc; grep -h Cpus_allowed_list /proc/self/status /proc/$PPID/status; sh -c 'nproc; nproc' | cat",
+        "sh -c 'sh -c \"grep -h Cpus_allowed /proc/\\$PPID/status; nproc\"; exec grep -h Cpus_allowed /proc/$$/status'",
+        "taskset -p $$ | sed 's/pid [0-9]*//'",
+        "taskset 1 sh -c 'nproc; taskset -p $$' | sed 's/pid [0-9]*//'",
         "timeout 5 cat in; trap 'echo caught' USR1; sh -c 'kill -USR1 $PPID'; echo $?",
     ];
     for script in scripts.iter().copied().map(str::to_owned).chain(loader.map(|l| format!("{l} /bin/echo a b"))) {
