@@ -429,6 +429,11 @@ pub fn is_shell(program: &[u8]) -> bool {
     is_named(program, SHELLS)
 }
 
+/// Whether the program of this file name decides by which file is newer, and has shells run what it reads.
+pub fn is_build_tool(program: &[u8]) -> bool {
+    is_named(program, BUILDS)
+}
+
 /// Whether the program of this file name runs no script: no text has it say its process's number.
 pub fn runs_no_script(program: &[u8]) -> bool {
     let names = [BLIND, COPIERS, ARCHIVERS, NAMES_TEMPORARY_FILES, SHOWS_STATUS, &["touch", "date"]];

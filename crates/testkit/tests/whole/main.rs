@@ -6,6 +6,7 @@ mod inside;
 mod modes;
 mod names;
 mod notices;
+mod numbers;
 mod project;
 mod samples;
 mod scope;
