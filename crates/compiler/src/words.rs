@@ -139,8 +139,11 @@ pub const LIST_OF_VARIABLES: &[&str] = &[
 ];
 
 /// Whether a shell's text lists its variables, the number of its parent among them, by a command that is also a word:
-/// where a line is nothing else.
+/// where a line is nothing else. In a manual page it is a word.
 pub fn lists_shell_variables(text: &[u8]) -> bool {
+    if is_formatted(text) {
+        return false;
+    }
     const COMMANDS: [&[u8]; 5] = [b"set", b"export", b"declare", b"typeset", b"readonly"];
     let is_end = |rest: &[u8]| rest.iter().find(|byte| **byte != b' ').is_none_or(|byte| b";>|&)`".contains(byte));
     let lists = |command: &[u8]| COMMANDS.iter().any(|word| command.strip_prefix(*word).is_some_and(is_end));
@@ -149,6 +152,11 @@ pub fn lists_shell_variables(text: &[u8]) -> bool {
     // Autoconf's scripts look whether a shell quotes, and keep those whose names they know.
     let is_autoconfs = |line: &[u8]| memchr::memmem::find(line, b"set) 2>&1").is_some();
     text.split(|byte| *byte == b'\n').any(|line| commands(line) && !is_autoconfs(line))
+}
+
+/// Whether a text is one for troff, as manual pages are: by its first line, a comment or a title.
+fn is_formatted(text: &[u8]) -> bool {
+    [&b".\\\""[..], b"'\\\"", b".TH ", b".Dd "].iter().any(|begin| text.starts_with(begin))
 }
 
 /// How a shell gets at the directory before, but by its name.
@@ -270,5 +278,8 @@ mod tests {
         {
             assert!(!lists_shell_variables(text.as_bytes()), "{text}");
         }
+        // A sentence of a manual page.
+        assert!(!lists_shell_variables(b".\\\" A page\n.TH X 3\neach type; set \n.I x\n"));
+        assert!(lists_shell_variables(b"each type; set \n"));
     }
 }
