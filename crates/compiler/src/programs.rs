@@ -412,6 +412,11 @@ pub fn is_log(path: &[u8]) -> bool {
     LOGS.iter().any(|log| log.as_bytes() == file_name)
 }
 
+/// Where ninja keeps what compilers reported, with when it made what.
+pub fn is_ninjas(path: &[u8]) -> bool {
+    path == b".ninja_deps" || path.ends_with(b"/.ninja_deps")
+}
+
 /// Where Meson keeps what it knows from one run to the next, in the order of its hash tables, which is another one in
 /// each run and the same to Meson.
 pub fn is_in_no_order(path: &[u8]) -> bool {

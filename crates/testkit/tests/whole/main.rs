@@ -5,6 +5,7 @@
 mod inside;
 mod modes;
 mod names;
+mod ninja;
 mod notices;
 mod numbers;
 mod project;
