@@ -14,6 +14,7 @@ mod environment;
 mod language;
 mod names;
 mod naming;
+mod own_process;
 mod parse;
 mod programs;
 mod provable;
@@ -36,18 +37,18 @@ pub use environment::{environment, environment_of_libc, getenv_is_covered, is_le
 pub use language::is_source;
 pub use names::{adds_execute, family_of, is_masquerade_name, replaces_output, unlinks_output};
 pub use naming::{Naming, naming};
+pub use own_process::{OwnProcess, Signs, holds_own_process, own_process};
 pub use parse::parse;
 pub use programs::{
-    LISTS_VARIABLES, Language, Named, SERVED, Told, habit, is_compiler_part, is_in_no_order, is_log, is_shell,
-    runs_meson, runs_no_script, starts_others,
+    LISTS_VARIABLES, Language, Named, SERVED, Told, habit, is_build_tool, is_compiler_part, is_in_no_order, is_log,
+    is_ninjas, is_shell, runs_meson, runs_no_script, starts_others,
 };
 pub use provable::{Shape, provable};
 pub use response::ResponseFiles;
 pub use words::{
-    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS, OWN_PROCESS,
-    PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, calculates_with_own_process,
-    compiled_names_other_processes, is_makefile, lists_shell_variables, names_cmake_clocks, names_inodes,
-    names_other_processes, names_own_process_alone, names_shell_clocks,
+    AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS,
+    PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, compiled_names_other_processes,
+    is_makefile, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks,
 };
 
 /// Which rules apply to a tool.

@@ -412,6 +412,11 @@ pub fn is_log(path: &[u8]) -> bool {
     LOGS.iter().any(|log| log.as_bytes() == file_name)
 }
 
+/// Where ninja keeps what compilers reported, with when it made what.
+pub fn is_ninjas(path: &[u8]) -> bool {
+    path == b".ninja_deps" || path.ends_with(b"/.ninja_deps")
+}
+
 /// Where Meson keeps what it knows from one run to the next, in the order of its hash tables, which is another one in
 /// each run and the same to Meson.
 pub fn is_in_no_order(path: &[u8]) -> bool {
@@ -427,6 +432,11 @@ const LOGS: &[&str] = &[
 /// Whether a program of this file name is a shell: in what it forks, `$$` is still its own number.
 pub fn is_shell(program: &[u8]) -> bool {
     is_named(program, SHELLS)
+}
+
+/// Whether the program of this file name decides by which file is newer, and has shells run what it reads.
+pub fn is_build_tool(program: &[u8]) -> bool {
+    is_named(program, BUILDS)
 }
 
 /// Whether the program of this file name runs no script: no text has it say its process's number.

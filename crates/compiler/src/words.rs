@@ -1,9 +1,7 @@
-//! Words by which the text of a script gets at what is another in each run: clocks, times of files, numbers of processes,
-//! orders of hash tables.
+//! Words by which the text of a script gets at what is another in each run: clocks, times of files, numbers of other
+//! processes, orders of hash tables.
 //!
 //! Unaware of: who reads the text, and what follows.
-
-use std::ops::Range;
 
 /// Words by which a script in Python or Perl, or an unknown program, can get at the times of files, at the time of its
 /// start, and at random numbers that are seeded in every run. Where a text that a command reads, or one of its
@@ -141,8 +139,11 @@ pub const LIST_OF_VARIABLES: &[&str] = &[
 ];
 
 /// Whether a shell's text lists its variables, the number of its parent among them, by a command that is also a word:
-/// where a line is nothing else.
+/// where a line is nothing else. In a manual page it is a word.
 pub fn lists_shell_variables(text: &[u8]) -> bool {
+    if is_formatted(text) {
+        return false;
+    }
     const COMMANDS: [&[u8]; 5] = [b"set", b"export", b"declare", b"typeset", b"readonly"];
     let is_end = |rest: &[u8]| rest.iter().find(|byte| **byte != b' ').is_none_or(|byte| b";>|&)`".contains(byte));
     let lists = |command: &[u8]| COMMANDS.iter().any(|word| command.strip_prefix(*word).is_some_and(is_end));
@@ -151,6 +152,11 @@ pub fn lists_shell_variables(text: &[u8]) -> bool {
     // Autoconf's scripts look whether a shell quotes, and keep those whose names they know.
     let is_autoconfs = |line: &[u8]| memchr::memmem::find(line, b"set) 2>&1").is_some();
     text.split(|byte| *byte == b'\n').any(|line| commands(line) && !is_autoconfs(line))
+}
+
+/// Whether a text is one for troff, as manual pages are: by its first line, a comment or a title.
+fn is_formatted(text: &[u8]) -> bool {
+    [&b".\\\""[..], b"'\\\"", b".TH ", b".Dd "].iter().any(|begin| text.starts_with(begin))
 }
 
 /// How a shell gets at the directory before, but by its name.
@@ -185,56 +191,6 @@ const PROCESS_WORDS: &[&str] = &[
 
 /// One that is too short to be looked for in machine code, or in what is compressed.
 const PROCESS_SIGN: &str = "$!";
-
-/// The words by which shells and Perl scripts get at the number of the process that runs them.
-pub const OWN_PROCESS: &[&str] = &["$$", "${$}"];
-
-/// Whether a text names the number of its own process otherwise than as a part of a name, as in `conf$$.file`: then it
-/// may be written in another form. What makes a makefile has the word twice.
-pub fn names_own_process_alone(text: &[u8], is_makefile: bool) -> bool {
-    own_process(text, is_makefile).any(|word| is_alone(text, word)) || memchr::memmem::find(text, b"${$}").is_some()
-}
-
-/// Whether a text calculates with the number of its own process: what comes of it can be the same in two runs, and
-/// another in the third (`$(($$ % 2))`).
-pub fn calculates_with_own_process(text: &[u8], is_makefile: bool) -> bool {
-    own_process(text, is_makefile).any(|word| {
-        let line = memchr::memrchr(b'\n', &text[..word.start]).map_or(0, |at| at + 1);
-        let (before, after) = (&text[line..word.start], &text[word.end..]);
-        let last = |word: &[u8]| memchr::memmem::rfind(before, word);
-        let calls = || CALCULATORS.iter().any(|word| last(word.as_bytes()).is_some());
-        let operates = || operates(after.iter().copied()) || operates(before.iter().rev().copied());
-        last(b"((") > last(b"))") || is_alone(text, word) && (calls() || operates())
-    })
-}
-
-/// What calculates with, or compares, what stands behind it in the line.
-const CALCULATORS: &[&str] = &["expr ", "let ", "$[", "case ", "test ", "[ "];
-
-/// Whether a sign of a calculation comes next, or one of a comparison, or one that is otherwise a shell's with a number
-/// behind it.
-fn operates(from_word: impl Iterator<Item = u8>) -> bool {
-    let mut signs = from_word.filter(|byte| !matches!(byte, b' ' | b'\t' | b'"' | b'\'')).take(3);
-    match (signs.next(), signs.next()) {
-        (Some(b'%' | b'*' | b'/' | b'^'), _) | (Some(b'=' | b'!' | b'<' | b'>'), Some(b'=' | b'!')) => true,
-        (Some(b'&' | b'|' | b'<' | b'>' | b'+' | b'-'), Some(next)) => next.is_ascii_digit(),
-        _ => false,
-    }
-}
-
-/// Where the word stands by which shells and Perl scripts get at it.
-fn own_process(text: &[u8], is_makefile: bool) -> impl Iterator<Item = Range<usize>> {
-    let word: &[u8] = if is_makefile { b"$$$$" } else { b"$$" };
-    memchr::memmem::find_iter(text, word).map(move |at| at..at + word.len())
-}
-
-/// Whether such a word is no part of a name.
-fn is_alone(text: &[u8], word: Range<usize>) -> bool {
-    let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b"_-./{}".contains(b));
-    let before = word.start.checked_sub(1).and_then(|at| text.get(at));
-    let quoted = before == Some(&b'"') && is_part(word.start.checked_sub(2).and_then(|at| text.get(at)));
-    before != Some(&b'\\') && !quoted && !is_part(before) && !is_part(text.get(word.end))
-}
 
 /// Where one of the words above is none, in what automake writes: what it has end, and what sed does but in the last
 /// line.
@@ -322,31 +278,8 @@ mod tests {
         {
             assert!(!lists_shell_variables(text.as_bytes()), "{text}");
         }
-    }
-
-    #[test]
-    fn the_number_of_a_process_in_a_calculation() {
-        for (text, expect) in [
-            ("echo $((10000 + $$ % 5000)) > out", true),
-            ("x=$(($$/2))", true),
-            ("x=`expr $$ + 1`", true),
-            ("let x=$$", true),
-            ("x=$[ $$ & 1 ]", true),
-            ("print $$ % 2", true),
-            ("my $x = 7 * $$;", true),
-            ("x=$((n + 1)); rm -f conf$$.c", false),
-            ("tmp=/tmp/conf$$-`expr ${RANDOM-$$} % 9000`", false),
-            ("perl -e 'print $$ & 1'", true),
-            ("case $$ in *[02468]) echo even;; esac", true),
-            ("[ $$ -gt 1000 ] && echo large", true),
-            ("print 'x' if $$ < 4000;", true),
-            ("kill -9 $$", false),
-            ("sleep 1 $$ & wait", false),
-            ("echo $$ | cat", false),
-        ] {
-            assert_eq!(calculates_with_own_process(text.as_bytes(), false), expect, "{text}");
-        }
-        assert!(calculates_with_own_process(b"\techo $$(( $$$$ % 2 ))", true));
-        assert!(!calculates_with_own_process(b"\techo $$(( $$x % 2 ))", true));
+        // A sentence of a manual page.
+        assert!(!lists_shell_variables(b".\\\" A page\n.TH X 3\neach type; set \n.I x\n"));
+        assert!(lists_shell_variables(b"each type; set \n"));
     }
 }

@@ -20,6 +20,7 @@ pub fn rule(rewrite: Rewrite) -> Option<Rule> {
         Rewrite::Object => Some(Rule::Object),
         Rewrite::Pickle => Some(Rule::Pickle),
         Rewrite::Log => Some(Rule::Log),
+        Rewrite::NinjaDependencies => Some(Rule::NinjaDependencies),
     }
 }
 

@@ -116,10 +116,12 @@ pub enum Rewrite {
     Pickle,
     /// A log, which people read.
     Log,
+    /// What ninja keeps of dependencies.
+    NinjaDependencies,
 }
 
 impl Rewrite {
-    const ALL: [Rewrite; 7] = [
+    const ALL: [Rewrite; 8] = [
         Rewrite::None,
         Rewrite::Text,
         Rewrite::GccDepfile,
@@ -127,6 +129,7 @@ impl Rewrite {
         Rewrite::Object,
         Rewrite::Pickle,
         Rewrite::Log,
+        Rewrite::NinjaDependencies,
     ];
 
     /// As a record holds it.

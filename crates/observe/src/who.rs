@@ -43,8 +43,9 @@ impl<'t> Who<'t> {
     }
 
     fn forked(&mut self, pid: u32, parent: u32, writer: u32) -> Option<u32> {
-        // It goes on after its child has begun another program.
-        if self.parents.get(&pid) == Some(&parent) {
+        // It goes on after its child has begun another program. Where its parent wrote before it, it is new, and both
+        // numbers come again.
+        if writer != parent && self.parents.get(&pid) == Some(&parent) {
             return None;
         }
         // It goes on after its parent has ended.
@@ -102,5 +103,11 @@ mod tests {
         assert_eq!(who.learn(&event(Kind::Forked, 11, b"", 13, 13)), Some(13));
         assert_eq!(who.runs(11).program, b"/sh");
         assert_eq!(who.runs(99).program, b"");
+        // Both numbers come again.
+        who.learn(&event(Kind::Start, 20, b"/cc", 10, 0));
+        who.learn(&event(Kind::Start, 21, b"/cc1", 20, 0));
+        who.learn(&event(Kind::Start, 20, b"/sh", 10, 0));
+        assert_eq!(who.learn(&event(Kind::Forked, 21, b"", 20, 20)), Some(20));
+        assert_eq!(who.runs(21).program, b"/sh");
     }
 }

@@ -11,6 +11,7 @@ mod archive;
 mod depfile;
 mod forms;
 mod names;
+mod ninja;
 mod object;
 mod pickle;
 mod roots;
@@ -19,6 +20,7 @@ mod text;
 pub use depfile::Writer;
 pub use forms::{hides_its_text, holds_a_root};
 use names::Names;
+pub use ninja::{NinjaDependencies, ninja_dependencies};
 pub use pickle::pickled_words;
 use roots::Map;
 
@@ -53,6 +55,8 @@ pub enum Rule {
     /// In the strings of a pickle of Python's. That nothing else in it was worked out from a path is for the caller to
     /// know.
     Pickle,
+    /// In what ninja keeps of dependencies, whose times are left.
+    NinjaDependencies,
 }
 
 /// The bytes for the other place. `None` where that cannot be done exactly.
@@ -101,6 +105,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
         Rule::Object => of_objects(bytes, map, object::Order::Same),
         Rule::ObjectInAnyOrder => of_objects(bytes, map, object::Order::Any),
         Rule::Pickle => pickle::relocate(bytes, map),
+        Rule::NinjaDependencies => ninja::relocate(bytes, &|path| text::relocate(path, map)),
     }?;
     match rule {
         _ if !names.stand_outside(bytes, &roots.0) => Some(there),
@@ -110,6 +115,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
         Rule::Depfile(_) => None,
         Rule::Object | Rule::ObjectInAnyOrder => names_of_objects(&there, &names),
         Rule::Pickle => pickle::relocate_names(&there, &names),
+        Rule::NinjaDependencies => ninja::relocate(&there, &|path| names.replace(path)),
     }
 }
 

@@ -11,23 +11,21 @@ use std::path::Path;
 
 use larder_compiler::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, Family, HASH_WORDS, LIST_OF_VARIABLES, Language,
-    MEMORY_WORDS, Named, OWN_PROCESS, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS,
-    calculates_with_own_process, compiled_names_other_processes, is_compiler_part, is_left_out, is_makefile, is_shell,
-    lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes, names_own_process_alone,
-    names_shell_clocks, runs_meson, runs_no_script,
+    MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
+    TIME_WORDS, compiled_names_other_processes, holds_own_process, is_build_tool, is_compiler_part, is_left_out,
+    is_makefile, is_shell, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
+    names_shell_clocks, own_process, runs_meson, runs_no_script,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
 
+use crate::numbers::{Numbers, outside_the_system, ran_what_names_processes};
 use crate::typed::file_name;
 
 /// A text longer than this is not searched, and counts as if it named times. A makefile of automake's can have 95 MB
 /// (curl's
 /// `tests/libtest`).
 const TEXT_BYTES_MAX: u64 = 256 << 20;
-/// Where texts lie that come with the system: an interpreter's own library would name everything.
-const SYSTEM: [&[u8]; 8] =
-    [b"/usr/bin/", b"/usr/lib", b"/usr/share/", b"/usr/include/", b"/lib/", b"/lib64/", b"/bin/", b"/etc/"];
 
 /// What the texts of a command hold by way of words.
 #[derive(Clone, Debug, Default)]
@@ -36,12 +34,8 @@ pub(crate) struct Texts {
     named: Named,
     /// The same, of texts that only programs of one language read.
     own: [Named; Language::COUNT],
-    /// A word by which scripts get at the number of their process.
-    name_own_process: bool,
-    /// The same, not as a part of a name.
-    pub(crate) name_own_process_alone: bool,
-    /// The same, in a calculation.
-    pub(crate) calculate_with_own_process: bool,
+    /// What scripts do with the number of their process.
+    pub(crate) own_process: OwnProcess,
     /// A word by which they get at those of others.
     name_processes: bool,
     /// What is compiled has such a word.
@@ -72,7 +66,7 @@ impl Texts {
             found.compiled_name_processes |= processes && text.as_ref().is_none_or(|text| compiled_names(text));
         }
         if matches!(request.family, Family::Command | Family::Generic) {
-            let mut search = |text: &[u8]| found.search(text, &[Reader::Other], false);
+            let mut search = |text: &[u8]| found.search(text, &[Reader::Other], b"");
             search(&request.action.argv.join(&b' '));
             // Each may be a whole script.
             search(&request.action.argv.join(&b'\n'));
@@ -80,6 +74,7 @@ impl Texts {
             told_to_shells(trace).into_iter().for_each(&mut search);
             request.action.environment.iter().for_each(|variable| search(&variable.value));
             read.iter().for_each(|(path, by)| found.search_file(path, by));
+            given_to_shells(trace).into_iter().for_each(|text| found.add_own(own_process(text, Signs::Number)));
         }
         found
     }
@@ -94,26 +89,22 @@ impl Texts {
         self.name_inodes != (true, false)
     }
 
-    /// Numbers of processes that a script of the command could have been told, in digits.
-    pub(crate) fn process_numbers(&self, trace: &Trace) -> HashSet<Vec<u8>> {
-        let any = self.name_processes || self.compiled_name_processes;
-        if !any && !self.name_own_process {
-            return HashSet::new();
+    /// Numbers of processes that a script of the command could have been told, and of the inodes that were shown.
+    pub(crate) fn numbers(&self, trace: &Trace, inodes: &BTreeSet<u64>) -> Numbers {
+        let any = self.name_processes || self.compiled_name_processes && ran_what_names_processes(trace);
+        let OwnProcess { named, before, .. } = &self.own_process;
+        let processes = if any || *named || !before.is_empty() { processes(trace, any) } else { HashSet::new() };
+        Numbers {
+            processes: processes.into_iter().map(|number| number.to_string().into_bytes()).collect(),
+            anywhere: any || *named,
+            before: before.clone(),
+            inodes: inodes.iter().map(|inode| inode.to_string().into_bytes()).collect(),
         }
-        let mut numbers = HashSet::from([larder_sys::process_id(), larder_sys::parent_process_id()]);
-        let mut who = Who::default();
-        for event in trace.iter() {
-            who.learn(&event);
-            let program = file_name(who.runs(event.pid).program);
-            // Shells hand their own number on to what they fork.
-            if any || !runs_no_script(program) && (event.kind == Kind::Start || !is_shell(program)) {
-                numbers.insert(event.pid);
-            }
-        }
-        numbers.into_iter().map(|number| number.to_string().into_bytes()).collect()
     }
 
-    fn search(&mut self, text: &[u8], by: &[Reader], is_makefile: bool) {
+    /// Search a text of the file at `path`, or of none.
+    fn search(&mut self, text: &[u8], by: &[Reader], path: &[u8]) {
+        let is_makefile = is_makefile(path);
         let holds = |words: &[&str]| holds(text, words);
         let named = Named {
             times: holds(TIME_WORDS),
@@ -131,9 +122,14 @@ impl Texts {
             dates_compared: false,
         };
         self.add(named, by);
-        self.name_own_process = self.name_own_process || holds(OWN_PROCESS);
-        self.name_own_process_alone = self.name_own_process_alone || names_own_process_alone(text, is_makefile);
-        self.calculate_with_own_process |= calculates_with_own_process(text, is_makefile);
+        let own = match is_makefile || path.ends_with(b".ninja") && by == [Reader::Build] {
+            true => own_process(text, Signs::One),
+            false => own_process(text, Signs::Number),
+        };
+        // Others may hand on to a shell what they find in a makefile; what one is made of goes to make.
+        let is_for_make = by == [Reader::Build] || path.ends_with(b".in");
+        self.own_process.named |= is_makefile && !is_for_make && holds_own_process(text);
+        self.add_own(own);
         let lists = !is_makefile && lists_shell_variables(text);
         self.list_variables = self.list_variables || lists || holds(LIST_OF_VARIABLES);
         if holds(DIRECTORY_BEFORE) || text.ends_with(b"cd -") {
@@ -150,11 +146,17 @@ impl Texts {
         self.variables.extend(names.into_iter().filter(|name| is_left_out(name)).map(<[u8]>::to_vec));
     }
 
+    fn add_own(&mut self, OwnProcess { named, before, alone, calculated }: OwnProcess) {
+        let own = &mut self.own_process;
+        (own.named, own.alone, own.calculated) = (own.named | named, own.alone | alone, own.calculated | calculated);
+        own.before.extend(before);
+    }
+
     fn add(&mut self, named: Named, by: &[Reader]) {
         for reader in by {
             match reader {
                 Reader::Compiler => {}
-                Reader::Other => self.named = self.named | named,
+                Reader::Build | Reader::Other => self.named = self.named | named,
                 Reader::Script(language) => {
                     let own = &mut self.own[*language as usize];
                     *own = *own | named;
@@ -172,11 +174,11 @@ impl Texts {
         match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
             // The words of a program, or of an archive of such, are no script's.
             Ok(_) if is_machine_code(&bytes) => {}
-            Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes, by, is_makefile(path)),
+            Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes, by, path),
             _ => {
                 self.add(Named::ANYTHING, by);
                 self.name_processes = true;
-                self.name_own_process_alone = true;
+                (self.own_process.named, self.own_process.alone) = (true, true);
                 self.name_inodes.1 = true;
             }
         }
@@ -205,15 +207,19 @@ fn whole(path: &[u8]) -> Option<Vec<u8>> {
     (count as u64 <= TEXT_BYTES_MAX).then_some(bytes)
 }
 
-/// Whether a text holds one of these numbers, by itself.
-pub(crate) fn holds_a_number(text: &[u8], numbers: &HashSet<Vec<u8>>) -> bool {
-    // The longest is that of an inode.
-    let runs = text.split(|byte| !byte.is_ascii_digit()).filter(|run| (1..=20).contains(&run.len()));
-    let is_one = |run: &[u8]| {
-        let zeros = run.iter().take_while(|digit| **digit == b'0').count();
-        numbers.contains(&run[zeros.min(run.len() - 1)..])
-    };
-    runs.into_iter().any(is_one)
+/// The processes that run scripts, or all of them.
+fn processes(trace: &Trace, any: bool) -> HashSet<u32> {
+    let mut numbers = HashSet::from([larder_sys::process_id(), larder_sys::parent_process_id()]);
+    let mut who = Who::default();
+    for event in trace.iter() {
+        who.learn(&event);
+        let program = file_name(who.runs(event.pid).program);
+        // Shells hand their own number on to what they fork.
+        if any || !runs_no_script(program) && (event.kind == Kind::Start || !is_shell(program)) {
+            numbers.insert(event.pid);
+        }
+    }
+    numbers
 }
 
 /// Who reads a text.
@@ -222,6 +228,8 @@ enum Reader {
     Compiler,
     /// One that runs scripts of its own language only.
     Script(Language),
+    /// One that has shells run what it reads, after reading `$$` as `$`.
+    Build,
     /// A shell, or one that hands on what it reads.
     Other,
 }
@@ -245,6 +253,7 @@ fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
                 // In its language there are no clocks and no order that hangs on a seed.
                 Some(Language::Python) if is_meson(who.runs(event.pid).arguments) => Reader::Compiler,
                 Some(language) => Reader::Script(language),
+                None if is_build_tool(program) => Reader::Build,
                 None => Reader::Other,
             };
             match found.get_mut(event.path) {
@@ -275,9 +284,15 @@ fn told_to_shells(trace: &Trace) -> HashSet<&[u8]> {
     told
 }
 
-/// Whether a file does not come with the system.
-fn outside_the_system(path: &[u8]) -> bool {
-    !SYSTEM.iter().any(|system| path.starts_with(system))
+/// All that shells were given to run: what make and ninja made of what they read is among it.
+fn given_to_shells(trace: &Trace) -> HashSet<&[u8]> {
+    let starts = trace.iter().filter(|event| event.kind == Kind::Start && is_shell(file_name(event.path)));
+    starts
+        .flat_map(|event| match arguments(event.path2) {
+            Some(words) => words.collect::<Vec<_>>(),
+            None => vec![event.path2],
+        })
+        .collect()
 }
 
 /// Whether the archive at `path` was written without times and owners: `ar`'s member headers are text, the time 12

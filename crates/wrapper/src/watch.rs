@@ -243,7 +243,8 @@ impl<'a> Programs<'a> {
     }
 
     /// How much is still to be learned of the program at `path`. Somebody waits for the answer, so a large file is not
-    /// read for it.
+    /// read for it. What the command makes may be gone at the end, or made anew, when nobody can tell which it was: only
+    /// a sample does.
     fn interest(&self, path: &[u8]) -> Interest {
         const READ_BYTES_MAX: u64 = 1 << 20;
         let look = larder_sys::look_through(path).ok();
@@ -251,7 +252,8 @@ impl<'a> Programs<'a> {
         let read = || if is_small { self.content(path) } else { None };
         let content = look.as_ref().and_then(|look| self.stamps.content(look)).or_else(read);
         match content.and_then(|content| self.sink.judgement(&program_key(&content, self.place))) {
-            Some(Judgement::Believed(_) | Judgement::Disbelieved) => Interest::Nothing,
+            Some(Judgement::Believed(_)) if !self.may_be_made(path) => Interest::Nothing,
+            Some(Judgement::Disbelieved) => Interest::Nothing,
             // As the first run of a compiler by itself is, whatever its options.
             _ if is_compiler_part(file_name(path)) && !self.may_be_made(path) => Interest::OneLong,
             _ if self.lives_long(path) => Interest::Beginning,

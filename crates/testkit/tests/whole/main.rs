@@ -5,7 +5,9 @@
 mod inside;
 mod modes;
 mod names;
+mod ninja;
 mod notices;
+mod numbers;
 mod project;
 mod samples;
 mod scope;

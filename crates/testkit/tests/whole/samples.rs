@@ -162,6 +162,16 @@ fn a_program_of_which_only_the_beginning_was_seen() {
     assert_ne!(project.compared(0, &argv), "hit");
 }
 
+/// As Meson's checks are: what ran first is known by its content, and is another file at the end.
+#[test]
+fn a_program_that_is_made_twice_is_judged_in_other_places() {
+    probe_skip!(has("cc"), "cc is not installed");
+    let project = Project::of(&[("x.c", "int main(void) { return 0; }\n")]);
+    let argv = ["sh", "-c", "cc x.c -o x && ./x && cc x.c -o x && ./x"];
+    let outcomes: Vec<String> = (0..4).map(|at| project.compared(at, &argv)).collect();
+    assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
+}
+
 #[test]
 fn a_static_program_is_left_to_the_kernel() {
     probe_skip!(has("gcc"), "gcc is not installed");

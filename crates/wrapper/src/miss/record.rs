@@ -16,7 +16,7 @@ use crate::dates::Dates;
 use crate::keep::{Kept, KeptContent, KeptKind, KeptOutput, KeptStreams};
 use crate::reach::{Reach, Reached, SEARCHED_BYTES_MAX};
 use crate::sink::Sink;
-use crate::texts::{Texts, holds_a_number};
+use crate::texts::Texts;
 use crate::typed::file_name;
 use crate::watch::{Programs, Watched};
 
@@ -134,12 +134,10 @@ impl Run<'_> {
         outputs: &[KeptOutput],
         streams: &KeptStreams,
     ) -> Result<bool, NotRecorded> {
-        let mut numbers = texts.process_numbers(trace);
-        numbers.extend(folded.inodes_shown.iter().map(|inode| inode.to_string().into_bytes()));
-        let is_told = |text: &[u8]| text.contains(&0) || holds_a_number(text, &numbers);
-        let told = !numbers.is_empty() && self.holds(outputs, false, streams, &is_told);
-        let by_chance = told || texts.name_own_process_alone && self.is_keyed_whole();
-        if texts.calculate_with_own_process || by_chance && !self.is_keyed_whole() {
+        let numbers = texts.numbers(trace, &folded.inodes_shown);
+        let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
+        let by_chance = told || texts.own_process.alone && self.is_keyed_whole();
+        if texts.own_process.calculated || by_chance && !self.is_keyed_whole() {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
         }
         if texts.use_inodes() && !folded.inodes_shown.is_empty() {

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
-use larder_compiler::{is_in_no_order, is_log};
+use larder_compiler::{is_in_no_order, is_log, is_ninjas};
 use larder_lookup::relocated::{apply, rewritten, rule};
 use larder_model::{
     ActionResult, Bound, Content, Entry, Made, Manifest, ObservationSet, Output, Rewrite, Streams, lengths,
 };
-use larder_relocate::{can_be_relocated, holds_a_root, pickled_words};
+use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
 
 use super::{Bind, Reach, SEARCHED_BYTES_MAX};
 
@@ -118,6 +118,7 @@ impl Reach<'_> {
                     File { placement: placement2, mode: mode2, content: content2, .. },
                 ) if placement == placement2 && mode == mode2 => match output.path {
                     path if is_log(path) => self.rewrite_of_log(before, content2)?,
+                    path if is_ninjas(path) => self.rewrite_of_ninjas(before, content, content2)?,
                     path if is_in_no_order(path) => self.rewrite_in_any_order(before, content, content2)?,
                     _ => self.rewrite_between(before, content, content2)?,
                 },
@@ -133,7 +134,9 @@ impl Reach<'_> {
     fn rewrite_of_message(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         self.rewrite_between(before, old, new).or_else(|| {
             let lines = |bytes: &[u8]| {
-                let mut lines: Vec<Vec<u8>> = bytes.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
+                let parts =
+                    bytes.split(|&b| b == b'\n').flat_map(|line| <[&[u8]; 2]>::from(line.split_at(counted(line))));
+                let mut lines: Vec<Vec<u8>> = parts.map(<[u8]>::to_vec).collect();
                 lines.sort_unstable();
                 lines
             };
@@ -191,6 +194,18 @@ impl Reach<'_> {
         })
     }
 
+    /// What ninja keeps has the times of the run, and stands in the order in which compilers ended: what was made of
+    /// what must be the same.
+    fn rewrite_of_ninjas(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        let rewrite = self.rewrite_if_it_holds(before, new, Rewrite::NinjaDependencies)?;
+        let there = match before.origin == self.roots() {
+            true => self.searched(old)?,
+            false => self.in_another_place(Rewrite::NinjaDependencies, before, old)?,
+        };
+        let here = self.searched(new)?;
+        (ninja_dependencies(&there)? == ninja_dependencies(&here)?).then_some(rewrite)
+    }
+
     fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
         if old == new {
             let bytes = self.searched(new)?;
@@ -201,5 +216,32 @@ impl Reach<'_> {
         let here = self.searched(new)?;
         let rules = [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object];
         rules.into_iter().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
+    }
+}
+
+/// How long what ninja puts before a line is, `[3/17] `: it counts what has ended, whatever that was.
+fn counted(line: &[u8]) -> usize {
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let end = || {
+        let rest = line.strip_prefix(b"[")?;
+        let (before, rest) = rest.split_at(digits(rest));
+        let rest = rest.strip_prefix(b"/")?;
+        let (after, rest) = rest.split_at(digits(rest));
+        let rest = rest.strip_prefix(b"] ")?;
+        (!before.is_empty() && !after.is_empty()).then_some(line.len() - rest.len())
+    };
+    end().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counted;
+
+    #[test]
+    fn what_ninja_counts() {
+        for (line, expect) in [("[3/17] cc x", 7), ("[/1] x", 0), ("[1/2]x", 0), ("[1/2", 0), ("x [1/2] y", 0), ("", 0)]
+        {
+            assert_eq!(counted(line.as_bytes()), expect, "{line}");
+        }
     }
 }

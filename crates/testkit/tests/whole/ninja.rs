@@ -1,0 +1,82 @@
+//! A whole `ninja`: what it keeps for its next run, in other places.
+
+use std::fs;
+
+use larder_testkit::{Ran, Tree, has, probe_skip};
+
+use crate::project::Project;
+
+/// Sources by absolute names, as CMake has them; and the real `ninja` writes and reads what is compared.
+fn by_ninja() -> Project {
+    let rules = "rule cc\n  command = cc -MMD -MF $out.d -c $in -o $out\n  depfile = $out.d\n  deps = gcc\n\
+                 rule ar\n  command = ar crD $out $in\n";
+    let project = Project::of(&[
+        ("rules.ninja", rules),
+        ("a.c", "#include \"both.h\"\nint a(void) { return N; }\n"),
+        ("b.c", "#include \"both.h\"\nint b(void) { return -N; }\n"),
+        ("both.h", "#define N 1\n"),
+    ]);
+    let units = "build a.o: cc @/a.c\nbuild b.o: cc @/b.c\nbuild lib.a: ar a.o b.o\n";
+    project.tool("configure", &format!("printf 'include rules.ninja\\n{units}' | sed \"s|@|$PWD|\" > build.ninja; touch -r rules.ninja build.ninja\n"));
+    project
+}
+
+fn configured(project: &Project, at: usize) {
+    project.lay_out(at);
+    let ran = project.plain(at, &["./configure"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+/// All but times.
+fn dependencies(project: &Project, at: usize) -> Vec<String> {
+    let ran = project.plain(at, &["ninja", "-t", "deps"]);
+    let mut lines: Vec<String> =
+        ran.stdout.lines().map(|line| line.split(", deps").next().unwrap_or(line).to_owned()).collect();
+    assert!(lines.iter().any(|line| line.starts_with("b.o: #deps 2")), "{ran:?}");
+    lines.sort();
+    lines
+}
+
+fn tree(project: &Project, at: usize) -> Tree {
+    let top = project.text(at, "");
+    // What ninja keeps holds times.
+    for name in [".ninja_deps", ".ninja_log"] {
+        fs::write(format!("{top}/{name}"), "").expect("can be emptied");
+    }
+    Tree::of(std::path::Path::new(&top))
+}
+
+fn made(project: &Project, at: usize, through_larder: bool) -> (Ran, Vec<String>) {
+    configured(project, at);
+    match through_larder {
+        true => project.through_larder(at, &["ninja"]),
+        false => (project.plain(at, &["ninja"]), Vec::new()),
+    }
+}
+
+#[test]
+fn what_ninja_keeps_serves_other_places() {
+    probe_skip!(has("ninja") && has("cc"), "ninja or cc is not installed");
+    let project = by_ninja();
+    let mut outcomes = Vec::new();
+    for at in 0..4 {
+        let (plain, _) = made(&project, at, false);
+        let plain_dependencies = dependencies(&project, at);
+        let plain_tree = tree(&project, at);
+        let (ran, outcome) = made(&project, at, true);
+        assert_eq!(ran.code, plain.code, "{ran:?}");
+        assert_eq!(dependencies(&project, at), plain_dependencies, "in place {at}: {outcome:?}");
+        // It is understood: a header that is changed is compiled again.
+        let header = project.text(at, "both.h");
+        let kept = fs::read(project.text(at, ".ninja_deps")).expect("is there");
+        if let Some(difference) = tree(&project, at).difference(&plain_tree) {
+            panic!("in place {at}: {difference}");
+        }
+        fs::write(project.text(at, ".ninja_deps"), kept).expect("can be written");
+        fs::write(header, "#define N 2\n").expect("can be written");
+        let left = project.plain(at, &["ninja", "-n"]);
+        assert!(left.stdout.contains("lib.a"), "{left:?}");
+        outcomes.extend(outcome);
+    }
+    assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
+}

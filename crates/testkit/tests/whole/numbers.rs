@@ -1,0 +1,104 @@
+//! Numbers of processes in whole commands that make what is no text: which of them count, and that those do.
+
+use larder_testkit::{has, probe_skip};
+
+use crate::project::Project;
+
+/// As libtool's script has it: the number in lines that are never run, and signs before names.
+const LIBTOOL: &str = r#"#! /bin/sh
+func_mktempdir ()
+{
+    if test : = "$opt_dry_run"; then
+      _G_tmpdir=$_G_template-$$
+    else
+      _G_tmpdir=$_G_template-${RANDOM-0}$$
+    fi
+}
+runpath_var=LD_RUN_PATH
+if eval "test -z \"\$$runpath_var\""; then
+  "$@"
+fi
+"#;
+
+/// As automake's makefiles have it: signs for the shell, and the number in what is not made.
+const MAKEFILE: &str = r#"all: prog
+prog: a.o
+	./libtool $(CC) -o $@ a.o
+a.o: a.c
+	list='x y'; for p in $$list; do echo "$$p" | sed 's/z$$//'; done; $(CC) -c -o $@ a.c
+distcheck:
+	true \
+	  && dc_destdir="$${TMPDIR-/tmp}/am-dc-$$$$/" \
+	  && mkdir "$$dc_destdir"
+"#;
+
+fn by_libtool(source: &str) -> Project {
+    let project = Project::of(&[("Makefile", MAKEFILE), ("a.c", source)]);
+    project.tool("libtool", LIBTOOL);
+    project
+}
+
+/// The source names a way to the number of a process, and what comes of it is not run.
+#[test]
+fn the_second_run_is_answered() {
+    probe_skip!(has("make") && has("cc"), "make or cc is not installed");
+    let project = by_libtool("#include <unistd.h>\nint main(void) { return getpid() == 1; }\n");
+    let outcomes = [(); 2].map(|()| project.compared(0, &["make"]));
+    assert_eq!(outcomes, ["miss", "hit"]);
+}
+
+/// A program that is run, and asks for no number.
+#[test]
+fn what_is_made_and_run() {
+    probe_skip!(has("make") && has("cc"), "make or cc is not installed");
+    let project = by_libtool("#include <stdio.h>\nint main(void) { return puts(\"made\") < 0; }\n");
+    let argv = ["sh", "-c", "make && ./prog > out"];
+    let outcomes = [(); 2].map(|()| project.compared(0, &argv));
+    assert_eq!(outcomes, ["miss", "hit"]);
+}
+
+/// By each of these the number of a process gets into an object.
+#[test]
+fn never_answered() {
+    probe_skip!(has("make") && has("cc"), "make or cc is not installed");
+    let printing = "#include <stdio.h>\n#include <unistd.h>\nint main(void) { return printf(\"%d\", getpid()) < 0; }\n";
+    let asking = "#define _GNU_SOURCE\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
+        int main(void) { return printf(\"%ld\", syscall(SYS_getpid)) < 0; }\n";
+    let plain = "int x = N;\n";
+    for (makefile, source) in [
+        ("x.o: x.c\n\t$(CC) -o prog x.c && $(CC) -DN=`./prog` -x c -c -o $@ n\n", printing),
+        ("x.o: x.c\n\t$(CC) -o prog x.c && $(CC) -DN=`./prog` -x c -c -o $@ n && rm prog\n", printing),
+        ("x.o: x.c\n\t$(CC) -o prog x.c && $(CC) -DN=`./prog` -x c -c -o $@ n\n", asking),
+        ("x.o: x.c\n\techo x$$$$ | sed s/x/-DN=/ > args; $(CC) @args -c x.c\n", plain),
+        ("S = $$\nx.o: x.c\n\techo x$(S)$(S) | sed s/x/-DN=/ > args; $(CC) @args -c x.c\n", plain),
+        ("x.o: x.c\n\tsed -n 's/^#//p' Makefile | sh\n#n=x$$; cc -DN=${n#x} -c x.c\n", plain),
+        ("x.o: x.c\n\tn=x$$$$; $(CC) -DN=$${n#x} -c x.c\n", plain),
+        ("x.o: x.c\n\tsh ./script\n", plain),
+    ] {
+        let project = Project::of(&[
+            ("Makefile", makefile),
+            ("x.c", source),
+            ("n", "int x = N;\n"),
+            ("script", "rm -f conf$$.dir\nn=conf$$\ncc -DN=${n#conf} -c x.c\n"),
+        ]);
+        let mut outcomes = Vec::new();
+        for at in [0, 0, 1, 0] {
+            project.lay_out(at);
+            let (ran, inner) = project.through_larder(at, &["make"]);
+            assert_eq!(ran.code, Some(0), "{makefile}: {ran:?}");
+            outcomes.extend(inner);
+        }
+        assert!(outcomes.iter().all(|outcome| outcome != "hit"), "{makefile}: {outcomes:?}");
+    }
+}
+
+/// Names of temporary files by lines that are known reach a result by others.
+#[test]
+fn names_that_are_known_are_searched_for() {
+    let project = Project::of(&[("in", "x\n")]);
+    let script = "rm -f conf$$.dir\nmkdir conf$$.dir\nls -d conf*.dir > out\nrm -rf conf*.dir";
+    for outcome in ["miss", "miss"] {
+        project.lay_out(0);
+        assert_eq!(project.through_larder(0, &["sh", "-c", script]).1, [outcome]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Numbers that are others in each run, of processes and of inodes, and whether a result holds one.
+//!
+//! Unaware of: which texts get at them, what follows.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use larder_compiler::{compiled_names_other_processes, is_compiler_part};
+use larder_model::Identity;
+use larder_observe::{Event, Kind, Program, Trace, judge};
+use larder_relocate::hides_its_text;
+
+use crate::typed::file_name;
+
+/// Where that lies which comes with the system: an interpreter's own library would name everything.
+const SYSTEM: [&[u8]; 8] =
+    [b"/usr/bin/", b"/usr/lib", b"/usr/share/", b"/usr/include/", b"/lib/", b"/lib64/", b"/bin/", b"/etc/"];
+
+/// Such numbers, as texts have them.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    /// Those of processes.
+    pub(crate) processes: HashSet<Vec<u8>>,
+    /// It is not known where they got: what is no text may hold one in any form.
+    pub(crate) anywhere: bool,
+    /// What stands before them in the names that are known to come of them.
+    pub(crate) before: BTreeSet<&'static str>,
+    /// Those of inodes, which were only compared.
+    pub(crate) inodes: HashSet<Vec<u8>>,
+}
+
+impl Numbers {
+    /// Whether there are any.
+    pub(crate) fn are_any(&self) -> bool {
+        !self.processes.is_empty() || !self.inodes.is_empty()
+    }
+
+    /// Whether a text holds one.
+    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
+        self.anywhere && (text.contains(&0) || holds_a_number(text, &self.processes))
+            || holds_a_number(text, &self.inodes)
+            || self.before.iter().any(|before| self.stands_behind(text, before.as_bytes()))
+            || self.are_any() && hides_its_text(text)
+    }
+
+    fn stands_behind(&self, text: &[u8], before: &[u8]) -> bool {
+        memchr::memmem::find_iter(text, before).any(|at| {
+            let rest = &text[at + before.len()..];
+            let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+            holds_a_number(&rest[..digits], &self.processes)
+        })
+    }
+}
+
+/// Whether a text holds one of these numbers, by itself.
+fn holds_a_number(text: &[u8], numbers: &HashSet<Vec<u8>>) -> bool {
+    // The longest is that of an inode.
+    let mut runs = text.split(|byte| !byte.is_ascii_digit()).filter(|run| (1..=20).contains(&run.len()));
+    let is_one = |run: &[u8]| {
+        let zeros = run.iter().take_while(|digit| **digit == b'0').count();
+        numbers.contains(&run[zeros.min(run.len() - 1)..])
+    };
+    !numbers.is_empty() && runs.any(is_one)
+}
+
+/// Whether something ran that does not come with the system, is no known part of a compiler, and names a way to the
+/// numbers of processes, or cannot be looked into any more. What was only compiled writes down nothing.
+pub(crate) fn ran_what_names_processes(trace: &Trace) -> bool {
+    let mut known = HashSet::new();
+    trace.iter().any(|event| {
+        matches!(event.kind, Kind::Start | Kind::Object)
+            && outside_the_system(event.path)
+            && !is_compiler_part(file_name(event.path))
+            && known.insert((event.path, event.identity.map(|identity| (identity.inode, identity.modified_ns))))
+            && names_processes(&event)
+    })
+}
+
+/// Of a program that the loader started, and of a library, what it asks others for stands in it by name.
+fn names_processes(event: &Event<&[u8]>) -> bool {
+    let path = Path::new(OsStr::from_bytes(event.path));
+    let is_dynamic = event.kind == Kind::Object || matches!(judge(event.path).0, Program::Dynamic);
+    let is_the_same = event.identity.is_some_and(|identity| is_still(path, identity));
+    let names =
+        |bytes: Vec<u8>| compiled_names_other_processes(&bytes) || memchr::memmem::find(&bytes, b"syscall").is_some();
+    !is_dynamic || !is_the_same || fs::read(path).map_or(true, names)
+}
+
+/// Whether a file does not come with the system.
+pub(crate) fn outside_the_system(path: &[u8]) -> bool {
+    !SYSTEM.iter().any(|system| path.starts_with(system))
+}
+
+fn is_still(path: &Path, identity: Identity) -> bool {
+    fs::metadata(path).is_ok_and(|now| {
+        let modified_ns = now.mtime().saturating_mul(1_000_000_000).saturating_add(now.mtime_nsec());
+        (now.ino(), now.size(), modified_ns) == (identity.inode, identity.size_bytes, identity.modified_ns)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(anywhere: bool, before: &[&'static str]) -> Numbers {
+        Numbers {
+            processes: HashSet::from([b"4711".to_vec()]),
+            anywhere,
+            before: before.iter().copied().collect(),
+            inodes: HashSet::new(),
+        }
+    }
+
+    #[test]
+    fn a_number_anywhere() {
+        let check = |text: &[u8], expect| assert_eq!(numbers(true, &[]).is_in(text), expect, "{text:?}");
+        check(b"x 4711", true);
+        check(b"x04711y", true);
+        check(b"47110", false);
+        check(b"\0", true);
+        check(b"", false);
+    }
+
+    #[test]
+    fn a_number_in_names_that_are_known() {
+        let check = |text: &[u8], expect| assert_eq!(numbers(false, &["conf", "-"]).is_in(text), expect, "{text:?}");
+        check(b"x 4711 conf47110 confer", false);
+        check(b"\0\x01 4711", false);
+        check(b"\0conf4711.file", true);
+        check(b"/tmp/libtool-04711/x", true);
+        // What is compressed may hold it.
+        check(b"\x1f\x8b\x08\0", true);
+    }
+
+    #[test]
+    fn no_number() {
+        let none = Numbers::default();
+        assert!(!none.is_in(b"4711 \0 \x1f\x8b") && !none.is_in(b"\x1f\x8b\x08\0"));
+    }
+
+    #[test]
+    fn inodes_are_searched_alone() {
+        let inodes = Numbers { inodes: HashSet::from([b"1234567".to_vec()]), ..Numbers::default() };
+        assert!(inodes.is_in(b"at 1234567") && !inodes.is_in(b"\0 4711") && inodes.is_in(b"\x1f\x8b\x08\0"));
+    }
+}
