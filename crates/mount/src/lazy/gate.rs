@@ -71,6 +71,8 @@ pub fn gate(socket: OwnedFd) -> io::Result<()> {
     larder_sys::close_others(3, &[socket.as_raw_fd()]);
     larder_sys::lead_session();
     larder_sys::raise_descriptor_limit();
+    // Each read of what is not all there yet waits for us once.
+    larder_sys::answer_promptly();
     let _ = std::env::set_current_dir("/");
     // Without us what was never filled could be read: may everybody else be ended before.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
