@@ -41,6 +41,9 @@ fn said<'a>(ran: &'a Ran, way: &str) -> &'a str {
 fn doctor_says_what_a_kernel_lacks_and_what_is_used_instead() {
     probe_skip!(is_root(), "only root can mount");
     let place = Place::new();
+    place.put("deps/a", "a");
+    // The ways are tried in the store.
+    place.run(&[larder().to_str().expect("is text"), "image", "save", "--key", "k-1", "deps"]).run().quiet();
     let Some(all) = refused(&place, &["getcpu:error=ENOSYS"], &["doctor"]) else { return };
     probe_skip!(said(&all, "lazy").contains("used so"), "not possible here anyway: {}", said(&all, "lazy"));
     // Before Linux 6.14 there are no events before access.

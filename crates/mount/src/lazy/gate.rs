@@ -275,7 +275,14 @@ impl Gate {
 
     /// Nobody waits for ever for somebody who does not come back.
     fn lose_patience(&mut self) -> io::Result<Going> {
-        if self.line.is_some() || self.alone_since.elapsed() < PATIENCE {
+        if self.line.is_some() {
+            return Ok(Going::On);
+        }
+        // Whoever could not mount it fills it in another way now, and is not to be held back.
+        if !self.was_mounted && self.waiting.is_empty() {
+            return Ok(Going::End);
+        }
+        if self.alone_since.elapsed() < PATIENCE {
             return Ok(Going::On);
         }
         self.settle(|waiting, _| (waiting.since.elapsed() >= PATIENCE).then_some(Answer::Fail));
