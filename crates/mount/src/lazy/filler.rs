@@ -21,8 +21,10 @@ const SAY_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A gate has no more descriptors than this, and no number above.
 const NUMBERS_MAX: i32 = 1 << 16;
-/// What is fetched before it is asked for waits so long: mounting takes less, and whoever wants that waits for it.
-const MOUNTED_FIRST: Duration = Duration::from_millis(50);
+/// What nobody asked for yet is fetched once it is mounted, or after so long where nobody mounts it.
+const MOUNTED_MAX: Duration = Duration::from_secs(1);
+/// And so long after that: whoever mounts is not done yet, and somebody waits for that.
+const MOUNTED_FIRST: Duration = Duration::from_millis(20);
 /// A worker's own; what fills brings its own memory.
 const STACK_BYTES: usize = 1 << 20;
 
@@ -44,6 +46,7 @@ pub(super) struct Filler {
     line: Mutex<Arc<Line>>,
     /// What watches the mounts, for a gate that takes another's place.
     readers: Mutex<Vec<OwnedFd>>,
+    was_mounted: AtomicBool,
     traces: AtomicBool,
     stopped: AtomicBool,
     /// All is there, on the disk, and noted.
@@ -80,6 +83,7 @@ impl Filler {
             more: Condvar::new(),
             line: Mutex::new(Arc::new(said)),
             readers: Mutex::new(Vec::new()),
+            was_mounted: AtomicBool::new(false),
             traces: AtomicBool::new(options.trace),
             stopped: AtomicBool::new(false),
             noted: AtomicBool::new(false),
@@ -117,6 +121,8 @@ impl Filler {
             Err(error) if !self.completed.load(Relaxed) => Err(error),
             _ => {
                 lock(&self.readers).push(watch);
+                self.was_mounted.store(true, Relaxed);
+                self.more.notify_all();
                 Ok(())
             }
         }
@@ -199,6 +205,8 @@ impl Filler {
     /// Fill what nobody waits for yet: after those who use what is there, and who are about to mount it.
     fn work_ahead(&self) {
         larder_sys::lower_thread(Class::Utility);
+        let waits = |_: &mut Ledger| !self.was_mounted.load(Relaxed) && !self.stopped.load(Relaxed);
+        drop(self.more.wait_timeout_while(self.ledger(), MOUNTED_MAX, waits));
         std::thread::sleep(MOUNTED_FIRST);
         self.work(Ledger::unasked, &self.more);
     }
