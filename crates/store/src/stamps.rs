@@ -9,7 +9,7 @@
 //! that says what its bytes do not hold. The check is a mix
 //! of the other nine words, written last: a slot that two processes wrote at once, or that was damaged, is no slot. An
 //! empty slot is all zeros. A slot is looked for in a window of `WINDOW` slots from its home; when that is full the
-//! table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten.
+//! table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten. Whoever knows how many come asks before.
 //!
 //! A stamp is kept only where the file system's change time is the kernel's clock, and only when it was taken at least
 //! `STAMP_AGE_MIN_NS` after that time: a change within the same tick could otherwise go unseen.
