@@ -18,7 +18,7 @@ pub struct Image {
     pub record: ImageRecord,
     /// Where the bytes of its files are.
     pub packs: PackList,
-    /// A tree for each saved path.
+    /// A tree for each saved path; none of an image without them.
     pub trees: Vec<Tree>,
     /// As long as this lives, nobody evicts it.
     _lease: Lease,
@@ -27,15 +27,28 @@ pub struct Image {
 impl Image {
     /// Open an image whose trees and lists are in the store. Its packs may be elsewhere.
     pub fn open(store: &Store, record: ImageRecord) -> Result<Image, ImageError> {
+        let mut image = Image::without_trees(store, record)?;
+        for saved in &image.record.saved {
+            let tree = tree(store, &saved.tree)?;
+            if !tree.fits(&image.packs) {
+                return Err(ImageError::PackMissing(saved.tree.digest));
+            }
+            image.trees.push(tree);
+        }
+        Ok(image)
+    }
+
+    /// The same for whoever wants only its packs: what mounts need was made of its trees before.
+    pub fn without_trees(store: &Store, record: ImageRecord) -> Result<Image, ImageError> {
         let lease = store.lease_image(&record.image())?;
         let packs = PackList::decode(&store.blob_bytes(&record.packs, PART_BYTES_MAX)?);
         let packs = packs.map_err(ImageError::damaged("list of packs"))?;
-        let trees: Vec<Tree> =
-            record.saved.iter().map(|saved| tree(store, &saved.tree)).collect::<Result<_, ImageError>>()?;
-        if let Some(at) = trees.iter().position(|tree| !tree.fits(&packs)) {
-            return Err(ImageError::PackMissing(record.saved[at].tree.digest));
-        }
-        Ok(Image { record, packs, trees, _lease: lease })
+        Ok(Image { record, packs, trees: Vec::new(), _lease: lease })
+    }
+
+    /// Give up the trees, which take more memory than all else.
+    pub fn forget_trees(&mut self) {
+        self.trees = Vec::new();
     }
 
     /// The packs of an image and what is in them.
@@ -50,18 +63,16 @@ impl Image {
         Ok((packs, pieces))
     }
 
-    /// The numbers of the packs that these saved paths need, in the order of the device.
+    /// The numbers of the packs that these saved paths need, in the order of the device. Of an image of one path that is
+    /// all of them.
     pub fn needed(&self, saved: &[usize]) -> Vec<usize> {
-        let mut needed = vec![false; self.packs.packs.len()];
-        for &number in saved {
-            let tree = &self.trees[number];
-            for node in &tree.nodes {
-                let Kind::File { pieces, .. } = node.kind else { continue };
-                for &block in &tree.blocks[pieces.range()] {
-                    if let Some(pack) = self.packs.of_block(block) {
-                        needed[pack] = true;
-                    }
-                }
+        if self.record.saved.len() == 1 && saved == [0] {
+            return (0..self.packs.packs.len()).collect();
+        }
+        let (mut needed, mut last) = (vec![false; self.packs.packs.len()], 0);
+        for &block in saved.iter().flat_map(|&number| &self.trees[number].blocks) {
+            if let Some(pack) = self.packs.of_next_block(block, &mut last) {
+                needed[pack] = true;
             }
         }
         (0..needed.len()).filter(|&pack| needed[pack]).collect()

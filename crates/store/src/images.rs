@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! images/records/ab/cd…   ImageRecord of the key whose digest is abcd…; its modification time is its last use
-//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata-N, data-N, and lazy-N, what was filled;
-//!                         its record
+//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata-N-BOOT, data-N, and lazy-N, what was
+//!                         filled; squashfs-N…-BOOT; its record
 //! images/mounts/          what is mounted (crates/mount/src/places); images/broker.sock who is asked to mount
 //! images/staging/         archives that are unpacked to be saved
 //! locks/image-ab          shared by whoever uses an image ab…; an eviction that finds it taken lets such images be
 //! ```
-//! Trees, lists and packs are blobs. A record is written after them, and only while all of them are there.
+//! Trees, lists and packs are blobs. A record is written after them, and only while all of them are there. Nothing is synced,
+//! and what the kernel reads of a file system is not verified: so that is believed for one run of the system, BOOT.
 //!
 //! Unaware of: what is in a tree or a pack, who mounts.
 
@@ -65,17 +66,19 @@ pub enum Live {
 }
 
 impl Live {
-    fn name(self) -> String {
+    /// What its name begins with, and whether it is of one run of the system.
+    fn name(self) -> (String, bool) {
         match self {
-            Live::Metadata(number) => format!("metadata-{number}"),
-            Live::Data(number) => format!("data-{number}"),
-            Live::Lazy(number) => format!("lazy-{number}"),
-            Live::Squashfs(number, (0, 0)) => format!("squashfs-{number}"),
-            Live::Squashfs(number, (user, group)) => format!("squashfs-{number}-{user}-{group}"),
-            Live::Record => "record".to_owned(),
+            Live::Metadata(number) => (format!("metadata-{number}-"), true),
+            Live::Data(number) => (format!("data-{number}"), false),
+            Live::Lazy(number) => (format!("lazy-{number}"), false),
+            Live::Squashfs(number, (user, group)) => (format!("squashfs-{number}-{user}-{group}-"), true),
+            Live::Record => (RECORD.to_owned(), false),
         }
     }
 }
+
+const RECORD: &str = "record";
 
 impl Store {
     /// The image of a key; none where there is none, or its record is damaged.
@@ -156,16 +159,44 @@ impl Store {
     pub fn live_file(&self, image: &Digest, which: Live) -> Result<PathBuf, StoreError> {
         let dir = self.live_dir(image);
         make_directory(&dir)?;
-        Ok(dir.join(which.name()))
+        Ok(match which.name() {
+            (name, false) => dir.join(name),
+            (name, true) => dir.join(name + &boot()?),
+        })
     }
 
-    /// Write such a file, whole or not at all.
-    pub fn put_live(&self, image: &Digest, which: Live, bytes: &[u8]) -> Result<PathBuf, StoreError> {
+    /// Write such a file, whole or not at all; those of earlier runs of the system go.
+    pub fn put_live<E: From<StoreError>>(
+        &self,
+        image: &Digest,
+        which: Live,
+        write: impl FnOnce(&File) -> Result<(), E>,
+    ) -> Result<PathBuf, E> {
         let path = self.live_file(image, which)?;
-        let mut temporary = self.temporary()?;
-        temporary.write_all(bytes)?;
+        let temporary = self.temporary()?;
+        write(&temporary.file)?;
         temporary.place(&path)?;
+        self.forget_earlier(image, which);
         Ok(path)
+    }
+
+    /// Remove what earlier runs of the system left of such a file, and earlier versions of larder, whose names had no run.
+    pub fn forget_earlier(&self, image: &Digest, which: Live) {
+        let ((name, true), Ok(now)) = (which.name(), self.live_file(image, which)) else { return };
+        let is_earlier = |path: &PathBuf| {
+            let other = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            *path != now && (other.starts_with(&name) || other == name.trim_end_matches('-'))
+        };
+        // Whoever has one mounted goes on with it.
+        entries(&self.live_dir(image)).unwrap_or_default().iter().filter(|path| is_earlier(path)).for_each(|path| {
+            let _ = fs::remove_file(path);
+        });
+    }
+
+    /// Where files for mounts are made, and archives unpacked: what is left there of who was killed can be swept.
+    pub fn image_workplaces(&self) -> Vec<PathBuf> {
+        let live = self.live_images().unwrap_or_default().into_values();
+        live.chain([self.file("images").join("staging")]).collect()
     }
 
     /// Where who mounts for us is asked, and where it keeps what is mounted; the directory above both is made.
@@ -179,14 +210,14 @@ impl Store {
     /// record cannot be read.
     pub fn live_record(&self, file: &Path) -> Option<ImageRecord> {
         let dir = file.parent()?;
-        let record = ImageRecord::decode(&read_plain(&dir.join(Live::Record.name()), RECORD_BYTES_MAX).ok()?).ok()?;
+        let record = ImageRecord::decode(&read_plain(&dir.join(RECORD), RECORD_BYTES_MAX).ok()?).ok()?;
         let same = |left: &Path, right: &Path| Some(left.canonicalize().ok()? == right.canonicalize().ok()?);
         same(dir, &self.live_dir(&record.image())).filter(|same| *same).map(|_| record)
     }
 
     /// The record of an image that was mounted, whatever its key has now; none where none was, or it cannot be read.
     pub fn live_image(&self, image: &Digest) -> Option<ImageRecord> {
-        self.live_record(&self.live_dir(image).join(Live::Record.name())).filter(|record| record.image() == *image)
+        self.live_record(&self.live_dir(image).join(RECORD)).filter(|record| record.image() == *image)
     }
 
     /// The images that somebody uses, with the blobs that these need, but for those of `not`; and what keeps everybody
@@ -287,6 +318,11 @@ impl Store {
     }
 }
 
+/// This run of the system.
+fn boot() -> Result<String, StoreError> {
+    larder_sys::boot_id().map_err(StoreError::reading(Path::new("/proc/sys/kernel/random/boot_id")))
+}
+
 /// Bytes on the disk of what lies in a directory: holes do not count.
 pub(crate) fn bytes_on_disk(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
@@ -298,6 +334,7 @@ pub(crate) fn bytes_on_disk(dir: &Path) -> u64 {
 mod tests {
     use super::*;
     use larder_model::{Pack, PieceList, SavedPath};
+    use std::io::Write;
 
     /// An image whose one pack is `pack`.
     fn image(store: &Store, key: &str, pack: &[u8]) -> ImageRecord {
@@ -313,6 +350,11 @@ mod tests {
             size_bytes: 1,
             trace: None,
         }
+    }
+
+    fn put_live(store: &Store, record: &ImageRecord, which: Live, bytes: &[u8]) -> PathBuf {
+        let write = |mut file: &File| file.write_all(bytes).map_err(StoreError::writing(Path::new("")));
+        store.put_live(&record.image(), which, write).expect("writes")
     }
 
     fn aged(store: &Store, record: &ImageRecord, age_s: u64) {
@@ -356,7 +398,7 @@ mod tests {
         let (old, new) = (image(&store, "a-1", &[1; 50_000]), image(&store, "a-2", &[2; 40_000]));
         for (record, age_s) in [(&old, 200), (&new, 100)] {
             store.keep_image(record, true).expect("keeps");
-            store.put_live(&record.image(), Live::Metadata(0), &[3; 5000]).expect("writes");
+            put_live(&store, record, Live::Metadata(0), &[3; 5000]);
             aged(&store, record, age_s);
         }
         let there = |record: &ImageRecord| store.image(&record.key).expect("reads").is_some();
@@ -380,8 +422,8 @@ mod tests {
         let (used, other) = (image(&store, "a-1", b"used"), image(&store, "a-2", b"other"));
         for record in [&used, &other] {
             store.keep_image(record, true).expect("keeps");
-            store.put_live(&record.image(), Live::Metadata(0), b"metadata").expect("writes");
-            store.put_live(&record.image(), Live::Record, &record.encode()).expect("writes");
+            put_live(&store, record, Live::Metadata(0), b"metadata");
+            put_live(&store, record, Live::Record, &record.encode());
         }
         let blobs = |record: &ImageRecord| -> Vec<Blob> {
             record.blobs().chain(store.packs_of(record).expect("reads")).collect()
@@ -402,6 +444,21 @@ mod tests {
         drop(lease);
         assert_eq!(store.clear().expect("clears"), 0);
         assert!(there(&of_used) == 0 && store.live_image(&used.image()).is_none() && upper.exists());
+    }
+
+    #[test]
+    fn what_the_kernel_reads_is_of_this_run_of_the_system() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let record = image(&store, "k", b"pack");
+        let (now, file) = (Live::Metadata(1), |which| store.live_file(&record.image(), which).expect("is named"));
+        let [earlier, older, other, data] = ["metadata-1-1b9d6bcd", "metadata-1", "metadata-11-1b9d6bcd", "data-1"]
+            .map(|name| file(now).with_file_name(name));
+        [&earlier, &older, &other, &data].iter().for_each(|path| fs::write(path, "earlier").expect("writes"));
+        assert!(!file(now).exists(), "what an earlier run left is not believed");
+        put_live(&store, &record, now, b"now");
+        assert_eq!(fs::read(file(now)).expect("is there"), b"now");
+        assert_eq!([earlier, older, other, data].map(|path| path.exists()), [false, false, true, true]);
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, permitted};
 pub use scan::{Objects, content_anywhere};
-pub use stamps::{STAMP_AGE_MIN_NS, Stamps};
+pub use stamps::{STAMP_AGE_MIN_NS, SharedStamps, Stamps};
 pub use turns::{Asked, Running, Turn};
 pub use uploads::Upload;
 pub use witness::{Carried, Refusal, Witness, Witnessed};

@@ -9,18 +9,19 @@
 //! that says what its bytes do not hold. The check is a mix
 //! of the other nine words, written last: a slot that two processes wrote at once, or that was damaged, is no slot. An
 //! empty slot is all zeros. A slot is looked for in a window of `WINDOW` slots from its home; when that is full the
-//! table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten.
+//! table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten. Whoever knows how many come asks before.
 //!
 //! A stamp is kept only where the file system's change time is the kernel's clock, and only when it was taken at least
 //! `STAMP_AGE_MIN_NS` after that time: a change within the same tick could otherwise go unseen.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use larder_model::{Digest, DigestWriter};
 use larder_sys::{Look, Opening, Trust, Words};
@@ -45,12 +46,46 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 type Slot = [u64; SLOT_WORDS];
 
+/// What is mapped, by as many threads as there are.
+struct Table {
+    words: Words,
+    crowded: AtomicBool,
+}
+
+/// The stamps of this run of the system, for several threads: each has its own handle, all of them one table.
+pub struct SharedStamps {
+    path: Option<PathBuf>,
+    table: Option<Arc<Table>>,
+    writable: bool,
+}
+
+impl SharedStamps {
+    /// The stamps in `store`, with room for those of so many files: a table that grows by doubling would have forgotten
+    /// most of them before the last is kept.
+    pub fn open(store: &Store, files: usize) -> SharedStamps {
+        let stamps = Stamps::open(store, true);
+        // Half as many again: fuller, a stamp finds no place near its home.
+        let wanted = files.saturating_add(files / 2).next_power_of_two().min(SLOTS_MAX);
+        let Stamps { path, table, writable, .. } = match stamps.grow_to(store, wanted) {
+            Ok(true) => Stamps::open(store, true),
+            // Without, more is read the next time.
+            Ok(false) | Err(_) => stamps,
+        };
+        SharedStamps { path, table, writable }
+    }
+
+    /// A handle for one thread.
+    pub fn stamps(&self) -> Stamps {
+        let (path, table, writable) = (self.path.clone(), self.table.clone(), self.writable);
+        Stamps { path, table, writable, trust: RefCell::default(), buffer: RefCell::default() }
+    }
+}
+
 /// The stamps of this run of the system.
 pub struct Stamps {
     path: Option<PathBuf>,
-    table: RefCell<Option<Words>>,
+    table: Option<Arc<Table>>,
     writable: bool,
-    crowded: Cell<bool>,
     trust: RefCell<Vec<(u64, Trust)>>,
     /// For reading, one file after the other.
     buffer: RefCell<Vec<u8>>,
@@ -67,26 +102,13 @@ impl Stamps {
             // A store that cannot be written can still be read.
             table = path.as_ref().and_then(|path| open_table(path, false).ok());
         }
-        Stamps {
-            writable,
-            table: RefCell::new(table),
-            path,
-            crowded: Cell::new(false),
-            trust: RefCell::default(),
-            buffer: RefCell::default(),
-        }
+        let table = table.map(|words| Arc::new(Table { words, crowded: AtomicBool::new(false) }));
+        Stamps { writable, table, path, trust: RefCell::default(), buffer: RefCell::default() }
     }
 
     /// No stamps: everything is read.
     pub fn none() -> Stamps {
-        Stamps {
-            path: None,
-            table: RefCell::default(),
-            writable: false,
-            crowded: Cell::new(false),
-            trust: RefCell::default(),
-            buffer: RefCell::default(),
-        }
+        Stamps { path: None, table: None, writable: false, trust: RefCell::default(), buffer: RefCell::default() }
     }
 
     /// Whether something may be written to the store.
@@ -195,8 +217,7 @@ impl Stamps {
     }
 
     fn find(&self, home: u64, stamp: &[u64; 5], also: impl Fn(&Slot) -> bool) -> Option<Slot> {
-        let table = self.table.borrow();
-        let slots = slots(table.as_ref()?)?;
+        let slots = slots(&self.table.as_ref()?.words)?;
         let inode = |slot: &&[AtomicU64]| slot[1].load(Ordering::Acquire) == stamp[1];
         let found = window(slots, home).filter(inode).map(read);
         found.filter(|slot| same(&slot[..5], stamp) && also(slot)).find(|slot| slot[9] == check(slot))
@@ -204,8 +225,8 @@ impl Stamps {
 
     fn keep(&self, slot: Slot, salt: u64) {
         let place = home(&slot[..5].try_into().unwrap_or_default(), salt);
-        let table = self.table.borrow();
-        let Some(slots) = table.as_ref().and_then(slots) else { return };
+        let Some(table) = &self.table else { return };
+        let Some(slots) = slots(&table.words) else { return };
         let same = |found: &Slot| {
             found[..2] == slot[..2] && found[2] == slot[2] && (slot[2] != DIRECTORY || found[5..9] == slot[5..9])
         };
@@ -214,7 +235,7 @@ impl Stamps {
         let at =
             |wanted: &dyn Fn(&Slot) -> bool| places.iter().copied().find(|&p| wanted(&read(&slots[p..p + SLOT_WORDS])));
         let chosen = at(&same).or_else(|| at(&free)).unwrap_or_else(|| {
-            self.crowded.set(true);
+            table.crowded.store(true, Ordering::Relaxed);
             places[0]
         });
         write(&slots[chosen..chosen + SLOT_WORDS], &slot);
@@ -222,12 +243,19 @@ impl Stamps {
 
     /// Double the table if it was found crowded. Another process may do the same; one of the two tables stays.
     pub fn settle(&self, store: &Store) -> Result<(), StoreError> {
-        let (Some(path), true) = (&self.path, self.crowded.get()) else { return Ok(()) };
-        let table = self.table.borrow();
-        let Some(old) = table.as_ref().and_then(slots) else { return Ok(()) };
-        let count = old.len() / SLOT_WORDS * 2;
-        if count > SLOTS_MAX {
+        let Some(table) = self.table.as_ref().filter(|table| table.crowded.load(Ordering::Relaxed)) else {
             return Ok(());
+        };
+        let count = slots(&table.words).map_or(0, <[AtomicU64]>::len) / SLOT_WORDS * 2;
+        self.grow_to(store, count).map(drop)
+    }
+
+    /// Have a table of so many slots in place of a smaller one; whether it was made.
+    fn grow_to(&self, store: &Store, count: usize) -> Result<bool, StoreError> {
+        let (Some(path), Some(table)) = (&self.path, &self.table) else { return Ok(false) };
+        let Some(old) = slots(&table.words) else { return Ok(false) };
+        if !self.writable || count > SLOTS_MAX || count <= old.len() / SLOT_WORDS {
+            return Ok(false);
         }
         let temporary = store.temporary()?;
         let words = create_table(&temporary.file, count).map_err(StoreError::writing(path))?;
@@ -240,7 +268,7 @@ impl Stamps {
                 }
             }
         }
-        temporary.place(path)
+        temporary.place(path).map(|()| true)
     }
 }
 
@@ -466,6 +494,29 @@ mod tests {
         let (_dir, _store, stamps) = open();
         stamps.keep_absent(&look(1, 1000), 1 << 60, &names, || Trust { files: true, directories: false });
         assert!(!stamps.names_absent(&look(1, 1000), &names));
+    }
+
+    #[test]
+    fn a_table_with_room_keeps_what_several_threads_learn() {
+        let (_dir, store, _) = open();
+        let names = Digest::of(b"n");
+        let shared = SharedStamps::open(&store, 20_000);
+        std::thread::scope(|scope| {
+            for from in [0, 10_000] {
+                let (shared, names) = (&shared, &names);
+                scope.spawn(move || {
+                    let stamps = shared.stamps();
+                    for inode in from..from + 10_000 {
+                        stamps.keep_absent(&look(inode, 5), 1 << 60, names, || BOTH);
+                    }
+                });
+            }
+        });
+        let again = Stamps::open(&store, false);
+        let known = (0..20_000).filter(|&inode| again.names_absent(&look(inode, 5), &names)).count();
+        assert!(known > 19_900, "{known}: nearly all find a place");
+        let smaller = SharedStamps::open(&store, 10).stamps();
+        assert!(smaller.names_absent(&look(7, 5), &names), "what is larger stays");
     }
 
     #[test]

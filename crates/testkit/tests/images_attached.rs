@@ -1,6 +1,7 @@
-//! Squashfs files that others made, files beside directories, and what images may take.
+//! Squashfs files that others made, files beside directories, what images may take, and what is trouble with a file.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -137,4 +138,50 @@ fn images_have_limits_of_their_own() {
 fn files_below(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn trouble_with_the_cache_is_no_trouble_with_an_archive() {
+    let place = Place::new();
+    // The one pack is the one large blob.
+    let noise: Vec<u8> = (0..100_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fs::create_dir(place.path("work/deps")).expect("makes");
+    fs::write(place.path("work/deps/a"), noise).expect("writes");
+    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    image(&place, &["export", "--key", "a-1", "none/a.tar"]).run().ends(1);
+    image(&place, &["export", "--key", "a-1", "a.tar"]).run().ends(0);
+    let largest = files(&place.path("store/v6/blobs")).into_iter().max_by_key(|(size, _)| *size);
+    fs::remove_file(largest.expect("there is one").1).expect("removes");
+    let gone = image(&place, &["export", "--key", "a-1", "b.tar"]).run().ends(11);
+    assert!(gone.stderr.contains("is missing") && !place.path("work/b.tar").exists(), "{gone:#?}");
+    image(&place, &["export", "--key", "a-1", "--strict", "b.tar"]).run().ends(1);
+    place.put("c.tar", "no tar");
+    image(&place, &["import", "--key", "c-1", "c.tar"]).run().ends(1);
+}
+
+/// All files below a directory, with their sizes.
+fn files(dir: &Path) -> Vec<(u64, PathBuf)> {
+    let below = |path: PathBuf| match fs::metadata(&path) {
+        Ok(meta) if meta.is_dir() => files(&path),
+        Ok(meta) => vec![(meta.len(), path)],
+        Err(_) => Vec::new(),
+    };
+    fs::read_dir(dir).into_iter().flatten().flatten().flat_map(|entry| below(entry.path())).collect()
+}
+
+#[test]
+fn what_a_killed_one_left_while_making_files_goes() {
+    let place = Place::new();
+    place.put("deps/a", "a");
+    image(&place, &["save", "--key", "a-1", "deps"]).run().quiet();
+    let of_an_image = format!("store/v6/images/live/{}", "ab".repeat(32));
+    let left = [&of_an_image, "store/v6/images/staging"].map(|dir| place.path(dir).join(".larder-0123456789abcdef"));
+    for dir in &left {
+        fs::create_dir_all(dir).expect("makes");
+        fs::write(dir.join("top"), "half").expect("writes");
+        let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        fs::File::open(dir).and_then(|dir| dir.set_modified(hour_ago)).expect("sets");
+    }
+    image(&place, &["save", "--key", "a-2", "deps"]).run().quiet();
+    assert_eq!(left.map(|dir| dir.exists()), [false, false]);
 }

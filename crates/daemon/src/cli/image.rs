@@ -75,9 +75,9 @@ pub(crate) struct ImageSave {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Options of `image restore`.
-#[derive(Args)]
-pub(crate) struct ImageRestore {
+/// Which image is wanted, of the words that have one again.
+#[derive(Args, Clone)]
+pub(crate) struct ImageWanted {
     /// Which key; see `larder help image`
     #[arg(long)]
     pub(crate) key: String,
@@ -85,6 +85,13 @@ pub(crate) struct ImageRestore {
     /// for wins
     #[arg(long, value_name = "BEGINNING")]
     pub(crate) fallback: Vec<String>,
+}
+
+/// Options of `image restore`.
+#[derive(Args)]
+pub(crate) struct ImageRestore {
+    #[command(flatten)]
+    pub(crate) wanted: ImageWanted,
     /// With `push` nothing is restored
     #[arg(long, value_enum, default_value_t = Policy::Both)]
     pub(crate) policy: Policy,
@@ -137,12 +144,8 @@ pub(crate) struct ImageMount {
 /// Options of `image run`.
 #[derive(Args)]
 pub(crate) struct ImageRun {
-    /// Which key; see `larder help image`
-    #[arg(long)]
-    pub(crate) key: String,
-    /// Where that is not there, the newest whose key begins so; may be given several times
-    #[arg(long, value_name = "BEGINNING")]
-    pub(crate) fallback: Vec<String>,
+    #[command(flatten)]
+    pub(crate) wanted: ImageWanted,
     /// With `push` nothing is mounted, with `pull` nothing is saved
     #[arg(long, value_enum, default_value_t = Policy::Both)]
     pub(crate) policy: Policy,
@@ -204,6 +207,9 @@ pub(crate) struct ImageImport {
     /// All of the archive is one path of this name; without, each name at its top is a path
     #[arg(long, value_name = "NAME")]
     pub(crate) r#as: Option<PathBuf>,
+    /// Let trouble with the cache be exit code 1; an archive that cannot be read always is
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -241,12 +247,11 @@ pub(crate) struct ImageAttach {
 /// Options of `image export`.
 #[derive(Args)]
 pub(crate) struct ImageExport {
-    /// Which key; see `larder help image`
+    #[command(flatten)]
+    pub(crate) wanted: ImageWanted,
+    /// Let trouble with the cache be exit code 1; a file that cannot be written always is
     #[arg(long)]
-    pub(crate) key: String,
-    /// Where that is not there, the newest whose key begins so; may be given several times
-    #[arg(long, value_name = "BEGINNING")]
-    pub(crate) fallback: Vec<String>,
+    pub(crate) strict: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

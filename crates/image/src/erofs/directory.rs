@@ -1,7 +1,10 @@
 //! The bytes of a directory: blocks, in each its entries of 12 bytes and then their names. All names together are in
 //! the order of their bytes, `.` and `..` among them: the kernel searches by halving.
 
-use super::{BLOCK, Layout, put16, put64};
+use std::ops::Range;
+
+use super::{BLOCK, Layout};
+use crate::ImageError;
 use crate::tree::{Kind, Span, Tree};
 
 const ENTRY: usize = 12;
@@ -12,17 +15,24 @@ type Named<'a> = (&'a [u8], u32);
 /// Every name of a directory, in order.
 fn entries<'a>(tree: &'a Tree, directory: u32, children: Span) -> impl Iterator<Item = Named<'a>> {
     let parent = tree.nodes.get(directory as usize).map_or(0, |node| node.parent);
-    let mut dots = [(&b"."[..], directory), (&b".."[..], parent)].into_iter().peekable();
-    let mut names = children.range().map(|number| (tree.name(&tree.nodes[number]), number as u32)).peekable();
-    std::iter::from_fn(move || match (dots.peek(), names.peek()) {
-        (Some(dot), Some(name)) if name.0 < dot.0 => names.next(),
-        (Some(_), _) => dots.next(),
-        (None, _) => names.next(),
-    })
+    let named = move |number: usize| (tree.name(&tree.nodes[number]), number as u32);
+    // Few names come before these two.
+    let Range { start, end } = children.range();
+    let first = (start..end).take_while(|&number| named(number).0 < &b"."[..]).count() + start;
+    let second = (first..end).take_while(|&number| named(number).0 < &b".."[..]).count() + first;
+    let dots = [(&b"."[..], directory), (&b".."[..], parent)];
+    let [before, between, behind] = [start..first, first..second, second..end].map(|range| range.map(named));
+    before.chain([dots[0]]).chain(between).chain([dots[1]]).chain(behind)
 }
 
 /// Bytes of a directory.
-pub(super) fn size(tree: &Tree, children: Span) -> usize {
+pub(super) fn size(tree: &Tree, children: Span) -> u64 {
+    let names: usize = tree.nodes[children.range()].iter().map(|node| ENTRY + tree.name(node).len()).sum();
+    let all = names + 2 * ENTRY + b"...".len();
+    // In one block their order does not matter.
+    if all <= BLOCK {
+        return all as u64;
+    }
     let (mut blocks, mut used) = (0, 0);
     for (name, _) in entries(tree, 0, children) {
         let more = ENTRY + name.len();
@@ -32,40 +42,57 @@ pub(super) fn size(tree: &Tree, children: Span) -> usize {
         }
         used += more;
     }
-    blocks * BLOCK + used
+    blocks * BLOCK as u64 + used as u64
 }
 
-/// Those bytes, block by block: `put` gets the number of each and what is in it.
-pub(super) fn write(tree: &Tree, layout: &Layout, directory: u32, children: Span, mut put: impl FnMut(usize, &[u8])) {
-    let (mut block, mut used, mut number) = (Vec::<Named<'_>>::new(), 0, 0);
-    let mut bytes = Vec::with_capacity(BLOCK);
-    for entry in entries(tree, directory, children) {
-        let more = ENTRY + entry.0.len();
-        if used + more > BLOCK {
-            fill(tree, layout, &block, &mut bytes);
-            bytes.resize(BLOCK, 0);
-            put(number, &bytes);
-            block.clear();
-            used = 0;
-            number += 1;
+/// Writes directories, one after the other.
+#[derive(Default)]
+pub(super) struct Writer<'a> {
+    block: Vec<Named<'a>>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    /// The bytes of one, block by block: `put` gets what is in each, and none but the last is less than whole.
+    pub(super) fn write(
+        &mut self,
+        tree: &'a Tree,
+        layout: &Layout,
+        directory: u32,
+        children: Span,
+        mut put: impl FnMut(&[u8]) -> Result<(), ImageError>,
+    ) -> Result<(), ImageError> {
+        let mut used = 0;
+        self.block.clear();
+        for entry in entries(tree, directory, children) {
+            let more = ENTRY + entry.0.len();
+            if used + more > BLOCK {
+                fill(tree, layout, &self.block, &mut self.bytes);
+                self.bytes.resize(BLOCK, 0);
+                put(&self.bytes)?;
+                self.block.clear();
+                used = 0;
+            }
+            used += more;
+            self.block.push(entry);
         }
-        used += more;
-        block.push(entry);
+        fill(tree, layout, &self.block, &mut self.bytes);
+        put(&self.bytes)
     }
-    fill(tree, layout, &block, &mut bytes);
-    put(number, &bytes);
 }
 
 fn fill(tree: &Tree, layout: &Layout, block: &[Named<'_>], bytes: &mut Vec<u8>) {
     bytes.clear();
-    bytes.resize(block.len() * ENTRY, 0);
-    for (at, (name, node)) in block.iter().enumerate() {
-        put64(bytes, at * ENTRY, layout.number_of(*node as usize));
-        let name_at = bytes.len() as u16;
-        put16(bytes, at * ENTRY + 8, name_at);
-        bytes[at * ENTRY + 10] = kind(tree, *node);
-        bytes.extend_from_slice(name);
+    let mut name_at = block.len() * ENTRY;
+    for (name, node) in block {
+        let mut entry = [0; ENTRY];
+        entry[..8].copy_from_slice(&layout.number_of(*node as usize).to_le_bytes());
+        entry[8..10].copy_from_slice(&(name_at as u16).to_le_bytes());
+        entry[10] = kind(tree, *node);
+        bytes.extend_from_slice(&entry);
+        name_at += name.len();
     }
+    block.iter().for_each(|(name, _)| bytes.extend_from_slice(name));
 }
 
 /// What an entry says that its inode is.

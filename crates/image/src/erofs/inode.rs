@@ -1,7 +1,9 @@
-//! The bytes of an inode and of what follows it.
+//! The bytes of inodes and of what follows them, in the order of nodes.
 
-use super::layout::{INODE, suffix};
+use super::layout::{INODE, Split, suffix};
+use super::out::Out;
 use super::{BLOCK, Layout, directory, put16, put32, put64};
+use crate::ImageError;
 use crate::tree::{HOLE, Kind, Node, Span, Tree};
 
 /// All inodes have 64 bytes: the short form has no times.
@@ -18,68 +20,108 @@ const DIRECTORY: u16 = 0o40_000;
 const LINK: u16 = 0o120_000;
 const FIFO: u16 = 0o10_000;
 
-/// Write a node's inode, and what it has elsewhere. Another name has none of its own.
-pub(super) fn write(bytes: &mut [u8], tree: &Tree, layout: &Layout, number: usize, node: &Node, owner: (u32, u32)) {
-    let at = layout.place(number);
-    let split = layout.split(tree, number);
-    let inline = if split.tail > 0 { LAYOUT_INLINE } else { LAYOUT_PLAIN };
-    let block = layout.first_block(number);
-    let (form, kind, size, told) = match node.kind {
-        Kind::Again(_) => return,
-        Kind::File { size: 0, .. } => (LAYOUT_PLAIN, FILE, 0, 0),
-        Kind::File { size, .. } => (LAYOUT_CHUNKS, FILE, size, CHUNKS),
-        Kind::Directory(children) => (inline, DIRECTORY, directory::size(tree, children) as u64, block),
-        Kind::Link(target) => (inline, LINK, target.range().len() as u64, block),
-        Kind::Fifo => (LAYOUT_PLAIN, FIFO, 0, 0),
-    };
-    let set = layout.set_bytes(node.set);
-    let (user, group) = if node.owner == 0 { owner } else { tree.owners[node.owner as usize] };
-    put16(bytes, at, LONG | form << 1);
-    put16(bytes, at + 2, if set == 0 { 0 } else { 1 + ((set - 12) / 4) as u16 });
-    put16(bytes, at + 4, kind | node.mode);
-    put64(bytes, at + 8, size);
-    put32(bytes, at + 16, told);
-    put32(bytes, at + 20, number as u32 + 1);
-    put32(bytes, at + 24, user);
-    put32(bytes, at + 28, group);
-    put64(bytes, at + 32, node.modified.0 as u64);
-    put32(bytes, at + 40, node.modified.1);
-    put32(bytes, at + 44, layout.links[number]);
-    attributes(bytes, tree, node.set, at + INODE);
-    let behind = at + INODE + set;
-    let start = block as usize * BLOCK;
-    match node.kind {
-        Kind::File { pieces, .. } => chunks(bytes, tree, pieces, behind.next_multiple_of(8)),
-        Kind::Directory(children) => directory::write(tree, layout, number as u32, children, |block, part| {
-            let to = if block < split.blocks { start + block * BLOCK } else { behind };
-            bytes[to..to + part.len()].copy_from_slice(part);
-        }),
-        Kind::Link(target) => {
-            let to = if split.blocks > 0 { start } else { behind };
-            bytes[to..to + target.range().len()].copy_from_slice(tree.target(target));
+/// Writes them. Files of the saver are `owner`'s.
+pub(super) struct Inodes<'a> {
+    tree: &'a Tree,
+    layout: &'a Layout,
+    owner: (u32, u32),
+    /// Directories that come.
+    splits: std::slice::Iter<'a, Split>,
+    /// The next of the whole blocks.
+    block: u32,
+    directories: directory::Writer<'a>,
+}
+
+impl<'a> Inodes<'a> {
+    pub(super) fn new(tree: &'a Tree, layout: &'a Layout, owner: (u32, u32)) -> Self {
+        let (splits, block) = (layout.directories.iter(), layout.first_block);
+        Inodes { tree, layout, owner, splits, block, directories: directory::Writer::default() }
+    }
+
+    /// Write a node's inode, and what it has elsewhere: each node once, in their order. Another name has none of its own.
+    pub(super) fn write(&mut self, number: usize, node: &Node, out: &mut Out<'_>) -> Result<(), ImageError> {
+        let (tree, layout) = (self.tree, self.layout);
+        let split = match node.kind {
+            Kind::Again(_) => return Ok(()),
+            Kind::Directory(_) => self.splits.next().copied().unwrap_or_default(),
+            Kind::Link(target) => layout.split_link(node, target),
+            _ => Split::default(),
+        };
+        out.inodes.zeros_to(layout.place(number));
+        out.inodes.add(&self.inode(number, node, split));
+        self.attributes(node.set, out);
+        match node.kind {
+            Kind::File { pieces, .. } if layout.is_listed(tree, node) => chunks(tree, pieces, out),
+            Kind::Directory(children) => {
+                let mut left = split.blocks;
+                self.directories.write(tree, layout, number as u32, children, |part| {
+                    let elsewhere = left > 0;
+                    left = left.saturating_sub(1);
+                    out.put(elsewhere, part)
+                })?;
+            }
+            Kind::Link(target) => out.put(split.blocks > 0, tree.target(target))?,
+            _ => {}
         }
-        Kind::Fifo | Kind::Again(_) => {}
+        self.block += split.blocks;
+        out.write_what_is_much()
+    }
+
+    fn inode(&self, number: usize, node: &Node, split: Split) -> [u8; INODE] {
+        let (tree, layout) = (self.tree, self.layout);
+        let inline = if split.tail > 0 { LAYOUT_INLINE } else { LAYOUT_PLAIN };
+        let bytes = u64::from(split.blocks) * BLOCK as u64 + u64::from(split.tail);
+        let block = if split.blocks > 0 { self.block } else { 0 };
+        let (form, kind, size, told) = match node.kind {
+            Kind::File { size: 0, .. } => (LAYOUT_PLAIN, FILE, 0, 0),
+            Kind::File { size, .. } if layout.is_listed(tree, node) => (LAYOUT_CHUNKS, FILE, size, CHUNKS),
+            Kind::File { size, pieces, .. } => {
+                (LAYOUT_PLAIN, FILE, size, layout.blocks + tree.blocks[pieces.range().start])
+            }
+            Kind::Directory(_) => (inline, DIRECTORY, bytes, block),
+            Kind::Link(target) => (inline, LINK, target.range().len() as u64, block),
+            Kind::Fifo | Kind::Again(_) => (LAYOUT_PLAIN, FIFO, 0, 0),
+        };
+        let set = layout.set_bytes(node.set);
+        let (user, group) = if node.owner == 0 { self.owner } else { tree.owners[node.owner as usize] };
+        let mut inode = [0; INODE];
+        put16(&mut inode, 0, LONG | form << 1);
+        put16(&mut inode, 2, if set == 0 { 0 } else { 1 + ((set - 12) / 4) as u16 });
+        put16(&mut inode, 4, kind | node.mode);
+        put64(&mut inode, 8, size);
+        put32(&mut inode, 16, told);
+        put32(&mut inode, 20, number as u32 + 1);
+        put32(&mut inode, 24, user);
+        put32(&mut inode, 28, group);
+        put64(&mut inode, 32, node.modified.0 as u64);
+        put32(&mut inode, 40, node.modified.1);
+        put32(&mut inode, 44, layout.links[number]);
+        inode
+    }
+
+    fn attributes(&self, set: u32, out: &mut Out<'_>) {
+        if set == 0 {
+            return;
+        }
+        let mut bytes = vec![0; 12];
+        for (name, value) in &self.tree.sets[set as usize] {
+            let (prefix, rest) = suffix(name);
+            bytes.extend([rest.len() as u8, prefix]);
+            bytes.extend((value.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(rest);
+            bytes.extend_from_slice(value);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        out.inodes.add(&bytes);
     }
 }
 
-fn attributes(bytes: &mut [u8], tree: &Tree, set: u32, at: usize) {
-    let mut to = at + 12;
-    for (name, value) in &tree.sets[set as usize] {
-        let (prefix, rest) = suffix(name);
-        bytes[to] = rest.len() as u8;
-        bytes[to + 1] = prefix;
-        put16(bytes, to + 2, value.len() as u16);
-        bytes[to + 4..to + 4 + rest.len()].copy_from_slice(rest);
-        let value_at = to + 4 + rest.len();
-        bytes[value_at..value_at + value.len()].copy_from_slice(value);
-        to = at + (value_at + value.len() - at).next_multiple_of(4);
-    }
-}
-
-fn chunks(bytes: &mut [u8], tree: &Tree, pieces: Span, at: usize) {
-    for (number, &block) in tree.blocks[pieces.range()].iter().enumerate() {
-        let to = at + number * 8;
-        put16(bytes, to + 2, if block == HOLE { 0 } else { DATA });
-        put32(bytes, to + 4, block);
+fn chunks(tree: &Tree, pieces: Span, out: &mut Out<'_>) {
+    out.inodes.zeros_to(out.inodes.end().next_multiple_of(8));
+    for &block in &tree.blocks[pieces.range()] {
+        let mut chunk = [0; 8];
+        put16(&mut chunk, 2, if block == HOLE { 0 } else { DATA });
+        put32(&mut chunk, 4, block);
+        out.inodes.add(&chunk);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{BLOCK, DEVICE, DEVICE_BYTES, directory};
 use crate::ImageError;
-use crate::tree::{Attribute, Kind, Tree};
+use crate::tree::{Attribute, HOLE, Kind, Node, Span, Tree};
 
 /// An inode, bytes.
 pub(super) const INODE: usize = 64;
@@ -12,113 +12,133 @@ const SLOT: usize = 32;
 const ATTRIBUTES_HEAD: usize = 12;
 /// All extended attributes of an inode, bytes: what its 16 bits can say.
 const ATTRIBUTES_BYTES_MAX: usize = 4 * (u16::MAX as usize - 1);
+/// Numbers of blocks have 32 bits; where the device has no more than this many, those that are counted on from all of
+/// this file's have, too: what 67 million names take is far less than the other half.
+pub(super) const DEVICE_BLOCKS_COUNTED_ON_MAX: u32 = 1 << 31;
+const NAMES_MAX: &str = "128 GiB of names";
 
 /// See above.
 pub(super) struct Layout {
-    /// For each node where its inode begins; another name has that of its file.
-    places: Vec<u64>,
-    /// For each node that has whole blocks elsewhere the first of them, by node number.
-    blocks: Vec<(u32, u32)>,
+    /// For each node the number of its inode, which is where that begins; another name has that of its file.
+    slots: Vec<u32>,
+    /// For each directory how its bytes lie, in the order of nodes.
+    pub(super) directories: Vec<Split>,
     /// Bytes of each set of extended attributes, with what stands before them.
     sets: Vec<usize>,
     /// Names of each node: those that are further ones counted with their file.
     pub(super) links: Vec<u32>,
-    /// Bytes of everything, whole blocks.
-    pub(super) size: usize,
+    /// Where the whole blocks of directories and links begin, blocks.
+    pub(super) first_block: u32,
+    /// All of it, blocks.
+    pub(super) blocks: u32,
+    /// Blocks of the device, which are counted on from those.
+    pub(super) device_blocks: u32,
 }
 
 /// How the bytes of a directory or link lie: so many whole blocks elsewhere, and so many bytes behind the inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Split {
-    pub(super) blocks: usize,
-    pub(super) tail: usize,
+    pub(super) blocks: u32,
+    pub(super) tail: u32,
 }
 
 impl Split {
     /// Of so many bytes, where so many stand before the tail. The tail must be in one block with its inode; a block of
     /// which it would be all but the inode is a block of its own.
-    fn of(bytes: usize, before: usize) -> Split {
-        match (bytes / BLOCK, bytes % BLOCK) {
-            (blocks, tail) if before + tail <= BLOCK => Split { blocks, tail },
-            (blocks, _) => Split { blocks: blocks + 1, tail: 0 },
-        }
+    fn of(bytes: u64, before: usize) -> Split {
+        let (blocks, tail) = ((bytes / BLOCK as u64) as u32, (bytes % BLOCK as u64) as u32);
+        if before + tail as usize <= BLOCK { Split { blocks, tail } } else { Split { blocks: blocks + 1, tail: 0 } }
     }
 }
 
 impl Layout {
-    pub(super) fn new(tree: &Tree) -> Result<Layout, ImageError> {
+    pub(super) fn new(tree: &Tree, device_blocks: u32) -> Result<Layout, ImageError> {
         let sets: Vec<usize> = tree.sets.iter().map(|set| set_bytes(set)).collect();
         if sets.iter().any(|&bytes| bytes > ATTRIBUTES_BYTES_MAX) {
             return Err(ImageError::TooLarge("256 KiB of extended attributes of a file where it is mounted"));
         }
         let mut layout = Layout {
-            places: Vec::with_capacity(tree.nodes.len()),
-            blocks: Vec::new(),
+            slots: Vec::with_capacity(tree.nodes.len()),
+            directories: Vec::new(),
             sets,
             links: links(tree),
-            size: 0,
+            first_block: 0,
+            blocks: 0,
+            device_blocks,
         };
-        let mut at = DEVICE + DEVICE_BYTES;
-        let mut blocks = Vec::new();
-        for (number, node) in tree.nodes.iter().enumerate() {
+        let (mut at, mut blocks) = (DEVICE + DEVICE_BYTES, 0u64);
+        for node in &tree.nodes {
             if let Kind::Again(file) = node.kind {
-                layout.places.push(layout.places[file as usize]);
+                layout.slots.push(layout.slots[file as usize]);
                 continue;
             }
-            let before = INODE + layout.sets[node.set as usize];
-            let split = layout.split(tree, number);
-            let length = match node.kind {
-                Kind::File { pieces, .. } => before.next_multiple_of(8) + 8 * pieces.range().len(),
-                _ => before + split.tail,
+            let split = layout.split(tree, node);
+            let before = layout.before(node);
+            let (length, together) = match node.kind {
+                Kind::File { pieces, .. } if layout.is_listed(tree, node) => {
+                    (before.next_multiple_of(8) + 8 * pieces.range().len(), INODE)
+                }
+                _ if split.tail > 0 => (before + split.tail as usize, before + split.tail as usize),
+                _ => (before, INODE),
             };
             // An inode is in one block, and so is what must be with it.
-            let together = if split.tail > 0 { length } else { INODE };
             if at % BLOCK + together > BLOCK {
                 at = at.next_multiple_of(BLOCK);
             }
-            layout.places.push(at as u64);
-            if split.blocks > 0 {
-                blocks.push((number as u32, split.blocks));
+            layout.slots.push(u32::try_from(at / SLOT).map_err(|_| ImageError::TooLarge(NAMES_MAX))?);
+            if matches!(node.kind, Kind::Directory(_)) {
+                layout.directories.push(split);
             }
+            blocks += u64::from(split.blocks);
             at = (at + length).next_multiple_of(SLOT);
         }
-        let mut next = at.div_ceil(BLOCK);
-        for (number, count) in blocks {
-            layout.blocks.push((number, next as u32));
-            next += count;
-        }
-        if u32::try_from(next).is_err() {
-            return Err(ImageError::TooLarge("16 TiB of names"));
-        }
-        layout.size = next * BLOCK;
+        let first = at.div_ceil(BLOCK) as u64;
+        let too_large = |_| ImageError::TooLarge(NAMES_MAX);
+        layout.first_block = u32::try_from(first).map_err(too_large)?;
+        layout.blocks = u32::try_from(first + blocks).map_err(too_large)?;
         Ok(layout)
     }
 
-    /// How the bytes of a node lie that are in this file at all.
-    pub(super) fn split(&self, tree: &Tree, number: usize) -> Split {
-        let node = &tree.nodes[number];
-        let before = INODE + self.sets[node.set as usize];
+    /// How the bytes of a node lie that are in this file at all. Of a directory that is asked only once: its names are
+    /// counted.
+    fn split(&self, tree: &Tree, node: &Node) -> Split {
         match node.kind {
-            Kind::Directory(children) => Split::of(directory::size(tree, children), before),
-            Kind::Link(target) => Split::of(target.range().len(), before),
-            _ => Split { blocks: 0, tail: 0 },
+            Kind::Directory(children) => Split::of(directory::size(tree, children), self.before(node)),
+            Kind::Link(target) => self.split_link(node, target),
+            _ => Split::default(),
+        }
+    }
+
+    /// The same of a link.
+    pub(super) fn split_link(&self, node: &Node, target: Span) -> Split {
+        Split::of(target.range().len() as u64, self.before(node))
+    }
+
+    /// Bytes of an inode and its extended attributes.
+    fn before(&self, node: &Node) -> usize {
+        INODE + self.sets[node.set as usize]
+    }
+
+    /// Whether a file with bytes says for each piece where it is: else only where the one begins that it is. Files of a
+    /// piece could all do that, but for those of which nothing is written, and those that lie too far behind.
+    pub(super) fn is_listed(&self, tree: &Tree, node: &Node) -> bool {
+        match node.kind {
+            Kind::File { pieces, .. } if pieces.range().len() == 1 => {
+                tree.blocks[pieces.range().start] == HOLE || self.device_blocks > DEVICE_BLOCKS_COUNTED_ON_MAX
+            }
+            Kind::File { size, .. } => size > 0,
+            _ => false,
         }
     }
 
     /// Where a node's inode begins.
-    pub(super) fn place(&self, number: usize) -> usize {
-        self.places[number] as usize
+    pub(super) fn place(&self, number: usize) -> u64 {
+        u64::from(self.slots[number]) * SLOT as u64
     }
 
     /// What a node's inode is called.
     pub(super) fn number_of(&self, number: usize) -> u64 {
-        self.places[number] / SLOT as u64
-    }
-
-    /// The first of the whole blocks of a node.
-    pub(super) fn first_block(&self, number: usize) -> u32 {
-        let found = self.blocks.binary_search_by_key(&(number as u32), |(node, _)| *node);
-        found.map_or(0, |at| self.blocks[at].1)
+        self.slots[number].into()
     }
 
     /// Bytes of a set of extended attributes, with what stands before them.

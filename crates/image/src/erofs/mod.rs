@@ -7,7 +7,8 @@
 //! 1024   superblock, 128 bytes
 //! 1152   the one device, 128 bytes
 //! 1280   inodes, the top's first, each at a multiple of 32: 64 bytes, extended attributes, then
-//!          a file: 8 bytes for each mebibyte · a link: its target · a directory: what of it fills no block
+//!          a file of several pieces, or of which nothing is written: 8 bytes for each · a link: its target ·
+//!          a directory: what of it fills no block
 //! …      whole blocks of directories, and of links that are too long
 //! ```
 //! Unaware of: where the device is, who mounts.
@@ -15,10 +16,15 @@
 mod directory;
 mod inode;
 mod layout;
+mod out;
+
+use std::fs::File;
 
 use larder_model::BLOCK_BYTES;
 
-use self::layout::Layout;
+use self::inode::Inodes;
+use self::layout::{DEVICE_BLOCKS_COUNTED_ON_MAX, Layout};
+use self::out::Out;
 use crate::ImageError;
 use crate::tree::Tree;
 
@@ -31,27 +37,38 @@ const BLOCK_BITS: u8 = 12;
 /// Files are lists of chunks; there is a table of devices.
 const FEATURES: u32 = 0x4 | 0x8;
 
-/// The bytes of the file system: of `tree`, with data on a device of `device_blocks`. Files of the saver are `owner`'s.
-pub fn metadata(tree: &Tree, device_blocks: u32, owner: (u32, u32)) -> Result<Vec<u8>, ImageError> {
-    let layout = Layout::new(tree)?;
-    let mut bytes = vec![0; layout.size];
-    superblock(&mut bytes, tree, &layout);
-    put32(&mut bytes, DEVICE + 64, device_blocks);
+/// Write the file system into an empty file: of `tree`, with data on a device of `device_blocks`. Files of the saver are
+/// `owner`'s.
+///
+/// The device's blocks are counted on from those of this file, as Linux knows since 5.16: so a file of one piece says in
+/// its inode where that is, as most files do.
+pub fn metadata(tree: &Tree, device_blocks: u32, owner: (u32, u32), into: &File) -> Result<(), ImageError> {
+    let layout = Layout::new(tree, device_blocks)?;
+    let mut out = Out::new(u64::from(layout.first_block) * BLOCK_BYTES, BLOCK_BYTES, into);
+    out.inodes.add(&head(tree, &layout));
+    let mut inodes = Inodes::new(tree, &layout, owner);
     for (number, node) in tree.nodes.iter().enumerate() {
-        inode::write(&mut bytes, tree, &layout, number, node, owner);
+        inodes.write(number, node, &mut out)?;
     }
-    Ok(bytes)
+    out.end()
 }
 
-fn superblock(bytes: &mut [u8], tree: &Tree, layout: &Layout) {
-    put32(bytes, SUPERBLOCK, MAGIC);
+/// Superblock and device.
+fn head(tree: &Tree, layout: &Layout) -> Vec<u8> {
+    let mut bytes = vec![0; DEVICE + DEVICE_BYTES];
+    put32(&mut bytes, SUPERBLOCK, MAGIC);
     bytes[SUPERBLOCK + 12] = BLOCK_BITS;
-    put16(bytes, SUPERBLOCK + 14, layout.number_of(0) as u16);
-    put64(bytes, SUPERBLOCK + 16, tree.nodes.len() as u64);
-    put32(bytes, SUPERBLOCK + 36, (layout.size / BLOCK) as u32);
-    put32(bytes, SUPERBLOCK + 80, FEATURES);
-    put16(bytes, SUPERBLOCK + 86, 1);
-    put16(bytes, SUPERBLOCK + 88, (DEVICE / DEVICE_BYTES) as u16);
+    put16(&mut bytes, SUPERBLOCK + 14, layout.number_of(0) as u16);
+    put64(&mut bytes, SUPERBLOCK + 16, tree.nodes.len() as u64);
+    put32(&mut bytes, SUPERBLOCK + 36, layout.blocks);
+    put32(&mut bytes, SUPERBLOCK + 80, FEATURES);
+    put16(&mut bytes, SUPERBLOCK + 86, 1);
+    put16(&mut bytes, SUPERBLOCK + 88, (DEVICE / DEVICE_BYTES) as u16);
+    put32(&mut bytes, DEVICE + 64, layout.device_blocks);
+    if layout.device_blocks <= DEVICE_BLOCKS_COUNTED_ON_MAX {
+        put32(&mut bytes, DEVICE + 68, layout.blocks);
+    }
+    bytes
 }
 
 fn put16(bytes: &mut [u8], at: usize, value: u16) {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 
 use larder_model::{Digest, PIECE_BYTES};
-use larder_store::{Stamps, Store};
+use larder_store::{SharedStamps, Stamps, Store};
 
 use super::snapshot::{Opened, Snapshot};
 use crate::tree::{Extent, piece_length, pieces_of};
@@ -34,17 +34,19 @@ struct Reader {
 pub(super) fn read(store: &Store, snapshot: &mut Snapshot, progress: &Progress) -> Result<(), ImageError> {
     let files: Vec<_> = snapshot.files().collect();
     let learned = Mutex::new(Vec::new());
-    let begin = || Reader { opened: Opened::default(), stamps: Stamps::open(store, true), buffer: Vec::new() };
+    let shared = SharedStamps::open(store, files.len());
+    let begin = || Reader { opened: Opened::default(), stamps: shared.stamps(), buffer: Vec::new() };
     threads::each(files.len().div_ceil(FILES_AT_ONCE), begin, |reader, job| {
         let mut batch = Vec::with_capacity(FILES_AT_ONCE);
         for &(node, size, pieces) in files.iter().skip(job * FILES_AT_ONCE).take(FILES_AT_ONCE) {
             batch.push(reader.learn(snapshot, node, size, pieces.range().start)?);
             progress.add(size);
         }
-        let _ = reader.stamps.settle(store);
         learned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(batch);
         Ok(())
     })?;
+    // What is crowded all the same, since others have stamps as well.
+    let _ = shared.stamps().settle(store);
     let mut learned = learned.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     // Extents in the order of nodes: the same tree has the same bytes.
     learned.sort_unstable_by_key(|learned| learned.node);

@@ -144,14 +144,18 @@ impl Tree {
 
     /// Whether each piece lies within one of these packs.
     pub(crate) fn fits(&self, packs: &PackList) -> bool {
+        let mut last = 0;
+        let mut is_within = |size: u64, at: usize, block: u32| {
+            let blocks = blocks_of(piece_length(size, at as u64));
+            block == HOLE
+                || packs.of_next_block(block, &mut last).is_some_and(|pack| {
+                    u64::from(block) + blocks <= u64::from(packs.start(pack)) + u64::from(packs.packs[pack].blocks)
+                })
+        };
         self.nodes.iter().all(|node| match node.kind {
-            Kind::File { size, pieces, .. } => self.blocks[pieces.range()].iter().enumerate().all(|(at, &block)| {
-                let blocks = blocks_of(piece_length(size, at as u64));
-                block == HOLE
-                    || packs.of_block(block).is_some_and(|pack| {
-                        u64::from(block) + blocks <= u64::from(packs.start(pack)) + u64::from(packs.packs[pack].blocks)
-                    })
-            }),
+            Kind::File { size, pieces, .. } => {
+                self.blocks[pieces.range()].iter().enumerate().all(|(at, &block)| is_within(size, at, block))
+            }
             _ => true,
         })
     }

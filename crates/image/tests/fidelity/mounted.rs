@@ -13,8 +13,8 @@ use crate::tree::{Place, rich, same};
 fn written(place: &Place, key: &str) {
     let image = place.open(key);
     let device = Device::new(&image);
-    let bytes = metadata(&image.trees[0], image.packs.blocks(), (0, 0)).expect("makes");
-    fs::write(place.path("metadata"), bytes).expect("writes");
+    let file = File::create(place.path("metadata")).expect("makes");
+    metadata(&image.trees[0], image.packs.blocks(), (0, 0), &file).expect("makes");
     let data = File::options().create(true).truncate(true).write(true).open(place.path("data")).expect("makes");
     data.set_len(device.size_bytes()).expect("sets");
     for number in 0..image.packs.packs.len() {

@@ -80,6 +80,18 @@ impl PackList {
         (block < self.blocks()).then(|| self.starts.partition_point(|&start| start <= block) - 1)
     }
 
+    /// The same for a block that mostly is in the pack that was found last, which is at `last`.
+    pub fn of_next_block(&self, block: u32, last: &mut usize) -> Option<usize> {
+        match self.starts.get(*last..*last + 2) {
+            Some(&[start, end]) if (start..end).contains(&block) => Some(*last),
+            _ => {
+                let found = self.of_block(block)?;
+                *last = found;
+                Some(found)
+            }
+        }
+    }
+
     /// The packs that hold any of these bytes of the device; what is beyond its end is in none.
     pub fn of_range(&self, offset: u64, length: u64) -> Range<usize> {
         let last = (offset.saturating_add(length).saturating_sub(1) / BLOCK_BYTES).min(u64::from(u32::MAX)) as u32;
@@ -202,6 +214,9 @@ mod tests {
         check(0, 0, 0..0);
         check(u64::MAX, u64::MAX, 0..0);
         assert_eq!((list.blocks(), list.start(2), list.of_block(5), list.of_block(6)), (6, 3, Some(2), None));
+        for mut last in 0..5 {
+            (0..7).for_each(|block| assert_eq!(list.of_next_block(block, &mut last), list.of_block(block)));
+        }
     }
 
     #[test]

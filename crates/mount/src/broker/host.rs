@@ -69,6 +69,10 @@ fn end_trace_later(shared: &Arc<Shared>) {
     }
 }
 
+fn wait_for(supplied: &Supplied) -> Result<(), MountError> {
+    supplied.ready.as_ref().map_or(Ok(()), |ready| ready().map_err(refused))
+}
+
 /// All images that are mounted now.
 pub(super) struct Host {
     images: Mutex<HashMap<String, Weak<Shared>>>,
@@ -104,11 +108,14 @@ impl Host {
                 let Lazily { directory, size_bytes, fill, order, traced } = lazily;
                 let trace = traced.is_some();
                 let options = Options { order: order.clone(), trace, ..Options::new(self.gate.clone()) };
+                // Takes about as long as making metadata does.
                 let lazy = Lazy::begin(directory, data, *size_bytes, Arc::clone(fill), &options)?;
+                wait_for(supplied)?;
                 let (layer, traced, told) = (lazy.mount(metadata)?, traced.clone(), AtomicBool::new(false));
                 Ok(Shared { layer, _lease: lease, lazy: Some(lazy), traced, told })
             }
             (Image::Erofs { metadata, data }, Rung::Mount, _) => {
+                wait_for(supplied)?;
                 let by_file = layer::erofs(metadata, data.as_deref());
                 let layer =
                     by_file.or_else(|first| layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first));

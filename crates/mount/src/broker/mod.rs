@@ -23,4 +23,4 @@ mod supply;
 pub use client::{Client, Wish};
 pub use policy::Policy;
 pub use serve::Broker;
-pub use supply::{Lazily, Supplied, Supply, Traced};
+pub use supply::{Lazily, Ready, Supplied, Supply, Traced};

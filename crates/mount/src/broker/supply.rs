@@ -41,7 +41,12 @@ pub struct Supplied {
     pub lease: Arc<dyn Any + Send + Sync>,
     /// For `Lazy`: where its data comes from.
     pub lazily: Option<Lazily>,
+    /// Where its metadata is still being made: waits for that, and says why it cannot be had.
+    pub ready: Option<Ready>,
 }
+
+/// Waits until something is made.
+pub type Ready = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// How an image's data is filled.
 pub struct Lazily {

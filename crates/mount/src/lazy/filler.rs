@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use larder_sys::{Answer, Touches};
+use larder_sys::{Answer, Class, Touches};
 
 use super::ledger::{Ledger, Work};
 use super::line::{Line, Message};
@@ -21,6 +21,10 @@ const SAY_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A gate has no more descriptors than this, and no number above.
 const NUMBERS_MAX: i32 = 1 << 16;
+/// What nobody asked for yet is fetched once it is mounted, or after so long where nobody mounts it.
+const MOUNTED_MAX: Duration = Duration::from_secs(1);
+/// And so long after that: whoever mounts is not done yet, and somebody waits for that.
+const MOUNTED_FIRST: Duration = Duration::from_millis(20);
 /// A worker's own; what fills brings its own memory.
 const STACK_BYTES: usize = 1 << 20;
 
@@ -34,11 +38,15 @@ pub(super) struct Filler {
     touches: Mutex<Option<Touches>>,
     fill: Arc<dyn Fill>,
     ledger: Mutex<Ledger>,
-    work: Condvar,
+    /// One more piece is waited for.
+    asked: Condvar,
+    /// There may be more of what nobody waits for.
+    more: Condvar,
     /// What is said to the gate; what it says is heard by one thread on a connection of its own kind.
     line: Mutex<Arc<Line>>,
     /// What watches the mounts, for a gate that takes another's place.
     readers: Mutex<Vec<OwnedFd>>,
+    was_mounted: AtomicBool,
     traces: AtomicBool,
     stopped: AtomicBool,
     /// All is there, on the disk, and noted.
@@ -70,10 +78,12 @@ impl Filler {
             held,
             touches: Mutex::new(Some(touches)),
             fill,
-            ledger: Mutex::new(Ledger::new(filled, pieces, &options.order, options.background)),
-            work: Condvar::new(),
+            ledger: Mutex::new(Ledger::new(filled, pieces, &options.order)),
+            asked: Condvar::new(),
+            more: Condvar::new(),
             line: Mutex::new(Arc::new(said)),
             readers: Mutex::new(Vec::new()),
+            was_mounted: AtomicBool::new(false),
             traces: AtomicBool::new(options.trace),
             stopped: AtomicBool::new(false),
             noted: AtomicBool::new(false),
@@ -84,7 +94,11 @@ impl Filler {
         std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || its.hear(heard))?;
         for _ in 0..options.workers.max(1) {
             let its = Arc::clone(&filler);
-            std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || its.work())?;
+            std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || its.work(Ledger::wanted, &its.asked))?;
+        }
+        for _ in 0..options.background {
+            let its = Arc::clone(&filler);
+            std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || its.work_ahead())?;
         }
         filler.complete();
         Ok(filler)
@@ -107,6 +121,8 @@ impl Filler {
             Err(error) if !self.completed.load(Relaxed) => Err(error),
             _ => {
                 lock(&self.readers).push(watch);
+                self.was_mounted.store(true, Relaxed);
+                self.more.notify_all();
                 Ok(())
             }
         }
@@ -119,7 +135,7 @@ impl Filler {
 
     pub(super) fn stop(&self) {
         self.stopped.store(true, Relaxed);
-        self.work.notify_all();
+        self.wake_all();
         // The gate learns that nobody fills.
         lock(&self.line).hang_up();
     }
@@ -155,8 +171,13 @@ impl Filler {
     fn want(&self, message: Message) {
         let Message::Want(offset, length) = message else { return };
         let bytes = offset..offset.saturating_add(length).min(self.size_bytes);
-        self.ledger().want(&bytes);
-        self.work.notify_all();
+        // No more of them than there is work for: each that wakes takes time from whoever waits.
+        (0..self.ledger().want(&bytes)).for_each(|_| self.asked.notify_one());
+    }
+
+    fn wake_all(&self) {
+        self.asked.notify_all();
+        self.more.notify_all();
     }
 
     /// Start a gate in place of one that was killed. Reads that it was asked about fail: which bytes they want went
@@ -181,9 +202,18 @@ impl Filler {
         Ok(heard)
     }
 
+    /// Fill what nobody waits for yet: after those who use what is there, and who are about to mount it.
+    fn work_ahead(&self) {
+        larder_sys::lower_thread(Class::Utility);
+        let waits = |_: &mut Ledger| !self.was_mounted.load(Relaxed) && !self.stopped.load(Relaxed);
+        drop(self.more.wait_timeout_while(self.ledger(), MOUNTED_MAX, waits));
+        std::thread::sleep(MOUNTED_FIRST);
+        self.work(Ledger::unasked, &self.more);
+    }
+
     /// Fill what is to be filled, until told to stop or all is there.
-    fn work(&self) {
-        while let Some(work) = self.next() {
+    fn work(&self, of: fn(&mut Ledger) -> Option<Work>, woken: &Condvar) {
+        while let Some(work) = self.next(of, woken) {
             let bytes = self.ledger().filled().bytes(&work.units);
             let length = bytes.end - bytes.start;
             let filled = self.fill.fill(bytes.start, length, self.held.quiet.as_fd());
@@ -191,22 +221,20 @@ impl Filler {
             self.ledger().done(&work, filled.is_ok());
             let said = if filled.is_ok() { Message::Filled } else { Message::Failed };
             let _ = self.say(said(bytes.start, length), None);
-            self.work.notify_all();
             self.complete();
         }
     }
 
-    fn next(&self) -> Option<Work> {
+    fn next(&self, of: fn(&mut Ledger) -> Option<Work>, woken: &Condvar) -> Option<Work> {
         let mut ledger = self.ledger();
         loop {
             if self.stopped.load(Relaxed) || ledger.is_complete() {
                 return None;
             }
-            if let Some(work) = ledger.next() {
+            if let Some(work) = of(&mut ledger) {
                 return Some(work);
             }
-            let woken = self.work.wait_timeout(ledger, LOOK_EVERY);
-            ledger = woken.unwrap_or_else(PoisonError::into_inner).0;
+            ledger = woken.wait_timeout(ledger, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -215,6 +243,7 @@ impl Filler {
         if !self.is_complete() {
             return;
         }
+        self.wake_all();
         if !self.noted.swap(true, Relaxed) {
             let synced = rustix::fs::fdatasync(&self.held.quiet).map_err(io::Error::from);
             // What is not noted is filled again the next time; nobody waits for anything now.

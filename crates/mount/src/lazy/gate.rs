@@ -71,6 +71,8 @@ pub fn gate(socket: OwnedFd) -> io::Result<()> {
     larder_sys::close_others(3, &[socket.as_raw_fd()]);
     larder_sys::lead_session();
     larder_sys::raise_descriptor_limit();
+    // Each read of what is not all there yet waits for us once.
+    larder_sys::answer_promptly();
     let _ = std::env::set_current_dir("/");
     // Without us what was never filled could be read: may everybody else be ended before.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
@@ -273,7 +275,14 @@ impl Gate {
 
     /// Nobody waits for ever for somebody who does not come back.
     fn lose_patience(&mut self) -> io::Result<Going> {
-        if self.line.is_some() || self.alone_since.elapsed() < PATIENCE {
+        if self.line.is_some() {
+            return Ok(Going::On);
+        }
+        // Whoever could not mount it fills it in another way now, and is not to be held back.
+        if !self.was_mounted && self.waiting.is_empty() {
+            return Ok(Going::End);
+        }
+        if self.alone_since.elapsed() < PATIENCE {
             return Ok(Going::On);
         }
         self.settle(|waiting, _| (waiting.since.elapsed() >= PATIENCE).then_some(Answer::Fail));

@@ -33,8 +33,6 @@ pub(super) struct Ledger {
     wanted: VecDeque<Range<u64>>,
     streams: VecDeque<Stream>,
     order: VecDeque<Range<u64>>,
-    background: usize,
-    background_max: usize,
     failures: u32,
 }
 
@@ -43,30 +41,29 @@ pub(super) struct Ledger {
 pub(super) struct Work {
     /// Its units.
     pub(super) units: Range<u64>,
-    /// Whether nobody waits for them, as far as is known.
-    pub(super) is_background: bool,
 }
 
 impl Ledger {
     /// Of what is filled already, with the order in which the rest is wanted, in bytes.
-    pub(super) fn new(filled: Units, pieces: Pieces, order: &[Range<u64>], background_max: usize) -> Ledger {
+    pub(super) fn new(filled: Units, pieces: Pieces, order: &[Range<u64>]) -> Ledger {
         let taken = filled.like();
         let mut order: VecDeque<Range<u64>> = order.iter().map(|bytes| filled.touched(bytes)).collect();
         order.push_back(0..filled.count());
         let (wanted, streams) = (VecDeque::new(), VecDeque::new());
-        Ledger { filled, taken, pieces, wanted, streams, order, background: 0, background_max, failures: 0 }
+        Ledger { filled, taken, pieces, wanted, streams, order, failures: 0 }
     }
 
     pub(super) fn filled(&self) -> &Units {
         &self.filled
     }
 
-    /// Somebody waits for these bytes.
-    pub(super) fn want(&mut self, bytes: &Range<u64>) {
+    /// Somebody waits for these bytes. Returns how many pieces are to be filled that were not before.
+    pub(super) fn want(&mut self, bytes: &Range<u64>) -> usize {
         let units = self.filled.touched(bytes);
         if units.is_empty() {
-            return;
+            return 0;
         }
+        let before = self.wanted.len();
         // First what is waited for, then what will be.
         let known = self.stream_at(&units);
         let mut next = self.queue(units);
@@ -77,6 +74,7 @@ impl Ledger {
         if self.streams.len() > STREAMS_MAX {
             self.streams.pop_front();
         }
+        self.wanted.len() - before
     }
 
     /// How far ahead is fetched of whoever wants these: nothing, unless they go on where all is there up to.
@@ -115,12 +113,14 @@ impl Ledger {
         }
     }
 
-    /// What to fill now, if there is something.
-    pub(super) fn next(&mut self) -> Option<Work> {
-        if let Some(units) = self.wanted.pop_front() {
-            return Some(Work { units, is_background: false });
-        }
-        if self.background >= self.background_max || self.failures >= FAILURES_MAX {
+    /// What somebody waits for.
+    pub(super) fn wanted(&mut self) -> Option<Work> {
+        self.wanted.pop_front().map(|units| Work { units })
+    }
+
+    /// What nobody waits for yet, as far as is known.
+    pub(super) fn unasked(&mut self) -> Option<Work> {
+        if self.failures >= FAILURES_MAX {
             return None;
         }
         while let Some(range) = self.order.pop_front() {
@@ -131,8 +131,7 @@ impl Ledger {
                 if self.is_missing(&piece) {
                     self.order.push_front(from..range.end.max(from));
                     self.mark(&piece);
-                    self.background += 1;
-                    return Some(Work { units: piece, is_background: true });
+                    return Some(Work { units: piece });
                 }
             }
         }
@@ -147,7 +146,6 @@ impl Ledger {
                 self.filled.put(unit);
             }
         }
-        self.background -= usize::from(work.is_background);
         self.failures = if succeeded { 0 } else { self.failures.saturating_add(1) };
         if !succeeded {
             // To be tried again, last.
@@ -174,38 +172,42 @@ mod tests {
     /// Of a hundred units in pieces of four.
     fn ledger(order: &[Range<u64>]) -> Ledger {
         let pieces = |offset: u64| offset / 4 * 4..offset / 4 * 4 + 4;
-        Ledger::new(Units::none(98, 1), Box::new(pieces), order, 2)
+        Ledger::new(Units::none(98, 1), Box::new(pieces), order)
     }
 
-    fn next(ledger: &mut Ledger) -> Option<(Range<u64>, bool)> {
-        ledger.next().map(|work| (work.units, work.is_background))
+    /// By whoever does both.
+    fn next(ledger: &mut Ledger) -> Option<Work> {
+        ledger.wanted().or_else(|| ledger.unasked())
+    }
+
+    fn units(work: Option<Work>) -> Range<u64> {
+        work.expect("there is something").units
     }
 
     #[test]
     fn who_waits_comes_first() {
         let mut ledger = ledger(&[50..53, 40..41]);
-        assert_eq!(next(&mut ledger), Some((48..52, true)));
+        assert_eq!(ledger.wanted(), None);
+        assert_eq!(units(ledger.unasked()), 48..52);
         ledger.want(&(51..57));
         // 51 is being filled already.
-        assert_eq!(next(&mut ledger), Some((52..56, false)));
-        assert_eq!(next(&mut ledger), Some((56..60, false)));
-        assert_eq!(next(&mut ledger), Some((40..44, true)));
-        assert_eq!(next(&mut ledger), None, "two in the background are enough");
-        ledger.done(&Work { units: 40..44, is_background: true }, true);
-        assert_eq!(next(&mut ledger), Some((0..4, true)));
+        assert_eq!(units(ledger.wanted()), 52..56);
+        assert_eq!(units(ledger.wanted()), 56..60);
+        assert_eq!(ledger.wanted(), None);
+        assert_eq!(units(ledger.unasked()), 40..44);
+        assert_eq!(units(ledger.unasked()), 0..4);
         ledger.want(&(200..300));
-        assert_eq!(ledger.wanted.len(), 0, "beyond the file there is nothing to wait for");
+        assert_eq!(ledger.wanted, [], "beyond the file there is nothing to wait for");
         ledger.want(&(97..300));
-        assert_eq!(next(&mut ledger), Some((96..98, false)), "the last piece ends with the file");
+        assert_eq!(units(ledger.wanted()), 96..98, "the last piece ends with the file");
     }
 
     #[test]
     fn ahead_of_who_goes_on() {
         let mut ledger = ledger(&[]);
-        ledger.background_max = 0;
         ledger.want(&(10..11));
         let all =
-            |ledger: &mut Ledger| -> Vec<_> { std::iter::from_fn(|| next(ledger)).map(|(units, _)| units).collect() };
+            |ledger: &mut Ledger| -> Vec<_> { std::iter::from_fn(|| ledger.wanted()).map(|work| work.units).collect() };
         assert_eq!(all(&mut ledger), vec![8..12; 1]);
         ledger.want(&(70..71));
         assert_eq!(all(&mut ledger), vec![68..72; 1], "somewhere else");
@@ -219,14 +221,14 @@ mod tests {
     fn what_failed_is_tried_again() {
         let mut ledger = ledger(&[]);
         for _ in 0..FAILURES_MAX {
-            let work = ledger.next().expect("there is more");
+            let work = next(&mut ledger).expect("there is more");
             ledger.done(&work, false);
         }
-        assert_eq!(ledger.next(), None, "not when all fails");
+        assert_eq!(ledger.unasked(), None, "not when all fails");
         ledger.want(&(0..1));
-        let work = ledger.next().expect("somebody waits");
+        let work = ledger.wanted().expect("somebody waits");
         ledger.done(&work, true);
-        while let Some(work) = ledger.next() {
+        while let Some(work) = next(&mut ledger) {
             ledger.done(&work, true);
         }
         assert!(ledger.is_complete());
@@ -235,8 +237,8 @@ mod tests {
     #[test]
     fn odd_pieces_do_no_harm() {
         for pieces in [|_| 0..0, |offset| offset + 7..offset + 9, |_| 5..u64::MAX] as [fn(u64) -> Range<u64>; 3] {
-            let mut ledger = Ledger::new(Units::none(98, 1), Box::new(pieces), &[], 1);
-            while let Some(work) = ledger.next() {
+            let mut ledger = Ledger::new(Units::none(98, 1), Box::new(pieces), &[]);
+            while let Some(work) = next(&mut ledger) {
                 ledger.done(&work, true);
             }
             assert!(ledger.is_complete());

@@ -66,9 +66,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How a file is filled.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many fetch at once.
+    /// How many fetch at once what somebody waits for.
     pub workers: usize,
-    /// How many of them at most for what nobody waits for yet; 0 to fetch only what is touched.
+    /// How many beside them what nobody waits for yet, in what is left of the processors; 0 to fetch only what is touched.
     pub background: usize,
     /// What earlier jobs touched, in their order: fetched first.
     pub order: Vec<Range<u64>>,
@@ -79,7 +79,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Sixteen at once, and half of them in the background: pieces of 1 MiB that take 20 ms each come with 800 and 400
+    /// Sixteen at once, and half as many in the background: pieces of 1 MiB that take 20 ms each come with 800 and 400
     /// MB/s.
     pub fn new(gate: Vec<OsString>) -> Options {
         Options { workers: 16, background: 8, order: Vec::new(), trace: false, gate }

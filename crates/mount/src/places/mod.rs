@@ -195,29 +195,38 @@ impl Places {
 
     /// The mount, nowhere yet; its number is in its record.
     fn make(&self, ask: &Ask, directory: &Path, record: &File) -> Result<Mount, MountError> {
-        let mut layer = self.layer(ask)?;
+        let (made, owned);
+        let mut layer = match ask.layer {
+            Some(layer) => layer,
+            None => {
+                made = self.layer(ask)?;
+                &made
+            }
+        };
         if let Some(owners) = ask.owners.filter(|owners| !owners.is_plain()) {
-            layer = layer::owned_by(&layer, owners)?;
+            owned = layer::owned_by(layer, owners)?;
+            layer = &owned;
         }
-        if ask.writable {
+        // A mount that is nowhere cannot be copied before Linux 6.15: not where an overlay is made of it.
+        let mount = if ask.writable {
             let scratch = Scratch::make(directory)?;
-            layer = overlay(layer.descriptor(), &scratch)?;
+            let mount = overlay(layer.descriptor(), &scratch)?;
             scratch.keep();
-        }
-        let numbered = larder_sys::mount_number(layer.descriptor()).and_then(|number| {
+            mount
+        } else {
+            layer.another()?
+        };
+        let numbered = larder_sys::mount_number(mount.descriptor()).and_then(|number| {
             let mut to = record;
             to.write_all(Record::numbered(number).as_bytes())
         });
         // One that goes with whoever made it is not looked for again: older kernels have no numbers.
         let numbered = if ask.lease == Lease::Held { numbered.or(Ok(())) } else { numbered };
         numbered.map_err(MountError::path(directory, "a mount cannot be noted there"))?;
-        Ok(layer)
+        Ok(mount)
     }
 
     fn layer(&self, ask: &Ask) -> Result<Mount, MountError> {
-        if let Some(layer) = ask.layer {
-            return layer.another();
-        }
         match (ask.via, ask.image) {
             (Rung::Lazy, _) => {
                 Err(MountError::Unable { rung: Rung::Lazy, why: "nobody fills the image's data".to_owned() })

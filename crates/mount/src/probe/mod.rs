@@ -100,7 +100,7 @@ impl Trial {
             Rung::Lazy => {
                 let layer = layer::erofs(&self.erofs(), None).map_err(text)?;
                 self.asked_before_reading().map_err(|error| format!("reads cannot be waited with: {error}"))?;
-                self.write_on(&layer).map(|()| "EROFS from files, filled when they are read".to_owned())
+                self.write_on(&layer).map(|whose| format!("EROFS from files, filled when they are read{whose}"))
             }
             Rung::Mount => {
                 let by_file = layer::erofs(&self.erofs(), None).map(|layer| (layer, "EROFS from files"));
@@ -108,11 +108,11 @@ impl Trial {
                 let (layer, how) = by_file
                     .or_else(|first| by_device().map(|layer| (layer, "EROFS by a loop device")).map_err(|_| first))
                     .map_err(text)?;
-                self.write_on(&layer).map(|()| how.to_owned())
+                self.write_on(&layer).map(|whose| format!("{how}{whose}"))
             }
             Rung::Squashfs => {
                 let layer = layer::squashfs(&self.squashfs()).map_err(text)?;
-                self.write_on(&layer).map(|()| "squashfs by a loop device".to_owned())
+                self.write_on(&layer).map(|whose| format!("squashfs by a loop device{whose}"))
             }
             Rung::Fuse => self.try_fuse(),
             Rung::Unpack => Ok("files made from the image".to_owned()),
@@ -123,13 +123,15 @@ impl Trial {
         let image = Image::Squashfs(self.squashfs());
         let program = fuse::program_for(&image)?;
         let layer = fuse::layer(&image, &self.directory, fuse::Life::AsMount).map_err(|error| error.to_string())?;
-        self.write_on(&layer).map(|()| program.display().to_string())
+        self.write_on(&layer).map(|_| program.display().to_string())
     }
 
-    /// Whether an overlay is possible on it, here.
-    fn write_on(&self, layer: &Mount) -> Result<(), String> {
+    /// Whether an overlay is possible on it, here; and for whom, where that is not everybody.
+    fn write_on(&self, layer: &Mount) -> Result<&'static str, String> {
         let scratch = Scratch::make(&self.directory.join("scratch")).map_err(|error| error.to_string())?;
-        overlay(layer.descriptor(), &scratch).map(drop).map_err(|error| error.to_string())
+        overlay(layer.descriptor(), &scratch).map_err(|error| error.to_string())?;
+        // A broker maps owners on a copy of it.
+        Ok(if layer.another().is_ok() { "" } else { "; for root's jobs alone (others' need Linux 6.15)" })
     }
 
     /// Whether a read of a file here waits until we say so, and fails when we say that.

@@ -49,7 +49,7 @@ impl Supply for OfFixture {
         };
         let via = if lazily.is_some() { Rung::Lazy } else { Rung::Mount };
         let (image, lease) = (self.image.clone(), Arc::new(()));
-        Ok(Supplied { id: name.to_owned(), image, below: None, via, stored: (0, 0), lease, lazily })
+        Ok(Supplied { id: name.to_owned(), image, below: None, via, stored: (0, 0), lease, lazily, ready: None })
     }
 }
 

@@ -1,17 +1,20 @@
 //! `larder image import` and `export`: archives that others made, and for others.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use larder_image::{Exported, Format, Found, export as write_archive, unpack};
+use larder_image::{Exported, Format, Found, ImageError, export as write_archive, unpack};
+use larder_model::ImageKey;
+use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
 use super::far::FarImages;
 use super::find::{Opened, open};
 use super::restore::targets;
-use super::{FALLBACK, FINE, MISS, bar, cwd, grown, key, name_of, save};
+use super::{FALLBACK, FINE, MISS, bar, borne, cwd, grown, key, name_of, save};
 use crate::cli::{ImageExport, ImageImport};
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -33,21 +36,21 @@ pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn
             say::tell(&format!("{} {what}", say::count(count, "name", "names")));
         }
     }
-    let done = save::named(around, &key, &unpacked.paths)?;
-    save::say_done(&key, Some(&done), options.json, out)?;
+    // What cannot be read is the job's, what cannot be kept the cache's.
+    let done = borne(save::named(around, &key, &unpacked.paths).map(Some), options.strict, None)?;
+    save::say_done(&key, done.as_ref(), options.json, out)?;
     Ok(FINE)
 }
 
 /// Write an image as an archive.
 pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn Write) -> Result<u8> {
     let began = Instant::now();
-    let key = key::key(around, &options.key)?;
-    let fallbacks = key::fallbacks(around, &options.fallback)?;
+    let (key, fallbacks) = key::wanted(around, &options.wanted)?;
     let file = cwd(around)?.join(&options.file);
     let format = Format::of(&file)?;
     let store = around.store()?;
-    let far = FarImages::open(around, &store)?;
-    let Some(Opened { found, lease, image, .. }) = open(&store, far.as_ref(), &key, &fallbacks)? else {
+    let had = borne(had(around, &store, &key, &fallbacks, &options.paths), options.strict, None)?;
+    let Some((Opened { found, lease, image, .. }, saved, fetched_bytes)) = had else {
         match options.json {
             true => print_json(&json!({ "outcome": "miss", "wanted": key.text() }), out)?,
             false => writeln!(out, "miss: nothing under {key}")?,
@@ -55,13 +58,6 @@ pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn
         return Ok(MISS);
     };
     let record = &image.record;
-    let saved: Vec<usize> = targets(around, record, &options.paths)?.iter().map(|target| target.saved).collect();
-    let lacking = image.lacking(&store, &image.needed(&saved));
-    let lacking: Vec<_> = lacking.iter().map(|&number| image.packs.packs[number].blob).collect();
-    let fetched_bytes = lacking.iter().map(|blob| blob.size_bytes).sum();
-    if let Some(far) = &far {
-        far.fetch(&store, lacking.into_iter()).context("the image could not be fetched")?;
-    }
     let exported = bar::during(|progress| write_archive(&store, &image, &saved, format, &file, progress))?;
     store.note_image_use(&record.key);
     drop(lease);
@@ -87,6 +83,30 @@ pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn
         writeln!(out, "{}: {}: {} in {file}", found.word(), record.key, say::bytes(size))?;
     }
     Ok(if matches!(found, Found::Fallback(_)) { FALLBACK } else { FINE })
+}
+
+/// The image that was found, which of its paths are wanted, and how many bytes of their packs were fetched; none where
+/// there is nothing.
+fn had(
+    around: &Surroundings,
+    store: &Store,
+    key: &ImageKey,
+    fallbacks: &[String],
+    paths: &[PathBuf],
+) -> Result<Option<(Opened, Vec<usize>, u64)>> {
+    let far = FarImages::open(around, store)?;
+    let Some(opened) = open(store, far.as_ref(), key, fallbacks)? else { return Ok(None) };
+    let image = &opened.image;
+    let saved: Vec<usize> = targets(around, &image.record, paths)?.iter().map(|target| target.saved).collect();
+    let lacking = image.lacking(store, &image.needed(&saved));
+    let lacking: Vec<_> = lacking.iter().map(|&number| image.packs.packs[number].blob).collect();
+    let fetched_bytes = lacking.iter().map(|blob| blob.size_bytes).sum();
+    match (&far, lacking.first()) {
+        (Some(far), _) => far.fetch(store, lacking.into_iter()).context("the image could not be fetched")?,
+        (None, Some(gone)) => return Err(ImageError::PackMissing(gone.digest).into()),
+        (None, None) => {}
+    }
+    Ok(Some((opened, saved, fetched_bytes)))
 }
 
 fn tell_what_is_left(exported: &Exported) {

@@ -58,12 +58,18 @@ pub(super) fn open(
 pub(super) fn opened(store: &Store, far: Option<&FarImages>, record: &ImageRecord) -> Result<(Lease, Image)> {
     let lease = store.lease_image(&record.image())?;
     if let Some(far) = far {
-        far.fetch(store, record.needed()).context("the image's tree could not be fetched")?;
-        let is_whole = |known: &ImageRecord| known.needed().all(|blob| store.has_blob(&blob));
-        let known = store.image(&record.key)?.filter(is_whole);
-        if known.is_none_or(|known| known.created_ms <= record.created_ms) {
-            store.keep_image(record, false)?;
-        }
+        brought(store, far, record)?;
     }
     Ok((lease, Image::open(store, record.clone())?))
+}
+
+/// Fetch what an image needs beside its packs, and keep its record.
+pub(super) fn brought(store: &Store, far: &FarImages, record: &ImageRecord) -> Result<()> {
+    far.fetch(store, record.needed()).context("the image's tree could not be fetched")?;
+    let is_whole = |known: &ImageRecord| known.needed().all(|blob| store.has_blob(&blob));
+    let known = store.image(&record.key)?.filter(is_whole);
+    if known.is_none_or(|known| known.created_ms <= record.created_ms) {
+        store.keep_image(record, false)?;
+    }
+    Ok(())
 }

@@ -9,6 +9,7 @@ use larder_model::{Digest, ImageKey};
 use larder_store::Stamps;
 
 use super::cwd;
+use crate::cli::ImageWanted;
 use crate::surroundings::Surroundings;
 
 struct Here<'a> {
@@ -36,7 +37,12 @@ pub(super) fn key(around: &Surroundings, template: &str) -> Result<ImageKey> {
     expand(template, &here).with_context(|| format!("the key `{template}`"))
 }
 
+/// The key that is wanted, and the beginnings that will do.
+pub(super) fn wanted(around: &Surroundings, wanted: &ImageWanted) -> Result<(ImageKey, Vec<String>)> {
+    Ok((key(around, &wanted.key)?, fallbacks(around, &wanted.fallback)?))
+}
+
 /// The beginnings that templates stand for.
-pub(super) fn fallbacks(around: &Surroundings, templates: &[String]) -> Result<Vec<String>> {
+fn fallbacks(around: &Surroundings, templates: &[String]) -> Result<Vec<String>> {
     templates.iter().map(|template| Ok(key(around, template)?.text().to_owned())).collect()
 }

@@ -45,8 +45,7 @@ pub(super) fn answer(
     have: impl Fn(&Surroundings, &ImageKey, &[String], &ImageRestore) -> Result<Option<Done>>,
 ) -> Result<u8> {
     let began = Instant::now();
-    let key = key::key(around, &options.key)?;
-    let fallbacks = key::fallbacks(around, &options.fallback)?;
+    let (key, fallbacks) = key::wanted(around, &options.wanted)?;
     let done = match options.policy {
         Policy::Push => None,
         _ => borne(have(around, &key, &fallbacks, options), options.strict, None)?,

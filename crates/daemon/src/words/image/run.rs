@@ -52,11 +52,9 @@ enum Keeps {
 /// In two steps: what is to be found, made and saved is done where everybody is, with all rights that there are. Where
 /// there is something to mount this program begins anew, among mounts of its own.
 pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
-    let key = key::key(around, &options.key)?;
-    let fallbacks = key::fallbacks(around, &options.fallback)?;
+    let (key, fallbacks) = key::wanted(around, &options.wanted)?;
     let how = ImageRestore {
-        key: options.key.clone(),
-        fallback: options.fallback.clone(),
+        wanted: options.wanted.clone(),
         policy: options.policy,
         replace: false,
         if_missing: options.if_missing.clone(),

@@ -6,22 +6,24 @@
 //! ```
 //! A job says which image it found: under the key there may be another by now, or in another store.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use larder_image::{Device, Image, Progress, SQUASHED, metadata, squash};
 use larder_model::{Digest, ImageKey, ImageRecord};
-use larder_mount::broker::{Lazily, Supplied, Supply};
+use larder_mount::broker::{Lazily, Ready, Supplied, Supply};
 use larder_mount::lazy::fill_whole;
 use larder_mount::{Fill, Image as Files, Rung};
 use larder_store::{Live, Store};
 
 use super::far::FarImages;
-use super::find::opened;
+use super::find::brought;
 use super::trace;
 use crate::say;
 
@@ -71,7 +73,9 @@ impl Supply for ImageSupply {
             let store = Store::open(&self.store)?;
             let Some(record) = store.live_record(first) else { return self.supplied(name) };
             let Asked { via, saved, .. } = asked_for(name)?;
-            self.files(&store, Arc::new(Image::open(&store, record)?), saved, via)
+            let _lease = store.lease_image(&record.image())?;
+            let is_it = matches!(via, Rung::Lazy | Rung::Mount) && first.exists();
+            self.files(&store, record, saved, via, is_it.then(|| first.to_owned()))
         };
         again().map_err(|error| say::one_line(&format!("{error:#}")))
     }
@@ -83,14 +87,14 @@ impl ImageSupply {
         let Asked { via, saved, image, key } = asked_for(name)?;
         let store = Store::open(&self.store)?;
         let (record, was_far) = self.record(&store, &image, &key)?;
-        let (lease, image) = opened(&store, self.far.as_deref().filter(|_| was_far), &record)?;
+        let _lease = store.lease_image(&record.image())?;
         if let Some(far) = self.far.as_ref().filter(|_| was_far) {
+            brought(&store, far, &record)?;
             // Without, what comes first is not what is needed first.
-            let _ = far.fetch(&store, image.record.trace.into_iter());
+            let _ = far.fetch(&store, record.trace.into_iter());
         }
-        drop(lease);
         store.note_image_use(&record.key);
-        self.files(&store, Arc::new(image), saved, via)
+        self.files(&store, record, saved, via, None)
     }
 
     /// The record of this image: its key's, or that of one with the same trees, or of one that is mounted; and whether
@@ -115,69 +119,126 @@ impl ImageSupply {
         Ok((record, true))
     }
 
-    /// What is mounted of a saved path.
-    fn files(&self, store: &Store, image: Arc<Image>, saved: usize, via: Rung) -> Result<Supplied> {
-        let tree = image.trees.get(saved).context("the image has no such path")?;
-        if !matches!(tree.nodes[0].kind, larder_image::Kind::Directory(_)) {
-            bail!("what was saved is no directory: only `restore` puts it in place");
-        }
-        let id = image.record.image();
+    /// What is mounted of a saved path, by the metadata `made` where that is given. The record is leased.
+    fn files(
+        &self,
+        store: &Store,
+        record: ImageRecord,
+        saved: usize,
+        via: Rung,
+        made: Option<PathBuf>,
+    ) -> Result<Supplied> {
+        ensure!(saved < record.saved.len(), "the image has no such path");
+        let id = record.image();
         if !store.live_file(&id, Live::Record)?.exists() {
-            store.put_live(&id, Live::Record, &image.record.encode())?;
+            store.put_live(&id, Live::Record, |mut file: &File| -> Result<()> {
+                Ok(file.write_all(&record.encode())?)
+            })?;
         }
         if matches!(via, Rung::Squashfs | Rung::Fuse) {
-            return self.squashed(store, image, saved, via);
+            return self.squashed(store, record, saved, via);
         }
-        let path = store.live_file(&id, Live::Metadata(saved))?;
-        if !path.exists() {
-            store.put_live(&id, Live::Metadata(saved), &metadata(tree, image.packs.blocks(), self.stored)?)?;
+        let metadata = made.map_or_else(|| store.live_file(&id, Live::Metadata(saved)), Ok)?;
+        // The trees grow with the number of files: they are read only where they are needed, and beside what else is to
+        // be done.
+        let (mut image, mut ready) = (Image::without_trees(store, record.clone())?, None);
+        if !metadata.exists() && record.saved.len() == 1 {
+            ready = Some(made_beside(store.directory(), record, self.stored)?);
+        } else if record.saved.len() > 1 {
+            image = Image::open(store, record)?;
+            if !metadata.exists() {
+                write_metadata(store, &image, saved, self.stored)?;
+            }
         }
-        let lease = Arc::clone(&image);
         let data = store.live_file(&id, Live::Data(saved))?;
         let directory = store.live_file(&id, Live::Lazy(saved))?;
-        let size_bytes = Device::new(&image).size_bytes();
-        let fill = PackFill::new(&self.store, self.far.clone(), image.clone(), saved);
+        let needed = image.needed(&[saved]);
+        image.forget_trees();
+        let (size_bytes, image) = (Device::new(&image).size_bytes(), Arc::new(image));
+        let fill = PackFill::new(&self.store, self.far.clone(), image.clone(), &needed);
         if via == Rung::Mount {
             fill_whole(&directory, &data, size_bytes, &fill, PACKS_AT_ONCE)?;
         }
         let known = trace::known(store, &image);
         let order = known.as_ref().map_or_else(Vec::new, |known| known.ranges(&image.packs));
+        let lease = Arc::clone(&image);
         let traced = (via == Rung::Lazy && known.is_none_or(|known| known.is_carried))
             .then(|| trace::keeper(self.store.clone(), self.far.clone(), image));
         let lazily = Lazily { directory, size_bytes, fill: Arc::new(fill), order, traced };
         Ok(Supplied {
             id: format!("{via} {id} {saved}"),
-            image: Files::Erofs { metadata: path, data: Some(data) },
+            image: Files::Erofs { metadata, data: Some(data) },
             below: None,
             via,
             stored: self.stored,
             lease,
             lazily: (via == Rung::Lazy).then_some(lazily),
+            ready,
         })
     }
 
     /// The same as a squashfs file, which is made of its packs once for all.
-    fn squashed(&self, store: &Store, image: Arc<Image>, saved: usize, via: Rung) -> Result<Supplied> {
-        let id = image.record.image();
-        let file = store.live_file(&id, Live::Squashfs(saved, self.stored))?;
+    fn squashed(&self, store: &Store, record: ImageRecord, saved: usize, via: Rung) -> Result<Supplied> {
+        let id = record.image();
+        let made = Live::Squashfs(saved, self.stored);
+        let file = store.live_file(&id, made)?;
+        let mut image = if file.exists() { Image::without_trees(store, record)? } else { Image::open(store, record)? };
         if !file.exists() {
+            directory(&image, saved)?;
             let lacking = image.lacking(store, &image.needed(&[saved]));
             if let Some(far) = self.far.as_ref().filter(|_| !lacking.is_empty()) {
                 let blobs = lacking.into_iter().map(|number| image.packs.packs[number].blob);
                 far.fetch(store, blobs).context("the image could not be fetched")?;
             }
             squash(store, &image, saved, self.stored, &file, &Progress::default())?;
+            store.forget_earlier(&id, made);
         }
+        image.forget_trees();
         Ok(Supplied {
             id: format!("{via} {id} {saved}"),
             image: Files::Squashfs(file),
             below: Some(SQUASHED),
             via,
             stored: self.stored,
-            lease: image,
+            lease: Arc::new(image),
             lazily: None,
+            ready: None,
         })
     }
+}
+
+/// Write what is mounted of a saved path.
+fn write_metadata(store: &Store, image: &Image, saved: usize, stored: (u32, u32)) -> Result<()> {
+    directory(image, saved)?;
+    let write = |file: &File| metadata(&image.trees[saved], image.packs.blocks(), stored, file);
+    Ok(store.put_live(&image.record.image(), Live::Metadata(saved), write).map(drop)?)
+}
+
+/// The same of an image's only path, by a thread of its own.
+fn made_beside(store: &Path, record: ImageRecord, stored: (u32, u32)) -> Result<Ready> {
+    let store = Store::open(store)?;
+    let made = move || {
+        let written = Image::open(&store, record).map_err(Into::into);
+        written.and_then(|image| write_metadata(&store, &image, 0, stored))
+    };
+    let thread = Mutex::new(Some(std::thread::Builder::new().spawn(made)?));
+    Ok(Box::new(move || {
+        let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match thread.map(JoinHandle::join) {
+            None | Some(Ok(Ok(()))) => Ok(()),
+            Some(Ok(Err(error))) => Err(say::one_line(&format!("{error:#}"))),
+            Some(Err(_)) => Err("what is to be mounted could not be made".to_owned()),
+        }
+    }))
+}
+
+/// An error where a saved path is none, or no directory.
+fn directory(image: &Image, saved: usize) -> Result<()> {
+    let tree = image.trees.get(saved).context("the image has no such path")?;
+    if !matches!(tree.nodes[0].kind, larder_image::Kind::Directory(_)) {
+        bail!("what was saved is no directory: only `restore` puts it in place");
+    }
+    Ok(())
 }
 
 /// Brings those packs of an image that a saved path needs, which nobody evicts meanwhile. What is mounted of that path
@@ -191,9 +252,9 @@ struct PackFill {
 }
 
 impl PackFill {
-    fn new(store: &Path, far: Option<Arc<FarImages>>, image: Arc<Image>, saved: usize) -> PackFill {
+    fn new(store: &Path, far: Option<Arc<FarImages>>, image: Arc<Image>, numbers: &[usize]) -> PackFill {
         let mut needed = vec![false; image.packs.packs.len()];
-        image.needed(&[saved]).into_iter().for_each(|number| needed[number] = true);
+        numbers.iter().for_each(|&number| needed[number] = true);
         PackFill { store: store.to_owned(), far, image, needed }
     }
 
@@ -249,13 +310,22 @@ mod tests {
         let supplied = |record: &ImageRecord| supply.image(0, &name(Rung::Lazy, 0, record));
         let first = saved(&store, dir.path(), "k", "one");
         let second = saved(&store, dir.path(), "k", "another");
+        let no_path = supply.image(0, &name(Rung::Lazy, 1, &second)).err();
+        assert_eq!(no_path.as_deref(), Some("the image has no such path"));
         let why = supplied(&first).err().expect("it is not there any more");
         assert!(why.contains("the image that was found under k") && why.contains("save it"), "{why}");
         let other = saved(&store, dir.path(), "other", "one");
         assert_eq!(other.image(), first.image());
         for record in [&first, &second] {
-            let supplied = supplied(record).map_err(|why| panic!("{why}")).expect("is there");
-            assert_eq!(supplied.id, format!("lazy {} 0", record.image()));
+            for is_made in [false, true] {
+                let supplied = supplied(record).map_err(|why| panic!("{why}")).expect("is there");
+                assert_eq!(
+                    (&*supplied.id, supplied.ready.is_none()),
+                    (&*format!("lazy {} 0", record.image()), is_made)
+                );
+                supplied.ready.iter().for_each(|ready| assert_eq!(ready(), Ok(())));
+                assert!(supplied.image.first_file().exists());
+            }
         }
         // It was mounted, so it can be again.
         store.drop_image(&other.key).expect("drops");
