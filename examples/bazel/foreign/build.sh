@@ -45,7 +45,7 @@ phase() {
 }
 
 configure() {
-    eval "\"\$configure\" --prefix=\"\$prefix\" $CONFIGURE_OPTIONS"
+    eval "$CONFIGURE_PREFIX \"\$configure\" --prefix=\"\$prefix\" $CONFIGURE_OPTIONS"
 }
 
 # D: archives without the times of their members. zlib's ./configure reads the first name, libtool's the second.
@@ -53,8 +53,9 @@ export CC AR ARFLAGS=rcsD AR_FLAGS=rcsD
 [ -z "${CFLAGS-}" ] || export CFLAGS
 [ -z "${TIMES-}" ] || echo "place $EXT_BUILD_ROOT" >"$BUILD_TMPDIR.times"
 phase configure configure
-phase make make -j"$JOBS"
-phase install make install
+# Prefixes are words, as rules_foreign_cc has them.
+phase make $TOOL_PREFIX make -j"$JOBS"
+phase install $TOOL_PREFIX make install
 
 if [ -n "${TIMES-}" ]; then
     cp "$BUILD_TMPDIR.times" "$EXT_BUILD_ROOT/$TIMES"

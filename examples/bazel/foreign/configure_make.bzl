@@ -52,11 +52,13 @@ def _configure_make_impl(ctx):
         "CC": toolchain.compiler_executable,
         "CONFIGURE": configure.path,
         "CONFIGURE_OPTIONS": " ".join([_quoted(option) for option in ctx.attr.configure_options]),
+        "CONFIGURE_PREFIX": ctx.attr.configure_prefix or ctx.var.get("configure_prefix", ""),
         "DEPENDENCIES": " ".join([directory.path for directory in dependencies]),
         "INSTALLED": installed.path,
         "IN_PLACE": "1" if ctx.attr.configure_in_place else "",
         "JOBS": ctx.var.get("jobs", "1"),
         "NAME": ctx.label.name,
+        "TOOL_PREFIX": ctx.attr.tool_prefix or ctx.var.get("tool_prefix", ""),
     }
     if ctx.var.get("cflags", "bazel") == "bazel":
         environment["CFLAGS"] = " ".join(_compile_flags(ctx, toolchain))
@@ -92,8 +94,10 @@ configure_make = rule(
     attrs = {
         "configure_in_place": attr.bool(doc = "The sources are copied, and configured where the copies are."),
         "configure_options": attr.string_list(doc = "What ./configure gets beside --prefix."),
+        "configure_prefix": attr.string(doc = "Words in front of ./configure."),
         "deps": attr.label_list(providers = [ForeignInfo], doc = "Packages that this one includes and links."),
         "srcs": attr.label_list(allow_files = True, mandatory = True, doc = "The sources, ./configure among them."),
+        "tool_prefix": attr.string(doc = "Words in front of make."),
         "_build": attr.label(allow_single_file = True, default = "//foreign:build.sh"),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
