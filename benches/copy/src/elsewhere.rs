@@ -1,4 +1,4 @@
-//! Outside of Linux: how long it takes to put a file in place by what the system has for it, by larder's function, and
+//! Outside of Linux on x86-64: how long it takes to put a file in place by what the system has for it, by larder's function, and
 //! by reading and writing; and to hash one. By wall time. Nobody has run it so far.
 
 use anyhow::{Context, Result, ensure};

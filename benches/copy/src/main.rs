@@ -2,21 +2,21 @@
 //! copying: for hashing, compressing and decompressing. `cargo xtask bench copy` runs it once for each file system.
 //!
 //! `ways` are the ways, `measure` runs them in turn; `tasks` is what is done with bytes beside, `buffers` runs that;
-//! `memory` is what both need that is as new as in a process that was just started. All that is for Linux; `elsewhere`
+//! `memory` is what both need that is as new as in a process that was just started. All that is for Linux on x86-64, where its C code is built; `elsewhere`
 //! is what can be measured on other systems.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod buffers;
 // Its test runs on Linux.
-#[cfg(any(test, not(target_os = "linux")))]
+#[cfg(any(test, not(all(target_os = "linux", target_arch = "x86_64"))))]
 mod elsewhere;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod measure;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod memory;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod tasks;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ways;
 
 use anyhow::{Context, Result, ensure};
@@ -34,13 +34,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Word {
     /// Measure all ways; one JSON object a line for each way, size and state of the destination
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Measure(measure::Options),
     /// Measure what this system has for it; one JSON object a line for each way and size
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
     Measure(elsewhere::Options),
     /// Measure buffers for hashing, compressing and decompressing; one JSON object a line for each task and size
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     Buffers(buffers::Options),
     /// Put one file in place as larder does, so that its system calls can be looked at
     Once {
@@ -53,11 +53,11 @@ enum Word {
 
 fn main() -> Result<()> {
     match Cli::parse().word {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Word::Measure(options) => measure::measure(&options),
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
         Word::Measure(options) => elsewhere::measure(&options),
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
         Word::Buffers(options) => buffers::buffers(&options),
         Word::Once { from, to } => {
             let source = File::open(&from).with_context(|| format!("cannot open {}", from.display()))?;

@@ -1,6 +1,7 @@
 //! The threads that fill, and the one that hears what the gate wants.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -171,8 +172,19 @@ impl Filler {
     fn want(&self, message: Message) {
         let Message::Want(offset, length) = message else { return };
         let bytes = offset..offset.saturating_add(length).min(self.size_bytes);
+        let (more, there) = {
+            let mut ledger = self.ledger();
+            let (more, filled) = (ledger.want(&bytes), ledger.filled());
+            (more, filled.runs(filled.touched(&bytes)).collect())
+        };
         // No more of them than there is work for: each that wakes takes time from whoever waits.
-        (0..self.ledger().want(&bytes)).for_each(|_| self.asked.notify_one());
+        (0..more).for_each(|_| self.asked.notify_one());
+        // A gate that asks for what is there did not hear of it.
+        let _ = self.say_filled(there);
+    }
+
+    fn say_filled(&self, runs: Vec<Range<u64>>) -> io::Result<()> {
+        runs.into_iter().try_for_each(|bytes| self.say(Message::Filled(bytes.start, bytes.end - bytes.start), None))
     }
 
     fn wake_all(&self) {
@@ -195,10 +207,11 @@ impl Filler {
             self.say(Message::Mounted, Some(reader))?;
         }
         // What the last one had no time to note.
-        let runs: Vec<_> = self.ledger().filled().runs().collect();
-        for bytes in runs {
-            self.say(Message::Filled(bytes.start, bytes.end - bytes.start), None)?;
-        }
+        let runs = {
+            let ledger = self.ledger();
+            ledger.filled().runs(0..ledger.filled().count()).collect()
+        };
+        self.say_filled(runs)?;
         Ok(heard)
     }
 

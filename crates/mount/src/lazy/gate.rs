@@ -52,6 +52,8 @@ struct Gate {
     readers: Vec<OwnedFd>,
     was_mounted: bool,
     alone_since: Instant,
+    /// Whoever fills has said that all is there.
+    is_complete: bool,
     is_over: bool,
 }
 
@@ -119,6 +121,7 @@ impl Gate {
             readers,
             was_mounted: false,
             alone_since,
+            is_complete: false,
             is_over: false,
         };
         // What came with the first message is not lost.
@@ -215,10 +218,12 @@ impl Gate {
                 self.readers.extend(passed.into_iter().flatten().flatten());
                 self.was_mounted = true;
             }
-            Message::Complete if self.filled.left() == 0 => self.is_over = true,
+            // What another thread filled may be said after that.
+            Message::Complete => self.is_complete = true,
             // Nobody says that to a gate.
             _ => self.leave(),
         }
+        self.is_over |= self.is_complete && self.filled.left() == 0;
     }
 
     /// Answer those of whom that is known now.

@@ -113,7 +113,7 @@ impl Lazy {
     ///
     /// # Errors
     ///
-    /// Where somebody else fills it now, the kernel or our rights are not enough, or no gate can be started.
+    /// Where somebody else fills it and goes on with that, the kernel or our rights are not enough, or no gate can be started.
     pub fn begin(
         directory: &Path,
         data: &Path,
@@ -240,9 +240,17 @@ impl Drop for Lazy {
     }
 }
 
-/// One who fills at a time.
+/// One who fills at a time. Who was killed has it until the last of its threads is gone, one that waits for the disk
+/// among them: that is waited for, since whoever reads what it filled has nobody else.
 fn lock(directory: &Path) -> Result<File, MountError> {
-    try_lock(directory)?.ok_or_else(|| others_fill(directory))
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match try_lock(directory)? {
+            Some(lock) => return Ok(lock),
+            None if Instant::now() >= until => return Err(others_fill(directory)),
+            None => std::thread::sleep(PAUSE),
+        }
+    }
 }
 
 /// None where somebody else fills it.
@@ -348,4 +356,22 @@ fn start_gate(
     // It ends when it is not needed; whoever started it is not there any more then, or does not wait.
     std::thread::Builder::new().stack_size(64 << 10).spawn(move || child.wait())?;
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = lock(directory.path()).expect("nobody has it");
+        assert!(try_lock(directory.path()).expect("is made").is_none());
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(50 * PAUSE);
+            drop(first);
+        });
+        lock(directory.path()).expect("it ended");
+        ends.join().expect("ended");
+    }
 }

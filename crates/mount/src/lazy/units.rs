@@ -55,12 +55,12 @@ impl Units {
         }
     }
 
-    /// The bytes of units that follow each other in the set.
-    pub(super) fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        let mut from = 0;
+    /// The bytes of those of `units` that follow each other in the set.
+    pub(super) fn runs(&self, units: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut from = units.start;
         std::iter::from_fn(move || {
-            let start = (from..self.count()).find(|unit| self.has(*unit))?;
-            from = (start..self.count()).find(|unit| !self.has(*unit)).unwrap_or(self.count());
+            let start = (from..units.end).find(|unit| self.has(*unit))?;
+            from = (start..units.end).find(|unit| !self.has(*unit)).unwrap_or(units.end);
             Some(self.bytes(&(start..from)))
         })
     }
@@ -108,9 +108,10 @@ mod tests {
         assert!(units.cover(&(950..2000)) && !units.cover(&(899..950)) && units.cover(&(1000..1001)));
         units.put(1);
         units.put(2);
-        assert_eq!(units.runs().collect::<Vec<_>>(), vec![300..1000; 1]);
+        assert_eq!(units.runs(0..4).collect::<Vec<_>>(), vec![300..1000; 1]);
+        assert_eq!(units.runs(0..2).collect::<Vec<_>>(), vec![300..600; 1]);
         units.take(1);
-        assert_eq!(units.runs().collect::<Vec<_>>(), vec![600..1000; 1]);
+        assert_eq!(units.runs(0..4).collect::<Vec<_>>(), vec![600..1000; 1]);
         units.take(2);
         units.take(3);
         units.take(9);

@@ -14,6 +14,7 @@ pub(crate) mod client;
 pub(crate) mod file;
 pub(crate) mod grpc;
 pub(crate) mod http;
+#[cfg(unix)]
 pub(crate) mod memcached;
 pub(crate) mod memory;
 pub(crate) mod object;

@@ -4,6 +4,7 @@ use super::client::{header_map, http_client, provider, tls_config};
 use super::file::Directory;
 use super::grpc::Grpc;
 use super::http::Http;
+#[cfg(unix)]
 use super::memcached::Memcached;
 use super::object::Object;
 use super::redis::{Place, Redis};
@@ -81,6 +82,12 @@ pub(crate) fn leaf(url: &RemoteUrl, options: &Options) -> Result<Arc<dyn Remote>
             let values = Redis::new(name, &place, prefix, ttl_s, (VALUES, options.stall))?;
             Ok(Arc::new(Parts::new(Arc::new(values), VALUE_BYTES_MAX, options.seed)))
         }
+        #[cfg(not(unix))]
+        Service::Memcached { .. } => {
+            let why = "memcached cannot be reached from this system";
+            Err(RemoteError::failed(&name.into(), None, Trouble::Unable, why))
+        }
+        #[cfg(unix)]
         Service::Memcached { address, prefix, ttl_days } => {
             let ttl = ttl_days.map(|days| DAY * days);
             let values = Memcached::new(name, address, prefix, ttl, (VALUES, options.requests_max));
