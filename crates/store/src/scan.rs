@@ -168,7 +168,12 @@ fn is_program(bytes: &[u8]) -> bool {
 
 /// All of a file; `None` where it is too large.
 pub(crate) fn read_text(file: &mut File) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
+    let size_bytes = file.metadata()?.len();
+    if size_bytes > TEXT_BYTES_MAX {
+        return Ok(None);
+    }
+    // One more than there should be, so that one call reads all of it.
+    let mut bytes = Vec::with_capacity(size_bytes as usize + 1);
     file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= TEXT_BYTES_MAX).then_some(bytes))
 }

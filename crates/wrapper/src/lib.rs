@@ -58,6 +58,8 @@ mod typed;
 #[cfg(target_os = "linux")]
 mod undo;
 #[cfg(target_os = "linux")]
+mod unnamed;
+#[cfg(target_os = "linux")]
 mod verify;
 #[cfg(target_os = "linux")]
 mod warn;

@@ -169,13 +169,11 @@ impl Texts {
         if by == [Reader::Compiler] {
             return;
         }
-        let Ok(file) = File::open(Path::new(OsStr::from_bytes(path))) else { return };
-        let mut bytes = Vec::new();
-        match file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes) {
+        match whole(path) {
             // The words of a program, or of an archive of such, are no script's.
-            Ok(_) if is_machine_code(&bytes) => {}
-            Ok(count) if count as u64 <= TEXT_BYTES_MAX => self.search(&bytes, by, path),
-            _ => {
+            Some(bytes) if is_machine_code(&bytes) => {}
+            Some(bytes) => self.search(&bytes, by, path),
+            None => {
                 self.add(Named::ANYTHING, by);
                 self.name_processes = true;
                 (self.own_process.named, self.own_process.alone) = (true, true);
@@ -201,10 +199,10 @@ fn holds(text: &[u8], words: &[&str]) -> bool {
 
 /// None where it is too long to be searched.
 fn whole(path: &[u8]) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let Ok(file) = File::open(Path::new(OsStr::from_bytes(path))) else { return Some(bytes) };
-    let count = file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes).ok()?;
-    (count as u64 <= TEXT_BYTES_MAX).then_some(bytes)
+    match larder_sys::read_at_most(path, TEXT_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(_) => Some(Vec::new()),
+    }
 }
 
 /// The processes that run scripts, or all of them.

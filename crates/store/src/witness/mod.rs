@@ -64,6 +64,8 @@ struct Walk<'a> {
     open: HashMap<Vec<u8>, Opened>,
     /// Directories that could not be opened, and the error's number.
     missing: HashMap<Vec<u8>, i32>,
+    /// Of these, those whose name is not there: many files are looked for in each.
+    absent: HashSet<Vec<u8>>,
     /// Files read, by content.
     sources: HashMap<Digest, Vec<Source>>,
     scan: Scan<'a>,
@@ -87,6 +89,7 @@ impl Witness<'_> {
             witness: self,
             open: HashMap::default(),
             missing: HashMap::default(),
+            absent: HashSet::default(),
             sources: HashMap::default(),
             scan: Scan::new(self.roots, self.stamps).of_objects(self.objects),
             set: Witnessed::default(),
@@ -449,7 +452,7 @@ impl Walk<'_> {
                 // `..` or `.` in a directory that is there: they exist, so something changed meanwhile.
                 return refuse(Unrecorded::InputChanged, path);
             }
-            if self.is_missing(directory, name) {
+            if self.is_missing(missing, directory, name) {
                 let rest = &path[missing.len()..];
                 let plain = rest[1..].split(|&b| b == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
                 let name = if plain { [name, rest].concat() } else { name.to_vec() };
@@ -466,8 +469,17 @@ impl Walk<'_> {
         self.failed(path, &existing, &name.unwrap_or_default(), 0, errno)
     }
 
-    fn is_missing(&self, directory: &[u8], name: &[u8]) -> bool {
-        look(self.opened(directory), name, false).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    /// Whether `name` is not in `directory`; both of them together are `path`.
+    fn is_missing(&mut self, path: &[u8], directory: &[u8], name: &[u8]) -> bool {
+        if self.absent.contains(path) {
+            return true;
+        }
+        let found = look(self.opened(directory), name, false);
+        let is_missing = found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        if is_missing {
+            self.absent.insert(path.to_vec());
+        }
+        is_missing
     }
 
     fn open(&mut self, path: &[u8]) -> io::Result<()> {

@@ -272,6 +272,17 @@ pub fn read_sized(mut file: &File, size_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// All that is in the file at a path, links followed; `None` where that is more than `bytes_max`.
+pub fn read_at_most(path: &[u8], bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let file = open(path, Opening::Read)?;
+    let size_bytes = file_look(&file)?.size_bytes;
+    if size_bytes > bytes_max {
+        return Ok(None);
+    }
+    let bytes = read_sized(&file, size_bytes)?;
+    Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
+}
+
 /// A file that exists in memory only, and the path by which this process and its children can open it.
 pub fn memory_file(name: &str, executable: bool) -> io::Result<File> {
     use rustix::fs::MemfdFlags;

@@ -52,6 +52,48 @@ fn roots_that_are_named() {
     assert_eq!(outcomes(&place, [none("a"), none(far)]), ["hit", "hit"]);
 }
 
+/// A generated header that holds the place's path, and a source that includes it.
+fn generated(source: &str) -> [String; 2] {
+    let place = Place::new();
+    for tree in ["a", "longer/and/deeper"] {
+        let top = place.text(&format!("work/{tree}"));
+        place.put(&format!("{tree}/config.h"), &format!("/* For DATA_DIR. */\n#define DATA_DIR \"{top}/share\"\n"));
+        place.put(&format!("{tree}/x.c"), &format!("#include \"config.h\"\n{source}\n"));
+    }
+    let run = |tree: &str| {
+        let run = place.larder(&["gcc", "-c", "x.c", "-o", "x.o"]).cwd(place.path(format!("work/{tree}")));
+        run.env("LARDER_ROOTS", place.text(&format!("work/{tree}")))
+    };
+    let found = outcomes(&place, [run("a"), run("longer/and/deeper")]);
+    let object = std::fs::read(place.path("work/longer/and/deeper/x.o")).expect("was made");
+    let plain = place.run(&["gcc", "-c", "x.c", "-o", "plain.o"]).cwd(place.path("work/longer/and/deeper"));
+    plain.run().ends(0);
+    let expect = std::fs::read(place.path("work/longer/and/deeper/plain.o")).expect("was made");
+    assert!(object == expect, "{source}");
+    found
+}
+
+#[test]
+fn macros_that_hold_the_place() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let paste = "#define P(a, b) a ## b\n";
+    for unnamed in ["int x;", "/* DATA_DIR */ int x;", "int x; // DATA_DIR", "#ifdef DATA_DIR\nint x;\n#endif"] {
+        assert_eq!(generated(unnamed), ["miss", "hit"], "{unnamed}");
+    }
+    let named = [
+        "int x = sizeof DATA_DIR;".to_owned(),
+        "int x = sizeof DATA\\\n_DIR;".to_owned(),
+        format!("{paste}int x = sizeof P(DATA, _DIR);"),
+        format!("{paste}#define N DATA_D\nint x = sizeof P(DATA, _DIR);"),
+        "#define M DATA_DIR\nint x = sizeof M;".to_owned(),
+        "/*/ /*/ int x = sizeof DATA_DIR; /* */".to_owned(),
+        "int y; /*\n/*/ int x = sizeof DATA_DIR; /* */".to_owned(),
+    ];
+    for named in named {
+        assert_eq!(generated(&named), ["miss", "miss"], "{named}");
+    }
+}
+
 #[test]
 fn debug_information_only_here() {
     probe_skip!(has("gcc"), "gcc is not installed");

@@ -25,6 +25,7 @@ use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
 use crate::preprocess::{Preprocessed, preprocess};
 use crate::sink::Sink;
 use crate::typed::file_name;
+use crate::unnamed::Macros;
 
 /// A larger output is taken to hold everything.
 pub(crate) const SEARCHED_BYTES_MAX: u64 = 256 << 20;
@@ -69,6 +70,16 @@ type Bind = (Bound, Vec<u8>);
 
 fn may_be_source(path: &[u8]) -> bool {
     SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
+}
+
+/// A library's name, `libc.so.6`: the preprocessor reads none.
+fn is_library(path: &[u8]) -> bool {
+    let name = file_name(path);
+    memmem::find(name, b".so").is_some_and(|at| matches!(name.get(at + 3), None | Some(b'.')))
+}
+
+fn whole(path: &[u8]) -> Option<Vec<u8>> {
+    larder_sys::read_at_most(path, SEARCHED_BYTES_MAX).ok().flatten()
 }
 
 /// Where a result can serve, and what becomes of its messages there. What becomes of its outputs stands with them.
@@ -209,10 +220,48 @@ impl Reach<'_> {
         if naming.assembles {
             return if generated.is_some() { Err((Bound::Input, suspect.clone())) } else { Ok(()) };
         }
+        if self.only_unnamed_macros_hold_us(naming) {
+            return Ok(());
+        }
         match preprocess(self.command, &naming.preprocess, &self.request.roots, self.failed) {
             Preprocessed::Free => Ok(()),
             Preprocessed::Names | Preprocessed::Fails => Err((Bound::Text, suspect.clone())),
         }
+    }
+
+    /// Whether this place stands in definitions of macros alone, none of which anything that was read can have named.
+    fn only_unnamed_macros_hold_us(&self, naming: &Naming) -> bool {
+        let told = naming.places.iter().chain(naming.mapped.iter().map(|(_, map)| map)).chain(&naming.others);
+        let is_named = self.environment_names_us() || self.names_us(&self.request.action.tool_path);
+        let may_show = || is_named || told.into_iter().any(|word| self.names_us(word));
+        // A traditional preprocessor has other strings and comments.
+        let is_usual = !naming.others.iter().any(|word| word.starts_with(b"-traditional"));
+        let is_gccs = self.gcc_ran && self.request.family == Family::Gcc;
+        let is_known = is_gccs && is_usual && self.request.roots.names().is_empty();
+        if !is_known || self.carried.fixed.is_some() || self.carried.names_files.is_some() && may_show() {
+            return false;
+        }
+        let rooted: Option<Vec<_>> = self.carried.rooted.iter().map(|path| whole(path)).collect();
+        let macros = rooted.and_then(|rooted| Macros::of(&naming.definitions, &rooted, &self.roots()));
+        let is_read = |macros: &mut Macros, path: &[u8], looked: &Looked| {
+            let text = whole(path).filter(|_| looked.prior.is_none());
+            text.is_some_and(|text| self.is_libcs_table(path, &text) || macros.read(&text))
+        };
+        let by_compiler = self.looked.iter().filter(|(path, looked)| {
+            looked.content && !looked.executed && !is_library(path) && !self.carried.rooted.contains(path)
+        });
+        macros.is_some_and(|mut macros| {
+            macros.read(&self.request.input)
+                && by_compiler.into_iter().all(|(path, looked)| is_read(&mut macros, path, looked))
+                && macros.are_unnamed()
+        })
+    }
+
+    /// What libc reads in any program: languages, character sets, where libraries are.
+    fn is_libcs_table(&self, path: &[u8], bytes: &[u8]) -> bool {
+        let is_named =
+            [&b"/locale/"[..], b"/gconv/", b"/ld.so.cache"].iter().any(|part| memmem::find(path, part).is_some());
+        is_named && bytes.contains(&0) && self.request.roots.is_outside(path)
     }
 
     fn naming(&self) -> Option<Naming> {

@@ -1,0 +1,329 @@
+//! Macros that hold the path of this place, as a generated `config.h` defines them for all sources of a package: which
+//! they are, and whether what was compiled could have named one. Where it could not, none was expanded, and nothing was
+//! made of the path; that is told without running the preprocessor.
+//!
+//! A macro is named where its name stands in a text, outside of comments that begin a line, and where it may have been
+//! pasted together of words that stand in any. What is in doubt counts as named.
+//!
+//! Unaware of: which texts were read.
+
+use std::collections::HashSet;
+
+use memchr::{memchr_iter, memmem};
+
+/// What gcc defines by itself expands to such words (`gcc -dM -E -x c /dev/null`), to numbers, and to names that begin
+/// with `_`.
+const BUILT_IN: [&[u8]; 15] = [
+    b"bool",
+    b"c",
+    b"char",
+    b"double",
+    b"float",
+    b"int",
+    b"long",
+    b"short",
+    b"signed",
+    b"unsigned",
+    b"void",
+    b"L",
+    b"LL",
+    b"U",
+    b"UL",
+];
+
+/// A longer name counts as named.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Macros whose definitions hold a root, and the words within their names that stand in what was read.
+pub(crate) struct Macros {
+    names: Vec<Vec<u8>>,
+    /// All words that a name could be pasted together of, and the names.
+    within: HashSet<Vec<u8>>,
+    /// By what these begin with: most words of a text are told apart by it.
+    first: [bool; 256],
+    /// By their first two bytes, seven bits of each.
+    pairs: [u128; 128],
+    longest: usize,
+    found: HashSet<Vec<u8>>,
+}
+
+impl Macros {
+    /// Those that `arguments` define, as `-DX="/root"`, and texts that hold a root. `None` where a root stands in
+    /// anything else, and where one of them is named already.
+    pub(crate) fn of(arguments: &[Vec<u8>], texts: &[Vec<u8>], roots: &[&[u8]]) -> Option<Macros> {
+        let holds = |text: &[u8]| roots.iter().any(|root| memmem::find(text, root).is_some());
+        let (mut names, mut parts) = (Vec::new(), Vec::new());
+        for argument in arguments {
+            if holds(argument) {
+                let (name, body) = named(argument.strip_prefix(b"-D")?)?;
+                names.push(name);
+                parts.push(body);
+            } else {
+                parts.push(argument);
+            }
+        }
+        texts.iter().all(|text| divide(text, &holds, &mut names, &mut parts)).then_some(())?;
+        let is_plain = |name: &&[u8]| name.len() <= NAME_BYTES_MAX && name[0] != b'_' && !BUILT_IN.contains(name);
+        names.iter().all(is_plain).then_some(())?;
+        let mut macros = Macros::named(names);
+        parts.iter().all(|part| macros.read(part)).then_some(macros)
+    }
+
+    fn named(names: Vec<&[u8]>) -> Macros {
+        let (mut within, mut first, mut pairs) = (HashSet::new(), [false; 256], [0_u128; 128]);
+        for name in &names {
+            name.windows(2).for_each(|pair| pairs[usize::from(pair[0] & 0x7f)] |= 1 << (pair[1] & 0x7f));
+            for start in 0..name.len() {
+                first[usize::from(name[start])] = true;
+                within.extend((start + 1..=name.len()).map(|end| name[start..end].to_vec()));
+            }
+        }
+        let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
+        let names = names.into_iter().map(<[u8]>::to_vec).collect();
+        Macros { names, within, first, pairs, longest, found: HashSet::new() }
+    }
+
+    /// Takes in what was read as well. `false` where it names one of them, or cannot be looked into.
+    pub(crate) fn read(&mut self, text: &[u8]) -> bool {
+        if hides_words(text) {
+            return false;
+        }
+        let holds_raw_strings = memmem::find(text, b"R\"").is_some();
+        // Whether nothing but blanks precedes on this line, and it begins where it seems to.
+        let (mut at, mut begins) = (0, !holds_raw_strings);
+        while let Some(&byte) = text.get(at) {
+            if !is_in_word(byte) {
+                let comment = if begins && byte == b'/' { comment(&text[at..]) } else { None };
+                begins = match byte {
+                    b'\n' => !holds_raw_strings && !is_continued(&text[..at]),
+                    _ => begins && byte.is_ascii_whitespace(),
+                };
+                at += comment.map_or(1, <[u8]>::len);
+                continue;
+            }
+            begins = false;
+            let length = text[at..].iter().position(|byte| !is_in_word(*byte)).unwrap_or(text.len() - at);
+            let word = &text[at..at + length];
+            at += length;
+            let may_be_within = self.first[usize::from(byte)] && length <= self.longest && self.begins_one(word);
+            if may_be_within && self.within.contains(word) {
+                if self.names.iter().any(|name| name == word) {
+                    return false;
+                }
+                if !self.found.contains(word) {
+                    self.found.insert(word.to_vec());
+                }
+            }
+        }
+        true
+    }
+
+    fn begins_one(&self, word: &[u8]) -> bool {
+        word.get(1).is_none_or(|second| self.pairs[usize::from(word[0] & 0x7f)] >> (second & 0x7f) & 1 == 1)
+    }
+
+    /// Whether none can have been named in all that was read.
+    pub(crate) fn are_unnamed(&self) -> bool {
+        !self.names.iter().any(|name| self.may_be_pasted(name))
+    }
+
+    /// Whether a name can be put together of at least two words: of those that were found, of what gcc's own macros
+    /// expand to, and of numbers.
+    fn may_be_pasted(&self, name: &[u8]) -> bool {
+        let mut reached = [false; NAME_BYTES_MAX + 1];
+        reached[0] = true;
+        for start in 0..name.len() {
+            if !reached[start] {
+                continue;
+            }
+            for end in start + 1..=name.len() {
+                let word = &name[start..end];
+                let is_whole = start == 0 && end == name.len();
+                let is_there = is_number(word) || self.found.contains(word) || BUILT_IN.contains(&word);
+                reached[end] |= is_there && !is_whole;
+            }
+        }
+        reached[name.len()]
+    }
+}
+
+/// The name that a definition begins with, and what follows.
+fn named(definition: &[u8]) -> Option<(&[u8], &[u8])> {
+    let start = definition.trim_ascii_start();
+    let end = start.iter().position(|byte| !is_in_word(*byte)).unwrap_or(start.len());
+    let (name, body) = start.split_at(end);
+    (!name.is_empty() && !name[0].is_ascii_digit()).then_some((name, body))
+}
+
+/// Divides a text at the names of the macros whose definitions hold a root. `false` where one stands elsewhere, or
+/// where a line may not be the definition that it looks like.
+fn divide<'t>(
+    text: &'t [u8],
+    holds: &dyn Fn(&[u8]) -> bool,
+    names: &mut Vec<&'t [u8]>,
+    parts: &mut Vec<&'t [u8]>,
+) -> bool {
+    // In a raw string a line is no directive.
+    if memmem::find(text, b"R\"").is_some() {
+        return false;
+    }
+    let (mut rest, mut line_at, mut continued) = (0, 0, false);
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if holds(line) {
+            let Some((name, _)) = definition(line).filter(|_| !continued) else { return false };
+            let name_at = line_at + (name.as_ptr() as usize - line.as_ptr() as usize);
+            parts.push(&text[rest..name_at]);
+            rest = name_at + name.len();
+            names.push(name);
+        }
+        continued = is_continued(line.strip_suffix(b"\n").unwrap_or(line));
+        line_at += line.len();
+    }
+    parts.push(&text[rest..]);
+    true
+}
+
+/// Name and body of `# define X …`. What ends a comment may stand in one, and code behind it.
+fn definition(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let directive = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
+    let rest = directive.strip_prefix(b"define").filter(|rest| rest.first().is_some_and(u8::is_ascii_whitespace))?;
+    named(rest).filter(|_| memmem::find(line, b"*/").is_none())
+}
+
+/// The comment that a text begins with, if all of it is one: the end of a line that goes on may hide its end.
+///
+/// Where a line begins with it, it is one or stands in one, which then ends where it ends: no string reaches from one
+/// line into the next without the former saying so. `/*/` would end the other one.
+fn comment(text: &[u8]) -> Option<&[u8]> {
+    let inside = text.strip_prefix(b"/*").filter(|inside| !inside.starts_with(b"/"))?;
+    let end = memmem::find(inside, b"*/")?;
+    let comment = &text[..end + 4];
+    (!comment.contains(&b'\\')).then_some(comment)
+}
+
+/// Whether a line goes on in the next one.
+fn is_continued(line: &[u8]) -> bool {
+    line.iter().rev().find(|byte| !is_blank(**byte)) == Some(&b'\\')
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
+}
+
+/// Whether words may stand in it in another form than letter by letter: it is no text, or a word goes on in the next
+/// line.
+fn hides_words(text: &[u8]) -> bool {
+    let divides_a_word = |at: usize| {
+        let next = text[at + 1..].iter().position(|byte| !is_blank(*byte));
+        let Some(end) = next.map(|next| at + 1 + next).filter(|end| text[*end] == b'\n') else { return false };
+        let before = at.checked_sub(1).map(|before| text[before]);
+        let after = text.get(end + 1).copied();
+        before.is_some_and(is_in_word) && after.is_some_and(|byte| is_in_word(byte) || byte == b'\\')
+    };
+    text.contains(&0) || memmem::find(text, b"??/").is_some() || memchr_iter(b'\\', text).any(divides_a_word)
+}
+
+/// As `__LINE__` and gcc's own macros make them.
+fn is_number(word: &[u8]) -> bool {
+    word[0].is_ascii_digit() && word.iter().all(|byte| byte.is_ascii_hexdigit() || b"xXuUlLpP".contains(byte))
+}
+
+fn is_in_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &[u8] =
+        b"/* Generated. */\n#define HAVE 1\n #  define DATA_DIR \"/r/share\"\n#define F(x) \"/r\" x\n";
+
+    /// The texts that hold a root come first.
+    fn check(texts: &[&[u8]], arguments: &[&[u8]], expect: bool) {
+        let owned = |all: &[&[u8]]| all.iter().map(|bytes| bytes.to_vec()).collect::<Vec<_>>();
+        let (rooted, others) = texts.split_at(texts.iter().filter(|text| memmem::find(text, b"/r").is_some()).count());
+        let macros = Macros::of(&owned(arguments), &owned(rooted), &[b"/r"]);
+        let unnamed =
+            macros.is_some_and(|mut macros| others.iter().all(|text| macros.read(text)) && macros.are_unnamed());
+        let shown = texts.iter().map(|text| String::from_utf8_lossy(text)).collect::<Vec<_>>();
+        assert_eq!(unnamed, expect, "{shown:?} {arguments:?}");
+    }
+
+    #[test]
+    fn what_nobody_names() {
+        check(&[CONFIG, b"int x = HAVE; /* DATA, DIRS, DATA_ */"], &[], true);
+        check(&[b"int x;"], &[b"-DDATA_DIR=\"/r\"", b"-DN=1"], true);
+        check(&[b"int x;"], &[b"-DF(x)=\"/r\"x"], true);
+        check(&[b"#define C(a, b) a ## b\nC(DATA, DIR)"], &[b"-DDATA_DIR=\"/r\""], true);
+        check(&[b"no path"], &[], true);
+    }
+
+    #[test]
+    fn what_is_named() {
+        check(&[CONFIG, b"char *x = DATA_DIR;"], &[], false);
+        check(&[CONFIG, b"F(1)"], &[], false);
+        check(&[CONFIG, b"#ifdef DATA_DIR\n#endif"], &[], false);
+        check(&[b"X"], &[b"-DX=DATA_DIR", b"-DDATA_DIR=\"/r\""], false);
+        check(&[b"#define DATA_DIR \"/r\"\n#define X DATA_DIR\n"], &[], false);
+        check(&[b"#define DATA_DIR \"/r\"\n#define DATA_DIR \"/r\"\n"], &[], true);
+    }
+
+    #[test]
+    fn what_stands_in_comments() {
+        check(&[CONFIG, b"/* DATA_DIR */ int x;\n  /* DATA_DIR\n * DATA_DIR\n */"], &[], true);
+        check(&[b"#define HAVE 1\n/* DATA_DIR */\n#define DATA_DIR \"/r\"\n"], &[], true);
+        let others = [
+            &b"int x; /* DATA_DIR */"[..],
+            b"/* */ DATA_DIR",
+            b"/* /* */ DATA_DIR /* */ */",
+            b"char *x = \"\\\n/*\"; char *y = DATA_DIR; /* */",
+            b"// \\\n/* \nchar *y = DATA_DIR; /* */",
+            b"R\"(\n/*)\" DATA_DIR /* */",
+            b"/* *\\\n/ DATA_DIR /* */",
+            b"/* DATA_DIR",
+            b"int x; /*\n/*/ DATA_DIR /* */",
+        ];
+        others.iter().for_each(|text| check(&[CONFIG, text], &[], false));
+    }
+
+    #[test]
+    fn what_may_be_pasted() {
+        for parts in ["DATA,_DIR", "DATA_ DIR", "D ATA _D IR", "DATA_D\nR I"] {
+            check(&[CONFIG, parts.as_bytes()], &[], false);
+        }
+        check(&[CONFIG, b"ATA_DIR _DIR IR"], &[], true);
+        check(&[b"GLIB DIR"], &[b"-DGLIB20DIR=\"/r\""], false);
+        check(&[b"GLIB"], &[b"-DGLIB20_DIR=\"/r\""], true);
+        check(&[b"GLIB 20_DIR"], &[b"-DGLIB20_DIR=\"/r\""], false);
+        check(&[b"GLIB"], &[b"-DGLIB_intL=\"/r\""], true);
+        check(&[b"GLIB_"], &[b"-DGLIB_intL=\"/r\""], false);
+        check(&[b"X"], &[b"-DINT=X", b"-Dint=\"/r\""], false);
+        check(&[b"x"], &[b"-D__SIZE_TYPE__=\"/r\""], false);
+    }
+
+    #[test]
+    fn where_it_stands_otherwise() {
+        let others = [
+            &b"char *x = \"/r\";\n"[..],
+            b"#include \"/r/x.h\"\n",
+            b"#define X \\\n \"/r\"\n",
+            b"#define Y \\\n#define X \"/r\"\n",
+            b"char *x = R\"(\n#define X \"/r\"\n)\";\n",
+            b"/*\n#define X \"/r\" */ char *y = \"/r\";\n",
+            b"#define 1 \"/r\"\n",
+            b"#undefine X /r\n",
+        ];
+        others.iter().for_each(|text| check(&[text], &[], false));
+        check(&[b""], &[b"-UX/r"], false);
+        check(&[b""], &[b"-Wp,-DX=/r"], false);
+    }
+
+    #[test]
+    fn words_in_another_form() {
+        for text in [&b"DATA\\\n_DIR"[..], b"DATA\\ \t\r\n_DIR", b"D\\\n\\\nATA_DIR", b"DATA??/\n_DIR", b"gpch\0DATA"] {
+            check(&[CONFIG, text], &[], false);
+        }
+        check(&[CONFIG, b"#define X do \\\n while\nint a\\\n (void);"], &[], true);
+    }
+}
