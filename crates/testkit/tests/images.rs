@@ -1,7 +1,7 @@
 //! `larder image`, as people and CI jobs type it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 use larder_testkit::{Place, Ran, Run, Tree, larder};
@@ -89,6 +89,24 @@ fn trouble_is_a_miss_unless_it_is_strict() {
         let wrong = image(&place, words).run().ends(1);
         assert!(wrong.stderr.contains(piece) && wrong.stderr.lines().count() == 1, "{wrong:#?}");
     }
+}
+
+#[test]
+fn the_working_directory_is_filled() {
+    let place = project();
+    let before = Tree::of(&place.path("work/deps"));
+    image(&place, &["save", "--key", "k", "."]).cwd(place.path("work/deps")).run().quiet();
+    fs::create_dir(place.path("work/to")).expect("makes");
+    let number = || fs::metadata(place.path("work/to")).expect("is there").ino();
+    let first = number();
+    let words = ["restore", "--strict", "--key", "k", "--replace", "."];
+    for words in [&words[..4], &words] {
+        image(&place, words).cwd(place.path("work/to")).run().quiet();
+        assert_eq!((Tree::of(&place.path("work/to")), number()), (before.clone(), first));
+        place.put("to/new", "goes");
+    }
+    image(&place, &["restore", "--strict", "--key", "k", "other/."]).run().quiet();
+    assert_eq!(Tree::of(&place.path("work/other")), before);
 }
 
 #[test]
