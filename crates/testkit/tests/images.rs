@@ -85,6 +85,8 @@ fn trouble_is_a_miss_unless_it_is_strict() {
         (&["save", "--key", "k-{{hash nothing}}", "deps"][..], "no such file"),
         (&["save", "--key", "k-{{what}}", "deps"], "{{hash FILE...}}"),
         (&["save", "--key", "", "deps"], "empty"),
+        (&["save", "--key", "k-1", "--strict", "deps", "deps/a"], "deps/a lies in deps"),
+        (&["save", "--key", "k-1", "--strict", "lock", "./lock"], "lock lies in"),
     ] {
         let wrong = image(&place, words).run().ends(1);
         assert!(wrong.stderr.contains(piece) && wrong.stderr.lines().count() == 1, "{wrong:#?}");
