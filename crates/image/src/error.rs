@@ -88,16 +88,8 @@ impl fmt::Display for ImageError {
     }
 }
 
-impl Error for ImageError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            ImageError::Io { source, .. } => Some(source),
-            ImageError::Damaged { why, .. } => Some(why),
-            ImageError::Store(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+/// Each says itself what it came from.
+impl Error for ImageError {}
 
 impl From<StoreError> for ImageError {
     fn from(error: StoreError) -> Self {

@@ -1,7 +1,8 @@
 //! Where a restored path is made, and how it gets to its place.
 //!
 //! It is made in a directory of a name that only larder gives, beside its place, and renamed. A place that is itself a
-//! mount cannot be renamed to: there it is made inside, and its names are moved up one by one.
+//! mount cannot be renamed to, and whoever works in a directory would be left in one that is gone: there it is made
+//! inside, and its names are moved up one by one.
 //!
 //! What is to be mounted over is moved aside in the same way, and back where nothing was mounted.
 
@@ -76,15 +77,18 @@ pub(crate) struct Site {
     work: Work,
     inside: OwnedFd,
     existing: Existing,
-    is_mount: bool,
+    /// The directory there stays: something is mounted on it, or it is the working directory.
+    stays: bool,
 }
 
 impl Site {
     /// Find out whether something can go to `target`, and make where it is made.
     pub(crate) fn prepare(target: &Path, existing: Existing) -> Result<Site, ImageError> {
+        // Nothing can be renamed to a name that ends in `/.`, nor a file to one that ends in a slash.
+        let target: &Path = &target.components().collect::<PathBuf>();
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(ImageError::io("make the directory", parent))?;
-        let is_mount = match fs::symlink_metadata(target) {
+        let stays = match fs::symlink_metadata(target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             Err(error) => return Err(ImageError::io("look at it", target)(error)),
             Ok(there) => {
@@ -92,10 +96,11 @@ impl Site {
                 if existing == Existing::Refuse && !is_empty {
                     return Err(ImageError::InTheWay(target.to_owned()));
                 }
-                is_mounted_on(target)?
+                let own = fs::metadata(".").map(|own| (own.dev(), own.ino()));
+                is_mounted_on(target)? || own.is_ok_and(|own| own == (there.dev(), there.ino()))
             }
         };
-        let beside = if is_mount { target } else { parent };
+        let beside = if stays { target } else { parent };
         sweep(beside);
         let work = Work::begin(beside)?;
         // Where the directory above passes its group on, ours does not: what is made in it gets our own.
@@ -104,7 +109,7 @@ impl Site {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let inside = rustix::fs::openat(CWD, work.path(), flags, Mode::empty());
         let inside = inside.map_err(ImageError::io("open it", work.path()))?;
-        Ok(Site { target: target.to_owned(), work, inside, existing, is_mount })
+        Ok(Site { target: target.to_owned(), work, inside, existing, stays })
     }
 
     /// The directory in which it is made, as `top`.
@@ -118,9 +123,9 @@ impl Site {
     }
 
     /// It is whole: put it in its place.
-    pub(crate) fn put_in_place(self) -> Result<(), ImageError> {
-        let failed = ImageError::io("put it in place", &self.target);
-        if self.is_mount { self.move_up() } else { self.exchange() }.map_err(failed)
+    pub(crate) fn put_in_place(mut self) -> Result<(), ImageError> {
+        let done = if self.stays { self.move_up() } else { self.exchange() };
+        done.map_err(ImageError::io("put it in place", &self.target))
     }
 
     fn exchange(&self) -> io::Result<()> {
@@ -146,20 +151,31 @@ impl Site {
         }
     }
 
-    fn move_up(&self) -> io::Result<()> {
+    /// Where one name cannot be moved, as what is itself mounted on, all are moved back.
+    fn move_up(&mut self) -> io::Result<()> {
         let (top, old) = (self.work.path.join(TOP), self.work.path.join(OLD));
         fs::create_dir(&old)?;
-        for entry in fs::read_dir(&self.target)? {
-            let entry = entry?;
-            if entry.path() != self.work.path && entry.file_name() != "lost+found" {
-                fs::rename(entry.path(), old.join(entry.file_name()))?;
+        let mut moved: Vec<(PathBuf, PathBuf)> = Vec::new();
+        let mut all = |from: &Path, to: &Path| -> io::Result<()> {
+            for entry in fs::read_dir(from)? {
+                let entry = entry?;
+                let is_there_always = entry.path() == self.work.path || entry.file_name() == "lost+found";
+                if from == self.target && is_there_always {
+                    continue;
+                }
+                let to = to.join(entry.file_name());
+                fs::rename(entry.path(), &to)?;
+                moved.push((entry.path(), to));
+            }
+            Ok(())
+        };
+        let done = all(&self.target, &old).and_then(|()| all(&top, &self.target));
+        if done.is_err() {
+            for (from, to) in moved.iter().rev() {
+                self.work.is_kept |= fs::rename(to, from).is_err();
             }
         }
-        for entry in fs::read_dir(&top)? {
-            let entry = entry?;
-            fs::rename(entry.path(), self.target.join(entry.file_name()))?;
-        }
-        Ok(())
+        done
     }
 }
 

@@ -51,15 +51,8 @@ impl fmt::Display for StoreError {
     }
 }
 
-impl Error for StoreError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            StoreError::Io { source, .. } => Some(source),
-            StoreError::Damaged { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
+/// Each says itself what it came from.
+impl Error for StoreError {}
 
 impl StoreError {
     pub(crate) fn reading(path: &Path) -> impl FnOnce(io::Error) -> StoreError {

@@ -41,7 +41,6 @@ impl Error for NotTaken {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             NotTaken::Malformed(error) => Some(error),
-            NotTaken::Store(error) => error.source(),
             _ => None,
         }
     }

@@ -6,7 +6,8 @@
 //!                         filled; squashfs-N…-BOOT; its record
 //! images/mounts/          what is mounted (crates/mount/src/places); images/broker.sock who is asked to mount
 //! images/staging/         archives that are unpacked to be saved
-//! locks/image-ab          shared by whoever uses an image ab…; an eviction that finds it taken lets such images be
+//! locks/image-ab          shared by whoever uses an image ab…; an eviction that finds it taken lets such images be, and
+//!                         those that are noted as mounted
 //! ```
 //! Trees, lists and packs are blobs. A record is written after them, and only while all of them are there. Nothing is synced,
 //! and what the kernel reads of a file system is not verified: so that is believed for one run of the system, BOOT.
@@ -220,30 +221,49 @@ impl Store {
         self.live_record(&self.live_dir(image).join(RECORD)).filter(|record| record.image() == *image)
     }
 
-    /// The images that somebody uses, with the blobs that these need, but for those of `not`; and what keeps everybody
-    /// from beginning to use the others. Those of which only files for mounts are left are among them.
+    /// The images that somebody uses or that are mounted, with the blobs that these need, but for those of `not`; and what
+    /// keeps everybody from beginning to use the others. Those of which only files for mounts are left are among them.
     pub(crate) fn used_images(&self, not: &HashSet<Digest>) -> Result<UsedImages, StoreError> {
         let live = self.live_images()?.into_keys().map(|image| (image, self.live_image(&image)));
         let stored = self.images()?.into_iter().map(|stored| (stored.record.image(), Some(stored.record)));
-        let all: HashMap<Digest, Option<ImageRecord>> = live.chain(stored).collect();
+        let mut all: HashMap<Digest, Option<ImageRecord>> = live.chain(stored).collect();
+        all.retain(|image, _| !not.contains(image));
         let mut found = UsedImages::default();
-        for (image, record) in all.into_iter().filter(|(image, _)| !not.contains(image)) {
+        for image in all.keys() {
             // Several have one lock.
-            let lock = self.lease_path(&image);
-            if found.claims.contains_key(&lock) {
-                continue;
-            }
-            match (self.claim_image(&image), record) {
-                (Some(claim), _) => drop(found.claims.insert(lock, claim)),
-                (None, None) => drop(found.used.insert(image, Vec::new())),
-                (None, Some(record)) => {
-                    let packs = self.packs_of(&record).unwrap_or_default();
-                    let needed = record.blobs().chain(packs).map(|blob| blob.digest);
-                    found.used.insert(image, needed.collect());
-                }
+            let lock = self.lease_path(image);
+            if !found.claims.contains_key(&lock)
+                && let Some(claim) = self.claim_image(image)
+            {
+                found.claims.insert(lock, claim);
             }
         }
+        // Not before: who mounts an image uses it until that is noted.
+        let mounted = self.mounted_images()?;
+        for (image, record) in all {
+            if found.claims.contains_key(&self.lease_path(&image)) && !mounted.contains(&image) {
+                continue;
+            }
+            let needed = record.map(|record| {
+                let packs = self.packs_of(&record).unwrap_or_default();
+                record.blobs().chain(packs).map(|blob| blob.digest).collect::<Vec<_>>()
+            });
+            found.used.insert(image, needed.unwrap_or_default());
+        }
         Ok(found)
+    }
+
+    /// The images whose mounts outlive who mounted them: who goes on with those may not be there yet, and uses none.
+    fn mounted_images(&self) -> Result<HashSet<Digest>, StoreError> {
+        let now = boot().ok();
+        let image = |dir: PathBuf| {
+            let text = String::from_utf8(read_plain(&dir.join(RECORD), RECORD_BYTES_MAX).ok()?).ok()?;
+            let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            let is_over =
+                now.as_deref().is_some_and(|now| value("boot") != Some(now)) || value("lease") == Some("held");
+            Path::new(value("image").filter(|_| !is_over)?).parent()?.file_name()?.to_str()?.parse::<Digest>().ok()
+        };
+        Ok(entries(&self.file("images").join("mounts"))?.into_iter().filter_map(image).collect())
     }
 
     /// The directories with files for mounts, by image.
@@ -444,6 +464,35 @@ mod tests {
         drop(lease);
         assert_eq!(store.clear().expect("clears"), 0);
         assert!(there(&of_used) == 0 && store.live_image(&used.image()).is_none() && upper.exists());
+    }
+
+    #[test]
+    fn what_is_noted_as_mounted_is_used() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let record = image(&store, "a-1", b"pack");
+        let note = store.image_broker().expect("is made").1.join("0123456789abcdef/record");
+        make_directory(note.parent().expect("has one")).expect("makes");
+        let (this, other) = (boot().expect("is known"), "1b9d6bcd");
+        for (boot, lease, is_used) in
+            [(&*this, "kept", true), (&*this, "process 7 9", true), (&*this, "held", false), (other, "kept", false)]
+        {
+            store.keep_image(&record, true).expect("has all that it needs");
+            let metadata = put_live(&store, &record, Live::Metadata(0), b"metadata");
+            put_live(&store, &record, Live::Record, &record.encode());
+            let begun = format!("larder-mount 1\nboot {boot}\nnamespace mnt:[4026]\nvia lazy\nlease {lease}\nname k\n");
+            let text = format!("{begun}user 7\nimage {}\ntarget /t\nnumber 9\n", metadata.display());
+            fs::write(&note, text).expect("writes");
+            assert_eq!(store.clear().expect("clears"), usize::from(is_used), "{boot} {lease}");
+            assert_eq!(metadata.exists(), is_used);
+            if is_used {
+                store.keep_image(&record, true).expect("has all that it needs");
+                store.evict(0).expect("evicts");
+                assert!(metadata.exists() && store.image(&record.key).expect("reads").is_some(), "{boot} {lease}");
+            } else {
+                image(&store, "a-1", b"pack");
+            }
+        }
     }
 
     #[test]

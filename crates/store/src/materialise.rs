@@ -65,7 +65,6 @@ impl fmt::Display for MaterialiseError {
 impl Error for MaterialiseError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            MaterialiseError::Store(error) => error.source(),
             MaterialiseError::Io { source, .. } | MaterialiseError::HalfDone { source, .. } => Some(source),
             _ => None,
         }

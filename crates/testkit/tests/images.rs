@@ -1,7 +1,7 @@
 //! `larder image`, as people and CI jobs type it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Command;
 
 use larder_testkit::{Place, Ran, Run, Tree, larder};
@@ -76,19 +76,40 @@ fn trouble_is_a_miss_unless_it_is_strict() {
     image(&place, &["save", "--key", KEY, "deps"]).run().quiet();
     let in_the_way = image(&place, &["restore", "--key", KEY]).run().ends(11);
     assert!(in_the_way.stderr.contains("--replace"), "{in_the_way:#?}");
+    assert!(in_the_way.stdout.starts_with("miss: deps-linux-") && in_the_way.stdout.ends_with(" could not be had\n"));
     image(&place, &["restore", "--key", KEY, "--strict"]).run().ends(1);
     image(&place, &["restore", "--key", KEY, "--replace"]).run().ends(0);
     let gone = image(&place, &["save", "--key", "k-1", "none"]).run().ends(0);
-    assert!(gone.stderr.contains("none"), "{gone:#?}");
+    assert!(gone.stderr.contains("none") && gone.stderr.matches("os error").count() == 1, "{gone:#?}");
     image(&place, &["save", "--key", "k-1", "--strict", "none"]).run().ends(1);
     for (words, piece) in [
         (&["save", "--key", "k-{{hash nothing}}", "deps"][..], "no such file"),
         (&["save", "--key", "k-{{what}}", "deps"], "{{hash FILE...}}"),
         (&["save", "--key", "", "deps"], "empty"),
+        (&["save", "--key", "k-1", "--strict", "deps", "deps/a"], "deps/a lies in deps"),
+        (&["save", "--key", "k-1", "--strict", "lock", "./lock"], "lock lies in"),
     ] {
         let wrong = image(&place, words).run().ends(1);
         assert!(wrong.stderr.contains(piece) && wrong.stderr.lines().count() == 1, "{wrong:#?}");
     }
+}
+
+#[test]
+fn the_working_directory_is_filled() {
+    let place = project();
+    let before = Tree::of(&place.path("work/deps"));
+    image(&place, &["save", "--key", "k", "."]).cwd(place.path("work/deps")).run().quiet();
+    fs::create_dir(place.path("work/to")).expect("makes");
+    let number = || fs::metadata(place.path("work/to")).expect("is there").ino();
+    let first = number();
+    let words = ["restore", "--strict", "--key", "k", "--replace", "."];
+    for words in [&words[..4], &words] {
+        image(&place, words).cwd(place.path("work/to")).run().quiet();
+        assert_eq!((Tree::of(&place.path("work/to")), number()), (before.clone(), first));
+        place.put("to/new", "goes");
+    }
+    image(&place, &["restore", "--strict", "--key", "k", "other/."]).run().quiet();
+    assert_eq!(Tree::of(&place.path("work/other")), before);
 }
 
 #[test]
@@ -105,6 +126,7 @@ fn images_are_listed_shown_and_dropped() {
         json(&image(&place, &["list", "a-", "--json"]).run().ends(0))["images"].as_array().map(Vec::len),
         Some(1)
     );
+    assert!(image(&place, &["list", "c-"]).run().quiet().contains("begins with c-"));
     let shown = image(&place, &["show", "b-1"]).run().quiet();
     assert!(shown.contains("all of it in the store") && shown.contains("lock"), "{shown}");
     assert!(image(&place, &["drop", "a-1"]).run().quiet().contains("dropped a-1"));

@@ -92,7 +92,7 @@ pub(crate) struct ImageWanted {
 pub(crate) struct ImageRestore {
     #[command(flatten)]
     pub(crate) wanted: ImageWanted,
-    /// With `push` nothing is restored
+    /// With `push` nothing is restored, with `pull` nothing is saved
     #[arg(long, value_enum, default_value_t = Policy::Both)]
     pub(crate) policy: Policy,
     /// Replace what is there, once all that comes in its place is

@@ -108,6 +108,39 @@ fn a_place_that_is_a_mount_is_filled() {
 }
 
 #[test]
+fn what_cannot_be_put_in_a_mount_leaves_what_was_there() {
+    let place = Place::new();
+    rich(&place.path("a"));
+    fs::write(place.path("f"), "a file").expect("writes");
+    place.save("k-1", &["a"]);
+    place.save("k-2", &["f"]);
+    let mount = |name: &str| {
+        fs::create_dir(place.path(name)).expect("makes");
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "larder-test"]).arg(place.path(name));
+        mount.status().is_ok_and(|status| status.success())
+    };
+    larder_testkit::probe_skip!(mount("b"), "nothing can be mounted here");
+    fs::write(place.path("b/kept"), "kept").expect("writes");
+    let names = || {
+        let names = fs::read_dir(place.path("b")).expect("lists").map(|entry| entry.expect("reads").file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let file = place.try_restore("k-2", &[(0, "b")], Existing::Replace);
+    let beside_file = names();
+    // It cannot be moved.
+    let is_mounted = mount("b/inner");
+    let tree = place.try_restore("k-1", &[(0, "b")], Existing::Replace);
+    let beside_tree = names();
+    for name in ["b/inner", "b"] {
+        std::process::Command::new("umount").arg(place.path(name)).status().expect("starts");
+    }
+    assert!(file.is_err() && is_mounted && tree.is_err(), "{file:?} {tree:?}");
+    assert!(beside_file.iter().eq(["kept"]), "{beside_file:?}");
+    assert!(beside_tree.iter().eq(["inner", "kept"]), "{beside_tree:?}");
+}
+
+#[test]
 fn who_may_not_set_owners_is_told() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can give files away");
     let place = Place::new();

@@ -50,7 +50,6 @@ struct Gate {
     waiting: Vec<Waiting>,
     /// Each says when a file system is gone that reads the file.
     readers: Vec<OwnedFd>,
-    was_mounted: bool,
     alone_since: Instant,
     /// Whoever fills has said that all is there.
     is_complete: bool,
@@ -119,7 +118,6 @@ impl Gate {
             touched_journal,
             waiting,
             readers,
-            was_mounted: false,
             alone_since,
             is_complete: false,
             is_over: false,
@@ -167,8 +165,6 @@ impl Gate {
             let mut gone = gone.into_iter();
             self.readers.retain(|_| !gone.next().unwrap_or(false));
         }
-        // Nobody fills and nobody can read any more: there is nothing to hold back.
-        self.is_over |= self.was_mounted && self.readers.is_empty() && self.waiting.is_empty() && self.line.is_none();
         Ok(found)
     }
 
@@ -216,7 +212,6 @@ impl Gate {
             Message::Mounted => {
                 let passed = self.line.as_mut().map(Line::take::<1>);
                 self.readers.extend(passed.into_iter().flatten().flatten());
-                self.was_mounted = true;
             }
             // What another thread filled may be said after that.
             Message::Complete => self.is_complete = true,
@@ -283,15 +278,15 @@ impl Gate {
         if self.line.is_some() {
             return Ok(Going::On);
         }
-        // Whoever could not mount it fills it in another way now, and is not to be held back.
-        if !self.was_mounted && self.waiting.is_empty() {
+        // Nobody fills and nobody can read any more: there is nothing to hold back. Whoever fills it next, here or in
+        // another way, is not to meet us.
+        if self.readers.is_empty() && self.waiting.is_empty() {
             return Ok(Going::End);
         }
         if self.alone_since.elapsed() < PATIENCE {
             return Ok(Going::On);
         }
         self.settle(|waiting, _| (waiting.since.elapsed() >= PATIENCE).then_some(Answer::Fail));
-        // It was never mounted.
         Ok(if self.readers.is_empty() && self.waiting.is_empty() { Going::End } else { Going::On })
     }
 

@@ -198,6 +198,7 @@ impl Lazy {
 
     /// Take the place of who filled before, where their gate lives.
     fn go_on(&self) -> Result<Option<Begun>, MountError> {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
         let path = self.directory.join(GATE);
         let Ok(channel) = Channel::connect(&path, PATIENCE) else { return Ok(None) };
         let mut line = Line::new(channel);
@@ -211,8 +212,13 @@ impl Lazy {
             let (filled, touched) = (Journal::passed(filled.into()), Journal::passed(touched.into()));
             Ok(((Touches::passed(group), Held { quiet, filled, touched }), messages[1..].to_vec()))
         };
+        let heard = match hear() {
+            // It was just ending.
+            Err(error) if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) => return Ok(None),
+            heard => heard,
+        };
         let (held, came) =
-            hear().map_err(MountError::lazy("the gate of an earlier run does not answer as it should"))?;
+            heard.map_err(MountError::lazy("the gate of an earlier run does not answer as it should"))?;
         Ok(Some(((line, came), held)))
     }
 

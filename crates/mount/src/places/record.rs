@@ -12,6 +12,7 @@
 //! target /path
 //! number 8123             the mount's own, once it has one
 //! ```
+//! Boot, lease and image are read by whoever evicts as well (crates/store/src/images.rs).
 
 use std::ffi::OsString;
 use std::fs;

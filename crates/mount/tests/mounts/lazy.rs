@@ -29,6 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("all_of_it_at_once", all_of_it_at_once),
     ("all_of_it_for_several_at_once", all_of_it_for_several_at_once),
     ("a_gate_ends_with_the_last_reader", a_gate_ends_with_the_last_reader),
+    ("who_comes_after_the_last_reader_can_mount", who_comes_after_the_last_reader_can_mount),
 ];
 
 /// Waiting for another process.
@@ -454,5 +455,20 @@ fn a_gate_ends_with_the_last_reader() {
     std::thread::sleep(Duration::from_millis(50));
     assert!(gate_of(&far).is_some(), "whoever has it open could still read");
     drop(file);
+    until_gate_ends(&far);
+}
+
+fn who_comes_after_the_last_reader_can_mount() {
+    let Some(far) = far() else { return };
+    for round in 0..20 {
+        let fill = FromFile::new(&far.source, Duration::ZERO);
+        let lazy = far.begin(&fill, &options());
+        let layer = lazy.mount(&far.metadata).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert!(!lazy.is_complete());
+        drop(layer);
+        drop(lazy);
+        // Mostly its gate has not ended yet, or is just about to.
+        std::thread::sleep(Duration::from_millis(round % 4));
+    }
     until_gate_ends(&far);
 }

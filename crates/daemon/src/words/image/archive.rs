@@ -49,10 +49,12 @@ pub(super) fn export(around: &Surroundings, options: &ImageExport, out: &mut dyn
     let file = cwd(around)?.join(&options.file);
     let format = Format::of(&file)?;
     let store = around.store()?;
-    let had = borne(had(around, &store, &key, &fallbacks, &options.paths), options.strict, None)?;
-    let Some((Opened { found, lease, image, .. }, saved, fetched_bytes)) = had else {
+    let had = borne(had(around, &store, &key, &fallbacks, &options.paths).map(Some), options.strict, None)?;
+    let is_trouble = had.is_none();
+    let Some((Opened { found, lease, image, .. }, saved, fetched_bytes)) = had.flatten() else {
         match options.json {
             true => print_json(&json!({ "outcome": "miss", "wanted": key.text() }), out)?,
+            false if is_trouble => writeln!(out, "miss: {key} could not be had")?,
             false => writeln!(out, "miss: nothing under {key}")?,
         }
         return Ok(MISS);

@@ -47,7 +47,8 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let (own, state) = store.image_broker()?;
     let socket = options.socket.as_deref().map_or(Ok(own), absolute)?;
     let far = FarImages::open(around, &store)?.map(Arc::new);
-    let supply = ImageSupply { store: store.directory().to_owned(), far: far.clone(), stored: STORED };
+    keep_within_limits(&store, around.settings(), far.clone());
+    let supply = ImageSupply { store: store.directory().to_owned(), far, stored: STORED };
     let targets = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
     let policy = Policy { users: options.user.clone(), targets, mounts_max: 0 };
     // The job's directory can be removed.
@@ -55,8 +56,6 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let gate: Vec<OsString> = vec![program.into_os_string(), "gate".into()];
     let broker = Broker::new(&state, Box::new(supply), policy, gate, Box::new(|what| say::tell(&say::one_line(what))))?;
-    // Not before: what a broker before this one mounted has nobody else who says that it is used.
-    keep_within_limits(&store, around.settings(), far);
     let (door, listening) = listen(&socket, options.socket.is_some())
         .with_context(|| format!("{}: nobody can be let in", socket.display()))?;
     let (woken, held) = larder_sys::pipe().context("no pipe can be made")?;

@@ -46,12 +46,15 @@ pub(super) fn answer(
 ) -> Result<u8> {
     let began = Instant::now();
     let (key, fallbacks) = key::wanted(around, &options.wanted)?;
-    let done = match options.policy {
-        Policy::Push => None,
-        _ => borne(have(around, &key, &fallbacks, options), options.strict, None)?,
+    let (done, why_not) = match options.policy {
+        Policy::Push => (None, "nothing is restored with --policy push".to_owned()),
+        _ => match borne(have(around, &key, &fallbacks, options).map(Some), options.strict, None)? {
+            Some(done) => (done, format!("nothing under {key}")),
+            None => (None, format!("{key} could not be had")),
+        },
     };
     let word = done.as_ref().map_or("miss", |done| done.found.word());
-    say_done(&key, done.as_ref(), began.elapsed().as_millis() as u64, options.json, out)?;
+    say_done(&key, done.as_ref(), &why_not, began.elapsed().as_millis() as u64, options.json, out)?;
     match (&options.if_missing, word) {
         (_, "exact") => Ok(FINE),
         (Some(command), _) => make(around, &key, command, options, true),
@@ -161,12 +164,19 @@ pub(super) fn make(
     Ok(FINE)
 }
 
-fn say_done(key: &ImageKey, done: Option<&Done>, ms: u64, as_json: bool, out: &mut dyn Write) -> Result<()> {
+fn say_done(
+    key: &ImageKey,
+    done: Option<&Done>,
+    why_not: &str,
+    ms: u64,
+    as_json: bool,
+    out: &mut dyn Write,
+) -> Result<()> {
     let Some((done, record)) = done.and_then(|done| Some((done, done.found.record()?))) else {
         if as_json {
             return print_json(&json!({ "outcome": "miss", "wanted": key.text(), "ms": ms }), out);
         }
-        writeln!(out, "miss: nothing under {key}")?;
+        writeln!(out, "miss: {why_not}")?;
         return Ok(out.flush()?);
     };
     for (count, what) in [

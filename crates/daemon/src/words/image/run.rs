@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use larder_image::{Found, Target, Unset};
+use larder_image::{Found, Step, Target, Unset};
 use larder_lookup::find as find_program;
 use larder_model::ImageKey;
 use larder_mount::broker::Client;
@@ -23,7 +23,7 @@ use super::far::FarImages;
 use super::find::find;
 use super::restore::{Done, image, make, targets};
 use super::supply::{ImageSupply, name};
-use super::{borne, cwd, key, mount};
+use super::{bar, borne, cwd, key, mount};
 use crate::cli::{ImageRestore, ImageRun, Policy, Via};
 use crate::say;
 use crate::surroundings::{Surroundings, WRAPPER_VARIABLE, nobody};
@@ -97,7 +97,8 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
 
 fn said(done: Option<&Done>) {
     if let Some((done, record)) = done.and_then(|done| Some((done, done.found.record()?))) {
-        say::tell(&format!("{}: {}: by {}", done.found.word(), record.key, done.via));
+        let why = done.passed_over.as_ref().map(|why| format!(", since it could not be had otherwise: {why}"));
+        say::tell(&format!("{}: {}: by {}{}", done.found.word(), record.key, done.via, why.unwrap_or_default()));
     }
 }
 
@@ -178,7 +179,10 @@ fn had(
             fs::create_dir_all(path).with_context(|| format!("{}: cannot be made", path.display()))?;
             let (mount, keeps) = match (rung, &broker) {
                 (Rung::Fuse, _) => ourselves(&store, far.clone(), &name, path)?,
-                (_, Ok(socket)) => by_broker(socket, &name)?,
+                (_, Ok(socket)) => bar::during(|progress| {
+                    progress.begin(Step::Wait, 0);
+                    by_broker(socket, &name)
+                })?,
                 (_, Err(why)) => bail!("{why:#}"),
             };
             Ok(Held { _placed: mount.place(path)?, _keeps: keeps })
@@ -188,7 +192,9 @@ fn had(
                 held.extend(all);
                 let targets = targets.into_iter().map(|target| target.path).collect();
                 let (fetched_bytes, unset) = (None, Unset::default());
-                return Ok(Some(Done { found, targets, fetched_bytes, unset, via: rung.word(), passed_over: None }));
+                // Where nobody mounts for others there is nothing else to be expected.
+                let why = (broker.is_ok() && !trouble.is_empty()).then(|| say::one_line(&trouble.join("; ")));
+                return Ok(Some(Done { found, targets, fetched_bytes, unset, via: rung.word(), passed_over: why }));
             }
             Err(error) => trouble.push(format!("{rung}: {error:#}")),
         }

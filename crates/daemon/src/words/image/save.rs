@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use larder_image::{Request, Saved, save};
 use larder_model::{Blob, ImageKey};
 use larder_store::Store;
@@ -44,6 +44,14 @@ pub(super) fn run(around: &Surroundings, options: &ImageSave, out: &mut dyn Writ
 /// Save these paths under a key, in the store and on the remotes.
 pub(super) fn paths(around: &Surroundings, key: &ImageKey, paths: &[PathBuf]) -> Result<Done> {
     let cwd = cwd(around)?;
+    for (at, path) in paths.iter().enumerate() {
+        let mut others = paths.iter().enumerate().filter(|(other, _)| *other != at);
+        // They could not be put in place one after the other.
+        if let Some((_, above)) = others.find(|(_, other)| cwd.join(path).starts_with(cwd.join(other))) {
+            let (path, above) = (path.display(), above.display());
+            bail!("nothing was saved: {path} lies in {above}, which is to be saved as well: name one of them");
+        }
+    }
     let all: Vec<(Vec<u8>, PathBuf)> = paths.iter().map(|path| (name_of(around, path), cwd.join(path))).collect();
     named(around, key, &all)
 }

@@ -37,7 +37,10 @@ pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Wri
         return Ok(FINE);
     }
     if images.is_empty() {
-        writeln!(out, "there are no images: `larder help image` says how to save one")?;
+        match &options.prefix {
+            Some(prefix) => writeln!(out, "there is no image whose key begins with {}", say::one_line(prefix))?,
+            None => writeln!(out, "there are no images: `larder help image` says how to save one")?,
+        }
         return Ok(FINE);
     }
     let mut table = plain_table();

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail, ensure};
-use larder_image::{Device, Image, Progress, SQUASHED, metadata, squash};
+use larder_image::{Device, Image, SQUASHED, metadata, squash};
 use larder_model::{Digest, ImageKey, ImageRecord};
 use larder_mount::broker::{Lazily, Ready, Supplied, Supply};
 use larder_mount::lazy::fill_whole;
@@ -24,7 +24,7 @@ use larder_store::{Live, Store};
 
 use super::far::FarImages;
 use super::find::brought;
-use super::trace;
+use super::{bar, trace};
 use crate::say;
 
 /// Packs are brought by so many threads where all of them are wanted.
@@ -190,7 +190,7 @@ impl ImageSupply {
                 let blobs = lacking.into_iter().map(|number| image.packs.packs[number].blob);
                 far.fetch(store, blobs).context("the image could not be fetched")?;
             }
-            squash(store, &image, saved, self.stored, &file, &Progress::default())?;
+            bar::during(|progress| squash(store, &image, saved, self.stored, &file, progress))?;
             store.forget_earlier(&id, made);
         }
         image.forget_trees();
