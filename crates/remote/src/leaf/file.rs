@@ -57,7 +57,7 @@ impl Directory {
         let trouble = match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Trouble::Denied,
             io::ErrorKind::TimedOut | io::ErrorKind::StaleNetworkFileHandle => Trouble::Unreachable,
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Trouble::TooLarge,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Trouble::Full,
             _ => Trouble::Other,
         };
         RemoteError::failed(&self.name, Some(key), trouble, error)
@@ -212,5 +212,19 @@ impl Remote for Directory {
 
     fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
         Box::pin(self.blocking(key, move |here| here.swap_now(key, &bytes, seen.as_ref())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else what is to be sent would be forgotten, as what is too large, or all of it be left alone.
+    #[test]
+    fn a_full_disk_is_no_object_that_is_too_large() {
+        let here = Directory::new("file:///d", "/d".into(), 1);
+        let failed = here.failed(Key::blob(Digest([0; 32])), io::ErrorKind::StorageFull.into());
+        assert_eq!(failed.trouble(), Some(Trouble::Full));
+        assert!(!Trouble::Full.is_of_service());
     }
 }

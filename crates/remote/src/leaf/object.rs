@@ -207,6 +207,8 @@ fn said_of(error: &Error) -> Option<Trouble> {
     let said = error.to_string().to_ascii_lowercase();
     match () {
         () if NO_PLACE.iter().any(|words| said.contains(words)) => Some(Trouble::NoPlace),
+        // Of servers of S3's protocol that have a disk of their own.
+        () if said.contains("storagefull") || said.contains("quotaexceeded") => Some(Trouble::Full),
         // A key that they do not know, as if they had failed, or had not found the object.
         () if said.contains("access key") || said.contains("accesskey") => Some(Trouble::Denied),
         () => None,

@@ -1,6 +1,8 @@
 //! Remotes that are silent, dead, cut off or wrong, and a `larderd` that dies: builds go on, with the right bytes.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
@@ -99,6 +101,31 @@ fn a_remote_that_lies_gives_a_miss() {
     }
     files.iter().zip(&before).for_each(|(path, bytes)| fs::write(path, bytes).expect("writes"));
     assert!(far.compile(SECOND).contains("fetched from a remote"));
+}
+
+/// What a full one does not take waits until there is room; what it has is fetched meanwhile.
+#[test]
+fn a_full_remote_is_read_and_written_later() {
+    let Some(far) = Far::redis() else { return };
+    far.record();
+    far.learn(SECOND);
+    let memory_max = |bytes: u32| {
+        let mut redis = TcpStream::connect(far.proxy().address()).expect("connects");
+        redis.write_all(format!("CONFIG SET maxmemory {bytes}\r\n").as_bytes()).expect("asks");
+        assert_eq!(redis.read(&mut [0; 5]).expect("answers"), 5, "+OK");
+    };
+    memory_max(1);
+    far.source(0.0, 2);
+    far.compile(SECOND);
+    let flushed = far.larder(SECOND, &["remote", "flush", "--timeout", "2"]).run();
+    assert!(flushed.code == Some(1) && flushed.stdout.contains(" 1 left"), "{flushed:?}");
+    let checked = far.larder(SECOND, &["remote", "check"]).run().ends(1).stdout;
+    assert!(checked.contains("full: ") && checked.contains("until there is room"), "{checked}");
+    far.source(0.0, 1);
+    assert!(far.compile(SECOND).contains("fetched from a remote"), "{}", far.daemon_log(SECOND));
+    memory_max(0);
+    let flushed = far.larder(SECOND, &["remote", "flush"]).run().ends(0);
+    assert!(flushed.stdout.contains("1 record sent, 0 left"), "{flushed:?}");
 }
 
 #[test]

@@ -142,6 +142,7 @@ fn advice(error: &RemoteError, found: &Found) -> String {
         }
         Some(Trouble::Busy) => "it is overloaded, or limits how often it is asked",
         Some(Trouble::Stalled) => "it accepts requests and does not answer them: look at the server",
+        Some(Trouble::Full) => "it may be read, and nothing is sent until there is room on it again",
         Some(Trouble::TooLarge) => "it takes only small objects: larger outputs will not be shared",
         Some(Trouble::Damaged | Trouble::Cut) => "larder does not believe it: look at the server, and what is between",
         _ => "builds go on without it",
