@@ -447,6 +447,55 @@ impl Remote for Silent {
     }
 }
 
+/// Gives what it has, and takes nothing.
+struct Giving(Arc<Memory>, Trouble);
+
+impl Giving {
+    fn refused(&self, key: Key) -> RemoteError {
+        RemoteError::failed(&self.0.name().into(), Some(key), self.1, "it takes nothing")
+    }
+}
+
+impl Remote for Giving {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Fetched, RemoteError>> {
+        self.0.get(key)
+    }
+
+    fn put(&self, key: Key, _: u64, _: Body, _: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        Box::pin(async move { Err(self.refused(key)) })
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        self.0.has(keys)
+    }
+}
+
+/// Who may only read and does not know that goes on reading.
+#[tokio::test(start_paused = true)]
+async fn one_that_takes_nothing_still_gives() {
+    let options = options(3, &[]);
+    for trouble in [Trouble::Denied, Trouble::Full, Trouble::Other] {
+        let team = Team::new("memory://");
+        team.publish(&team.seen_by(&options), &[run("theirs")]).await;
+        let giving: Arc<dyn Remote> = Arc::new(Giving(team.memory.clone(), trouble));
+        let remotes = Remotes::of(vec![(stacked(giving, &options), false)], &options);
+        let ours = bytes("ours", 5);
+        for _ in 0..5 {
+            let put = remotes.each()[0].remote.put(Key::blob(Digest::of(&ours)), 5, whole(ours.clone()), Put::Replace);
+            assert_eq!(put.await.expect_err("it takes nothing").trouble(), Some(trouble));
+        }
+        assert_eq!(team.read(&remotes).await, ["theirs"], "{trouble:?}");
+    }
+}
+
 /// One that is silent costs those who answer a moment, and after a few times nothing.
 #[tokio::test(start_paused = true)]
 async fn one_that_is_silent_is_left_alone_by_itself() {
