@@ -70,6 +70,23 @@ async fn only_signed_records_where_the_team_signs() {
     assert_eq!(team.read(&anybody).await, ["ci", "nobody", "stranger"]);
 }
 
+/// Also once newer records have pushed it out of its list.
+#[tokio::test]
+async fn nobody_takes_the_place_of_who_signed() {
+    let team = Team::new("memory://");
+    let ci = Keys::default().sign_with(&key("1")).expect("a key");
+    let reader = Keys::default().believe(&ci.public().expect("has one")).expect("a key");
+    let names: Vec<String> = (0..20).map(|number| format!("{number:02}{}", "x".repeat(3900))).collect();
+    for name in &names {
+        team.publish(&team.seen_by(&with(ci.clone())), &[run(name)]).await;
+    }
+    let published = team.publish(&team.seen_by(&with(Keys::default())), &[run(&names[0])]).await;
+    assert_eq!((published.entries, published.failed.len()), (1, 0));
+    let remotes = team.seen_by(&with(reader));
+    assert_eq!(team.read(&remotes).await, names);
+    assert_eq!(remotes.tally().of(Share::Unsigned), 0);
+}
+
 /// Whoever sends a record again writes nothing, and is told that it was there.
 #[tokio::test]
 async fn what_is_there_is_not_written_again() {
