@@ -211,17 +211,8 @@ impl Remotes {
     async fn entries(&self, remote: &dyn Remote, weak: &Digest) -> Result<Vec<(Item, Bytes)>, RemoteError> {
         let (list, damaged) = merge::read(remote, Key::manifest(*weak)).await?;
         self.tally.add(Share::Damaged, damaged);
-        let mut room = LIST_BYTES_MAX;
-        let fits = |item: &Item| {
-            room = room.saturating_sub(item.size);
-            room > 0 || item.bytes.is_some()
-        };
-        // The newest come first; whoever makes very many large ones is not held in memory for it.
-        let items: Vec<Item> = list.items.into_iter().filter(fits).collect();
-        let fetched = stream::iter(items.into_iter().map(|item| filled(remote, item)));
-        let items: Vec<Item> = fetched.buffered(RECORDS_AT_ONCE).collect().await;
-        let mut believed = Vec::with_capacity(items.len());
-        for item in items {
+        let mut believed = Vec::with_capacity(list.items.len());
+        for item in all_filled(remote, list).await {
             match item.believed(weak, &self.keys) {
                 Ok(bytes) => believed.push((item, bytes)),
                 Err(why) => self.tally.add(why.into(), 1),
@@ -345,6 +336,19 @@ pub(crate) async fn filled(remote: &dyn Remote, mut item: Item) -> Item {
         item.bytes = fetched.await;
     }
     item
+}
+
+/// The items of a list with their bytes, where they can be had, the newest first; whoever makes very many large ones is
+/// not held in memory for it.
+pub(crate) async fn all_filled(remote: &dyn Remote, list: List) -> Vec<Item> {
+    let mut room = LIST_BYTES_MAX;
+    let fits = |item: &Item| {
+        room = room.saturating_sub(item.size);
+        room > 0 || item.bytes.is_some()
+    };
+    let items: Vec<Item> = list.items.into_iter().filter(fits).collect();
+    let fetched = stream::iter(items.into_iter().map(|item| filled(remote, item)));
+    fetched.buffered(RECORDS_AT_ONCE).collect().await
 }
 
 /// One manifest of many of one entry each, each strong fingerprint once, the first that comes.
