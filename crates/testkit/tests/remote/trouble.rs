@@ -72,6 +72,19 @@ fn larderd_is_killed_while_it_fetches() {
     assert!(log.contains("fetched from a remote"), "another one is started: {log}");
 }
 
+/// What it was told it may not have noted yet.
+#[test]
+fn a_larderd_that_hangs_has_not_sent_all() {
+    let far = Far::directory();
+    far.larder(FIRST, &["daemon", "start"]).run().ends(0);
+    let pid = far.pid(FIRST).to_string();
+    far.place.run(&["kill", "-STOP", &pid]).run().ends(0);
+    let flushed = far.larder(FIRST, &["remote", "flush", "--timeout", "1"]).run();
+    far.place.run(&["kill", "-CONT", &pid]).run().ends(0);
+    assert!(flushed.code == Some(1) && flushed.stderr.contains("larderd does not answer"), "{flushed:?}");
+    far.larder(FIRST, &["remote", "flush"]).run().ends(0);
+}
+
 /// Every file of the remote changed in one byte, cut, or swapped with another.
 #[test]
 fn a_remote_that_lies_gives_a_miss() {
