@@ -19,6 +19,9 @@ use crate::remote::{Moved, far, pull, push, runtime, settings_digest};
 use crate::say;
 use crate::surroundings::Surroundings;
 
+/// Failures that are said one by one.
+const TOLD_MAX: u64 = 20;
+
 /// Do it, and say what was done.
 pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write) -> Result<u8> {
     let settings = around.settings();
@@ -37,7 +40,14 @@ pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write)
                 bail!("nothing is sent with remote_rw_mode = read_only");
             }
             let store = around.store()?;
-            said(push(store.directory(), settings, &mut |what| say::tell(what))?, "sent", settings, out)
+            let mut told = 0;
+            let moved = push(store.directory(), settings, &mut |what| {
+                told += 1;
+                if told <= TOLD_MAX {
+                    say::tell(what);
+                }
+            })?;
+            said(moved, "sent", settings, out)
         }
         RemotesWord::Pull => {
             let cwd = around.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
