@@ -38,6 +38,7 @@ use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Counters, Remote, Store, StoreError, Upload};
 use larder_sys::{Channel, Class};
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::watch;
 
 use self::ahead::Ahead;
 use self::arrival::alone;
@@ -77,6 +78,8 @@ struct Shared {
     settings: Digest,
     /// Those that wrappers must have.
     terms: Terms,
+    /// Whether larderd is told to end.
+    ends: watch::Sender<bool>,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -166,7 +169,7 @@ impl Remoting {
         }
     }
 
-    /// Wait until all is sent, or the time is over.
+    /// Wait until all is sent, or the time is over, or larderd is to end.
     pub(crate) fn flush(&self, patience: Duration) {
         // Somebody may have queued without saying so.
         let queued = self.shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
@@ -176,8 +179,21 @@ impl Remoting {
                 self.shared.queue.empty().await;
                 ahead::publish_now(&self.shared).await;
             };
-            let _ = self.runtime.block_on(async { tokio::time::timeout(patience, flushed).await });
+            let mut ends = self.shared.ends.subscribe();
+            let ended = async { drop(ends.wait_for(|ends| *ends).await) };
+            let waited = async {
+                tokio::select! {
+                    () = flushed => {}
+                    () = ended => {}
+                }
+            };
+            let _ = self.runtime.block_on(async { tokio::time::timeout(patience, waited).await });
         }
+    }
+
+    /// Nobody is to wait any more.
+    pub(crate) fn end(&self) {
+        self.shared.ends.send_replace(true);
     }
 
     /// How it is.
@@ -215,6 +231,7 @@ impl Shared {
                 trust: settings.trust_digest(),
                 sends: !settings.remote_read_only,
             },
+            ends: watch::Sender::new(false),
             log,
         }
     }

@@ -85,6 +85,21 @@ fn a_larderd_that_hangs_has_not_sent_all() {
     far.larder(FIRST, &["remote", "flush"]).run().ends(0);
 }
 
+/// Else it would stay without a socket, for as long as that one waits, and no other could begin.
+#[test]
+fn who_waits_until_all_is_sent_does_not_keep_larderd() {
+    let Some(far) = Far::redis() else { return };
+    far.learn(FIRST);
+    far.proxy().set(Way::Cut);
+    far.source(0.0, 4);
+    far.compile(FIRST);
+    let flush = far.larder(FIRST, &["remote", "flush", "--timeout", "60"]).start();
+    std::thread::sleep(Duration::from_millis(500));
+    far.larder(FIRST, &["daemon", "stop"]).run().ends(0);
+    let flushed = larder_testkit::Ran::of(flush);
+    assert!(flushed.code == Some(1) && flushed.stdout.contains(" 1 left"), "{flushed:?}");
+}
+
 /// Every file of the remote changed in one byte, cut, or swapped with another.
 #[test]
 fn a_remote_that_lies_gives_a_miss() {
