@@ -211,6 +211,8 @@ fn said_of(error: &Error) -> Option<Trouble> {
         () if said.contains("storagefull") || said.contains("quotaexceeded") => Some(Trouble::Full),
         // A key that they do not know, as if they had failed, or had not found the object.
         () if said.contains("access key") || said.contains("accesskey") => Some(Trouble::Denied),
+        // There are none.
+        () if said.contains("signing credential") => Some(Trouble::Denied),
         () => None,
     }
 }
@@ -238,4 +240,17 @@ fn failed(name: &Arc<str>, key: Key, error: &Error) -> RemoteError {
     };
     let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     RemoteError::failed(name, Some(key), trouble, format!("{}{source}", error.message()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_credentials_is_told_so() {
+        let none = std::io::Error::other("failed to load signing credential");
+        let error = Error::new(ErrorKind::Unexpected, "signing http request").set_source(none);
+        let failed = failed(&"s3://bucket".into(), Key::blob(larder_model::Digest([0; 32])), &error);
+        assert_eq!(failed.trouble(), Some(Trouble::Denied), "{failed}");
+    }
 }
