@@ -15,8 +15,9 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use larder_model::{Digest, Manifest};
+use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::time::Instant;
@@ -30,6 +31,8 @@ const LATE_MIN: Duration = Duration::from_millis(250);
 const FOREVER: Duration = Duration::from_secs(86_400);
 /// How many records that do not stand in their list are fetched at once.
 const RECORDS_AT_ONCE: usize = 8;
+/// Blobs of which a remote gave something else that are remembered.
+const WRONG_MAX: usize = 4096;
 
 /// All configured remotes, near first.
 pub struct Remotes {
@@ -39,6 +42,8 @@ pub struct Remotes {
     wait: Wait,
     pub(crate) tally: Tally,
     pub(crate) filling: Filling,
+    /// What lies on which remote under a blob's name and is something else: it is replaced by who has the blob.
+    wrong: Mutex<HashSet<(String, Digest)>>,
 }
 
 /// One of them.
@@ -125,6 +130,7 @@ impl Remotes {
             wait: Wait::new(options.seed),
             tally: Tally::default(),
             filling: Filling::default(),
+            wrong: Mutex::default(),
         }
     }
 
@@ -258,6 +264,9 @@ impl Remotes {
                 Err(error) => {
                     let wrong = matches!(error.trouble(), Some(Trouble::Damaged | Trouble::Cut));
                     self.tally.add(Share::WrongBlobs, u64::from(wrong));
+                    if wrong {
+                        self.note_wrong(&*one.remote, *digest);
+                    }
                     trouble = Some(error);
                 }
             }
@@ -281,6 +290,28 @@ impl Remotes {
             }
         }
         found
+    }
+
+    fn wrong(&self) -> MutexGuard<'_, HashSet<(String, Digest)>> {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_wrong(&self, remote: &dyn Remote, digest: Digest) {
+        let mut wrong = self.wrong();
+        if wrong.len() < WRONG_MAX {
+            wrong.insert((remote.name().to_owned(), digest));
+        }
+    }
+
+    /// Whether a remote gave something else for a blob.
+    pub(crate) fn is_wrong(&self, remote: &dyn Remote, digest: Digest) -> bool {
+        let wrong = self.wrong();
+        !wrong.is_empty() && wrong.contains(&(remote.name().to_owned(), digest))
+    }
+
+    /// It was sent there again.
+    pub(crate) fn note_mended(&self, remote: &dyn Remote, digest: Digest) {
+        self.wrong().remove(&(remote.name().to_owned(), digest));
     }
 
     /// Whether records must be signed, and those that are made here are not.

@@ -253,6 +253,31 @@ async fn blobs_come_before_their_record_and_are_verified_both_ways() {
     assert_eq!(remotes.small_blobs(&digests).await, [None, None]);
 }
 
+/// What lies there under its name, of a server that lost power or was lied to, would else be a miss for everybody.
+#[tokio::test]
+async fn a_blob_that_is_wrong_there_is_sent_again() {
+    let place = tempfile::tempdir().expect("a directory");
+    let team = Team::new("memory://");
+    let remotes = team.seen_by(&options(3, &[]));
+    let content = bytes("content", 5000);
+    let path: PathBuf = place.path().join("blob");
+    std::fs::write(&path, &content).expect("written");
+    let key = Key::blob(Digest::of(&content));
+    let output = Some(Blob { digest: key.digest, size_bytes: 5000 });
+    let encoded = manifest(&team.weak, &[Run { name: "run", exit_code: 0, output }]);
+    let parsed = Manifest::decode(&encoded).expect("ours");
+    for wrong in [Bytes::new(), content.slice(1..), bytes("other", 5000)] {
+        let size = wrong.len() as u64;
+        team.memory.put(key, size, whole(wrong), Put::Replace).await.expect("put");
+        remotes.blob(&key.digest, 5000, &mut Vec::new()).await.expect_err("it is something else");
+        let published = remotes.publish(&parsed, |_| Some(path.clone())).await;
+        assert_eq!((published.entries, published.blobs, published.failed.len()), (1, 1, 0));
+        assert_eq!(team.memory.peek(key), Some(content.clone()));
+        let published = remotes.publish(&parsed, |_| panic!("it is there already")).await;
+        assert_eq!((published.entries, published.blobs_there), (1, 1));
+    }
+}
+
 #[tokio::test]
 async fn near_before_far_and_what_is_only_read_stays_as_it_is() {
     let (near, far) = (Arc::new(Memory::new("near")), Arc::new(Memory::new("far")));
