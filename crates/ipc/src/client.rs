@@ -110,8 +110,11 @@ fn ask_for(path: &Path, question: &Frame, patience: Duration) -> Result<Frame, I
         if let Some(frame) = incoming.take()? {
             return Ok(frame);
         }
-        if !incoming.receive(&channel, 0)? {
-            return Err(IpcError::Ended);
+        match incoming.receive(&channel, 0) {
+            Ok(true) => {}
+            Ok(false) => return Err(IpcError::Ended),
+            Err(IpcError::Io(error)) if is_late(&error) => return Err(IpcError::Late),
+            Err(error) => return Err(error),
         }
     }
 }

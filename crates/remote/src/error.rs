@@ -25,6 +25,8 @@ pub enum Trouble {
     Damaged,
     /// Larger than the service, or we, take.
     TooLarge,
+    /// The service has no room left, for an object of any size.
+    Full,
     /// The service cannot do this at all.
     Unable,
     /// The breaker is open: it failed often just now and is left alone for a while.
@@ -35,7 +37,7 @@ pub enum Trouble {
 
 impl Trouble {
     /// Every kind, in the order in which they are counted.
-    pub const ALL: [Trouble; 11] = [
+    pub const ALL: [Trouble; 12] = [
         Trouble::Unreachable,
         Trouble::Busy,
         Trouble::Denied,
@@ -44,6 +46,7 @@ impl Trouble {
         Trouble::Cut,
         Trouble::Damaged,
         Trouble::TooLarge,
+        Trouble::Full,
         Trouble::Unable,
         Trouble::Open,
         Trouble::Other,
@@ -60,6 +63,7 @@ impl Trouble {
             Trouble::Cut => "cut",
             Trouble::Damaged => "damaged",
             Trouble::TooLarge => "too-large",
+            Trouble::Full => "full",
             Trouble::Unable => "unable",
             Trouble::Open => "open",
             Trouble::Other => "other",
@@ -71,7 +75,8 @@ impl Trouble {
         matches!(self, Trouble::Unreachable | Trouble::Busy | Trouble::Stalled | Trouble::Cut)
     }
 
-    /// Whether it says that the service as a whole is in trouble, rather than that one object is.
+    /// Whether it says that the service as a whole is in trouble, rather than that one object is. A full one still
+    /// gives what it has.
     pub fn is_of_service(self) -> bool {
         use Trouble::{Busy, Denied, NoPlace, Other, Stalled, Unreachable};
         matches!(self, Unreachable | Busy | Stalled | Denied | NoPlace | Other)

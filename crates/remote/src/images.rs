@@ -3,7 +3,7 @@
 
 use crate::merge;
 use crate::record::Item;
-use crate::remotes::filled;
+use crate::remotes::all_filled;
 use crate::{Key, Published, Remote, RemoteError, Remotes, Trouble};
 use futures::future::{join_all, try_join_all};
 use larder_model::{Blob, Digest, ImageRecord};
@@ -44,7 +44,7 @@ impl Remotes {
         let (list, damaged) = merge::read(remote, Key::images(*list)).await?;
         self.tally.add(crate::Share::Damaged, damaged);
         let mut believed = Vec::new();
-        for item in join_all(list.items.into_iter().map(|item| filled(remote, item))).await {
+        for item in all_filled(remote, list).await {
             match item.believed_image(self.keys()) {
                 Ok(record) => believed.push(record),
                 Err(why) => self.tally.add(why.into(), 1),

@@ -14,7 +14,7 @@
 //! Unaware of: what a record says, who is believed.
 
 use crate::record::{Item, List};
-use crate::remotes::get_one;
+use crate::remotes::{filled, get_one};
 use crate::wait::Wait;
 use crate::{Key, Put, Remote, RemoteError, Stored, Trouble, whole};
 use bytes::Bytes;
@@ -212,9 +212,18 @@ async fn are_there(remote: &dyn Remote, list: &List, new: &[Item]) -> Result<boo
 }
 
 /// The bytes of a list with more records, after those that do not stand in it were stored.
-async fn grown(remote: &dyn Remote, weak: &Digest, list: List, new: &[Item]) -> Result<Bytes, RemoteError> {
+async fn grown(remote: &dyn Remote, weak: &Digest, mut list: List, new: &[Item]) -> Result<Bytes, RemoteError> {
+    let mut new = new.to_vec();
+    for item in &mut new {
+        let is_other = |known: &&mut Item| known.strong == item.strong && known.digest != item.digest;
+        // Which of the two stays is decided by who signed them, and of images by when they were saved.
+        if let Some(known) = list.items.iter_mut().find(is_other) {
+            *known = filled(remote, known.clone()).await;
+            *item = filled(remote, item.clone()).await;
+        }
+    }
     let mut grown = List::default();
-    grown.merge(new, &list);
+    grown.merge(&new, &list);
     let (bytes, apart) = grown.encode(weak);
     for item in apart {
         let record = item.bytes.clone().expect("`encode` gives those that are here");

@@ -128,7 +128,10 @@ impl Remotes {
         published: &mut Published,
     ) -> Result<(Vec<Digest>, Option<RemoteError>), RemoteError> {
         let keys: Vec<Key> = all.keys().map(|&digest| Key::blob(digest)).collect();
-        let there = if keys.is_empty() { Vec::new() } else { remote.has(&keys).await? };
+        let mut there = if keys.is_empty() { Vec::new() } else { remote.has(&keys).await? };
+        for (there, key) in there.iter_mut().zip(&keys) {
+            *there &= !self.is_wrong(remote, key.digest);
+        }
         // Gathered at once: a future that holds such closures while it waits cannot be sent to another thread.
         let missing: Vec<Digest> =
             keys.iter().zip(&there).filter(|(_, there)| !**there).map(|(key, _)| key.digest).collect();
@@ -165,15 +168,22 @@ impl Remotes {
         let Some(path) = from else {
             return Err(RemoteError::here(key, std::io::ErrorKind::NotFound.into()));
         };
+        let wrong = self.is_wrong(remote, blob.digest);
+        let how = if wrong { Put::Replace } else { Put::IfAbsent };
         let mut attempt = 0;
         loop {
             let body = verified(remote.name().into(), key, Some(blob.size_bytes), file_body(key, path.clone()));
-            match remote.put(key, blob.size_bytes, body, Put::IfAbsent).await {
+            match remote.put(key, blob.size_bytes, body, how).await {
                 Err(error) if error.is_passing() && attempt + 1 < TRIES_MAX => {
                     self.backoff(attempt).await;
                     attempt += 1;
                 }
-                outcome => return outcome,
+                outcome => {
+                    if wrong && outcome.is_ok() {
+                        self.note_mended(remote, blob.digest);
+                    }
+                    return outcome;
+                }
             }
         }
     }

@@ -15,8 +15,9 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
 use larder_model::{Digest, Manifest};
+use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio::time::Instant;
@@ -30,6 +31,8 @@ const LATE_MIN: Duration = Duration::from_millis(250);
 const FOREVER: Duration = Duration::from_secs(86_400);
 /// How many records that do not stand in their list are fetched at once.
 const RECORDS_AT_ONCE: usize = 8;
+/// Blobs of which a remote gave something else that are remembered.
+const WRONG_MAX: usize = 4096;
 
 /// All configured remotes, near first.
 pub struct Remotes {
@@ -39,6 +42,8 @@ pub struct Remotes {
     wait: Wait,
     pub(crate) tally: Tally,
     pub(crate) filling: Filling,
+    /// What lies on which remote under a blob's name and is something else: it is replaced by who has the blob.
+    wrong: Mutex<HashSet<(String, Digest)>>,
 }
 
 /// One of them.
@@ -125,6 +130,7 @@ impl Remotes {
             wait: Wait::new(options.seed),
             tally: Tally::default(),
             filling: Filling::default(),
+            wrong: Mutex::default(),
         }
     }
 
@@ -211,17 +217,8 @@ impl Remotes {
     async fn entries(&self, remote: &dyn Remote, weak: &Digest) -> Result<Vec<(Item, Bytes)>, RemoteError> {
         let (list, damaged) = merge::read(remote, Key::manifest(*weak)).await?;
         self.tally.add(Share::Damaged, damaged);
-        let mut room = LIST_BYTES_MAX;
-        let fits = |item: &Item| {
-            room = room.saturating_sub(item.size);
-            room > 0 || item.bytes.is_some()
-        };
-        // The newest come first; whoever makes very many large ones is not held in memory for it.
-        let items: Vec<Item> = list.items.into_iter().filter(fits).collect();
-        let fetched = stream::iter(items.into_iter().map(|item| filled(remote, item)));
-        let items: Vec<Item> = fetched.buffered(RECORDS_AT_ONCE).collect().await;
-        let mut believed = Vec::with_capacity(items.len());
-        for item in items {
+        let mut believed = Vec::with_capacity(list.items.len());
+        for item in all_filled(remote, list).await {
             match item.believed(weak, &self.keys) {
                 Ok(bytes) => believed.push((item, bytes)),
                 Err(why) => self.tally.add(why.into(), 1),
@@ -267,6 +264,9 @@ impl Remotes {
                 Err(error) => {
                     let wrong = matches!(error.trouble(), Some(Trouble::Damaged | Trouble::Cut));
                     self.tally.add(Share::WrongBlobs, u64::from(wrong));
+                    if wrong {
+                        self.note_wrong(&*one.remote, *digest);
+                    }
                     trouble = Some(error);
                 }
             }
@@ -290,6 +290,28 @@ impl Remotes {
             }
         }
         found
+    }
+
+    fn wrong(&self) -> MutexGuard<'_, HashSet<(String, Digest)>> {
+        self.wrong.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_wrong(&self, remote: &dyn Remote, digest: Digest) {
+        let mut wrong = self.wrong();
+        if wrong.len() < WRONG_MAX {
+            wrong.insert((remote.name().to_owned(), digest));
+        }
+    }
+
+    /// Whether a remote gave something else for a blob.
+    pub(crate) fn is_wrong(&self, remote: &dyn Remote, digest: Digest) -> bool {
+        let wrong = self.wrong();
+        !wrong.is_empty() && wrong.contains(&(remote.name().to_owned(), digest))
+    }
+
+    /// It was sent there again.
+    pub(crate) fn note_mended(&self, remote: &dyn Remote, digest: Digest) {
+        self.wrong().remove(&(remote.name().to_owned(), digest));
     }
 
     /// Whether records must be signed, and those that are made here are not.
@@ -345,6 +367,19 @@ pub(crate) async fn filled(remote: &dyn Remote, mut item: Item) -> Item {
         item.bytes = fetched.await;
     }
     item
+}
+
+/// The items of a list with their bytes, where they can be had, the newest first; whoever makes very many large ones is
+/// not held in memory for it.
+pub(crate) async fn all_filled(remote: &dyn Remote, list: List) -> Vec<Item> {
+    let mut room = LIST_BYTES_MAX;
+    let fits = |item: &Item| {
+        room = room.saturating_sub(item.size);
+        room > 0 || item.bytes.is_some()
+    };
+    let items: Vec<Item> = list.items.into_iter().filter(fits).collect();
+    let fetched = stream::iter(items.into_iter().map(|item| filled(remote, item)));
+    fetched.buffered(RECORDS_AT_ONCE).collect().await
 }
 
 /// One manifest of many of one entry each, each strong fingerprint once, the first that comes.

@@ -70,6 +70,23 @@ async fn only_signed_records_where_the_team_signs() {
     assert_eq!(team.read(&anybody).await, ["ci", "nobody", "stranger"]);
 }
 
+/// Also once newer records have pushed it out of its list.
+#[tokio::test]
+async fn nobody_takes_the_place_of_who_signed() {
+    let team = Team::new("memory://");
+    let ci = Keys::default().sign_with(&key("1")).expect("a key");
+    let reader = Keys::default().believe(&ci.public().expect("has one")).expect("a key");
+    let names: Vec<String> = (0..20).map(|number| format!("{number:02}{}", "x".repeat(3900))).collect();
+    for name in &names {
+        team.publish(&team.seen_by(&with(ci.clone())), &[run(name)]).await;
+    }
+    let published = team.publish(&team.seen_by(&with(Keys::default())), &[run(&names[0])]).await;
+    assert_eq!((published.entries, published.failed.len()), (1, 0));
+    let remotes = team.seen_by(&with(reader));
+    assert_eq!(team.read(&remotes).await, names);
+    assert_eq!(remotes.tally().of(Share::Unsigned), 0);
+}
+
 /// Whoever sends a record again writes nothing, and is told that it was there.
 #[tokio::test]
 async fn what_is_there_is_not_written_again() {
@@ -234,6 +251,31 @@ async fn blobs_come_before_their_record_and_are_verified_both_ways() {
     assert!(!remotes.blob(&Digest::of(b"absent"), 9, &mut Vec::new()).await.expect("asked"));
     let digests = [Digest::of(b"absent"), Digest::of(&[])];
     assert_eq!(remotes.small_blobs(&digests).await, [None, None]);
+}
+
+/// What lies there under its name, of a server that lost power or was lied to, would else be a miss for everybody.
+#[tokio::test]
+async fn a_blob_that_is_wrong_there_is_sent_again() {
+    let place = tempfile::tempdir().expect("a directory");
+    let team = Team::new("memory://");
+    let remotes = team.seen_by(&options(3, &[]));
+    let content = bytes("content", 5000);
+    let path: PathBuf = place.path().join("blob");
+    std::fs::write(&path, &content).expect("written");
+    let key = Key::blob(Digest::of(&content));
+    let output = Some(Blob { digest: key.digest, size_bytes: 5000 });
+    let encoded = manifest(&team.weak, &[Run { name: "run", exit_code: 0, output }]);
+    let parsed = Manifest::decode(&encoded).expect("ours");
+    for wrong in [Bytes::new(), content.slice(1..), bytes("other", 5000)] {
+        let size = wrong.len() as u64;
+        team.memory.put(key, size, whole(wrong), Put::Replace).await.expect("put");
+        remotes.blob(&key.digest, 5000, &mut Vec::new()).await.expect_err("it is something else");
+        let published = remotes.publish(&parsed, |_| Some(path.clone())).await;
+        assert_eq!((published.entries, published.blobs, published.failed.len()), (1, 1, 0));
+        assert_eq!(team.memory.peek(key), Some(content.clone()));
+        let published = remotes.publish(&parsed, |_| panic!("it is there already")).await;
+        assert_eq!((published.entries, published.blobs_there), (1, 1));
+    }
 }
 
 #[tokio::test]
@@ -444,6 +486,55 @@ impl Remote for Silent {
 
     fn has<'a>(&'a self, _: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
         Box::pin(pending())
+    }
+}
+
+/// Gives what it has, and takes nothing.
+struct Giving(Arc<Memory>, Trouble);
+
+impl Giving {
+    fn refused(&self, key: Key) -> RemoteError {
+        RemoteError::failed(&self.0.name().into(), Some(key), self.1, "it takes nothing")
+    }
+}
+
+impl Remote for Giving {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+
+    fn get(&self, key: Key) -> BoxFuture<'_, Result<Fetched, RemoteError>> {
+        self.0.get(key)
+    }
+
+    fn put(&self, key: Key, _: u64, _: Body, _: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
+        Box::pin(async move { Err(self.refused(key)) })
+    }
+
+    fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
+        self.0.has(keys)
+    }
+}
+
+/// Who may only read and does not know that goes on reading.
+#[tokio::test(start_paused = true)]
+async fn one_that_takes_nothing_still_gives() {
+    let options = options(3, &[]);
+    for trouble in [Trouble::Denied, Trouble::Full, Trouble::Other] {
+        let team = Team::new("memory://");
+        team.publish(&team.seen_by(&options), &[run("theirs")]).await;
+        let giving: Arc<dyn Remote> = Arc::new(Giving(team.memory.clone(), trouble));
+        let remotes = Remotes::of(vec![(stacked(giving, &options), false)], &options);
+        let ours = bytes("ours", 5);
+        for _ in 0..5 {
+            let put = remotes.each()[0].remote.put(Key::blob(Digest::of(&ours)), 5, whole(ours.clone()), Put::Replace);
+            assert_eq!(put.await.expect_err("it takes nothing").trouble(), Some(trouble));
+        }
+        assert_eq!(team.read(&remotes).await, ["theirs"], "{trouble:?}");
     }
 }
 

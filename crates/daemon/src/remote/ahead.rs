@@ -34,8 +34,9 @@ const AGAIN: Duration = Duration::from_secs(600);
 const SETTLED: Duration = Duration::from_secs(2);
 /// or something in it was not sent for so long.
 const OVERDUE: Duration = Duration::from_secs(30);
-/// Commits that are remembered.
+/// Commits that are remembered, and fingerprints of all of them, which take up to about 120 bytes each.
 const COMMITS_MAX: usize = 256;
+const FINGERPRINTS_MAX: usize = 16 * larder_remote::USED_MAX;
 
 /// What comes, once it did.
 type Comes = watch::Receiver<Option<Bytes>>;
@@ -64,6 +65,26 @@ struct Commit {
     begun: Option<Instant>,
 }
 
+impl Commit {
+    fn fingerprints(&self) -> usize {
+        self.base.weaks.len() + self.here.len()
+    }
+}
+
+/// One of them. Where too much is remembered, others are forgotten for a new one: first those of which all is sent, of
+/// these the oldest.
+fn known(commits: &mut HashMap<Digest, Commit>, commit: Digest) -> &mut Commit {
+    let is_much = |commits: &HashMap<Digest, Commit>| {
+        commits.len() >= COMMITS_MAX || commits.values().map(Commit::fingerprints).sum::<usize>() >= FINGERPRINTS_MAX
+    };
+    while !commits.contains_key(&commit) && is_much(commits) {
+        let oldest = commits.iter().min_by_key(|(_, known)| (known.unsent.is_some(), known.added.max(known.begun)));
+        let Some(oldest) = oldest.map(|(commit, _)| *commit) else { break };
+        commits.remove(&oldest);
+    }
+    commits.entry(commit).or_default()
+}
+
 impl Ahead {
     fn commits(&self) -> MutexGuard<'_, HashMap<Digest, Commit>> {
         self.commits.lock().unwrap_or_else(PoisonError::into_inner)
@@ -85,10 +106,7 @@ impl Ahead {
 
     fn add(&self, commit: Digest, weak: Fingerprint, is_new: impl Fn(&Commit) -> bool) {
         let mut commits = self.commits();
-        if commits.len() >= COMMITS_MAX {
-            commits.retain(|_, known| known.unsent.is_some());
-        }
-        let known = commits.entry(commit).or_default();
+        let known = known(&mut commits, commit);
         if known.here.len() < larder_remote::USED_MAX && is_new(known) && known.known.insert(weak) {
             known.here.push(weak);
             known.unsent.get_or_insert_with(Instant::now);
@@ -105,7 +123,7 @@ impl Ahead {
     /// Whether it is time to ask after this commit; notes that it was.
     fn begins(&self, commit: &Digest) -> bool {
         let mut commits = self.commits();
-        let known = commits.entry(*commit).or_default();
+        let known = known(&mut commits, *commit);
         let begins = known.begun.is_none_or(|begun| begun.elapsed() >= AGAIN);
         if begins {
             known.begun = Some(Instant::now());
@@ -157,7 +175,7 @@ impl Shared {
         let absent = on_disk(&Handle::current(), move || shared.absent(&list)).await.unwrap_or_default();
         if let Some(commit) = commits.first() {
             let mut commits = self.ahead.commits();
-            let known = commits.entry(*commit).or_default();
+            let known = known(&mut commits, *commit);
             known.elsewhere.extend(&used.weaks);
             known.base = used.clone();
         }
@@ -367,5 +385,29 @@ mod tests {
         ahead.note_new(commit, weak);
         ahead.note_new(commit, weak);
         assert_eq!(ahead.commits()[&commit].here, [Digest([4; 32]), weak], "made anew, it is not what others have");
+    }
+
+    #[test]
+    fn what_is_remembered_stays_within_its_limits() {
+        let ahead = Ahead::default();
+        let commit = |number: usize| Digest::of(&number.to_le_bytes());
+        for number in 0..2 * COMMITS_MAX {
+            ahead.note(commit(number), Digest([1; 32]));
+        }
+        let is_known = |number: usize| ahead.commits().contains_key(&commit(number));
+        assert_eq!(ahead.commits().len(), COMMITS_MAX);
+        assert!(!is_known(0) && is_known(2 * COMMITS_MAX - 1), "though nothing of them was sent");
+        // Nothing is to be sent of the newest: it goes first.
+        let newest = commit(2 * COMMITS_MAX);
+        assert!(ahead.begins(&newest));
+        assert!(ahead.begins(&commit(0)) && !ahead.commits().contains_key(&newest));
+        let ahead = Ahead::default();
+        for number in 0..40 {
+            ahead.begins(&commit(number));
+            let weaks = vec![Digest([1; 32]); larder_remote::USED_MAX];
+            ahead.commits().get_mut(&commit(number)).expect("is known").base = Used { weaks, bundles: Vec::new() };
+        }
+        let all = ahead.commits().values().map(Commit::fingerprints).sum::<usize>();
+        assert!(all <= FINGERPRINTS_MAX && ahead.commits().contains_key(&commit(39)), "{all}");
     }
 }

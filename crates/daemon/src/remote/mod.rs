@@ -35,11 +35,13 @@ use anyhow::{Context, Result, anyhow, bail};
 use larder_config::Settings;
 use larder_ipc::{Caller, Frame, IpcError, Nothing, Recorded, Remotes, Session, Terms, say};
 use larder_model::{Digest, Fingerprint, Manifest};
-use larder_store::{Counters, Remote, Store, StoreError};
+use larder_store::{Counters, Remote, Store, StoreError, Upload};
 use larder_sys::{Channel, Class};
 use tokio::runtime::{Handle, Runtime};
+use tokio::sync::watch;
 
 use self::ahead::Ahead;
+use self::arrival::alone;
 use self::expect::Expectations;
 use self::far::Far;
 use self::places::Places;
@@ -76,6 +78,8 @@ struct Shared {
     settings: Digest,
     /// Those that wrappers must have.
     terms: Terms,
+    /// Whether larderd is told to end.
+    ends: watch::Sender<bool>,
     log: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -165,7 +169,7 @@ impl Remoting {
         }
     }
 
-    /// Wait until all is sent, or the time is over.
+    /// Wait until all is sent, or the time is over, or larderd is to end.
     pub(crate) fn flush(&self, patience: Duration) {
         // Somebody may have queued without saying so.
         let queued = self.shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
@@ -175,8 +179,21 @@ impl Remoting {
                 self.shared.queue.empty().await;
                 ahead::publish_now(&self.shared).await;
             };
-            let _ = self.runtime.block_on(async { tokio::time::timeout(patience, flushed).await });
+            let mut ends = self.shared.ends.subscribe();
+            let ended = async { drop(ends.wait_for(|ends| *ends).await) };
+            let waited = async {
+                tokio::select! {
+                    () = flushed => {}
+                    () = ended => {}
+                }
+            };
+            let _ = self.runtime.block_on(async { tokio::time::timeout(patience, waited).await });
         }
+    }
+
+    /// Nobody is to wait any more.
+    pub(crate) fn end(&self) {
+        self.shared.ends.send_replace(true);
     }
 
     /// How it is.
@@ -214,6 +231,7 @@ impl Shared {
                 trust: settings.trust_digest(),
                 sends: !settings.remote_read_only,
             },
+            ends: watch::Sender::new(false),
             log,
         }
     }
@@ -238,7 +256,11 @@ impl Shared {
             return;
         }
         let upload = (recorded.weak, recorded.strong);
-        if let Ok(store) = self.store() {
+        // What is handed over at this moment is sent by whoever takes it: were it found needless by one who looks
+        // before it is recorded, it would be forgotten.
+        if let Ok(store) = self.store()
+            && !Shared::is_absent(&store, &upload)
+        {
             // Trouble with it only means that it is lost when this process is.
             let _ = store.queue_upload(&upload);
             for dropped in self.queue.add_bounded(upload) {
@@ -249,6 +271,12 @@ impl Shared {
         if let Some(commit) = self.places.commits(&recorded.directory).first() {
             self.ahead.note_new(*commit, recorded.weak);
         }
+    }
+
+    /// Whether it is known that the store has no such record.
+    fn is_absent(store: &Store, (weak, strong): &Upload) -> bool {
+        let file = store.read_manifest(weak, false);
+        file.is_ok_and(|file| file.is_none_or(|file| alone(&file.bytes, strong).is_none()))
     }
 }
 
@@ -319,4 +347,23 @@ fn by_hand(dir: &Path, settings: &Settings) -> Result<(Runtime, Arc<Shared>)> {
 /// Run something that waits for the disk.
 async fn on_disk<T: Send + 'static>(handle: &Handle, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     handle.spawn_blocking(work).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_recorded_yet_is_not_queued() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let remote = vec![format!("file://{}", dir.path().join("far").display())];
+        let settings = Settings { remote, ..Settings::default() };
+        let runtime = runtime().expect("begins");
+        let _inside = runtime.enter();
+        let shared = Shared::new(&dir.path().join("store"), &settings, Box::new(|what: &str| panic!("{what}")));
+        let (weak, strong) = (Digest([1; 32]), Digest([2; 32]));
+        shared.recorded(&Recorded { weak, strong, directory: Vec::new() });
+        assert_eq!(shared.queue.state().queued, 0);
+        assert_eq!(shared.store().and_then(|store| store.queued_uploads()).expect("lists"), []);
+    }
 }

@@ -25,6 +25,8 @@ const AT_ONCE: usize = 16;
 /// After a failure nothing is sent for so long, at first and at most; doubled each time.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// What is sent by hand is sent again where it fails, unless nothing was taken for so long.
+const AGAIN: Duration = Duration::from_secs(15);
 
 /// What waits, and what became of the rest.
 #[derive(Default)]
@@ -218,25 +220,48 @@ pub(super) async fn send_all(shared: Arc<Shared>) {
 
 /// Send these, and wait for all of them; `tell` hears of what fails.
 pub(super) async fn send_these(shared: &Arc<Shared>, all: Vec<Upload>, tell: &mut dyn FnMut(&str)) -> Moved {
+    let send = |upload: Upload| {
+        let shared = Arc::clone(shared);
+        async move { shared.send(&upload).await }
+    };
+    by_hand(all, send, tell).await
+}
+
+/// What fails is sent again, for as long as it worked just before: a service that is in trouble for a moment, and then
+/// left alone for a while, does not cost all the rest.
+async fn by_hand<F: Future<Output = End> + Send + 'static>(
+    all: Vec<Upload>,
+    send: impl Fn(Upload) -> F,
+    tell: &mut dyn FnMut(&str),
+) -> Moved {
     let mut moved = Moved::default();
     let mut under_way = JoinSet::new();
-    let mut rest = all.into_iter();
+    let mut rest = VecDeque::from(all);
+    let mut worked: Option<Instant> = None;
     loop {
         while under_way.len() < AT_ONCE
-            && let Some(upload) = rest.next()
+            && let Some(upload) = rest.pop_front()
         {
-            let shared = Arc::clone(shared);
-            under_way.spawn(async move { shared.send(&upload).await });
+            let sending = send(upload);
+            under_way.spawn(async move { (upload, sending.await) });
         }
         match under_way.join_next().await {
             None => return moved,
-            Some(Ok(End::Sent(bytes))) => {
+            Some(Ok((_, End::Sent(bytes)))) => {
+                worked = Some(Instant::now());
                 moved.records += 1;
                 moved.bytes += bytes;
             }
-            Some(Ok(End::There)) => moved.there += 1,
-            Some(Ok(End::Needless)) => {}
-            Some(Ok(End::Failed(why) | End::Partly(why) | End::Refused(why))) => {
+            Some(Ok((_, End::There))) => {
+                worked = Some(Instant::now());
+                moved.there += 1;
+            }
+            Some(Ok((_, End::Needless))) => {}
+            Some(Ok((upload, End::Failed(_)))) if worked.is_some_and(|worked| worked.elapsed() < AGAIN) => {
+                rest.push_front(upload);
+                tokio::time::sleep(PAUSE).await;
+            }
+            Some(Ok((_, End::Failed(why) | End::Partly(why) | End::Refused(why)))) => {
                 tell(&why);
                 moved.failed += 1;
             }
@@ -274,6 +299,8 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
     use super::*;
 
     fn upload(n: u64) -> Upload {
@@ -312,5 +339,30 @@ mod tests {
         let next = runtime.block_on(queue.next());
         assert_eq!(queue.done(next, &End::Partly(String::new())), None, "the others go on");
         assert_eq!(queue.state().queued, WAITING_MAX as u64 - 2, "and it is not forgotten");
+    }
+
+    #[test]
+    fn a_moment_of_trouble_does_not_cost_the_rest() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("builds");
+        // Three fail: after one that was sent, or before any is.
+        for (well, records, failed) in [(1, 5, 0), (0, 2, 3)] {
+            let calls = AtomicU64::new(0);
+            let send = |_: Upload| {
+                let call = calls.fetch_add(1, Relaxed);
+                let fails = (well..well + 3).contains(&call);
+                let takes_ms = match call {
+                    0 => 0,
+                    _ if fails => 20 * well,
+                    _ => 40,
+                };
+                async move {
+                    tokio::time::sleep(Duration::from_millis(takes_ms)).await;
+                    if fails { End::Failed("it is in trouble".to_owned()) } else { End::Sent(7) }
+                }
+            };
+            let mut told = 0;
+            let moved = runtime.block_on(by_hand((0..5).map(upload).collect(), send, &mut |_| told += 1));
+            assert_eq!((moved.records, moved.failed, told), (records, failed, failed));
+        }
     }
 }

@@ -275,6 +275,7 @@ impl Daemon {
             Request::Ask => answer(channel, self.state())?,
             Request::Stop => {
                 answer(channel, self.state())?;
+                self.remoting.iter().for_each(Remoting::end);
                 drop(self.wake.lock().unwrap_or_else(PoisonError::into_inner).take());
             }
         }

@@ -54,6 +54,23 @@ pub(crate) fn find(store: &Store) -> Found {
     if listens(&store.daemon_socket()).is_ok() { Found::OnDemand } else { Found::Nothing }
 }
 
+/// The same, once one that has just been started is there, or one that ends is gone.
+pub(crate) fn find_settled(store: &Store) -> Found {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match find(store) {
+            Found::Silent(_) if Instant::now() < until => std::thread::sleep(PAUSE),
+            found => return found,
+        }
+    }
+}
+
+/// What to do about one that is silent.
+pub(crate) fn unanswered(store: &Store) -> String {
+    let log = store.daemon_log();
+    format!("larderd does not answer; {} says last which process it is, and `kill -9` ends that", log.display())
+}
+
 fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut dyn Write) -> Result<u8> {
     match find(store) {
         Found::Runs(state) => {
@@ -86,6 +103,7 @@ fn launch(around: &Surroundings, store: &Store, idle_s: u64) -> Result<State> {
     loop {
         match find(store) {
             Found::Runs(state) => return Ok(state),
+            Found::Silent(why) if Instant::now() > until => bail!("{}: {why}", unanswered(store)),
             _ if Instant::now() > until => {
                 bail!("larderd did not start: `larderd serve` says why, or {}", store.daemon_log().display())
             }
@@ -111,7 +129,7 @@ fn stop(store: &Store, out: &mut dyn Write) -> Result<u8> {
         writeln!(out, "larderd does not run")?;
         return Ok(FINE);
     }
-    let state = ask(&store.daemon_socket(), &Frame::Stop).context("larderd does not answer")?;
+    let state = ask(&store.daemon_socket(), &Frame::Stop).with_context(|| unanswered(store))?;
     let until = Instant::now() + PATIENCE;
     while store.daemon_runs() {
         if Instant::now() > until {

@@ -6,7 +6,8 @@
 //! DIRECTORY/locks/ab         locked while a small object of these first digits is swapped
 //! ```
 //! An object is written beside and renamed, or linked where it must not be there yet. Nothing is synced to disk: who
-//! reads verifies.
+//! reads verifies. What is made has the rights of DIRECTORY, so that whoever may use that may use it: `larderd` keeps
+//! to its user what it makes elsewhere.
 
 use crate::remote::MarkOf;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, SMALL_BYTES_MAX, Stored, Trouble, body, file_body};
@@ -24,6 +25,9 @@ use tokio::io::AsyncWriteExt;
 
 /// How long a swap waits for another's to end.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Of DIRECTORY's mode, what files and directories have.
+const FILE_BITS: u32 = 0o666;
+const DIRECTORY_BITS: u32 = 0o2777;
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Clone)]
@@ -57,18 +61,50 @@ impl Directory {
         let trouble = match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Trouble::Denied,
             io::ErrorKind::TimedOut | io::ErrorKind::StaleNetworkFileHandle => Trouble::Unreachable,
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Trouble::TooLarge,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Trouble::Full,
             _ => Trouble::Other,
         };
         RemoteError::failed(&self.name, Some(key), trouble, error)
     }
 
-    fn temporary(&self) -> io::Result<Temporary> {
+    fn temporary(&self) -> io::Result<(Temporary, File)> {
         let directory = self.top.join("tmp");
-        std::fs::create_dir_all(&directory)?;
+        self.make(&directory)?;
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        Ok(Temporary(directory.join(format!("{}-{:016x}-{number}", std::process::id(), self.tag))))
+        let temporary = Temporary(directory.join(format!("{}-{:016x}-{number}", std::process::id(), self.tag)));
+        let file = File::create_new(&temporary.0)?;
+        self.share(&temporary.0, FILE_BITS);
+        Ok((temporary, file))
     }
+
+    /// Make a directory, and what it is in, unless they are there.
+    fn make(&self, directory: &Path) -> io::Result<()> {
+        let made = match std::fs::create_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && *directory != *self.top => {
+                self.make(directory.parent().unwrap_or(&self.top))?;
+                std::fs::create_dir(directory)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return std::fs::create_dir_all(directory),
+            made => made,
+        };
+        match made {
+            Ok(()) => self.share(directory, DIRECTORY_BITS),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Give what was made the rights of the directory, where that is ours to do and such things are kept.
+    #[cfg(unix)]
+    fn share(&self, made: &Path, bits: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&self.top).map(|top| top.permissions().mode() & bits);
+        let _ = mode.and_then(|mode| std::fs::set_permissions(made, PermissionsExt::from_mode(mode)));
+    }
+
+    #[cfg(not(unix))]
+    fn share(&self, _: &Path, _: u32) {}
 
     async fn store(&self, key: Key, body: Body, how: Put) -> Result<Stored, RemoteError> {
         let failed = |error| self.failed(key, error);
@@ -76,19 +112,14 @@ impl Directory {
             return Ok(Stored::Existed);
         }
         // By one task that does both: whoever is dropped while it opens leaves no file.
-        let open = |here: &Directory| {
-            let temporary = here.temporary()?;
-            let file = File::create_new(&temporary.0)?;
-            Ok((temporary, file))
-        };
-        let (temporary, file) = self.blocking(key, open).await?;
+        let (temporary, file) = self.blocking(key, Directory::temporary).await?;
         let (mut file, mut body) = (tokio::fs::File::from_std(file), body);
         while let Some(bytes) = body.try_next().await? {
             file.write_all(&bytes).await.map_err(failed)?;
         }
         file.flush().await.map_err(failed)?;
         drop(file);
-        settle(&temporary, &self.path(key), how).map_err(failed)
+        self.settle(&temporary, &self.path(key), how).map_err(failed)
     }
 
     fn read(&self, key: Key) -> io::Result<Option<Bytes>> {
@@ -113,17 +144,19 @@ impl Directory {
             _ => false,
         };
         if same {
-            let temporary = self.temporary()?;
-            File::create_new(&temporary.0)?.write_all(bytes)?;
-            settle(&temporary, &self.path(key), Put::Replace)?;
+            let (temporary, mut file) = self.temporary()?;
+            file.write_all(bytes)?;
+            self.settle(&temporary, &self.path(key), Put::Replace)?;
         }
         Ok(same)
     }
 
     fn lock(&self, key: Key) -> io::Result<File> {
         let directory = self.top.join("locks");
-        std::fs::create_dir_all(&directory)?;
-        let file = File::create(directory.join(&key.digest.hex()[..2]))?;
+        self.make(&directory)?;
+        let path = directory.join(&key.digest.hex()[..2]);
+        let file = File::create(&path)?;
+        self.share(&path, FILE_BITS);
         let start = Instant::now();
         loop {
             match file.try_lock() {
@@ -146,19 +179,18 @@ impl Directory {
         let done = tokio::task::spawn_blocking(move || work(&here)).await;
         done.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| self.failed(key, error))
     }
-}
 
-/// Gives a finished file its name.
-fn settle(temporary: &Temporary, path: &Path, how: Put) -> io::Result<Stored> {
-    let directory = path.parent().expect("a key has directories above it");
-    std::fs::create_dir_all(directory)?;
-    match how {
-        Put::Replace => std::fs::rename(&temporary.0, path).map(|()| Stored::New),
-        Put::IfAbsent => match std::fs::hard_link(&temporary.0, path) {
-            Ok(()) => Ok(Stored::New),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Stored::Existed),
-            Err(error) => Err(error),
-        },
+    /// Give a finished file its name.
+    fn settle(&self, temporary: &Temporary, path: &Path, how: Put) -> io::Result<Stored> {
+        self.make(path.parent().expect("a key has directories above it"))?;
+        match how {
+            Put::Replace => std::fs::rename(&temporary.0, path).map(|()| Stored::New),
+            Put::IfAbsent => match std::fs::hard_link(&temporary.0, path) {
+                Ok(()) => Ok(Stored::New),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Stored::Existed),
+                Err(error) => Err(error),
+            },
+        }
     }
 }
 
@@ -212,5 +244,40 @@ impl Remote for Directory {
 
     fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
         Box::pin(self.blocking(key, move |here| here.swap_now(key, &bytes, seen.as_ref())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else what is to be sent would be forgotten, as what is too large, or all of it be left alone.
+    #[test]
+    fn a_full_disk_is_no_object_that_is_too_large() {
+        let here = Directory::new("file:///d", "/d".into(), 1);
+        let failed = here.failed(Key::blob(Digest([0; 32])), io::ErrorKind::StorageFull.into());
+        assert_eq!(failed.trouble(), Some(Trouble::Full));
+        assert!(!Trouble::Full.is_of_service());
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn what_is_made_has_the_rights_of_the_directory() {
+        use std::os::unix::fs::PermissionsExt;
+        for (own, file) in [(0o2775, 0o664), (0o777, 0o666), (0o700, 0o600)] {
+            let place = tempfile::tempdir().expect("a directory");
+            std::fs::set_permissions(place.path(), PermissionsExt::from_mode(own)).expect("sets");
+            let here = Directory::new("file:///d", place.path().to_owned(), 1);
+            let (list, blob) = (Key::manifest(Digest([1; 32])), Key::blob(Digest::of(b"blob")));
+            assert!(here.swap(list, Bytes::from_static(b"list"), None).await.expect("swaps"));
+            here.put(blob, 4, crate::whole(Bytes::from_static(b"blob")), Put::IfAbsent).await.expect("puts");
+            let mode = |path: &Path| std::fs::metadata(path).expect("is there").permissions().mode() & 0o7777;
+            for path in [list, blob].map(|key| here.path(key)) {
+                let above: Vec<u32> = path.ancestors().skip(1).take(4).map(mode).collect();
+                assert_eq!((mode(&path), above), (file, vec![own; 4]), "{}", path.display());
+            }
+            let lock = place.path().join("locks").join(&list.digest.hex()[..2]);
+            assert_eq!((mode(&lock), mode(&place.path().join("tmp"))), (file, own));
+        }
     }
 }

@@ -64,7 +64,8 @@ impl Http {
             401 | 403 | 407 => Trouble::Denied,
             408 | 429 | 503 => Trouble::Busy,
             405 | 501 => Trouble::Unable,
-            413 | 507 => Trouble::TooLarge,
+            413 => Trouble::TooLarge,
+            507 => Trouble::Full,
             502 | 504 => Trouble::Unreachable,
             _ => Trouble::Other,
         };

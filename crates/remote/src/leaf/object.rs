@@ -207,8 +207,12 @@ fn said_of(error: &Error) -> Option<Trouble> {
     let said = error.to_string().to_ascii_lowercase();
     match () {
         () if NO_PLACE.iter().any(|words| said.contains(words)) => Some(Trouble::NoPlace),
+        // Of servers of S3's protocol that have a disk of their own.
+        () if said.contains("storagefull") || said.contains("quotaexceeded") => Some(Trouble::Full),
         // A key that they do not know, as if they had failed, or had not found the object.
         () if said.contains("access key") || said.contains("accesskey") => Some(Trouble::Denied),
+        // There are none.
+        () if said.contains("signing credential") => Some(Trouble::Denied),
         () => None,
     }
 }
@@ -236,4 +240,17 @@ fn failed(name: &Arc<str>, key: Key, error: &Error) -> RemoteError {
     };
     let source = std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default();
     RemoteError::failed(name, Some(key), trouble, format!("{}{source}", error.message()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_credentials_is_told_so() {
+        let none = std::io::Error::other("failed to load signing credential");
+        let error = Error::new(ErrorKind::Unexpected, "signing http request").set_source(none);
+        let failed = failed(&"s3://bucket".into(), Key::blob(larder_model::Digest([0; 32])), &error);
+        assert_eq!(failed.trouble(), Some(Trouble::Denied), "{failed}");
+    }
 }

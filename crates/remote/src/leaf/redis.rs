@@ -173,7 +173,8 @@ fn failed(name: &Arc<str>, key: Option<Key>, error: &RedisError) -> RemoteError 
         (ErrorKind::AuthenticationFailed, _) | (_, Some("NOAUTH" | "WRONGPASS" | "NOPERM" | "READONLY")) => {
             Trouble::Denied
         }
-        (_, Some("OOM" | "LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN")) => Trouble::Busy,
+        (_, Some("OOM")) => Trouble::Full,
+        (_, Some("LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN" | "CLUSTERDOWN")) => Trouble::Busy,
         (_, Some("MOVED" | "ASK" | "CROSSSLOT")) => Trouble::Unable,
         _ if error.is_timeout() => Trouble::Stalled,
         _ if error.is_io_error() || error.is_unrecoverable_error() => Trouble::Unreachable,

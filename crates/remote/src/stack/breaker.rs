@@ -5,7 +5,8 @@
 //! open   ── that while is over ──► half-open: one request goes through, the others fail at once
 //! half-open ── it succeeds ──► closed;   it fails ──► open, for twice as long, up to a limit
 //! ```
-//! A failure of one object (damaged, too large) is none of the service. A success closes the window anew.
+//! A failure of one object (damaged, too large) is none of the service. A success closes the window anew. Who may read
+//! and not write is refused each upload, and goes on reading: that counts as neither.
 
 use super::guard::Guard;
 use crate::{Abilities, Body, Key, Mark, Put, Remote, RemoteError, Stored, Trouble};
@@ -154,6 +155,14 @@ fn of<T>(outcome: &Result<T, RemoteError>) -> Outcome {
     }
 }
 
+/// The same of what puts something there.
+fn of_upload<T>(outcome: &Result<T, RemoteError>) -> Outcome {
+    match outcome.as_ref().err().and_then(RemoteError::trouble) {
+        Some(Trouble::Denied | Trouble::Other) => Outcome::Unknown,
+        _ => of(outcome),
+    }
+}
+
 /// The runtime's clock, which tests can stop.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
@@ -172,6 +181,18 @@ impl Breaker {
     }
 
     async fn guarded<T>(&self, work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
+        self.judged(work, of).await
+    }
+
+    async fn uploaded<T>(&self, work: impl Future<Output = Result<T, RemoteError>>) -> Result<T, RemoteError> {
+        self.judged(work, of_upload).await
+    }
+
+    async fn judged<T>(
+        &self,
+        work: impl Future<Output = Result<T, RemoteError>>,
+        of: impl Fn(&Result<T, RemoteError>) -> Outcome,
+    ) -> Result<T, RemoteError> {
         self.switch.pass(now())?;
         let switch = self.switch.clone();
         let mut guard = Guard::new(move || switch.ended(now(), Outcome::Unknown));
@@ -205,7 +226,7 @@ impl Remote for Breaker {
     }
 
     fn put(&self, key: Key, size: u64, body: Body, how: Put) -> BoxFuture<'_, Result<Stored, RemoteError>> {
-        Box::pin(self.guarded(self.inner.put(key, size, body, how)))
+        Box::pin(self.uploaded(self.inner.put(key, size, body, how)))
     }
 
     fn has<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<bool>, RemoteError>> {
@@ -221,7 +242,7 @@ impl Remote for Breaker {
         objects: &'a [(Key, Bytes)],
         how: Put,
     ) -> BoxFuture<'a, Result<Vec<Stored>, RemoteError>> {
-        Box::pin(self.guarded(self.inner.put_small(objects, how)))
+        Box::pin(self.uploaded(self.inner.put_small(objects, how)))
     }
 
     fn get_marked(&self, key: Key) -> BoxFuture<'_, Result<Option<(Bytes, Mark)>, RemoteError>> {
@@ -229,7 +250,7 @@ impl Remote for Breaker {
     }
 
     fn swap(&self, key: Key, bytes: Bytes, seen: Option<Mark>) -> BoxFuture<'_, Result<bool, RemoteError>> {
-        Box::pin(self.guarded(self.inner.swap(key, bytes, seen)))
+        Box::pin(self.uploaded(self.inner.swap(key, bytes, seen)))
     }
 }
 

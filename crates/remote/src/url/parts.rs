@@ -34,7 +34,9 @@ impl<'a> Parts<'a> {
                 | url::ParseError::InvalidDomainCharacter => "host",
                 _ => "URL",
             };
-            RemoteError::url(text, part, error.to_string())
+            // What stands before one of these in a password is taken for the host and its port.
+            let login = if text.contains('@') { "; in a password / is %2F, ? is %3F and # is %23" } else { "" };
+            RemoteError::url(text, part, format!("{error}{login}"))
         })?;
         if url.fragment().is_some() {
             return Err(RemoteError::url(text, "fragment", "\"#\" has no meaning here; in a password it is %23"));

@@ -101,6 +101,10 @@ fn no_credential_is_shown() {
     assert_eq!((login.user.as_deref(), login.password.as_deref()), (Some("me"), Some("hu/sh@")));
     assert_eq!(format!("{login:?}"), "Login(given)");
     assert!(!RemoteUrl::masked("redis://me:hu/sh@h").contains("sh"));
+    for text in ["redis://me:hu/sh@h", "redis://me:hu?sh@h", "redis://me:hu#sh@h"] {
+        let error = text.parse::<RemoteUrl>().expect_err(text).to_string();
+        assert!(error.contains("in a password / is %2F") && !error.contains("hu"), "{error}");
+    }
 }
 
 /// What settings take for a remote is one here, too: else it would be said nowhere but in a log that it is none.

@@ -1,6 +1,8 @@
 //! Remotes that are silent, dead, cut off or wrong, and a `larderd` that dies: builds go on, with the right bytes.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::Duration;
@@ -70,6 +72,34 @@ fn larderd_is_killed_while_it_fetches() {
     assert!(log.contains("fetched from a remote"), "another one is started: {log}");
 }
 
+/// What it was told it may not have noted yet.
+#[test]
+fn a_larderd_that_hangs_has_not_sent_all() {
+    let far = Far::directory();
+    far.larder(FIRST, &["daemon", "start"]).run().ends(0);
+    let pid = far.pid(FIRST).to_string();
+    far.place.run(&["kill", "-STOP", &pid]).run().ends(0);
+    let flushed = far.larder(FIRST, &["remote", "flush", "--timeout", "1"]).run();
+    far.place.run(&["kill", "-CONT", &pid]).run().ends(0);
+    assert!(flushed.code == Some(1) && flushed.stderr.contains("larderd does not answer"), "{flushed:?}");
+    far.larder(FIRST, &["remote", "flush"]).run().ends(0);
+}
+
+/// Else it would stay without a socket, for as long as that one waits, and no other could begin.
+#[test]
+fn who_waits_until_all_is_sent_does_not_keep_larderd() {
+    let Some(far) = Far::redis() else { return };
+    far.learn(FIRST);
+    far.proxy().set(Way::Cut);
+    far.source(0.0, 4);
+    far.compile(FIRST);
+    let flush = far.larder(FIRST, &["remote", "flush", "--timeout", "60"]).start();
+    std::thread::sleep(Duration::from_millis(500));
+    far.larder(FIRST, &["daemon", "stop"]).run().ends(0);
+    let flushed = larder_testkit::Ran::of(flush);
+    assert!(flushed.code == Some(1) && flushed.stdout.contains(" 1 left"), "{flushed:?}");
+}
+
 /// Every file of the remote changed in one byte, cut, or swapped with another.
 #[test]
 fn a_remote_that_lies_gives_a_miss() {
@@ -99,6 +129,31 @@ fn a_remote_that_lies_gives_a_miss() {
     }
     files.iter().zip(&before).for_each(|(path, bytes)| fs::write(path, bytes).expect("writes"));
     assert!(far.compile(SECOND).contains("fetched from a remote"));
+}
+
+/// What a full one does not take waits until there is room; what it has is fetched meanwhile.
+#[test]
+fn a_full_remote_is_read_and_written_later() {
+    let Some(far) = Far::redis() else { return };
+    far.record();
+    far.learn(SECOND);
+    let memory_max = |bytes: u32| {
+        let mut redis = TcpStream::connect(far.proxy().address()).expect("connects");
+        redis.write_all(format!("CONFIG SET maxmemory {bytes}\r\n").as_bytes()).expect("asks");
+        assert_eq!(redis.read(&mut [0; 5]).expect("answers"), 5, "+OK");
+    };
+    memory_max(1);
+    far.source(0.0, 2);
+    far.compile(SECOND);
+    let flushed = far.larder(SECOND, &["remote", "flush", "--timeout", "2"]).run();
+    assert!(flushed.code == Some(1) && flushed.stdout.contains(" 1 left"), "{flushed:?}");
+    let checked = far.larder(SECOND, &["remote", "check"]).run().ends(1).stdout;
+    assert!(checked.contains("full: ") && checked.contains("until there is room"), "{checked}");
+    far.source(0.0, 1);
+    assert!(far.compile(SECOND).contains("fetched from a remote"), "{}", far.daemon_log(SECOND));
+    memory_max(0);
+    let flushed = far.larder(SECOND, &["remote", "flush"]).run().ends(0);
+    assert!(flushed.stdout.contains("1 record sent, 0 left"), "{flushed:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{Check, note, ok};
 use crate::surroundings::Surroundings;
-use crate::words::daemon::{Found, find};
+use crate::words::daemon::{Found, find, unanswered};
 
 pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
     let Ok(store) = around.store() else { return Vec::new() };
@@ -14,7 +14,7 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
             ok("larderd", format!("runs, process {}: a sandbox that may only read the store can record", state.pid))
         }
         Found::OnDemand => ok("larderd", "is started on demand: a sandbox that may only read the store can record"),
-        Found::Silent(why) => note("larderd", format!("does not answer ({why}): `larder daemon stop`, then start")),
+        Found::Silent(why) => note("larderd", format!("{}: {why}", unanswered(&store))),
         Found::Nothing => note(
             "larderd",
             "does not run: a sandbox that may only read the store, such as Bazel's, gets hits and records nothing; \

@@ -134,6 +134,9 @@ fn advice(error: &RemoteError, found: &Found) -> String {
         Some(Trouble::Denied) if writing => {
             "it may be read and not written: set read_only=true in its URL, or use other credentials"
         }
+        Some(Trouble::Denied) if found.name.starts_with("file:") => {
+            "whoever is to use it must be let read and write its directory; what is made there gets the rights of that"
+        }
         Some(Trouble::Denied) => {
             return format!("{} must be those of this service, and in larder's environment", credentials(&found.name));
         }
@@ -142,6 +145,7 @@ fn advice(error: &RemoteError, found: &Found) -> String {
         }
         Some(Trouble::Busy) => "it is overloaded, or limits how often it is asked",
         Some(Trouble::Stalled) => "it accepts requests and does not answer them: look at the server",
+        Some(Trouble::Full) => "it may be read, and nothing is sent until there is room on it again",
         Some(Trouble::TooLarge) => "it takes only small objects: larger outputs will not be shared",
         Some(Trouble::Damaged | Trouble::Cut) => "larder does not believe it: look at the server, and what is between",
         _ => "builds go on without it",
@@ -157,7 +161,6 @@ fn credentials(url: &str) -> &'static str {
         "azblob" => "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY, or AZURE_STORAGE_SAS_TOKEN,",
         "redis" | "rediss" => "user and password of the URL, or REDISCLI_AUTH,",
         "ghac" => "ACTIONS_RUNTIME_TOKEN and ACTIONS_RESULTS_URL, which a step of the job hands on,",
-        "file" => "the rights of its directory",
         _ => "user and password of the URL, its header or its client certificate",
     }
 }

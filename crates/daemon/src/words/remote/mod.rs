@@ -12,11 +12,15 @@ use larder_config::{Settings, masked};
 use larder_ipc::ask_remotes;
 use larder_store::Store;
 
-use super::{FINE, PROBLEM, daemon};
+use super::daemon::{self, Found};
+use super::{FINE, PROBLEM};
 use crate::cli::{Remotes, RemotesFlush, RemotesWord};
 use crate::remote::{Moved, far, pull, push, runtime, settings_digest};
 use crate::say;
 use crate::surroundings::Surroundings;
+
+/// Failures that are said one by one.
+const TOLD_MAX: u64 = 20;
 
 /// Do it, and say what was done.
 pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write) -> Result<u8> {
@@ -36,7 +40,14 @@ pub(crate) fn run(around: &Surroundings, options: &Remotes, out: &mut dyn Write)
                 bail!("nothing is sent with remote_rw_mode = read_only");
             }
             let store = around.store()?;
-            said(push(store.directory(), settings, &mut |what| say::tell(what))?, "sent", settings, out)
+            let mut told = 0;
+            let moved = push(store.directory(), settings, &mut |what| {
+                told += 1;
+                if told <= TOLD_MAX {
+                    say::tell(what);
+                }
+            })?;
+            said(moved, "sent", settings, out)
         }
         RemotesWord::Pull => {
             let cwd = around.cwd.as_deref().context("the working directory is gone: change to one that exists")?;
@@ -64,16 +75,21 @@ fn said(moved: Moved, how: &str, settings: &Settings, out: &mut dyn Write) -> Re
 }
 
 fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut dyn Write) -> Result<u8> {
-    if !matches!(daemon::find(store), daemon::Found::Runs(_)) {
-        if store.queued_uploads()?.is_empty() {
-            writeln!(out, "nothing is to be sent, and larderd does not run")?;
-            let unopened = unopened(around.settings());
-            for why in &unopened {
-                writeln!(out, "done without: {}", say::one_line(why))?;
+    match daemon::find_settled(store) {
+        Found::Runs(_) => {}
+        // Nobody knows what it has yet to send.
+        Found::Silent(why) => bail!("{}: {why}", daemon::unanswered(store)),
+        Found::OnDemand | Found::Nothing => {
+            if store.queued_uploads()?.is_empty() {
+                writeln!(out, "nothing is to be sent, and larderd does not run")?;
+                let unopened = unopened(around.settings());
+                for why in &unopened {
+                    writeln!(out, "done without: {}", say::one_line(why))?;
+                }
+                return Ok(if unopened.is_empty() { FINE } else { PROBLEM });
             }
-            return Ok(if unopened.is_empty() { FINE } else { PROBLEM });
+            daemon::begin(around, store)?;
         }
-        daemon::begin(around, store)?;
     }
     let patience = Duration::from_secs(options.timeout);
     let state = ask_remotes(&store.daemon_socket(), Some(patience)).context("larderd does not answer")?;
