@@ -388,7 +388,7 @@ impl Checker<'_> {
                 Ok(_) => Err("was modified at another time, and the command may have looked at that".into()),
                 Err(error) => Err(error.to_string()),
             },
-            Fact::Mode(mode) => match dir.look_through(name) {
+            Fact::Mode(mode) => match look(dir, name, true) {
                 Ok(look) if look.mode == *mode => Ok(()),
                 Ok(_) => Err("has another mode than before, which the command may hand on".into()),
                 Err(error) => Err(error.to_string()),

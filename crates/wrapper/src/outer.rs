@@ -191,7 +191,11 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
         Fact::Listing(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER, ..looked(Kind::List, path) }],
         Fact::Ordered(_) => vec![Event { mode: DIRECTORY, ..looked(Kind::List, path) }],
         Fact::Other(_) => vec![looked(Kind::Stat, path)],
-        Fact::Mode(mode) => vec![Event { mode: FILE | mode, extra: REPORTED_MODE, ..looked(Kind::Stat, path) }],
+        Fact::Mode(mode) => {
+            let now = looked(Kind::Stat, path);
+            let kind = if now.mode >> 12 == DIRECTORY >> 12 { DIRECTORY >> 12 } else { FILE >> 12 };
+            vec![Event { mode: kind << 12 | mode, extra: REPORTED_MODE, ..now }]
+        }
         Fact::Modified(_) => reported(REPORTED_MODIFIED),
         Fact::Status(_) => reported(REPORTED_STATUS),
     }

@@ -157,6 +157,8 @@ struct Fold<'t> {
     /// that before.
     seen_by: Vec<((u32, u32), &'t [u8])>,
     gives_modes: Set<(u32, u32)>,
+    /// The same of directories.
+    gives_directory_modes: Set<(u32, u32)>,
     lives: Map<u32, u32>,
     /// Who told the time, and the file that standard output led to.
     times_told: Vec<(&'t [u8], (u64, u64))>,

@@ -43,6 +43,7 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
             let part = program == b"as" || program == b"cc1" || told.starts_with(b"/b/meson");
             let times = if program == b"find" { Times::Status } else { Times::Blind };
             let times = if program == b"generator" { Times::Files } else { times };
+            let times = if program == b"cp" { Times::Mode } else { times };
             Habit {
                 times,
                 compares: program == b"make",
@@ -157,6 +158,19 @@ fn a_look_at_an_output_counts_as_it_was_before() {
     read.identity = read.identity.map(|id| Identity { size_bytes: 5, ..id });
     let read_first = vec![read, open("/w/x.o", MAKE)];
     check("read first", "/b/cc1", read_first, ("", "/w/x.o", "updates-file"));
+}
+
+#[test]
+fn the_mode_of_a_directory_is_handed_on() {
+    let times = |program: &str, mode: u32| {
+        let looked = trace::Event { mode: 0o040_755, ..event(Kind::Lstat, "/w/d") };
+        let made = trace::Event { extra: mode, ..event(Kind::MakeDirectory, "/w/e") };
+        let seen = folded(program, vec![looked, made]).seen;
+        seen.looked.iter().find(|(path, _)| path == b"/w/d").map(|(_, looked)| looked.times)
+    };
+    assert_eq!(times("/b/sh", 0o777), Some(Times::Blind));
+    assert_eq!(times("/b/sh", 0o755), Some(Times::Mode));
+    assert_eq!(times("/b/cp", 0o777), Some(Times::Mode));
 }
 
 #[test]

@@ -235,7 +235,8 @@ impl Walk<'_> {
         if looked.compared {
             self.note_age(path, found.modified_ns)?;
         }
-        if (Times::Mode..Times::Status).contains(&looked.times) && found.kind == Kind::File {
+        let has_mode = matches!(found.kind, Kind::File | Kind::Directory);
+        if (Times::Mode..Times::Status).contains(&looked.times) && has_mode {
             self.fact(directory, name, OwnedFact::Mode(found.mode));
         }
         match looked.times {

@@ -244,6 +244,8 @@ fn writes() -> Vec<Case> {
             .then("existing output", put("out", "old")),
         run("cp-preserves-mode").any("cp -p in out").cold().then("mode of input", chmod("in", 0o755))
             .then("time of input", touch("in", -50)),
+        run("cp-r-hands-on-modes").any("cp -r d out").twice().changes("mode of the directory", chmod("d", 0o700))
+            .back("back", chmod("d", 0o755)),
         run("mv").any("mv in out").cold().then("again", nothing()),
         run("rm").any("rm in").cold().then("again", nothing()),
         run("ln").any("ln in out").cold().then("again", nothing()),
