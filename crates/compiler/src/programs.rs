@@ -272,8 +272,10 @@ fn lists(told: &Told, strict: Habit) -> Habit {
     match told.may_have(is_odd) {
         true => Habit { times: Times::Status, ..strict },
         false => {
-            let by_time = |argument: &[u8]| argument.starts_with(b"-") && argument.contains(&b't');
-            Habit { compares: told.may_have(by_time), sorts_names: true, ..strict }
+            let has = |letter: u8| told.may_have(|argument| argument.starts_with(b"-") && argument.contains(&letter));
+            // These tell directories from files by the listing alone, which says so where its order counts.
+            let shows_kinds = [b'F', b'R', b'p'].into_iter().any(&has);
+            Habit { compares: has(b't'), sorts_names: !shows_kinds, ..strict }
         }
     }
 }
@@ -559,6 +561,13 @@ mod tests {
         check(&[b"-c", b"--", b"-d", b"x"], false);
         check(&[b"--dat=yesterday", b"x"], true);
         check(&[b"x", b"y"], false);
+    }
+
+    #[test]
+    fn ls_shows_kinds_by_the_listing_alone() {
+        for (letters, sorts) in [(&b"-A"[..], true), (b"-AF", false), (b"-p", false), (b"-R", false)] {
+            assert_eq!(of("ls", &[letters], Named::default()).sorts_names, sorts);
+        }
     }
 
     #[test]

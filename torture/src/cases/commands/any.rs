@@ -184,6 +184,10 @@ fn lists() -> Vec<Case> {
         py("exists", "import os; print([os.path.exists('d/'+n) for n in 'abc'])"),
         run("list-order").setup(dir("big")).setup(sh("for i in $(seq 300); do : > big/f$i; done")).any("ls big").twice()
             .changes("one more", put("big/f1000", "")),
+        run("list-ls-kinds").any("ls -p d").twice()
+            .changes("a file becomes a directory", all([rm("d/a"), put("d/a/x", "x\n")]))
+            .any("ls -F d").then("-F", nothing()).then("a file again", all([rm("d/a"), put("d/a", "a\n")]))
+            .any("ls -R d").then("-R", nothing()).then("a directory", all([rm("d/a"), put("d/a/x", "x\n")])),
         run("list-nothing-changed").any_sh("echo d/*").twice().then("another directory", put("e/x", "")).hits()
             .then("a file edited", put("d/a", "other\n")).hits(),
     ]
