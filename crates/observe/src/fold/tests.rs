@@ -174,6 +174,18 @@ fn the_mode_of_a_directory_is_handed_on() {
 }
 
 #[test]
+fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
+    let times = |program: &str, file: &str| {
+        let script = trace::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
+        let seen = folded("/b/sh", vec![script, open(file, READ), event(Kind::Start, program)]).seen;
+        seen.looked.iter().find(|(path, _)| path == file.as_bytes()).map(|(_, looked)| looked.times)
+    };
+    assert_eq!(times("/b/generator", "/w/in"), Some(Times::Files));
+    assert_eq!(times("/b/cp", "/w/in"), Some(Times::Blind));
+    assert_eq!(times("/b/generator", "/w/s"), Some(Times::Blind));
+}
+
+#[test]
 fn a_process_that_has_the_number_of_an_earlier_one_wrote_nothing() {
     let forked = trace::Event { extra: 99, mode: 99, ..event(Kind::Forked, "") };
     let events = vec![open("/w/x.o", MAKE), forked, event(Kind::Start, "/b/sh")];

@@ -127,6 +127,7 @@ fn times() -> Vec<Case> {
         timed("find-perm", "find d -type f -perm 600 | sort"),
         timed("ls-l", "ls -l --time-style=+%s d | tail -n +2"),
         timed("ls-t", "ls -t d"),
+        timed("of-standard-input", "gzip < d/a | sha256sum; stat -c '%Y %a' - < d/b"),
         timed("stat-mtime", "stat -c '%Y %n' d/a d/b"),
         timed("stat-mode", "stat -c '%a %s %n' d/a d/b"),
         timed("stat-owner", "stat -c '%u %g' d/a"),
