@@ -184,6 +184,8 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
         // A shell can compare times, and has no way to write them down.
         Habit { compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
+    } else if is(CMAKE) && told.arguments.is_none_or(writes_archive) {
+        Habit { times: Times::Status, ..builds }
     } else if is(BUILDS) || is(CMAKE) && !named.cmake_clocks || is(PYTHON) && told.arguments.is_some_and(runs_meson) {
         builds
     } else if is(PYTHON) {
@@ -341,6 +343,11 @@ fn only_extracts(arguments: &[&[u8]]) -> bool {
         }
         _ => true,
     }) && extracts
+}
+
+/// Whether CMake is told to write an archive, which holds all that `tar` writes down.
+fn writes_archive(arguments: &[&[u8]]) -> bool {
+    matches!(arguments, [b"-E", b"tar", letters, ..] if letters.iter().any(|letter| b"cru".contains(letter)))
 }
 
 /// Options by which `diff` writes down when files were modified, or goes through directories.
@@ -596,6 +603,8 @@ mod tests {
         assert_eq!(of("tar", &[b"-x", b"--keep-newer-files", b"-f", b"a"]), (Times::Status, false));
         assert_eq!(of("tar", &[b"cf", b"a.tar", b"x"]), (Times::Status, false));
         assert_eq!(of("tar", &[b"-f", b"a.tar", b"-tv"]), (Times::Status, false));
+        assert_eq!(of("cmake", &[b"-E", b"tar", b"cfz", b"a.tgz", b"x"]), (Times::Status, true));
+        assert_eq!(of("cmake", &[b"-E", b"tar", b"xf", b"a.tar"]), (Times::Blind, true));
         let unknown = Told { arguments: None, ..Told::nothing() };
         assert_eq!(habit(b"ls", unknown).times, Times::Status);
         assert_eq!(habit(b"find", unknown).times, Times::Status);

@@ -77,7 +77,7 @@ pub const AWK_WORDS: &[&str] = &["rand(", "rand (", "rand;", "systime", "strftim
 
 /// What follows the bracket of `string` and `file` by which a CMake script gets at the clock, at times of files, and at
 /// random numbers.
-const CMAKE_CLOCKS: &[&str] = &["TIMESTAMP", "RANDOM", "UUID"];
+const CMAKE_CLOCKS: &[&str] = &["ARCHIVE_CREATE", "TIMESTAMP", "RANDOM", "UUID"];
 
 /// Whether a text names a way by which CMake gets at the clock, or at random numbers.
 pub fn names_cmake_clocks(text: &[u8]) -> bool {
@@ -246,6 +246,7 @@ mod tests {
         for (text, expect) in [
             ("string(TIMESTAMP now)", true),
             ("STRING (\n  RANDOM LENGTH 8 x)", true),
+            ("file(ARCHIVE_CREATE OUTPUT x.tar PATHS d)", true),
             ("find_file(RANDOM_FILE urandom /dev)", false),
             ("set(RANDOM 1)", true),
             ("mark_as_advanced(X RANDOM)", false),

@@ -132,6 +132,7 @@ fn times() -> Vec<Case> {
         timed("stat-mode", "stat -c '%a %s %n' d/a d/b"),
         timed("stat-owner", "stat -c '%u %g' d/a"),
         timed("tar", "tar cf - d/a d/b | sha256sum"),
+        timed("cmake-tar", "cmake -E tar cf out.tar d/a d/b").program("cmake"),
         timed("tar-sorted", "tar --sort=name -cf out.tar d"),
         timed("cpio-like-zip", "tar czf out.tgz --mtime=@0 d/a"),
         timed("cp-p", "cp -p d/a out; stat -c '%Y %a' out"),
