@@ -28,6 +28,8 @@ pub struct Named {
     pub times: bool,
     /// One of [`SHELL_TIME_WORDS`](crate::SHELL_TIME_WORDS).
     pub shell_times: bool,
+    /// As [`names_shell_status`](crate::names_shell_status) says.
+    pub shell_status: bool,
     /// As [`names_shell_clocks`](crate::names_shell_clocks) says.
     pub shell_clocks: bool,
     /// One of [`AWK_WORDS`](crate::AWK_WORDS).
@@ -55,6 +57,7 @@ impl Named {
     pub const ANYTHING: Named = Named {
         times: true,
         shell_times: true,
+        shell_status: true,
         shell_clocks: true,
         awk_clocks: true,
         roff_clocks: true,
@@ -75,6 +78,7 @@ impl std::ops::BitOr for Named {
         Named {
             times: self.times || other.times,
             shell_times: self.shell_times || other.shell_times,
+            shell_status: self.shell_status || other.shell_status,
             shell_clocks: self.shell_clocks || other.shell_clocks,
             awk_clocks: self.awk_clocks || other.awk_clocks,
             roff_clocks: self.roff_clocks || other.roff_clocks,
@@ -183,7 +187,8 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         // bash notes the time of its start, for $SECONDS, and seeds $RANDOM; each process that it forks does so again.
         let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
         // A shell can compare times, and has no way to write them down.
-        Habit { compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
+        let times = if named.shell_status { Times::Status } else { Times::Blind };
+        Habit { times, compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
     } else if is(CMAKE) && told.arguments.is_none_or(writes_archive) {
         Habit { times: Times::Status, ..builds }
     } else if is(BUILDS) || is(CMAKE) && !named.cmake_clocks || is(PYTHON) && told.arguments.is_some_and(runs_meson) {
@@ -220,7 +225,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         Habit { shows_numbers: true, ..strict }
     } else if is(&["ls"]) {
         lists(&told, strict)
-    } else if is(&["test", "["]) && !told.may_have(|argument| argument == b"-ef") {
+    } else if is(&["test", "["]) && !told.may_have(asks_status) {
         Habit { compares: told.may_have(|argument| matches!(argument, b"-nt" | b"-ot")), ..strict }
     } else if is(&["touch"]) {
         // It asks for the present to make out a date, whether that hangs on it or not.
@@ -343,6 +348,11 @@ fn only_extracts(arguments: &[&[u8]]) -> bool {
         }
         _ => true,
     }) && extracts
+}
+
+/// What `test` tells by more than the times, the kind and the rights of a file.
+fn asks_status(argument: &[u8]) -> bool {
+    matches!(argument, b"-ef" | b"-u" | b"-g" | b"-k" | b"-O" | b"-G" | b"-N")
 }
 
 /// Whether CMake is told to write an archive, which holds all that `tar` writes down.
@@ -520,7 +530,8 @@ mod tests {
         assert_eq!(times("m4", nothing), Times::Blind);
         assert_eq!(times("grep", anything), Times::Blind);
         assert_eq!(times("sed", nothing), Times::Mode);
-        assert_eq!(times("dash", anything), Times::Blind);
+        assert_eq!(times("dash", Named { shell_times: true, ..nothing }), Times::Blind);
+        assert_eq!(times("dash", Named { shell_status: true, ..nothing }), Times::Status);
         assert_eq!(times("python3.11", nothing), Times::Inputs);
         assert_eq!(times("python3.11", anything), Times::Status);
         assert_eq!(times("make", nothing), Times::Blind);
@@ -597,6 +608,7 @@ mod tests {
         assert_eq!(of("diff", &[b"-u", b"a", b"b"]), (Times::Files, false));
         assert_eq!(of("test", &[b"a", b"-nt", b"b"]), (Times::Blind, true));
         assert_eq!(of("[", &[b"-f", b"a", b"]"]), (Times::Blind, false));
+        assert_eq!(of("[", &[b"-O", b"a", b"]"]), (Times::Status, false));
         assert_eq!(of("python3", &[b"/usr/bin/meson", b"setup"]), (Times::Blind, true));
         assert_eq!(of("tar", &[b"xf", b"a.tar", b"-C", b"d"]), (Times::Mode, false));
         assert_eq!(of("tar", &[b"-xzf", b"a.tgz", b"--strip-components=1"]), (Times::Mode, false));

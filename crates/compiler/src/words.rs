@@ -18,6 +18,18 @@ pub const TIME_WORDS: &[&str] = &[
 /// Words by which a shell compares the times of files.
 pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot", "-ef"];
 
+/// Whether a text has a shell ask whose a file is, for bits of its mode beyond rights, or whether it was read since.
+pub fn names_shell_status(text: &[u8]) -> bool {
+    let asks = |letter: u8| {
+        memchr::memmem::find_iter(text, &[b' ', b'-', letter, b' ']).any(|at| {
+            let before = text[..at].trim_ascii_end();
+            let before = before.strip_suffix(b"!").map_or(before, <[u8]>::trim_ascii_end);
+            [&b"["[..], b"test", b"&&", b"||"].iter().any(|end| before.ends_with(end))
+        })
+    };
+    b"GNOgku".iter().any(|letter| asks(*letter))
+}
+
 /// Variables by which a shell gets at the clock, or at what it seeds by it.
 const SHELL_CLOCKS: &[&str] = &["RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME"];
 
@@ -252,6 +264,16 @@ mod tests {
             ("mark_as_advanced(X RANDOM)", false),
         ] {
             assert_eq!(names_cmake_clocks(text.as_bytes()), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shell_asks_for_more_than_rights() {
+        for text in ["[ -O x ]", "if test ! -k \"$d\"; then", "[[ ! -u x ]]", "[[ -e x && -g x ]]"] {
+            assert!(names_shell_status(text.as_bytes()), "{text}");
+        }
+        for text in ["[ -r x ]", "sort -u x", "gcc -g -O x.c", "a -k b", "test -n -u"] {
+            assert!(!names_shell_status(text.as_bytes()), "{text}");
         }
     }
 

@@ -120,6 +120,9 @@ fn times() -> Vec<Case> {
         timed("test-nt", "test d/a -nt d/b && echo newer || echo older"),
         timed("test-ot", "[ d/a -ot d/b ] && echo older; [ d/b -nt d/a ] && echo newer"),
         timed("test-ef", "[ d/a -ef d/b ] && echo same; [ d/a -ef d/a ] && echo one"),
+        timed("test-owner", "[ -O d/a ] && echo own; /usr/bin/test -O d/b && echo own; :")
+            .then("owner", sh("chown 7 d/a 2>/dev/null; :")),
+        timed("test-odd-modes", "[ -u d/a ] && echo u; [ -k d ] && echo k; :").then("sticky", chmod("d", 0o1755)),
         timed("find-newer", "find d -newer d/b -type f | sort"),
         timed("find-mtime", "find d -type f -mmin +120 | sort"),
         timed("find-printf", "find d -type f -printf '%p %s %T@ %m\\n' | sort"),
