@@ -10,7 +10,7 @@
 pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
     "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "stat \"", "stat _", "\x04stat", "lstat", "fstat", "scandir", "newer",
-    "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
+    "make_archive", "zipfile", "tarfile", "filecmp", "File::stat", "Archive::Tar", "Archive::Zip",
     "cp -u", "cp -au", "cp -vu", "cp -uv", "mv -u", "--update", "install -C", "--compare",
     ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
 ];
@@ -144,6 +144,10 @@ pub const LIST_OF_VARIABLES: &[&str] = &[
     "os.environ.values",
     "(os.environ)",
     "in os.environ:",
+    "in os.environ if ",
+    "in os.environ)",
+    "in os.environ]",
+    "in os.environ}",
     "keys %ENV",
     "each %ENV",
     "%ENV)",

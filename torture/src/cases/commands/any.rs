@@ -79,6 +79,9 @@ fn plain() -> Vec<Case> {
             .then("another", nothing()).usual_env().then("unset", nothing()),
         run("env-by-proc").any_sh("tr '\\0' '\\n' < /proc/self/environ | grep ^X=").env("X", "1").cold().usual_env()
             .env("X", "2").then("another", nothing()),
+        run("env-listed-by-python")
+            .any_py("import os; print(sorted(name for name in os.environ if name.startswith('SSH_')))").twice()
+            .env("SSH_TTY", "x").then("set", nothing()),
         run("env-unused").any("cat in").twice().env("UNUSED", "1").then("set", nothing()).hits(),
         run("cwd").any("pwd").twice().cwd("d").changes("another", nothing()).any("pwd -P").then("-P", nothing()),
         run("cwd-relative-input").any("cat a").cwd("d").file("e/a", "e\n").twice().cwd("e")
