@@ -146,6 +146,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         tells_time: is(&["date"]),
         random_reads: 0,
         sorts_names: false,
+        lists_kinds: false,
         tunes_memory: is(TUNES_MEMORY) && !named.memory
             || is(READS_WHAT_IT_IS_TOLD) && !told.may_have(|argument| argument.starts_with(b"/proc")),
         tries_terminal: false,
@@ -177,6 +178,8 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         zone_reads: u32::MAX,
         random_reads: u32::MAX,
         sorts_names: true,
+        // For patterns such as `*/x`.
+        lists_kinds: true,
         ..strict
     };
     if is(COPIERS) {
@@ -280,9 +283,10 @@ fn lists(told: &Told, strict: Habit) -> Habit {
         true => Habit { times: Times::Status, ..strict },
         false => {
             let has = |letter: u8| told.may_have(|argument| argument.starts_with(b"-") && argument.contains(&letter));
-            // These tell directories from files by the listing alone, which says so where its order counts.
-            let shows_kinds = [b'F', b'R', b'p'].into_iter().any(&has);
-            Habit { compares: has(b't'), sorts_names: !shows_kinds, ..strict }
+            let lists_kinds = [b'F', b'R', b'p'].into_iter().any(&has);
+            // Where the order counts, so do the kinds of hidden names.
+            let sorts_names = !(lists_kinds && [b'A', b'a'].into_iter().any(&has));
+            Habit { compares: has(b't'), sorts_names, lists_kinds, ..strict }
         }
     }
 }
@@ -583,8 +587,9 @@ mod tests {
 
     #[test]
     fn ls_shows_kinds_by_the_listing_alone() {
-        for (letters, sorts) in [(&b"-A"[..], true), (b"-AF", false), (b"-p", false), (b"-R", false)] {
-            assert_eq!(of("ls", &[letters], Named::default()).sorts_names, sorts);
+        for (letters, expect) in [(&b"-A"[..], (false, true)), (b"-AF", (true, false)), (b"-R", (true, true))] {
+            let habit = of("ls", &[letters], Named::default());
+            assert_eq!((habit.lists_kinds, habit.sorts_names), expect);
         }
     }
 

@@ -13,8 +13,8 @@ use larder_model::{
     UMASK,
 };
 use larder_observe::{
-    Event, IN_ANY_ORDER, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED,
-    REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of, reported_output,
+    Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE,
+    REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of, reported_output,
 };
 use larder_sys::Look;
 
@@ -189,6 +189,7 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
         }
         Fact::Error { errno, .. } => vec![failed(read, *errno)],
         Fact::Listing(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER, ..looked(Kind::List, path) }],
+        Fact::Kinds(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER_OF_KINDS, ..looked(Kind::List, path) }],
         Fact::Ordered(_) => vec![Event { mode: DIRECTORY, ..looked(Kind::List, path) }],
         Fact::Other(_) => vec![looked(Kind::Stat, path)],
         Fact::Mode(mode) => {

@@ -54,8 +54,8 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// A shell opens what it is told by `< file`, and becomes the program that asks how old that is. Its own script it has
-    /// for itself.
+    /// A shell opens what it is told by `< file`, and becomes the program that asks how old that is. Its own script it
+    /// has for itself.
     fn finds_open(&mut self, pid: u32, before: Running<'t>, policy: &Policy) {
         let times = self.habit(pid, policy).times;
         if times < Times::Inputs {

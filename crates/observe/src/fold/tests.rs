@@ -52,6 +52,7 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
                 tells_time: program == b"date",
                 random_reads: 0,
                 sorts_names: part,
+                lists_kinds: program == b"make",
                 tunes_memory: part,
                 tries_terminal: false,
                 names_at_random: false,
@@ -158,6 +159,16 @@ fn a_look_at_an_output_counts_as_it_was_before() {
     read.identity = read.identity.map(|id| Identity { size_bytes: 5, ..id });
     let read_first = vec![read, open("/w/x.o", MAKE)];
     check("read first", "/b/cc1", read_first, ("", "/w/x.o", "updates-file"));
+}
+
+#[test]
+fn make_goes_by_the_kinds_that_a_directory_lists() {
+    let kinds = |program: &str, extra: u32| {
+        let seen = folded(program, vec![trace::Event { extra, ..event(Kind::List, "/w/d") }]).seen;
+        seen.looked.iter().any(|(path, looked)| path == b"/w/d" && looked.kinds)
+    };
+    assert!(kinds("/b/make", 0) && !kinds("/b/as", 0));
+    assert!(kinds("/b/as", crate::IN_ANY_ORDER_OF_KINDS) && !kinds("/b/as", crate::IN_ANY_ORDER));
 }
 
 #[test]

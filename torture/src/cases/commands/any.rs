@@ -192,6 +192,8 @@ fn lists() -> Vec<Case> {
         py("exists", "import os; print([os.path.exists('d/'+n) for n in 'abc'])"),
         run("list-order").setup(dir("big")).setup(sh("for i in $(seq 300); do : > big/f$i; done")).any("ls big").twice()
             .changes("one more", put("big/f1000", "")),
+        run("list-make-pattern").file("Makefile", "all:\n\t@echo $(wildcard d/*/)\n").program("make").any("make")
+            .twice().changes("a file becomes a directory", all([rm("d/a"), put("d/a/x", "x\n")])),
         run("list-ls-kinds").any("ls -p d").twice()
             .changes("a file becomes a directory", all([rm("d/a"), put("d/a/x", "x\n")]))
             .any("ls -F d").then("-F", nothing()).then("a file again", all([rm("d/a"), put("d/a", "a\n")]))
