@@ -148,7 +148,7 @@ pub(crate) fn answered(
     let error = if pwd.is_some() { 0 } else { ENOENT };
     events.push(Event { error, path2: pwd.unwrap_or_default().to_vec(), ..at(Kind::GetEnvironment, b"PWD") });
     for (output, before) in result.outputs.iter().zip(&before.0) {
-        made(&decoded(roots, output.path), output, before.is_some(), &mut events);
+        made(&decoded(roots, output.path), output, before.as_ref(), &mut events);
     }
     report(events);
 }
@@ -222,7 +222,8 @@ fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
 }
 
 /// An output that we have put in place, over something or not.
-fn made(path: &[u8], output: &Output, existed: bool, events: &mut Vec<Event>) {
+fn made(path: &[u8], output: &Output, before: Option<&Look>, events: &mut Vec<Event>) {
+    let existed = before.is_some();
     match output.kind {
         OutputKind::File { placement, mode, .. } => {
             let anew = placement != Placement::Truncate;
@@ -243,6 +244,9 @@ fn made(path: &[u8], output: &Output, existed: bool, events: &mut Vec<Event>) {
         }
         OutputKind::Directory(_) => {}
         OutputKind::Link(target) => {
+            if let Some(look) = before {
+                events.push(Event { mode: mode_of(look), ..at(Kind::Unlink, path) });
+            }
             events.push(Event { path: target.to_vec(), path2: path.to_vec(), ..event(Kind::Symlink) });
         }
         OutputKind::Removed => events.push(Event { mode: FILE, ..at(Kind::Unlink, path) }),
