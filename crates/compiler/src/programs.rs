@@ -28,6 +28,8 @@ pub struct Named {
     pub times: bool,
     /// One of [`SHELL_TIME_WORDS`](crate::SHELL_TIME_WORDS).
     pub shell_times: bool,
+    /// As [`names_shell_status`](crate::names_shell_status) says.
+    pub shell_status: bool,
     /// As [`names_shell_clocks`](crate::names_shell_clocks) says.
     pub shell_clocks: bool,
     /// One of [`AWK_WORDS`](crate::AWK_WORDS).
@@ -55,6 +57,7 @@ impl Named {
     pub const ANYTHING: Named = Named {
         times: true,
         shell_times: true,
+        shell_status: true,
         shell_clocks: true,
         awk_clocks: true,
         roff_clocks: true,
@@ -75,6 +78,7 @@ impl std::ops::BitOr for Named {
         Named {
             times: self.times || other.times,
             shell_times: self.shell_times || other.shell_times,
+            shell_status: self.shell_status || other.shell_status,
             shell_clocks: self.shell_clocks || other.shell_clocks,
             awk_clocks: self.awk_clocks || other.awk_clocks,
             roff_clocks: self.roff_clocks || other.roff_clocks,
@@ -142,6 +146,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         tells_time: is(&["date"]),
         random_reads: 0,
         sorts_names: false,
+        lists_kinds: false,
         tunes_memory: is(TUNES_MEMORY) && !named.memory
             || is(READS_WHAT_IT_IS_TOLD) && !told.may_have(|argument| argument.starts_with(b"/proc")),
         tries_terminal: false,
@@ -173,6 +178,8 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         zone_reads: u32::MAX,
         random_reads: u32::MAX,
         sorts_names: true,
+        // For patterns such as `*/x`.
+        lists_kinds: true,
         ..strict
     };
     if is(COPIERS) {
@@ -183,7 +190,10 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         // bash notes the time of its start, for $SECONDS, and seeds $RANDOM; each process that it forks does so again.
         let clock_reads = if named.shell_clocks { 0 } else { u32::MAX };
         // A shell can compare times, and has no way to write them down.
-        Habit { compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
+        let times = if named.shell_status { Times::Status } else { Times::Blind };
+        Habit { times, compares: named.shell_times, clock_reads, sorts_names: true, tries_terminal: true, ..strict }
+    } else if is(CMAKE) && told.arguments.is_none_or(writes_archive) {
+        Habit { times: Times::Status, ..builds }
     } else if is(BUILDS) || is(CMAKE) && !named.cmake_clocks || is(PYTHON) && told.arguments.is_some_and(runs_meson) {
         builds
     } else if is(PYTHON) {
@@ -218,7 +228,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         Habit { shows_numbers: true, ..strict }
     } else if is(&["ls"]) {
         lists(&told, strict)
-    } else if is(&["test", "["]) && !told.may_have(|argument| argument == b"-ef") {
+    } else if is(&["test", "["]) && !told.may_have(asks_status) {
         Habit { compares: told.may_have(|argument| matches!(argument, b"-nt" | b"-ot")), ..strict }
     } else if is(&["touch"]) {
         // It asks for the present to make out a date, whether that hangs on it or not.
@@ -272,8 +282,11 @@ fn lists(told: &Told, strict: Habit) -> Habit {
     match told.may_have(is_odd) {
         true => Habit { times: Times::Status, ..strict },
         false => {
-            let by_time = |argument: &[u8]| argument.starts_with(b"-") && argument.contains(&b't');
-            Habit { compares: told.may_have(by_time), sorts_names: true, ..strict }
+            let has = |letter: u8| told.may_have(|argument| argument.starts_with(b"-") && argument.contains(&letter));
+            let lists_kinds = [b'F', b'R', b'p'].into_iter().any(&has);
+            // Where the order counts, so do the kinds of hidden names.
+            let sorts_names = !(lists_kinds && [b'A', b'a'].into_iter().any(&has));
+            Habit { compares: has(b't'), sorts_names, lists_kinds, ..strict }
         }
     }
 }
@@ -339,6 +352,16 @@ fn only_extracts(arguments: &[&[u8]]) -> bool {
         }
         _ => true,
     }) && extracts
+}
+
+/// What `test` tells by more than the times, the kind and the rights of a file.
+fn asks_status(argument: &[u8]) -> bool {
+    matches!(argument, b"-ef" | b"-u" | b"-g" | b"-k" | b"-O" | b"-G" | b"-N")
+}
+
+/// Whether CMake is told to write an archive, which holds all that `tar` writes down.
+fn writes_archive(arguments: &[&[u8]]) -> bool {
+    matches!(arguments, [b"-E", b"tar", letters, ..] if letters.iter().any(|letter| b"cru".contains(letter)))
 }
 
 /// Options by which `diff` writes down when files were modified, or goes through directories.
@@ -511,7 +534,8 @@ mod tests {
         assert_eq!(times("m4", nothing), Times::Blind);
         assert_eq!(times("grep", anything), Times::Blind);
         assert_eq!(times("sed", nothing), Times::Mode);
-        assert_eq!(times("dash", anything), Times::Blind);
+        assert_eq!(times("dash", Named { shell_times: true, ..nothing }), Times::Blind);
+        assert_eq!(times("dash", Named { shell_status: true, ..nothing }), Times::Status);
         assert_eq!(times("python3.11", nothing), Times::Inputs);
         assert_eq!(times("python3.11", anything), Times::Status);
         assert_eq!(times("make", nothing), Times::Blind);
@@ -562,6 +586,14 @@ mod tests {
     }
 
     #[test]
+    fn ls_shows_kinds_by_the_listing_alone() {
+        for (letters, expect) in [(&b"-A"[..], (false, true)), (b"-AF", (true, false)), (b"-R", (true, true))] {
+            let habit = of("ls", &[letters], Named::default());
+            assert_eq!((habit.lists_kinds, habit.sorts_names), expect);
+        }
+    }
+
+    #[test]
     fn arguments_count() {
         let of = |name: &str, arguments: &[&[u8]]| {
             let habit = of(name, arguments, Named::default());
@@ -581,12 +613,15 @@ mod tests {
         assert_eq!(of("diff", &[b"-u", b"a", b"b"]), (Times::Files, false));
         assert_eq!(of("test", &[b"a", b"-nt", b"b"]), (Times::Blind, true));
         assert_eq!(of("[", &[b"-f", b"a", b"]"]), (Times::Blind, false));
+        assert_eq!(of("[", &[b"-O", b"a", b"]"]), (Times::Status, false));
         assert_eq!(of("python3", &[b"/usr/bin/meson", b"setup"]), (Times::Blind, true));
         assert_eq!(of("tar", &[b"xf", b"a.tar", b"-C", b"d"]), (Times::Mode, false));
         assert_eq!(of("tar", &[b"-xzf", b"a.tgz", b"--strip-components=1"]), (Times::Mode, false));
         assert_eq!(of("tar", &[b"-x", b"--keep-newer-files", b"-f", b"a"]), (Times::Status, false));
         assert_eq!(of("tar", &[b"cf", b"a.tar", b"x"]), (Times::Status, false));
         assert_eq!(of("tar", &[b"-f", b"a.tar", b"-tv"]), (Times::Status, false));
+        assert_eq!(of("cmake", &[b"-E", b"tar", b"cfz", b"a.tgz", b"x"]), (Times::Status, true));
+        assert_eq!(of("cmake", &[b"-E", b"tar", b"xf", b"a.tar"]), (Times::Blind, true));
         let unknown = Told { arguments: None, ..Told::nothing() };
         assert_eq!(habit(b"ls", unknown).times, Times::Status);
         assert_eq!(habit(b"find", unknown).times, Times::Status);

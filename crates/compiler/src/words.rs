@@ -10,13 +10,25 @@
 pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
     "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "stat \"", "stat _", "\x04stat", "lstat", "fstat", "scandir", "newer",
-    "make_archive", "zipfile", "tarfile", "filecmp", "File::stat",
+    "make_archive", "zipfile", "tarfile", "filecmp", "File::stat", "Archive::Tar", "Archive::Zip",
     "cp -u", "cp -au", "cp -vu", "cp -uv", "mv -u", "--update", "install -C", "--compare",
     ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
 ];
 
 /// Words by which a shell compares the times of files.
 pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot", "-ef"];
+
+/// Whether a text has a shell ask whose a file is, for bits of its mode beyond rights, or whether it was read since.
+pub fn names_shell_status(text: &[u8]) -> bool {
+    let asks = |letter: u8| {
+        memchr::memmem::find_iter(text, &[b' ', b'-', letter, b' ']).any(|at| {
+            let before = text[..at].trim_ascii_end();
+            let before = before.strip_suffix(b"!").map_or(before, <[u8]>::trim_ascii_end);
+            [&b"["[..], b"test", b"&&", b"||"].iter().any(|end| before.ends_with(end))
+        })
+    };
+    b"GNOgku".iter().any(|letter| asks(*letter))
+}
 
 /// Variables by which a shell gets at the clock, or at what it seeds by it.
 const SHELL_CLOCKS: &[&str] = &["RANDOM", "SRANDOM", "SECONDS", "EPOCHSECONDS", "EPOCHREALTIME"];
@@ -77,7 +89,7 @@ pub const AWK_WORDS: &[&str] = &["rand(", "rand (", "rand;", "systime", "strftim
 
 /// What follows the bracket of `string` and `file` by which a CMake script gets at the clock, at times of files, and at
 /// random numbers.
-const CMAKE_CLOCKS: &[&str] = &["TIMESTAMP", "RANDOM", "UUID"];
+const CMAKE_CLOCKS: &[&str] = &["ARCHIVE_CREATE", "TIMESTAMP", "RANDOM", "UUID"];
 
 /// Whether a text names a way by which CMake gets at the clock, or at random numbers.
 pub fn names_cmake_clocks(text: &[u8]) -> bool {
@@ -132,6 +144,10 @@ pub const LIST_OF_VARIABLES: &[&str] = &[
     "os.environ.values",
     "(os.environ)",
     "in os.environ:",
+    "in os.environ if ",
+    "in os.environ)",
+    "in os.environ]",
+    "in os.environ}",
     "keys %ENV",
     "each %ENV",
     "%ENV)",
@@ -246,11 +262,22 @@ mod tests {
         for (text, expect) in [
             ("string(TIMESTAMP now)", true),
             ("STRING (\n  RANDOM LENGTH 8 x)", true),
+            ("file(ARCHIVE_CREATE OUTPUT x.tar PATHS d)", true),
             ("find_file(RANDOM_FILE urandom /dev)", false),
             ("set(RANDOM 1)", true),
             ("mark_as_advanced(X RANDOM)", false),
         ] {
             assert_eq!(names_cmake_clocks(text.as_bytes()), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shell_asks_for_more_than_rights() {
+        for text in ["[ -O x ]", "if test ! -k \"$d\"; then", "[[ ! -u x ]]", "[[ -e x && -g x ]]"] {
+            assert!(names_shell_status(text.as_bytes()), "{text}");
+        }
+        for text in ["[ -r x ]", "sort -u x", "gcc -g -O x.c", "a -k b", "test -n -u"] {
+            assert!(!names_shell_status(text.as_bytes()), "{text}");
         }
     }
 

@@ -54,6 +54,8 @@ pub struct Looked {
     pub listed: bool,
     /// The order in which they came may matter.
     pub order: bool,
+    /// Of what kind each of them is may matter, as the directory says it.
+    pub kinds: bool,
     /// It was looked for and not there.
     pub absent: bool,
     /// Another error came: 0 from `stat`, 1 from opening; and its number.
@@ -101,6 +103,8 @@ pub struct Habit {
     pub random_reads: u32,
     /// The order in which a directory lists its names does not reach its result.
     pub sorts_names: bool,
+    /// It tells directories from other names by what the directory says of their kinds, without looking at them.
+    pub lists_kinds: bool,
     /// It looks at its own memory to handle it, and at nothing of it for its result.
     pub tunes_memory: bool,
     /// It tries to open the terminal that it runs on, and leaves it alone.

@@ -19,6 +19,7 @@
 //!    8 status      number mode, number owner, number group, number names, number inode, number nanoseconds as above
 //!    9 listing     digest of the names in the directory's own order
 //!   10 mode        number permission bits
+//!   11 listing     digest of the sorted names, those without a dot at their beginning with their kinds
 //! variable   = bytes name, u8 set, [digest of the value, roots replaced]
 //! ```
 //! Paths have their root replaced (`Roots::encode_path`). An empty name means the directory itself. A name may hold
@@ -58,6 +59,8 @@ pub enum Fact<'a> {
     Listing(Digest),
     /// A directory that lists these names in this order.
     Ordered(Digest),
+    /// A directory that lists these names, of these kinds but for those that are hidden.
+    Kinds(Digest),
     /// Neither file, directory nor link: the file type bits of its mode, shifted right by 12.
     Other(u8),
     /// When it was modified, nanoseconds since 1970, where a program could compare it or write it down.
@@ -320,7 +323,9 @@ impl<'a> ObservationSet<'a> {
                         plain: false,
                         rooted: None,
                     },
-                    Fact::Listing(_) | Fact::Ordered(_) | Fact::Link(_) | Fact::Other(_) => fact.clone(),
+                    Fact::Listing(_) | Fact::Ordered(_) | Fact::Kinds(_) | Fact::Link(_) | Fact::Other(_) => {
+                        fact.clone()
+                    }
                     Fact::Error { .. } | Fact::Directory | Fact::Mode(_) | Fact::Modified(_) | Fact::Status(_) => {
                         continue;
                     }
@@ -482,6 +487,10 @@ impl<'a> Fact<'a> {
                 w.u8(9);
                 w.digest(digest);
             }
+            Fact::Kinds(digest) => {
+                w.u8(11);
+                w.digest(digest);
+            }
             Fact::Other(kind) => {
                 w.u8(6);
                 w.u8(*kind);
@@ -534,6 +543,7 @@ impl<'a> Fact<'a> {
             }),
             9 => Fact::Ordered(r.digest()?),
             10 => Fact::Mode(small(r)?),
+            11 => Fact::Kinds(r.digest()?),
             tag => return Err(r.unknown_tag(tag)),
         })
     }
@@ -575,6 +585,7 @@ mod tests {
             Fact::Listing(Digest::of(b"l")),
             Fact::Other(2),
             Fact::Ordered(Digest::of(b"o")),
+            Fact::Kinds(Digest::of(b"k")),
             Fact::Modified(-1),
             Fact::Mode(0o4755),
             Fact::Status(Status { mode: 0o644, owner: 1, group: 2, links: 3, inode: 4, modified_ns: 1 << 60 }),

@@ -30,7 +30,7 @@ pub use judge::{BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Sight
 pub use kernel::KernelObserver;
 pub use loader::loader_looks;
 pub use paths::without_parents;
-pub use preload::{IN_ANY_ORDER, OuterLog, PreloadObserver, Program, judge};
+pub use preload::{IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, OuterLog, PreloadObserver, Program, judge};
 pub use sampled::{Interest, Sample, SampledObserved, SampledObserver};
 pub use trace::{
     Event, INTERNET, Kind, OpenFlags, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED, REPORTED_STATUS,

@@ -377,10 +377,15 @@ impl Checker<'_> {
                 let again = failure(dir, name, *operation).unwrap_or(0);
                 if again == *errno { Ok(()) } else { Err("fails in another way than before, or not at all".into()) }
             }
-            Fact::Listing(digest) | Fact::Ordered(digest) => {
-                match dir.names().map(|names| listing_digest(names, matches!(fact, Fact::Ordered(_)))) {
+            Fact::Listing(digest) | Fact::Kinds(digest) | Fact::Ordered(digest) => {
+                let counts = match fact {
+                    Fact::Ordered(_) => Listed::Order,
+                    Fact::Kinds(_) => Listed::Kinds,
+                    _ => Listed::Names,
+                };
+                match dir.names().map(|names| listing_digest(names, counts)) {
                     Ok(found) if found == *digest => Ok(()),
-                    _ => Err("lists other names than before, or in another order".into()),
+                    _ => Err("lists other names than before, of other kinds, or in another order".into()),
                 }
             }
             Fact::Modified(modified_ns) => match dir.look_through(name) {
@@ -388,7 +393,7 @@ impl Checker<'_> {
                 Ok(_) => Err("was modified at another time, and the command may have looked at that".into()),
                 Err(error) => Err(error.to_string()),
             },
-            Fact::Mode(mode) => match dir.look_through(name) {
+            Fact::Mode(mode) => match look(dir, name, true) {
                 Ok(look) if look.mode == *mode => Ok(()),
                 Ok(_) => Err("has another mode than before, which the command may hand on".into()),
                 Err(error) => Err(error.to_string()),
@@ -535,11 +540,24 @@ pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
     error.and_then(|error| error.raw_os_error()).map(|errno| errno as u32)
 }
 
-/// The digest of a directory's names; or of names and kinds, in their own order.
-pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, ordered: bool) -> Digest {
-    if ordered {
-        names.iter_mut().for_each(|(name, kind)| name.extend([b'/', *kind]));
-    } else {
+/// What counts of the names that a directory lists.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listed {
+    Names,
+    /// And the kinds of all that are not hidden: no pattern finds those, and `.git` is a file in a worktree.
+    Kinds,
+    /// And their kinds, and the order in which they come.
+    Order,
+}
+
+/// The digest of a directory's names.
+pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, counts: Listed) -> Digest {
+    for (name, kind) in &mut names {
+        if counts == Listed::Order || counts == Listed::Kinds && !name.starts_with(b".") {
+            name.extend([b'/', *kind]);
+        }
+    }
+    if counts != Listed::Order {
         names.sort_unstable();
     }
     let names: Vec<&[u8]> = names.iter().map(|(name, _)| name.as_slice()).collect();
@@ -595,6 +613,23 @@ pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::Store;
+
+    #[test]
+    fn what_counts_of_a_listing() {
+        let digest = |counts, names: [(&str, u8); 3]| {
+            listing_digest(names.map(|(name, kind)| (name.as_bytes().to_vec(), kind)).to_vec(), counts)
+        };
+        let before = [("a", 8), (".git", 4), ("b", 8)];
+        let check = |after, expect: [bool; 3]| {
+            let same = [Listed::Names, Listed::Kinds, Listed::Order]
+                .map(|counts| digest(counts, before) == digest(counts, after));
+            assert_eq!(same, expect);
+        };
+        check(before, [true, true, true]);
+        check([("b", 8), (".git", 4), ("a", 8)], [true, true, false]);
+        check([("a", 4), (".git", 4), ("b", 8)], [true, false, false]);
+        check([("a", 8), (".git", 8), ("b", 8)], [true, true, false]);
+    }
 
     /// How many names are looked for in a directory that was changed so long before, and again afterwards.
     fn looked_for(changed_before: std::time::Duration) -> [u64; 2] {

@@ -242,7 +242,10 @@ fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before>
             other => Ok(other),
         },
         OutputKind::Directory(_) if there.kind == Kind::Directory => Ok(Before::Truncate),
-        OutputKind::Removed if matches!(there.kind, Kind::File | Kind::Link) => Ok(Before::Unlink),
+        // A link that is only made where nothing is has that for an observation.
+        OutputKind::Removed | OutputKind::Link(_) if matches!(there.kind, Kind::File | Kind::Link) => {
+            Ok(Before::Unlink)
+        }
         _ => refused(io::ErrorKind::AlreadyExists),
     }
 }

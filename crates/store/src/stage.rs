@@ -81,10 +81,15 @@ fn prepare(one: &Planned, beside: &mut Beside) -> io::Result<()> {
             beside.directories.push(one.path.clone());
         }
         OutputKind::File { .. } => {
-            let path = one.path.with_file_name(format!(".larder-{:016x}", larder_sys::random_u64()));
+            let path = name_beside(&one.path);
             beside.files.push(Some(path.clone()));
             put_bytes(&path, one, Before::Nothing)?;
             beside.files.pop();
+            file = Some(path);
+        }
+        OutputKind::Link(_) if one.before == Before::Unlink => {
+            let path = name_beside(&one.path);
+            make(&path, one.output)?;
             file = Some(path);
         }
         OutputKind::Link(_) | OutputKind::Removed => may_change(&one.path)?,
@@ -92,6 +97,10 @@ fn prepare(one: &Planned, beside: &mut Beside) -> io::Result<()> {
     }
     beside.files.push(file);
     Ok(())
+}
+
+fn name_beside(path: &Path) -> PathBuf {
+    path.with_file_name(format!(".larder-{:016x}", larder_sys::random_u64()))
 }
 
 /// Whether names can be made and removed beside `path`.

@@ -13,8 +13,8 @@ use larder_model::{
     UMASK,
 };
 use larder_observe::{
-    Event, IN_ANY_ORDER, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE, REPORTED_MODIFIED,
-    REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of, reported_output,
+    Event, IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, INTERNET, Kind, OpenFlags, OuterLog, REPORTED_COMPARED, REPORTED_MODE,
+    REPORTED_MODIFIED, REPORTED_STATUS, REPORTED_UMASK, SOCKET, Trace, identity_of, mode_of, reported_output,
 };
 use larder_sys::Look;
 
@@ -148,7 +148,7 @@ pub(crate) fn answered(
     let error = if pwd.is_some() { 0 } else { ENOENT };
     events.push(Event { error, path2: pwd.unwrap_or_default().to_vec(), ..at(Kind::GetEnvironment, b"PWD") });
     for (output, before) in result.outputs.iter().zip(&before.0) {
-        made(&decoded(roots, output.path), output, before.is_some(), &mut events);
+        made(&decoded(roots, output.path), output, before.as_ref(), &mut events);
     }
     report(events);
 }
@@ -189,9 +189,14 @@ fn facts(roots: &Roots, path: &[u8], fact: &Fact) -> Vec<Event> {
         }
         Fact::Error { errno, .. } => vec![failed(read, *errno)],
         Fact::Listing(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER, ..looked(Kind::List, path) }],
+        Fact::Kinds(_) => vec![Event { mode: DIRECTORY, extra: IN_ANY_ORDER_OF_KINDS, ..looked(Kind::List, path) }],
         Fact::Ordered(_) => vec![Event { mode: DIRECTORY, ..looked(Kind::List, path) }],
         Fact::Other(_) => vec![looked(Kind::Stat, path)],
-        Fact::Mode(mode) => vec![Event { mode: FILE | mode, extra: REPORTED_MODE, ..looked(Kind::Stat, path) }],
+        Fact::Mode(mode) => {
+            let now = looked(Kind::Stat, path);
+            let kind = if now.mode >> 12 == DIRECTORY >> 12 { DIRECTORY >> 12 } else { FILE >> 12 };
+            vec![Event { mode: kind << 12 | mode, extra: REPORTED_MODE, ..now }]
+        }
         Fact::Modified(_) => reported(REPORTED_MODIFIED),
         Fact::Status(_) => reported(REPORTED_STATUS),
     }
@@ -217,7 +222,8 @@ fn looks(path: &[u8], ways: &Looked) -> Vec<Event> {
 }
 
 /// An output that we have put in place, over something or not.
-fn made(path: &[u8], output: &Output, existed: bool, events: &mut Vec<Event>) {
+fn made(path: &[u8], output: &Output, before: Option<&Look>, events: &mut Vec<Event>) {
+    let existed = before.is_some();
     match output.kind {
         OutputKind::File { placement, mode, .. } => {
             let anew = placement != Placement::Truncate;
@@ -238,6 +244,9 @@ fn made(path: &[u8], output: &Output, existed: bool, events: &mut Vec<Event>) {
         }
         OutputKind::Directory(_) => {}
         OutputKind::Link(target) => {
+            if let Some(look) = before {
+                events.push(Event { mode: mode_of(look), ..at(Kind::Unlink, path) });
+            }
             events.push(Event { path: target.to_vec(), path2: path.to_vec(), ..event(Kind::Symlink) });
         }
         OutputKind::Removed => events.push(Event { mode: FILE, ..at(Kind::Unlink, path) }),

@@ -14,7 +14,7 @@ use larder_compiler::{
     MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
     TIME_WORDS, compiled_names_other_processes, holds_own_process, is_build_tool, is_compiler_part, is_left_out,
     is_makefile, is_shell, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
-    names_shell_clocks, own_process, runs_meson, runs_no_script,
+    names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
@@ -109,6 +109,7 @@ impl Texts {
         let named = Named {
             times: holds(TIME_WORDS),
             shell_times: holds(SHELL_TIME_WORDS),
+            shell_status: names_shell_status(text),
             shell_clocks: names_shell_clocks(text),
             // What others read of C that is called so (`rand(`) is no script of awk's.
             awk_clocks: by.contains(&Reader::Script(Language::Awk)) && holds(AWK_WORDS),

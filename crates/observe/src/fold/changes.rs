@@ -45,7 +45,12 @@ impl<'t> Fold<'t> {
             Kind::MakeDirectory => {
                 self.made_by_its_name(e, policy);
                 self.name(e.path, false);
-                self.make(e.path, Made::Directory(FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked }));
+                let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
+                let habit = self.habit(e.pid, policy);
+                if !habit.reports && (habit.times == Times::Mode || !matches!(mode.bits, 0o700 | 0o777)) {
+                    self.gives_directory_modes.insert(self.life(e.pid));
+                }
+                self.make(e.path, Made::Directory(mode));
             }
             Kind::ChangeMode => self.change_mode(e, policy),
             Kind::MakeNode => self.refuse(Unrecorded::OutputSpecial, e.path),
@@ -217,7 +222,11 @@ impl<'t> Fold<'t> {
     fn change_mode(&mut self, e: &Event<'t>, policy: &Policy) {
         let linker = (policy.adds_execute)(self.program(e.pid));
         if !linker && !self.habit(e.pid, policy).reports {
-            self.gives_modes.insert(self.life(e.pid));
+            let life = self.life(e.pid);
+            self.gives_modes.insert(life);
+            if matches!(self.made.get(e.path), Some(Made::Directory(_))) {
+                self.gives_directory_modes.insert(life);
+            }
         }
         let rule = if linker { ModeRule::Executable } else { ModeRule::Set };
         let replaces = (policy.unlinks_output)(self.program(e.pid));

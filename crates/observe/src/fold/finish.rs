@@ -55,7 +55,9 @@ impl<'t> Fold<'t> {
         }
         // The mode of what is made may be that of what was read.
         for (life, path) in std::mem::take(&mut self.seen_by) {
-            if self.gives_modes.contains(&life)
+            let directory = self.modes.get(path).is_some_and(|mode| mode >> 12 == 0o04);
+            let gives = if directory { &self.gives_directory_modes } else { &self.gives_modes };
+            if gives.contains(&life)
                 && let Some(looked) = self.looked.get_mut(path)
             {
                 looked.times = looked.times.max(Times::Mode);

@@ -166,7 +166,9 @@ impl<'t> Fold<'t> {
         let looked = self.touch(e.path);
         looked.compared |= compares && file && matches!(kind, Kind::Stat | Kind::Lstat);
         looked.times = looked.times.max(times);
-        looked.order |= kind == Kind::List && !habit.sorts_names && e.extra != crate::IN_ANY_ORDER;
+        let in_order = !matches!(e.extra, crate::IN_ANY_ORDER | crate::IN_ANY_ORDER_OF_KINDS);
+        looked.order |= kind == Kind::List && !habit.sorts_names && in_order;
+        looked.kinds |= kind == Kind::List && (habit.lists_kinds || e.extra == crate::IN_ANY_ORDER_OF_KINDS);
         if file && matches!(kind, Kind::Stat | Kind::Lstat) {
             looked.identity = looked.identity.or(e.identity);
         }

@@ -157,6 +157,8 @@ struct Fold<'t> {
     /// that before.
     seen_by: Vec<((u32, u32), &'t [u8])>,
     gives_modes: Set<(u32, u32)>,
+    /// The same of directories.
+    gives_directory_modes: Set<(u32, u32)>,
     lives: Map<u32, u32>,
     /// Who told the time, and the file that standard output led to.
     times_told: Vec<(&'t [u8], (u64, u64))>,
@@ -171,6 +173,8 @@ struct Fold<'t> {
     host: bool,
     sockets: bool,
     last_read: Map<u32, &'t [u8]>,
+    /// What each process opened for reading, itself: a program that it becomes may find that open.
+    opened: Map<u32, Vec<&'t [u8]>>,
     /// A program's name as it stands in the trace, and whether it is a part of a compiler: the next event is mostly of
     /// the same.
     last_part: Cell<(&'t [u8], bool)>,
@@ -234,6 +238,7 @@ impl<'t> Fold<'t> {
                 if let Some(source) = self.who.learn(e) {
                     *self.lives.entry(e.pid).or_default() += 1;
                     self.habits.remove(&e.pid);
+                    self.opened.remove(&e.pid);
                     for reads in [&mut self.clock_reads, &mut self.zone_reads, &mut self.random_reads] {
                         let before = reads.get(&source).copied().unwrap_or_default();
                         reads.insert(e.pid, before);

@@ -23,6 +23,7 @@ impl<'t> Fold<'t> {
             return self.look(&Event { kind: Kind::RealPath, ..e.clone() }, policy);
         }
         if !writes {
+            self.opened.entry(e.pid).or_default().push(e.path);
             return self.read(e, false, policy);
         }
         self.open_for_writing(e, flags, policy);

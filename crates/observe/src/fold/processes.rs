@@ -1,6 +1,6 @@
 //! Processes: which program each runs, what that is trusted with, and whether it was observed at all.
 
-use larder_model::{Habit, Unrecorded};
+use larder_model::{Habit, Times, Unrecorded};
 
 use super::{ENOENT, Event, Fold, Policy};
 use crate::paths::file_name;
@@ -13,8 +13,10 @@ impl<'t> Fold<'t> {
         match e.kind {
             Kind::Start => {
                 *self.starts.entry(e.pid).or_default() += 1;
+                let before = self.who.runs(e.pid);
                 self.who.learn(e);
                 self.habits.remove(&e.pid);
+                self.finds_open(e.pid, before, policy);
                 self.clock_reads.remove(&e.pid);
                 self.zone_reads.remove(&e.pid);
                 self.random_reads.remove(&e.pid);
@@ -48,6 +50,27 @@ impl<'t> Fold<'t> {
             if !e.path2.is_empty() {
                 // A script's interpreter, by the name that the script has for it.
                 self.read(&Event { path: e.path2, identity: None, ..e.clone() }, true, policy);
+            }
+        }
+    }
+
+    /// A shell opens what it is told by `< file`, and becomes the program that asks how old that is. Its own script it
+    /// has for itself.
+    fn finds_open(&mut self, pid: u32, before: Running<'t>, policy: &Policy) {
+        let times = self.habit(pid, policy).times;
+        if times < Times::Inputs {
+            return;
+        }
+        let is_option = |word: &[u8]| matches!(word.first(), None | Some(b'-'));
+        let script = arguments(before.arguments).and_then(|mut words| words.find(|word| !is_option(word)));
+        let script = script.map(|script| script.strip_prefix(b"./").unwrap_or(script));
+        let is_script = |path: &[u8]| {
+            let before = script.and_then(|script| path.strip_suffix(script));
+            before.is_some_and(|before| matches!(before.last(), None | Some(b'/')))
+        };
+        for path in self.opened.get(&pid).into_iter().flatten() {
+            if let (false, Some(looked)) = (is_script(path), self.looked.get_mut(path)) {
+                looked.times = looked.times.max(times);
             }
         }
     }

@@ -43,6 +43,7 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
             let part = program == b"as" || program == b"cc1" || told.starts_with(b"/b/meson");
             let times = if program == b"find" { Times::Status } else { Times::Blind };
             let times = if program == b"generator" { Times::Files } else { times };
+            let times = if program == b"cp" { Times::Mode } else { times };
             Habit {
                 times,
                 compares: program == b"make",
@@ -51,6 +52,7 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
                 tells_time: program == b"date",
                 random_reads: 0,
                 sorts_names: part,
+                lists_kinds: program == b"make",
                 tunes_memory: part,
                 tries_terminal: false,
                 names_at_random: false,
@@ -157,6 +159,41 @@ fn a_look_at_an_output_counts_as_it_was_before() {
     read.identity = read.identity.map(|id| Identity { size_bytes: 5, ..id });
     let read_first = vec![read, open("/w/x.o", MAKE)];
     check("read first", "/b/cc1", read_first, ("", "/w/x.o", "updates-file"));
+}
+
+#[test]
+fn make_goes_by_the_kinds_that_a_directory_lists() {
+    let kinds = |program: &str, extra: u32| {
+        let seen = folded(program, vec![trace::Event { extra, ..event(Kind::List, "/w/d") }]).seen;
+        seen.looked.iter().any(|(path, looked)| path == b"/w/d" && looked.kinds)
+    };
+    assert!(kinds("/b/make", 0) && !kinds("/b/as", 0));
+    assert!(kinds("/b/as", crate::IN_ANY_ORDER_OF_KINDS) && !kinds("/b/as", crate::IN_ANY_ORDER));
+}
+
+#[test]
+fn the_mode_of_a_directory_is_handed_on() {
+    let times = |program: &str, mode: u32| {
+        let looked = trace::Event { mode: 0o040_755, ..event(Kind::Lstat, "/w/d") };
+        let made = trace::Event { extra: mode, ..event(Kind::MakeDirectory, "/w/e") };
+        let seen = folded(program, vec![looked, made]).seen;
+        seen.looked.iter().find(|(path, _)| path == b"/w/d").map(|(_, looked)| looked.times)
+    };
+    assert_eq!(times("/b/sh", 0o777), Some(Times::Blind));
+    assert_eq!(times("/b/sh", 0o755), Some(Times::Mode));
+    assert_eq!(times("/b/cp", 0o777), Some(Times::Mode));
+}
+
+#[test]
+fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
+    let times = |program: &str, file: &str| {
+        let script = trace::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
+        let seen = folded("/b/sh", vec![script, open(file, READ), event(Kind::Start, program)]).seen;
+        seen.looked.iter().find(|(path, _)| path == file.as_bytes()).map(|(_, looked)| looked.times)
+    };
+    assert_eq!(times("/b/generator", "/w/in"), Some(Times::Files));
+    assert_eq!(times("/b/cp", "/w/in"), Some(Times::Blind));
+    assert_eq!(times("/b/generator", "/w/s"), Some(Times::Blind));
 }
 
 #[test]

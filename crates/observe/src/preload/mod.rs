@@ -21,7 +21,7 @@ pub(crate) use desks::{Desk, Desks};
 pub(crate) use log::whole_bytes;
 pub(crate) use log::{decode, placed};
 pub(crate) use outer::encode;
-pub use outer::{IN_ANY_ORDER, OuterLog};
+pub use outer::{IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, OuterLog};
 pub use program::{Program, judge};
 
 use crate::{Observed, Observer, Trace};

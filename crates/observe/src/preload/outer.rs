@@ -18,6 +18,8 @@ use crate::trace::{Event, Kind, REPORTED_WHOLE, Trace};
 
 /// In a `Kind::List`: the order of the names was of no matter to who listed them.
 pub const IN_ANY_ORDER: u32 = 1;
+/// The same, but not of what kind each is.
+pub const IN_ANY_ORDER_OF_KINDS: u32 = 2;
 
 /// Somebody else's log, and how its library is loaded.
 pub struct OuterLog {

@@ -53,6 +53,7 @@ pub(super) enum OwnedFact {
     Error(u8, u32),
     Listing(Digest),
     Ordered(Digest),
+    Kinds(Digest),
     Modified(i64),
     Mode(u32),
     Status(Status),
@@ -121,6 +122,7 @@ impl OwnedFact {
             OwnedFact::Modified(_) => 0xfd,
             OwnedFact::Mode(_) => 0xfb,
             OwnedFact::Status(_) => 0xfc,
+            OwnedFact::Kinds(_) => 0xfa,
         }
     }
 
@@ -134,6 +136,7 @@ impl OwnedFact {
             OwnedFact::Error(operation, errno) => Fact::Error { operation: *operation, errno: *errno },
             OwnedFact::Listing(digest) => Fact::Listing(*digest),
             OwnedFact::Ordered(digest) => Fact::Ordered(*digest),
+            OwnedFact::Kinds(digest) => Fact::Kinds(*digest),
             OwnedFact::Modified(modified_ns) => Fact::Modified(*modified_ns),
             OwnedFact::Mode(mode) => Fact::Mode(*mode),
             OwnedFact::Status(status) => Fact::Status(*status),

@@ -16,7 +16,7 @@ pub(crate) use self::facts::class_of;
 pub use self::facts::{Carried, Witnessed};
 use self::facts::{Directory, OwnedFact};
 use crate::Stamps;
-use crate::check::{failure, join, kind_code, listing_digest, look, status_of};
+use crate::check::{Listed, failure, join, kind_code, listing_digest, look, status_of};
 use crate::scan::{Held, Objects, Scan};
 
 /// Links followed from one path before it is given up.
@@ -230,7 +230,12 @@ impl Walk<'_> {
                     self.entry(&itself).wanted = true;
                 }
                 if looked.listed {
-                    self.listing(path, looked.order)?;
+                    let counts = match (looked.order, looked.kinds) {
+                        (true, _) => Listed::Order,
+                        (false, true) => Listed::Kinds,
+                        (false, false) => Listed::Names,
+                    };
+                    self.listing(path, counts)?;
                 }
             }
             other => self.fact(directory, name, OwnedFact::Other(kind_code(other))),
@@ -238,7 +243,8 @@ impl Walk<'_> {
         if looked.compared {
             self.note_age(path, found.modified_ns)?;
         }
-        if (Times::Mode..Times::Status).contains(&looked.times) && found.kind == Kind::File {
+        let has_mode = matches!(found.kind, Kind::File | Kind::Directory);
+        if (Times::Mode..Times::Status).contains(&looked.times) && has_mode {
             self.fact(directory, name, OwnedFact::Mode(found.mode));
         }
         match looked.times {
@@ -362,7 +368,7 @@ impl Walk<'_> {
     }
 
     /// The names that a directory had before the run.
-    fn listing(&mut self, path: &[u8], ordered: bool) -> Done {
+    fn listing(&mut self, path: &[u8], counts: Listed) -> Done {
         if self.open(path).is_err() {
             return refuse(Unrecorded::InputChanged, path);
         }
@@ -381,13 +387,18 @@ impl Walk<'_> {
             match (at, existed) {
                 (Some(at), false) => drop(names.remove(at)),
                 // Where it stood in the order is not known.
-                (None, true) if ordered => return refuse(Unrecorded::UpdatesFile, changed),
-                (None, true) => names.push((name.to_vec(), 0)),
+                (None, true) if counts == Listed::Order => return refuse(Unrecorded::UpdatesFile, changed),
+                // What was a link is another kind the next time, and no more.
+                (None, true) => names.push((name.to_vec(), kind_code(Kind::File))),
                 _ => {}
             }
         }
-        let digest = listing_digest(names, ordered);
-        let fact = if ordered { OwnedFact::Ordered(digest) } else { OwnedFact::Listing(digest) };
+        let digest = listing_digest(names, counts);
+        let fact = match counts {
+            Listed::Names => OwnedFact::Listing(digest),
+            Listed::Kinds => OwnedFact::Kinds(digest),
+            Listed::Order => OwnedFact::Ordered(digest),
+        };
         self.fact(path, b"", fact);
         Ok(())
     }

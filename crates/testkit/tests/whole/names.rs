@@ -60,6 +60,22 @@ fn what_names_lead_to() {
 }
 
 #[test]
+fn a_link_takes_the_place_of_what_was_there() {
+    for script in ["ln -sf e/f l", "ln -sfn e ld", "rm -f in; ln -s e/f in", "rm -f l; ln -s e/f l"] {
+        let project = Project::of(&[("in", "in\n"), ("d/in", "\n"), ("e/f", "other\n")]);
+        let pristine = project.place.path("work/pristine");
+        symlink("in", pristine.join("l")).expect("can be made");
+        symlink("d", pristine.join("ld")).expect("can be made");
+        let argv = ["sh", "-c", script];
+        for at in [0, 0, 1, 2] {
+            project.compared(at, &argv);
+        }
+        assert_eq!(project.compared(3, &argv), "hit", "{script}");
+        project.compared_after(3, &argv, "rm l ld in; mkdir l ld in");
+    }
+}
+
+#[test]
 fn a_source_that_asks_for_its_output() {
     let project = Project::of(&[("x.c", "#if __has_include(\"o.h\")\n#error there\n#endif\nint a;\n")]);
     let argv = ["gcc", "-c", "x.c", "-o", "o.h"];

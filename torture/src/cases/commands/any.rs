@@ -79,6 +79,9 @@ fn plain() -> Vec<Case> {
             .then("another", nothing()).usual_env().then("unset", nothing()),
         run("env-by-proc").any_sh("tr '\\0' '\\n' < /proc/self/environ | grep ^X=").env("X", "1").cold().usual_env()
             .env("X", "2").then("another", nothing()),
+        run("env-listed-by-python")
+            .any_py("import os; print(sorted(name for name in os.environ if name.startswith('SSH_')))").twice()
+            .env("SSH_TTY", "x").then("set", nothing()),
         run("env-unused").any("cat in").twice().env("UNUSED", "1").then("set", nothing()).hits(),
         run("cwd").any("pwd").twice().cwd("d").changes("another", nothing()).any("pwd -P").then("-P", nothing()),
         run("cwd-relative-input").any("cat a").cwd("d").file("e/a", "e\n").twice().cwd("e")
@@ -120,6 +123,9 @@ fn times() -> Vec<Case> {
         timed("test-nt", "test d/a -nt d/b && echo newer || echo older"),
         timed("test-ot", "[ d/a -ot d/b ] && echo older; [ d/b -nt d/a ] && echo newer"),
         timed("test-ef", "[ d/a -ef d/b ] && echo same; [ d/a -ef d/a ] && echo one"),
+        timed("test-owner", "[ -O d/a ] && echo own; /usr/bin/test -O d/b && echo own; :")
+            .then("owner", sh("chown 7 d/a 2>/dev/null; :")),
+        timed("test-odd-modes", "[ -u d/a ] && echo u; [ -k d ] && echo k; :").then("sticky", chmod("d", 0o1755)),
         timed("find-newer", "find d -newer d/b -type f | sort"),
         timed("find-mtime", "find d -type f -mmin +120 | sort"),
         timed("find-printf", "find d -type f -printf '%p %s %T@ %m\\n' | sort"),
@@ -127,10 +133,12 @@ fn times() -> Vec<Case> {
         timed("find-perm", "find d -type f -perm 600 | sort"),
         timed("ls-l", "ls -l --time-style=+%s d | tail -n +2"),
         timed("ls-t", "ls -t d"),
+        timed("of-standard-input", "gzip < d/a | sha256sum; stat -c '%Y %a' - < d/b"),
         timed("stat-mtime", "stat -c '%Y %n' d/a d/b"),
         timed("stat-mode", "stat -c '%a %s %n' d/a d/b"),
         timed("stat-owner", "stat -c '%u %g' d/a"),
         timed("tar", "tar cf - d/a d/b | sha256sum"),
+        timed("cmake-tar", "cmake -E tar cf out.tar d/a d/b").program("cmake"),
         timed("tar-sorted", "tar --sort=name -cf out.tar d"),
         timed("cpio-like-zip", "tar czf out.tgz --mtime=@0 d/a"),
         timed("cp-p", "cp -p d/a out; stat -c '%Y %a' out"),
@@ -184,6 +192,12 @@ fn lists() -> Vec<Case> {
         py("exists", "import os; print([os.path.exists('d/'+n) for n in 'abc'])"),
         run("list-order").setup(dir("big")).setup(sh("for i in $(seq 300); do : > big/f$i; done")).any("ls big").twice()
             .changes("one more", put("big/f1000", "")),
+        run("list-make-pattern").file("Makefile", "all:\n\t@echo $(wildcard d/*/)\n").program("make").any("make")
+            .twice().changes("a file becomes a directory", all([rm("d/a"), put("d/a/x", "x\n")])),
+        run("list-ls-kinds").any("ls -p d").twice()
+            .changes("a file becomes a directory", all([rm("d/a"), put("d/a/x", "x\n")]))
+            .any("ls -F d").then("-F", nothing()).then("a file again", all([rm("d/a"), put("d/a", "a\n")]))
+            .any("ls -R d").then("-R", nothing()).then("a directory", all([rm("d/a"), put("d/a/x", "x\n")])),
         run("list-nothing-changed").any_sh("echo d/*").twice().then("another directory", put("e/x", "")).hits()
             .then("a file edited", put("d/a", "other\n")).hits(),
     ]
@@ -244,6 +258,8 @@ fn writes() -> Vec<Case> {
             .then("existing output", put("out", "old")),
         run("cp-preserves-mode").any("cp -p in out").cold().then("mode of input", chmod("in", 0o755))
             .then("time of input", touch("in", -50)),
+        run("cp-r-hands-on-modes").any("cp -r d out").twice().changes("mode of the directory", chmod("d", 0o700))
+            .back("back", chmod("d", 0o755)),
         run("mv").any("mv in out").cold().then("again", nothing()),
         run("rm").any("rm in").cold().then("again", nothing()),
         run("ln").any("ln in out").cold().then("again", nothing()),

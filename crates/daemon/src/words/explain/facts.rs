@@ -36,7 +36,7 @@ impl FactCounts {
                     Fact::Content { .. } => &mut counts.files,
                     Fact::Directory => &mut counts.directories,
                     Fact::Link(_) => &mut counts.links,
-                    Fact::Listing(_) | Fact::Ordered(_) => &mut counts.listings,
+                    Fact::Listing(_) | Fact::Ordered(_) | Fact::Kinds(_) => &mut counts.listings,
                     Fact::Mode(_) | Fact::Modified(_) | Fact::Status(_) => &mut counts.times,
                     Fact::Error { .. } | Fact::Other(_) => &mut counts.others,
                 } += 1;
@@ -96,6 +96,7 @@ fn directory_lines(directory: &DirFacts, roots: &Roots, lines: &mut Vec<String>)
             }
             Fact::Listing(digest) => format!("listing    {path}, names {}", secret::short(digest)),
             Fact::Ordered(digest) => format!("listing    {path}, names in order {}", secret::short(digest)),
+            Fact::Kinds(digest) => format!("listing    {path}, names and kinds {}", secret::short(digest)),
             Fact::Mode(mode) => format!("mode       {path}, {mode:o}"),
             Fact::Modified(ns) => format!("modified   {path}, at {}", seconds(*ns)),
             Fact::Status(status) => {
