@@ -379,9 +379,9 @@ impl Checker<'_> {
             }
             Fact::Listing(digest) | Fact::Kinds(digest) | Fact::Ordered(digest) => {
                 let counts = match fact {
-                    Fact::Ordered(_) => Listed::Order,
-                    Fact::Kinds(_) => Listed::Kinds,
-                    _ => Listed::Names,
+                    Fact::Ordered(_) => Listing::Order,
+                    Fact::Kinds(_) => Listing::Kinds,
+                    _ => Listing::Names,
                 };
                 match dir.names().map(|names| listing_digest(names, counts)) {
                     Ok(found) if found == *digest => Ok(()),
@@ -542,7 +542,7 @@ pub(crate) fn failure(dir: &Dir, name: &[u8], operation: u8) -> Option<u32> {
 
 /// What counts of the names that a directory lists.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Listed {
+pub(crate) enum Listing {
     Names,
     /// And the kinds of all that are not hidden: no pattern finds those, and `.git` is a file in a worktree.
     Kinds,
@@ -551,13 +551,13 @@ pub(crate) enum Listed {
 }
 
 /// The digest of a directory's names.
-pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, counts: Listed) -> Digest {
+pub(crate) fn listing_digest(mut names: Vec<(Vec<u8>, u8)>, counts: Listing) -> Digest {
     for (name, kind) in &mut names {
-        if counts == Listed::Order || counts == Listed::Kinds && !name.starts_with(b".") {
+        if counts == Listing::Order || counts == Listing::Kinds && !name.starts_with(b".") {
             name.extend([b'/', *kind]);
         }
     }
-    if counts != Listed::Order {
+    if counts != Listing::Order {
         names.sort_unstable();
     }
     let names: Vec<&[u8]> = names.iter().map(|(name, _)| name.as_slice()).collect();
@@ -621,7 +621,7 @@ mod tests {
         };
         let before = [("a", 8), (".git", 4), ("b", 8)];
         let check = |after, expect: [bool; 3]| {
-            let same = [Listed::Names, Listed::Kinds, Listed::Order]
+            let same = [Listing::Names, Listing::Kinds, Listing::Order]
                 .map(|counts| digest(counts, before) == digest(counts, after));
             assert_eq!(same, expect);
         };

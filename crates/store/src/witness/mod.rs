@@ -16,7 +16,7 @@ pub(crate) use self::facts::class_of;
 pub use self::facts::{Carried, Witnessed};
 use self::facts::{Directory, OwnedFact};
 use crate::Stamps;
-use crate::check::{Listed, failure, join, kind_code, listing_digest, look, status_of};
+use crate::check::{Listing, failure, join, kind_code, listing_digest, look, status_of};
 use crate::scan::{Held, Objects, Scan};
 
 /// Links followed from one path before it is given up.
@@ -231,9 +231,9 @@ impl Walk<'_> {
                 }
                 if looked.listed {
                     let counts = match (looked.order, looked.kinds) {
-                        (true, _) => Listed::Order,
-                        (false, true) => Listed::Kinds,
-                        (false, false) => Listed::Names,
+                        (true, _) => Listing::Order,
+                        (false, true) => Listing::Kinds,
+                        (false, false) => Listing::Names,
                     };
                     self.listing(path, counts)?;
                 }
@@ -368,7 +368,7 @@ impl Walk<'_> {
     }
 
     /// The names that a directory had before the run.
-    fn listing(&mut self, path: &[u8], counts: Listed) -> Done {
+    fn listing(&mut self, path: &[u8], counts: Listing) -> Done {
         if self.open(path).is_err() {
             return refuse(Unrecorded::InputChanged, path);
         }
@@ -387,7 +387,7 @@ impl Walk<'_> {
             match (at, existed) {
                 (Some(at), false) => drop(names.remove(at)),
                 // Where it stood in the order is not known.
-                (None, true) if counts == Listed::Order => return refuse(Unrecorded::UpdatesFile, changed),
+                (None, true) if counts == Listing::Order => return refuse(Unrecorded::UpdatesFile, changed),
                 // What was a link is another kind the next time, and no more.
                 (None, true) => names.push((name.to_vec(), kind_code(Kind::File))),
                 _ => {}
@@ -395,9 +395,9 @@ impl Walk<'_> {
         }
         let digest = listing_digest(names, counts);
         let fact = match counts {
-            Listed::Names => OwnedFact::Listing(digest),
-            Listed::Kinds => OwnedFact::Kinds(digest),
-            Listed::Order => OwnedFact::Ordered(digest),
+            Listing::Names => OwnedFact::Listing(digest),
+            Listing::Kinds => OwnedFact::Kinds(digest),
+            Listing::Order => OwnedFact::Ordered(digest),
         };
         self.fact(path, b"", fact);
         Ok(())
