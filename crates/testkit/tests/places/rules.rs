@@ -57,8 +57,8 @@ fn generated(source: &str) -> [String; 2] {
     let place = Place::new();
     for tree in ["a", "longer/and/deeper"] {
         let top = place.text(&format!("work/{tree}"));
-        place.put(&format!("{tree}/config.h"), &format!("/* For DATA_DIR. */\n#define DATA_DIR \"{top}/share\"\n"));
-        place.put(&format!("{tree}/x.c"), &format!("#include \"config.h\"\n{source}\n"));
+        place.put(&format!("{tree}/config.h"), format!("/* For DATA_DIR. */\n#define DATA_DIR \"{top}/share\"\n"));
+        place.put(&format!("{tree}/x.c"), format!("#include \"config.h\"\n{source}\n"));
     }
     let run = |tree: &str| {
         let run = place.larder(&["gcc", "-c", "x.c", "-o", "x.o"]).cwd(place.path(format!("work/{tree}")));
