@@ -20,7 +20,7 @@ mod text;
 pub use depfile::Writer;
 pub use forms::{hides_its_text, holds_a_root};
 use names::Names;
-pub use ninja::{NinjaDependencies, ninja_dependencies};
+pub use ninja::{Modified, NinjaDependencies, ninja_dependencies, ninja_dependencies_at, ninja_log_at};
 pub use pickle::pickled_words;
 use roots::Map;
 

@@ -1,11 +1,15 @@
-//! What ninja keeps of the dependencies that compilers reported, `.ninja_deps`.
+//! What ninja keeps: when it made what, `.ninja_log`, and the dependencies that compilers reported, `.ninja_deps`.
 //!
-//! Layout: ninja's `deps_log.h`, version 4, here of little-endian machines. A line, the version, then records, each
+//! Layout of the log: a line `# ninja log v5`, then a line for each output: when its command began and ended, when the
+//! output was modified, its path, a hash of the command, with tabs between them. Since ninja 1.9 such times are in
+//! nanoseconds since 1970.
+//!
+//! Layout of dependencies: ninja's `deps_log.h`, version 4, here of little-endian machines. A line, the version, then records, each
 //! behind its size: a path, filled up with zeros to four bytes, and the complement of its number, which counts paths;
 //! or, with the highest bit of the size set, the number of an output, when it was modified in nanoseconds, and the
 //! numbers of what it was made of. The last record of an output is the one that counts.
 //!
-//! Unaware of: what becomes of times, which are those of the run that wrote them.
+//! Unaware of: when what was made elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -71,22 +75,75 @@ pub(crate) fn relocate(bytes: &[u8], again: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -
     for record in records(bytes)? {
         match record {
             Record::Path(path) => {
-                let mut path = again(path).filter(|path| !path.is_empty())?;
-                path.resize(path.len().next_multiple_of(WORD), 0);
-                there.extend(
-                    u32::try_from(path.len() + WORD).ok().filter(|size| *size <= RECORD_BYTES_MAX)?.to_le_bytes(),
-                );
-                there.extend_from_slice(&path);
-                there.extend((!paths).to_le_bytes());
+                let path = again(path).filter(|path| !path.is_empty())?;
+                put_path(&mut there, path, paths)?;
                 paths += 1;
             }
             Record::Dependencies { output, modified, inputs } => {
-                let size = u32::try_from(WORD + modified.len() + inputs.len()).ok()? | DEPENDENCIES;
-                there.extend(size.to_le_bytes().into_iter().chain(output.to_le_bytes()));
-                there.extend_from_slice(modified);
-                there.extend_from_slice(inputs);
+                put_dependencies(&mut there, output, modified, inputs)?;
             }
         }
+    }
+    Some(there)
+}
+
+fn put_path(to: &mut Vec<u8>, mut path: Vec<u8>, number: u32) -> Option<()> {
+    path.resize(path.len().next_multiple_of(WORD), 0);
+    let size = u32::try_from(path.len() + WORD).ok().filter(|size| *size <= RECORD_BYTES_MAX)?;
+    to.extend(size.to_le_bytes());
+    to.extend(path);
+    to.extend((!number).to_le_bytes());
+    Some(())
+}
+
+fn put_dependencies(to: &mut Vec<u8>, output: u32, modified: &[u8], inputs: &[u8]) -> Option<()> {
+    let size = u32::try_from(WORD + modified.len() + inputs.len()).ok()? | DEPENDENCIES;
+    to.extend(size.to_le_bytes().into_iter().chain(output.to_le_bytes()));
+    to.extend_from_slice(modified);
+    to.extend_from_slice(inputs);
+    Some(())
+}
+
+/// When an output was modified, by its path as ninja writes it and the time that stands there, in nanoseconds since
+/// 1970.
+pub type Modified<'a> = &'a dyn Fn(&[u8], u64) -> u64;
+
+/// The dependencies with other times. `None` where it is no such file.
+pub fn ninja_dependencies_at(bytes: &[u8], times: Modified<'_>) -> Option<Vec<u8>> {
+    let (mut there, mut paths) = (HEADER.to_vec(), Vec::new());
+    for record in records(bytes)? {
+        match record {
+            Record::Path(path) => {
+                put_path(&mut there, path.to_vec(), u32::try_from(paths.len()).ok()?)?;
+                paths.push(path);
+            }
+            Record::Dependencies { output, modified, inputs } => {
+                // Zero is an output that was not made.
+                let recorded = modified.try_into().map(u64::from_le_bytes).ok()?;
+                let time = if recorded == 0 { 0 } else { times(paths.get(output as usize)?, recorded) };
+                put_dependencies(&mut there, output, &time.to_le_bytes(), inputs)?;
+            }
+        }
+    }
+    Some(there)
+}
+
+/// The log with other times. `None` where it is no such file, or its times are in seconds.
+pub fn ninja_log_at(bytes: &[u8], times: Modified<'_>) -> Option<Vec<u8>> {
+    const NANOSECONDS_MIN: u64 = 1 << 40;
+    let mut there = Vec::with_capacity(bytes.len());
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    there.extend(lines.next().filter(|line| line.starts_with(b"# ninja log v"))?);
+    for line in lines {
+        let fields: Vec<&[u8]> = line.split(|byte| *byte == b'\t').collect();
+        let [start, end, modified, path, hash] = fields[..] else { return None };
+        let recorded: u64 = std::str::from_utf8(modified).ok()?.parse().ok()?;
+        let time = match recorded {
+            0 => 0,
+            1..NANOSECONDS_MIN => return None,
+            _ => times(path, recorded),
+        };
+        there.extend([start, end, time.to_string().as_bytes(), path, hash].join(&b'\t'));
     }
     Some(there)
 }
@@ -149,6 +206,24 @@ mod tests {
         let inputs = [&WRITTEN[..WRITTEN.len() - 4], b"\x01\0\0\0"].concat();
         assert_ne!(Some(&found), ninja_dependencies(&inputs).as_ref());
         assert_eq!(ninja_dependencies(&WRITTEN[..16]), Some(BTreeMap::new()));
+    }
+
+    #[test]
+    fn times_change_alone() {
+        let later = |path: &[u8], recorded: u64| recorded + if path == b"a.o" { 7 } else { 0 };
+        let there = ninja_dependencies_at(WRITTEN, &later).expect("is one");
+        let same = there.iter().zip(WRITTEN).filter(|(new, old)| new == old).count();
+        assert_eq!((there.len(), same), (WRITTEN.len(), WRITTEN.len() - 1));
+        assert_eq!(ninja_dependencies_at(&there, &|_, recorded| recorded - 7).as_deref(), Some(WRITTEN));
+        assert!(ninja_dependencies_at(b"x", &later).is_none());
+        let log = b"# ninja log v5\n1\t20\t1700000000000000000\ta.o\tdead\n0\t3\t1700000000000000000\tb\tbeef\n0\t3\t0\ta.o\t1\n";
+        let there = ninja_log_at(log, &later).expect("is one");
+        let expect = b"# ninja log v5\n1\t20\t1700000000000000007\ta.o\tdead\n0\t3\t1700000000000000000\tb\tbeef\n0\t3\t0\ta.o\t1\n";
+        assert_eq!(there, expect);
+        for other in [&b""[..], b"log", b"# ninja log v5\n1\t2\t3\n", b"# ninja log v5\n0\t0\t1700000000\ta.o\t1\n"] {
+            assert!(ninja_log_at(other, &later).is_none());
+        }
+        assert_eq!(ninja_log_at(b"# ninja log v5\n", &later).as_deref(), Some(&b"# ninja log v5\n"[..]));
     }
 
     #[test]

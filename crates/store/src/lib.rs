@@ -60,7 +60,7 @@ pub use handed::{NotTaken, Receiving};
 pub use images::{Lease, Live, StoredImage};
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
-pub use materialise::{Bounds, MaterialiseError, permitted};
+pub use materialise::{Bounds, MaterialiseError, finished, permitted};
 pub use scan::{Objects, content_anywhere};
 pub use stamps::{STAMP_AGE_MIN_NS, SharedStamps, Stamps};
 pub use turns::{Asked, Running, Turn};

@@ -96,15 +96,15 @@ const AGE_STEP: Duration = Duration::from_micros(1);
 pub(crate) const RIGHTS: u32 = 0o6000;
 
 impl Store {
-    /// Put every output of `result` in place. `aged`: each file is to be newer than those before it, for who goes by
-    /// that.
+    /// Put every output of `result` in place. `began`: each file is to be newer than those before it, for who goes by
+    /// that, the first one newer than this moment ([`finished`]).
     pub fn materialise(
         &self,
         result: &ActionResult,
         roots: &Roots,
         bounds: &dyn Bounds,
         stamps: &Stamps,
-        aged: bool,
+        began: Option<SystemTime>,
     ) -> Result<(), MaterialiseError> {
         let paths = permitted(result, roots, bounds)?;
         // All blobs are opened, and so found sound, before anything is touched.
@@ -123,12 +123,9 @@ impl Store {
             });
         }
         let mut planned = Vec::new();
-        let mut modified = if aged { SystemTime::now() } else { UNIX_EPOCH };
-        for ((output, path), blob) in result.outputs.iter().zip(paths).zip(blobs) {
-            // Writing a file takes longer than this, so none is newer than the present.
-            modified += AGE_STEP;
+        for (at, ((output, path), blob)) in result.outputs.iter().zip(paths).zip(blobs).enumerate() {
             let modified = match output.modified {
-                Modified::Written => aged.then_some(modified),
+                Modified::Written => began.map(|began| finished(began, at)),
                 Modified::As(file) => Some(modified_as(file, roots)?),
                 Modified::At(nanoseconds) => Some(UNIX_EPOCH + Duration::from_nanos(nanoseconds)),
             };
@@ -162,6 +159,12 @@ impl Store {
             }
         }
     }
+}
+
+/// When the output at this place of a result was modified, where that is put in place since `began`. Writing a file
+/// takes longer than there is between two, so none is newer than the present.
+pub fn finished(began: SystemTime, at: usize) -> SystemTime {
+    began + AGE_STEP * u32::try_from(at + 1).unwrap_or(u32::MAX)
 }
 
 /// The path of each output, if all of them are within `bounds` and none gives rights away.

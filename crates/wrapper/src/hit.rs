@@ -1,11 +1,14 @@
 //! A hit: outputs in place, messages replayed.
 
 use std::io::{self, Write};
+use std::time::SystemTime;
 
 use larder_compiler::Family;
 use larder_lookup::Request;
 use larder_model::{ActionResult, Content, Fallback, Streams};
 use larder_store::{MaterialiseError, Stamps, Store};
+
+use crate::ninja;
 
 /// No recorded message is longer, and none is read into memory (`sys`, `relay.rs`).
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
@@ -28,7 +31,13 @@ pub(crate) fn replay(
         Streams::Apart { stdout, stderr } => [(1, bytes(stdout)?), (2, bytes(stderr)?)],
         Streams::Together(both) => [(1, bytes(both)?), (2, Vec::new())],
     };
-    match store.materialise(result, &request.roots, request, stamps, request.family == Family::Command) {
+    let began = (request.family == Family::Command).then(SystemTime::now);
+    let renewed = began.map(|began| ninja::renewed(result, &request.roots, began, store, stamps)).unwrap_or_default();
+    let placed = match renewed.is_empty() {
+        true => store.materialise(result, &request.roots, request, stamps, began),
+        false => store.materialise(&ninja::with(result, &renewed), &request.roots, request, stamps, began),
+    };
+    match placed {
         Ok(()) => {}
         Err(error @ MaterialiseError::HalfDone { .. }) => {
             eprintln!("larder: {error}: some of what the command leaves is in place, and it cannot run again on that");

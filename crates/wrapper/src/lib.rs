@@ -30,6 +30,8 @@ mod keep;
 #[cfg(target_os = "linux")]
 mod miss;
 #[cfg(target_os = "linux")]
+mod ninja;
+#[cfg(target_os = "linux")]
 mod numbers;
 #[cfg(target_os = "linux")]
 mod outer;

@@ -66,6 +66,8 @@ fn what_ninja_keeps_serves_other_places() {
         let (ran, outcome) = made(&project, at, true);
         assert_eq!(ran.code, plain.code, "{ran:?}");
         assert_eq!(dependencies(&project, at), plain_dependencies, "in place {at}: {outcome:?}");
+        let idle = project.plain(at, &["ninja", "-n", "-d", "explain"]);
+        assert!(idle.stdout.contains("no work to do"), "in place {at}: {outcome:?}, {idle:?}");
         // It is understood: a header that is changed is compiled again.
         let header = project.text(at, "both.h");
         let kept = fs::read(project.text(at, ".ninja_deps")).expect("is there");
