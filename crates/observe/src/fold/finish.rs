@@ -100,7 +100,7 @@ impl<'t> Fold<'t> {
                     // It was made only because nothing was there.
                     self.touch(path).absent = true;
                 }
-                let unlinks = (policy.unlinks_output)(writer);
+                let unlinks = (policy.unlinks_output)(writer) && !self.in_place.contains(path);
                 let removes = known && self.lstat_missing.contains(path) && placement == Placement::Truncate;
                 let placement = match placement {
                     Placement::Rename => Placement::Rename,

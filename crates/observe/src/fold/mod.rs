@@ -142,6 +142,8 @@ struct Fold<'t> {
     temporary_places: Set<&'t [u8]>,
     /// Looked at as a link and not there: LLVM does so before it removes a file.
     lstat_missing: Set<&'t [u8]>,
+    /// Opened for writing by programs that would not have made them: they write to what is there.
+    in_place: Set<&'t [u8]>,
     /// Where something was to be removed and nothing was.
     unlinked: Set<&'t [u8]>,
     who: Who<'t>,

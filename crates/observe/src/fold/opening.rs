@@ -92,6 +92,9 @@ impl<'t> Fold<'t> {
         if !new && !reports {
             self.note_mode(e.path, e.mode);
         }
+        if !flags.has(OpenFlags::CREATE) {
+            self.in_place.insert(e.path);
+        }
         let removed = matches!(self.made.get(e.path), Some(Made::Removed)) || self.unlinked.contains(e.path);
         let placement =
             if removed || flags.has(OpenFlags::EXCLUSIVE) { Placement::Unlink } else { Placement::Truncate };

@@ -173,6 +173,16 @@ fn a_process_that_has_the_number_of_an_earlier_one_wrote_nothing() {
 }
 
 #[test]
+fn what_would_not_have_been_made_is_written_in_place() {
+    let placement = |flags: u16| match &*folded("/b/as", vec![open("/w/x.o", flags)]).seen.changed {
+        [(_, Change::File { placement, .. })] => *placement,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(placement(MAKE), Placement::Replace);
+    assert_eq!(placement(OpenFlags::WRITE | OpenFlags::TRUNCATE), Placement::Truncate);
+}
+
+#[test]
 fn the_time_may_be_told_to_a_log() {
     let read_clock = |output: Option<&str>| {
         let identity = output.and_then(|path| event(Kind::Stat, path).identity);
