@@ -179,6 +179,10 @@ struct Fold<'t> {
     starts: Map<u32, i64>,
     anonymous: i64,
     environment: Map<&'t [u8], Option<&'t [u8]>>,
+    /// Of those that need no observation, the ones that say where temporary files go.
+    temporary_directories: Map<&'t [u8], Option<&'t [u8]>>,
+    /// There was no directory for a temporary file.
+    no_temporary_directory: bool,
     refusals: Vec<(Unrecorded, Vec<u8>)>,
     foreign_program: Option<&'t [u8]>,
 }

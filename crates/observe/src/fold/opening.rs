@@ -35,6 +35,7 @@ impl<'t> Fold<'t> {
         match e.error {
             // A file could not be made, so the directory is what is missing.
             ENOENT if flags.has(OpenFlags::CREATE) => {
+                self.no_temporary_directory |= flags.has(OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY);
                 if let Some(directory) = parent(e.path) {
                     self.touch(directory).absent = true;
                 }

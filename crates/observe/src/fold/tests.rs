@@ -36,7 +36,7 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
         replaces_output: &|program| program == b"as",
         unlinks_output: &|program| program == b"as",
         adds_execute: &|_| false,
-        variable_is_covered: &|name| name == b"COVERED",
+        variable_is_covered: &|name| matches!(name, b"COVERED" | b"TMPDIR"),
         variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
         is_compiler_part: &|program| program == b"as" || program == b"cc1",
         habit: &|program, told| {
@@ -241,4 +241,14 @@ fn variables_of_the_callers_count() {
     let mut names = folded("/b/cc1", events).seen.environment;
     names.sort();
     assert_eq!(names, [(b"OUTER".to_vec(), Some(b"1".to_vec())), (b"UNSET".to_vec(), None)]);
+}
+
+#[test]
+fn where_temporary_files_go_counts_where_none_can_be_made() {
+    let asked = failed(2, event(Kind::GetEnvironment, "TMPDIR"));
+    let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
+    let counts = |made: trace::Event| !folded("/b/cc1", vec![asked.clone(), made]).seen.environment.is_empty();
+    assert!(counts(failed(2, open("/t/x.o", temporary))));
+    assert!(!counts(failed(2, open("/w/o/x.o", MAKE))));
+    assert!(!counts(open("/t/x.o", MAKE)));
 }
