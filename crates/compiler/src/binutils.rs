@@ -68,7 +68,8 @@ pub(crate) fn parse(arguments: &[Vec<u8>]) -> Result<Invocation, Bypass> {
 }
 
 /// Whether the program of this file name reads standard input: the assembler and `strings` without a file, an archiver
-/// by `M`. In doubt nobody knows: behind an option that is not known stands its value, for all that is known.
+/// by `M`, and LLVM's by `-`, whatever they are called. In doubt nobody knows: behind an option that is not known stands
+/// its value, for all that is known.
 pub fn binutils_input(program: &[u8], arguments: &[Vec<u8>]) -> StandardInput {
     let base = without_target(stem(program));
     let is = |name: &[u8]| arguments.iter().any(|word| word == name);
@@ -76,7 +77,10 @@ pub fn binutils_input(program: &[u8], arguments: &[Vec<u8>]) -> StandardInput {
     if base.ends_with(b"ar") && (is(b"M") || is(b"-M") || from_file) {
         return StandardInput::Unknown;
     }
-    let named = READ_INPUT.contains(&base) && !is(b"-") && !is(b"--") && names_a_file(arguments);
+    if is(b"-") || from_file && base.starts_with(b"llvm-") {
+        return StandardInput::Unknown;
+    }
+    let named = READ_INPUT.contains(&base) && !is(b"--") && names_a_file(arguments);
     if named || !READ_INPUT.contains(&base) { StandardInput::Unread } else { StandardInput::Unknown }
 }
 
@@ -143,9 +147,15 @@ mod tests {
             let program = words.remove(0);
             assert_eq!(binutils_input(&program, &words), expect, "{line}");
         };
-        for line in
-            ["as -o x.o x.s", "as --64 x.s", "x86_64-linux-gnu-as x.s", "ld a.o", "ar rcs lib.a x.o", "strings x"]
-        {
+        for line in [
+            "as -o x.o x.s",
+            "as --64 x.s",
+            "x86_64-linux-gnu-as x.s",
+            "ld a.o",
+            "ld @all",
+            "ar rcs lib.a x.o",
+            "strings x",
+        ] {
             check(line, StandardInput::Unread);
         }
         for line in [
@@ -160,6 +170,9 @@ mod tests {
             "ar M",
             "ar -M",
             "ar @all",
+            "llvm-nm -",
+            "objcopy - x.o",
+            "llvm-strip-14 @all",
         ] {
             check(line, StandardInput::Unknown);
         }

@@ -138,7 +138,8 @@ const BINUTILS: &[&str] = &["COLLECT_NO_DEMANGLE", "GNUTARGET", "LDEMULATION", "
 /// and the working directory's apparent name, which the Action keys.
 const CANNOT_REACH_RESULT: &[&str] = &["MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PWD", "TEMP", "TEMPDIR", "TMP", "TMPDIR"];
 
-const FOR_TERMINALS: &[&str] = &["COLORTERM", "COLUMNS", "LINES", "TERM"];
+/// Not `COLUMNS`: gcc's `--help=` breaks lines there, wherever they go.
+const FOR_TERMINALS: &[&str] = &["COLORTERM", "LINES", "TERM"];
 
 /// Left out of an unknown tool's key: what differs between two equal builds, or two commands of one build, by nature.
 const LEFT_OUT: &[&str] = &[
@@ -256,5 +257,6 @@ mod tests {
         assert!(matters_on_terminal_only(Family::Gcc, b"TERM"));
         assert!(!matters_on_terminal_only(Family::Generic, b"TERM"));
         assert!(!matters_on_terminal_only(Family::Gcc, b"PATH"));
+        assert!(!matters_on_terminal_only(Family::Gcc, b"COLUMNS"));
     }
 }

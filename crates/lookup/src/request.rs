@@ -15,6 +15,7 @@ use larder_model::{
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
+use larder_sys::TerminalSize;
 
 use crate::paths::{absolute, beside, is_in, places_of};
 use crate::roots::{self, RootRules};
@@ -74,6 +75,8 @@ enum Keyed {
     Unread,
     Nothing,
     Bytes(Vec<u8>),
+    /// Not read, but asked for its size.
+    Terminal(TerminalSize),
 }
 
 impl Keyed {
@@ -82,6 +85,7 @@ impl Keyed {
             Keyed::Unread => Vec::new(),
             Keyed::Nothing => b"nothing".to_vec(),
             Keyed::Bytes(bytes) => Digest::of(&roots.encode_text(bytes)).0.to_vec(),
+            Keyed::Terminal(size) => format!("terminal of {} columns", size.columns).into_bytes(),
         }
     }
 
@@ -258,6 +262,12 @@ impl Request {
         let is_kept_from_terminal =
             family == Family::Command && place.scope.no_terminal && larder_sys::standard_input_is_terminal();
         let input = if is_kept_from_terminal { Keyed::Nothing } else { read_standard_input(reads)? };
+        let input = match input {
+            Keyed::Unread if may_ask_for_width(family, &action) => {
+                larder_sys::standard_input_size().map_or(Keyed::Unread, Keyed::Terminal)
+            }
+            input => input,
+        };
         let source = first_source(family, &invocation, &place.cwd, &roots, stamps);
         let action = Action { standard_input: input.key(&roots), source, ..action };
         let weak = action.fingerprint(&roots);
@@ -307,6 +317,14 @@ impl Request {
         let source = &self.invocation.source;
         if source.is_empty() || self.family == Family::Command { &self.action.argv[0] } else { source }
     }
+}
+
+/// Whether gcc, or a script that may run it, breaks lines at the width of the terminal that standard input is: in messages
+/// on a terminal, and in answers to questions.
+fn may_ask_for_width(family: Family, action: &Action) -> bool {
+    let is_question = |word: &Vec<u8>| word.starts_with(b"--help") || word == b"--target-help";
+    matches!(family, Family::Gcc | Family::Generic)
+        && (action.terminal != Terminal::None || action.argv.iter().any(is_question))
 }
 
 fn links(family: Family, invocation: &Invocation) -> bool {

@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use larder_testkit::{Place, Run, has, larder, on_terminal, probe_skip};
+use larder_testkit::{Place, Run, has, larder, on_terminal, probe_skip, wholly_on_terminal};
 
 /// How a row starts a command: in which place, with what argument list, and what it does to the run.
 type Start = fn(&Place, bool) -> Run;
@@ -154,6 +154,12 @@ fn the_terminal() {
         [(None, "miss"), (Some(80), "miss"), (Some(80), "hit"), (Some(81), "miss"), (None, "hit"), (Some(80), "hit")]
     {
         assert_eq!(outcome(columns), expect, "{columns:?}");
+    }
+    // gcc asks standard input for the width.
+    for expect in ["miss", "hit"] {
+        let before = place.counters();
+        assert_eq!(wholly_on_terminal(gcc(&place).env("TERM", "xterm")).0, Some(0));
+        assert_eq!(place.counters().since(&before), expect);
     }
 }
 

@@ -98,6 +98,11 @@ fn variables() -> Vec<Case> {
         varied("CLANG", "", &[("CLANG_FORCE_COLOR_DIAGNOSTICS", "1"), ("CC_PRINT_OPTIONS", "1"), ("CC_PRINT_HEADERS", "1"), ("CC_LOG_DIAGNOSTICS", "1")])
             .any_stderr_ever(),
         varied("CC_PRINT_file", "", &[("CC_PRINT_OPTIONS_FILE", "opts"), ("CC_PRINT_HEADERS_FILE", "hdrs"), ("CC_LOG_DIAGNOSTICS_FILE", "diag")]),
+        case("C/env-COLUMNS-help").env("COLUMNS", "60").cmd("cc --help=warnings").twice().env("COLUMNS", "200")
+            .changes("wider", nothing()),
+        case("C/env-TMPDIR-missing").both().file("x.c", "int main(void){return 0;}\n").env("TMPDIR", "/nonexistent")
+            .cmd("cc x.c -o x").cold().then("again", nothing()).usual_env().then("there", nothing())
+            .then("there, again", nothing()),
         warns("env-CC_PRINT_HEADERS_FILE").env("CC_PRINT_HEADERS", "1").env("CC_PRINT_HEADERS_FILE", "{root}/headers")
             .cmd(&format!("cc {OBJ}")).cold().over().may_miss().over().may_miss(),
         warns("env-CC_PRINT_OPTIONS_FILE").env("CC_PRINT_OPTIONS", "1").env("CC_PRINT_OPTIONS_FILE", "{root}/options")

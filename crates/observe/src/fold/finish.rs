@@ -29,6 +29,10 @@ impl<'t> Fold<'t> {
         if self.dates_count && self.date_is_lost {
             self.refuse(Unrecorded::ComparesTimes, b"a file whose time was set, and that is gone");
         }
+        if self.no_temporary_directory {
+            // Elsewhere there may be one.
+            self.environment.extend(std::mem::take(&mut self.temporary_directories));
+        }
         let variable = |(name, value): (&&[u8], &Option<&[u8]>)| (name.to_vec(), value.map(<[u8]>::to_vec));
         let closed = self.closed.values().copied().collect();
         let mut seen = Seen {
@@ -102,7 +106,7 @@ impl<'t> Fold<'t> {
                     // It was made only because nothing was there.
                     self.touch(path).absent = true;
                 }
-                let unlinks = (policy.unlinks_output)(writer);
+                let unlinks = (policy.unlinks_output)(writer) && !self.in_place.contains(path);
                 let removes = known && self.lstat_missing.contains(path) && placement == Placement::Truncate;
                 let placement = match placement {
                     Placement::Rename => Placement::Rename,

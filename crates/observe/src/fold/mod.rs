@@ -142,6 +142,8 @@ struct Fold<'t> {
     temporary_places: Set<&'t [u8]>,
     /// Looked at as a link and not there: LLVM does so before it removes a file.
     lstat_missing: Set<&'t [u8]>,
+    /// Opened for writing by programs that would not have made them: they write to what is there.
+    in_place: Set<&'t [u8]>,
     /// Where something was to be removed and nothing was.
     unlinked: Set<&'t [u8]>,
     who: Who<'t>,
@@ -181,6 +183,10 @@ struct Fold<'t> {
     starts: Map<u32, i64>,
     anonymous: i64,
     environment: Map<&'t [u8], Option<&'t [u8]>>,
+    /// Of those that need no observation, the ones that say where temporary files go.
+    temporary_directories: Map<&'t [u8], Option<&'t [u8]>>,
+    /// There was no directory for a temporary file.
+    no_temporary_directory: bool,
     refusals: Vec<(Unrecorded, Vec<u8>)>,
     foreign_program: Option<&'t [u8]>,
 }

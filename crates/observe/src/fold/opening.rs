@@ -36,6 +36,7 @@ impl<'t> Fold<'t> {
         match e.error {
             // A file could not be made, so the directory is what is missing.
             ENOENT if flags.has(OpenFlags::CREATE) => {
+                self.no_temporary_directory |= flags.has(OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY);
                 if let Some(directory) = parent(e.path) {
                     self.touch(directory).absent = true;
                 }
@@ -92,6 +93,9 @@ impl<'t> Fold<'t> {
         // Of what an inner run put in place, this is how it is since.
         if !new && !reports {
             self.note_mode(e.path, e.mode);
+        }
+        if !flags.has(OpenFlags::CREATE) {
+            self.in_place.insert(e.path);
         }
         let removed = matches!(self.made.get(e.path), Some(Made::Removed)) || self.unlinked.contains(e.path);
         let placement =

@@ -150,8 +150,13 @@ impl<'t> Fold<'t> {
     pub(super) fn variable(&mut self, e: &Event<'t>, policy: &Policy) {
         let value = (e.error == 0).then_some(e.path2);
         // A variable that differs from the caller's was set by the command itself.
-        if !(policy.variable_is_covered)(e.path) && (policy.variable)(e.path).as_deref() == value {
+        if (policy.variable)(e.path).as_deref() != value {
+            return;
+        }
+        if !(policy.variable_is_covered)(e.path) {
             self.environment.insert(e.path, value);
+        } else if matches!(e.path, b"TEMP" | b"TEMPDIR" | b"TMP" | b"TMPDIR") {
+            self.temporary_directories.insert(e.path, value);
         }
     }
 }

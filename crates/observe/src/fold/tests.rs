@@ -36,7 +36,7 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
         replaces_output: &|program| program == b"as",
         unlinks_output: &|program| program == b"as",
         adds_execute: &|_| false,
-        variable_is_covered: &|name| name == b"COVERED",
+        variable_is_covered: &|name| matches!(name, b"COVERED" | b"TMPDIR"),
         variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
         is_compiler_part: &|program| program == b"as" || program == b"cc1",
         habit: &|program, told| {
@@ -210,6 +210,16 @@ fn a_process_that_has_the_number_of_an_earlier_one_wrote_nothing() {
 }
 
 #[test]
+fn what_would_not_have_been_made_is_written_in_place() {
+    let placement = |flags: u16| match &*folded("/b/as", vec![open("/w/x.o", flags)]).seen.changed {
+        [(_, Change::File { placement, .. })] => *placement,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(placement(MAKE), Placement::Replace);
+    assert_eq!(placement(OpenFlags::WRITE | OpenFlags::TRUNCATE), Placement::Truncate);
+}
+
+#[test]
 fn the_time_may_be_told_to_a_log() {
     let read_clock = |output: Option<&str>| {
         let identity = output.and_then(|path| event(Kind::Stat, path).identity);
@@ -268,4 +278,14 @@ fn variables_of_the_callers_count() {
     let mut names = folded("/b/cc1", events).seen.environment;
     names.sort();
     assert_eq!(names, [(b"OUTER".to_vec(), Some(b"1".to_vec())), (b"UNSET".to_vec(), None)]);
+}
+
+#[test]
+fn where_temporary_files_go_counts_where_none_can_be_made() {
+    let asked = failed(2, event(Kind::GetEnvironment, "TMPDIR"));
+    let temporary = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
+    let counts = |made: trace::Event| !folded("/b/cc1", vec![asked.clone(), made]).seen.environment.is_empty();
+    assert!(counts(failed(2, open("/t/x.o", temporary))));
+    assert!(!counts(failed(2, open("/w/o/x.o", MAKE))));
+    assert!(!counts(open("/t/x.o", MAKE)));
 }

@@ -73,7 +73,7 @@ pub use stdin::{
     Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left, take_standard_input,
 };
 pub use stop::end_descendants;
-pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_outputs};
+pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_input_size, standard_outputs};
 pub use touch::{Answer, Touch, Touches};
 pub use trace::{
     Start, Step, Tracer, Usage, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves, wait_with_usage,

@@ -33,6 +33,11 @@ pub fn standard_outputs() -> ([Option<TerminalSize>; 2], bool) {
     (sizes, output.is_some() && output == error && same_file(1, 2))
 }
 
+/// The size of the terminal that standard input is, `None` where it is not one.
+pub fn standard_input_size() -> Option<TerminalSize> {
+    terminal_size(0)
+}
+
 fn terminal_size(fd: RawFd) -> Option<TerminalSize> {
     let fd = standard(fd);
     if !termios::isatty(fd) {

@@ -55,6 +55,14 @@ pub(super) fn cases() -> Vec<Case> {
             .cmd("ar rcsD x.a b.o").cold().then("again", nothing()),
         objects("ar-hard-link").setup(existing()).setup(link("x.a", "y.a")).cmd("ar rcsD x.a b.o").cold()
             .then("again", nothing()),
+        objects("llvm-nm-stdin").program("llvm-nm").sh("$WRAP llvm-nm - < a.o").cold().then("again", nothing())
+            .then("another", sh("cp b.o a.o")),
+        objects("llvm-objcopy-stdin").program("llvm-objcopy").sh("$WRAP llvm-objcopy - x.o < a.o").cold()
+            .then("again", nothing()).then("another", sh("cp b.o a.o")),
+        objects("strip-hard-link").cmd("strip -g a.o").cold().then("a link", link("a.o", "d.o"))
+            .then("another", sh("ln -sf c.o a.o; ln -f c.o e.o")),
+        objects("objcopy-hard-link").setup(link("a.o", "d.o")).cmd("objcopy --strip-debug a.o").cold()
+            .then("again", nothing()),
         objects("ar-nothing-to-do").setup(existing()).cmd("ar rcsD x.a a.o").over().may_miss().then("again", nothing()),
         objects("ranlib").setup(sh("ar qcSD x.a a.o b.o")).cmd("ranlib -D x.a").cold().then("again", nothing()).over()
             .may_miss(),
