@@ -57,6 +57,7 @@ fn set() -> ObservationSet<'static> {
         Fact::Modified(-1),
         Fact::Status(Status { mode: 0o100_644, owner: 1000, group: 100, links: 2, inode: 4, modified_ns: 1 << 60 }),
         Fact::Ordered(Digest([8; 32])),
+        Fact::Kinds(Digest([12; 32])),
     ];
     let none = DirFacts { path: b"/usr/include", links: Links::None, class: 2, ..DirFacts::default() };
     ObservationSet {
