@@ -18,7 +18,7 @@ pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     if !map.is_plain() || hides_its_text(text) || !text.iter().all(|&c| is_text(c)) {
         return None;
     }
-    if map.pairs().iter().any(|pair| holds_wide(text, pair.from)) {
+    if map.pairs().iter().any(|pair| holds_wide(text, pair.from)) || may_be_quoted_by_gcc(text, map) {
         return None;
     }
     let replaced = replace(text, map)?;
@@ -204,6 +204,14 @@ fn is_laid_out(text: &[u8]) -> bool {
     text.starts_with(b"--- !") || SIGNS.iter().any(|sign| memmem::find(text, sign).is_some())
 }
 
+/// Whether a word with a root in it may have quotes here and none there: `gcc -###` puts them around words with other
+/// characters than these. `-v`, which puts none, looks the same.
+fn may_be_quoted_by_gcc(text: &[u8], map: &Map<'_>) -> bool {
+    let is_bare = |root: &[u8]| root.iter().all(|c| c.is_ascii_alphanumeric() || b"_/-.".contains(c));
+    let are_bare = map.pairs().iter().all(|pair| is_bare(pair.from) && is_bare(pair.to));
+    !are_bare && memmem::find(text, b"COLLECT_GCC_OPTIONS=").is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +265,16 @@ mod tests {
         check("--- !Passed\nFile: '/w/a/x.c'", None);
         check("x\0", None);
         check("/w/a/x.o    10", None);
+    }
+
+    #[test]
+    fn words_that_gcc_may_quote_are_refused() {
+        let text = b"COLLECT_GCC_OPTIONS='-c'\n cc1 /w/a/x.c";
+        let plain = Map::new(&[b"/w/a"], &[b"/w/b"]).expect("sound roots");
+        assert!(relocate(text, &plain).is_some());
+        let quoted = Map::new(&[b"/w/a"], &[b"/w/b+c"]).expect("sound roots");
+        assert_eq!(relocate(text, &quoted), None);
+        assert!(relocate(b"/w/a/x.c", &quoted).is_some());
     }
 
     #[test]
