@@ -208,8 +208,8 @@ fn is_laid_out(text: &[u8]) -> bool {
 /// characters than these. `-v`, which puts none, looks the same.
 fn may_be_quoted_by_gcc(text: &[u8], map: &Map<'_>) -> bool {
     let is_bare = |root: &[u8]| root.iter().all(|c| c.is_ascii_alphanumeric() || b"_/-.".contains(c));
-    let are_bare = || map.pairs().iter().all(|pair| is_bare(pair.from) && is_bare(pair.to));
-    memmem::find(text, b"COLLECT_GCC_OPTIONS=").is_some() && !are_bare()
+    let are_bare = map.pairs().iter().all(|pair| is_bare(pair.from) && is_bare(pair.to));
+    !are_bare && memmem::find(text, b"COLLECT_GCC_OPTIONS=").is_some()
 }
 
 #[cfg(test)]
