@@ -66,8 +66,6 @@ fn what_ninja_keeps_serves_other_places() {
         let (ran, outcome) = made(&project, at, true);
         assert_eq!(ran.code, plain.code, "{ran:?}");
         assert_eq!(dependencies(&project, at), plain_dependencies, "in place {at}: {outcome:?}");
-        let idle = project.plain(at, &["ninja", "-n", "-d", "explain"]);
-        assert!(idle.stdout.contains("no work to do"), "in place {at}: {outcome:?}, {idle:?}");
         // It is understood: a header that is changed is compiled again.
         let header = project.text(at, "both.h");
         let kept = fs::read(project.text(at, ".ninja_deps")).expect("is there");
@@ -81,4 +79,19 @@ fn what_ninja_keeps_serves_other_places() {
         outcomes.extend(outcome);
     }
     assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
+}
+
+#[test]
+fn ninja_finds_nothing_to_do_after_a_hit() {
+    probe_skip!(has("ninja") && has("cc"), "ninja or cc is not installed");
+    let project = by_ninja();
+    for expect in ["miss", "hit", "hit"] {
+        let (ran, outcome) = made(&project, 0, true);
+        assert_eq!((ran.code, &outcome[..]), (Some(0), &[expect.to_owned()][..]), "{ran:?}");
+        let left = project.plain(0, &["ninja", "-n", "-d", "explain"]);
+        assert!(left.stdout.contains("no work to do"), "{expect}: {left:?}");
+        fs::write(project.text(0, "a.c"), "int a(void) { return 2; }\n").expect("can be written");
+        let left = project.plain(0, &["ninja", "-n"]);
+        assert!(left.stdout.contains("[2/2]") && left.stdout.contains("lib.a"), "{left:?}");
+    }
 }
