@@ -218,7 +218,8 @@ fn hides_words(text: &[u8]) -> bool {
         let Some(end) = next.map(|next| at + 1 + next).filter(|end| text[*end] == b'\n') else { return false };
         let before = at.checked_sub(1).map(|before| text[before]);
         let after = text.get(end + 1).copied();
-        before.is_some_and(is_in_word) && after.is_some_and(|byte| is_in_word(byte) || byte == b'\\')
+        // `R`, and in the next line the quote of a raw string, are no less one.
+        before.is_some_and(is_in_word) && after.is_some_and(|byte| is_in_word(byte) || b"\\\"".contains(&byte))
     };
     text.contains(&0) || memmem::find(text, b"??/").is_some() || memchr_iter(b'\\', text).any(divides_a_word)
 }
@@ -280,6 +281,7 @@ mod tests {
             b"char *x = \"\\\n/*\"; char *y = DATA_DIR; /* */",
             b"// \\\n/* \nchar *y = DATA_DIR; /* */",
             b"R\"(\n/*)\" DATA_DIR /* */",
+            b"R\\\n\"(\n/*)\" DATA_DIR /* */",
             b"/* *\\\n/ DATA_DIR /* */",
             b"/* DATA_DIR",
             b"int x; /*\n/*/ DATA_DIR /* */",

@@ -38,6 +38,9 @@ const NO_NAMES: [&[u8]; 9] =
 /// Words for the linker, of which some bring a name into the result.
 const LINKER_WORDS: [&[u8]; 5] = [b"-Wl,", b"-Xlinker", b"-T", b"-R", b"-rpath"];
 
+/// A traditional preprocessor has other strings and comments, and another character set other letters.
+const UNUSUAL: [&[u8]; 5] = [b"-Wp,", b"-Xpreprocessor", b"-finput-charset", b"-traditional", b"--traditional"];
+
 /// How the names of texts end that a compiler reads, and a linker does not.
 const SOURCE_ENDINGS: [&[u8]; 18] = [
     b".c", b".cc", b".cpp", b".cxx", b".C", b".m", b".mm", b".i", b".ii", b".s", b".S", b".h", b".hh", b".hpp",
@@ -75,7 +78,8 @@ fn may_be_source(path: &[u8]) -> bool {
 /// A library's name, `libc.so.6`: the preprocessor reads none.
 fn is_library(path: &[u8]) -> bool {
     let name = file_name(path);
-    memmem::find(name, b".so").is_some_and(|at| matches!(name.get(at + 3), None | Some(b'.')))
+    let is_version = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    memmem::rfind(name, b".so").is_some_and(|at| is_version(&name[at + 3..]))
 }
 
 fn whole(path: &[u8]) -> Option<Vec<u8>> {
@@ -234,8 +238,7 @@ impl Reach<'_> {
         let told = naming.places.iter().chain(naming.mapped.iter().map(|(_, map)| map)).chain(&naming.others);
         let is_named = self.environment_names_us() || self.names_us(&self.request.action.tool_path);
         let may_show = || is_named || told.into_iter().any(|word| self.names_us(word));
-        // A traditional preprocessor has other strings and comments.
-        let is_usual = !naming.others.iter().any(|word| word.starts_with(b"-traditional"));
+        let is_usual = !naming.others.iter().any(|word| UNUSUAL.iter().any(|flag| word.starts_with(flag)));
         let is_gccs = self.gcc_ran && self.request.family == Family::Gcc;
         let is_known = is_gccs && is_usual && self.request.roots.names().is_empty();
         if !is_known || self.carried.fixed.is_some() || self.carried.names_files.is_some() && may_show() {
