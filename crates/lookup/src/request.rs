@@ -7,11 +7,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{
-    Family, Invocation, ResponseFiles, StandardInput, binutils_input, environment, family_of, is_source, parse,
-    runs_no_script,
+    Family, Invocation, ResponseFiles, StandardInput, Told, binutils_input, environment, family_of, habit, is_source,
+    parse, runs_no_script,
 };
 use larder_model::{
-    ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, UMASK, Variable,
+    ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, Times, UMASK, Variable,
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::Stamps;
@@ -75,6 +75,8 @@ enum Keyed {
     Unread,
     Nothing,
     Bytes(Vec<u8>),
+    /// A file of these bytes, and when it was modified: whoever reads it may ask.
+    File(Vec<u8>, i64),
     /// Not read, but asked for its size.
     Terminal(TerminalSize),
 }
@@ -85,12 +87,18 @@ impl Keyed {
             Keyed::Unread => Vec::new(),
             Keyed::Nothing => b"nothing".to_vec(),
             Keyed::Bytes(bytes) => Digest::of(&roots.encode_text(bytes)).0.to_vec(),
+            Keyed::File(bytes, modified_ns) => {
+                [&Digest::of(&roots.encode_text(bytes)).0[..], &modified_ns.to_le_bytes()].concat()
+            }
             Keyed::Terminal(size) => format!("terminal of {} columns", size.columns).into_bytes(),
         }
     }
 
     fn bytes(self) -> Vec<u8> {
-        if let Keyed::Bytes(bytes) = self { bytes } else { Vec::new() }
+        match self {
+            Keyed::Bytes(bytes) | Keyed::File(bytes, _) => bytes,
+            Keyed::Unread | Keyed::Nothing | Keyed::Terminal(_) => Vec::new(),
+        }
     }
 }
 
@@ -105,6 +113,11 @@ fn read_standard_input(reads: StandardInput) -> Result<Keyed, Bypass> {
         Ok(larder_sys::Input::Open) | Err(_) if reads == StandardInput::Perhaps => Ok(Keyed::Unread),
         Ok(larder_sys::Input::Open) | Err(_) => Err(Bypass::StandardInput),
     }
+}
+
+/// Whether the program at this path may write down when its inputs were modified, as `gzip` does.
+fn may_write_down_times(program: &[u8]) -> bool {
+    habit(file_name(program), Told::nothing()).times >= Times::Inputs
 }
 
 fn known_family(tool: &Tool, argv: &[Vec<u8>]) -> Option<Family> {
@@ -265,6 +278,12 @@ impl Request {
         let input = match input {
             Keyed::Unread if may_ask_for_width(family, &action) => {
                 larder_sys::standard_input_size().map_or(Keyed::Unread, Keyed::Terminal)
+            }
+            Keyed::Bytes(bytes) if family == Family::Command && may_write_down_times(&tool.path) => {
+                match larder_sys::standard_input_modified() {
+                    Some(modified_ns) => Keyed::File(bytes, modified_ns),
+                    None => Keyed::Bytes(bytes),
+                }
             }
             input => input,
         };

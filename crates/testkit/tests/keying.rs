@@ -57,6 +57,11 @@ fn values_of_the_action() {
         ("standard input", |place, changed| {
             place.larder(&["gcc", "-E", "-"]).stdin(if changed { b"int a;" } else { b"int b;" })
         }),
+        ("when a file on standard input was modified", |place, changed| {
+            let modified = if changed { 1_000_000_000 } else { 1_000_000_007 };
+            let script = format!("touch -d @{modified} x.c; exec {} run -- gzip < x.c", larder().display());
+            place.run(&["sh", "-c", &script])
+        }),
         ("argv[0]", |place, changed| place.larder(&[if changed { "/usr/bin/gcc" } else { "gcc" }, "-c", "x.c"])),
         ("the tool's name", |place, changed| place.larder(&[if changed { "cc" } else { "gcc" }, "-c", "x.c"])),
         ("the working directory", |place, changed| {

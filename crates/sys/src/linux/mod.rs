@@ -70,7 +70,8 @@ pub use socket::{
 };
 pub use start::{spawn, spawn_apart, spawn_bound, spawn_job};
 pub use stdin::{
-    Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left, take_standard_input,
+    Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left,
+    standard_input_modified, take_standard_input,
 };
 pub use stop::end_descendants;
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_input_size, standard_outputs};
