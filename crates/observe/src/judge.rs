@@ -133,11 +133,11 @@ impl BothObservers {
 
     /// Run the tool, seen by both. An error means that it was not started and still can be.
     pub fn run(&self, command: &Command, to: &Destinations, rival: Rivalry) -> io::Result<BothObserved> {
+        let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
         self.preload.kernel_asks()?;
         let (supervisor, trace) = self.kernel.supervisor(true);
         let observed = larder_spawn::attended(Box::new(supervisor), || self.preload.run(command, to, rival))?;
         let kernel = trace.take().unwrap_or(Trace { incomplete: true, ..Trace::default() });
-        let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
         let began = |event: &Event| (event.kind == Kind::Start && event.path == wrapper).then_some(event.pid);
         let wrappers = kernel.iter().filter_map(|event| began(&event));
         let plumbing = wrappers.chain([larder_sys::process_id()]).map(|pid| format!("/proc/{pid}/fd/").into_bytes());

@@ -73,6 +73,7 @@ impl SampledObserver {
         rival: Rivalry,
         interest: &dyn Fn(&[u8]) -> Interest,
     ) -> io::Result<SampledObserved> {
+        let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
         let (desks, theirs) = (self.preload.desks()?, self.preload.desks()?);
         // Without it there are no samples, and nothing else is worse.
         let sampler = Beside::start(move || drop(take_samples(theirs, interest, &self.samples))).ok();
@@ -81,7 +82,6 @@ impl SampledObserver {
         desks.close();
         sampler.into_iter().for_each(Beside::end);
         let observed = observed?;
-        let wrapper = larder_sys::link_target(b"/proc/self/exe")?;
         let lives = lives(&self.samples).unwrap_or_default();
         let samples = judged(&observed.trace, &lives, &wrapper);
         Ok(SampledObserved { observed, samples })
