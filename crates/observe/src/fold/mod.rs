@@ -177,6 +177,8 @@ struct Fold<'t> {
     last_read: Map<u32, &'t [u8]>,
     /// What each process opened for reading, itself: a program that it becomes may find that open.
     opened: Map<u32, Vec<&'t [u8]>>,
+    /// Of these, what it opened since it last started another process: a shell that uses `vfork` opens for that one.
+    opened_for_child: Map<u32, Vec<&'t [u8]>>,
     /// A program's name as it stands in the trace, and whether it is a part of a compiler: the next event is mostly of
     /// the same.
     last_part: Cell<(&'t [u8], bool)>,

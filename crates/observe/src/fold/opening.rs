@@ -24,6 +24,7 @@ impl<'t> Fold<'t> {
         }
         if !writes {
             self.opened.entry(e.pid).or_default().push(e.path);
+            self.opened_for_child.entry(e.pid).or_default().push(e.path);
             return self.read(e, false, policy);
         }
         self.open_for_writing(e, flags, policy);

@@ -16,7 +16,7 @@ impl<'t> Fold<'t> {
                 let before = self.who.runs(e.pid);
                 self.who.learn(e);
                 self.habits.remove(&e.pid);
-                self.finds_open(e.pid, before, policy);
+                self.finds_open(e, before, policy);
                 self.clock_reads.remove(&e.pid);
                 self.zone_reads.remove(&e.pid);
                 self.random_reads.remove(&e.pid);
@@ -54,22 +54,18 @@ impl<'t> Fold<'t> {
         }
     }
 
-    /// A shell opens what it is told by `< file`, and becomes the program that asks how old that is. Its own script it
-    /// has for itself.
-    fn finds_open(&mut self, pid: u32, before: Running<'t>, policy: &Policy) {
-        let times = self.habit(pid, policy).times;
+    /// A shell opens what it is told by `< file`, and becomes the program that asks how old that is, or starts it. Its own
+    /// script it has for itself.
+    fn finds_open(&mut self, e: &Event<'t>, before: Running<'t>, policy: &Policy) {
+        let from_parent = self.opened_for_child.remove(&e.extra).filter(|_| e.extra != 0).unwrap_or_default();
+        let times = self.habit(e.pid, policy).times;
         if times < Times::Inputs {
             return;
         }
-        let is_option = |word: &[u8]| matches!(word.first(), None | Some(b'-'));
-        let script = arguments(before.arguments).and_then(|mut words| words.find(|word| !is_option(word)));
-        let script = script.map(|script| script.strip_prefix(b"./").unwrap_or(script));
-        let is_script = |path: &[u8]| {
-            let before = script.and_then(|script| path.strip_suffix(script));
-            before.is_some_and(|before| matches!(before.last(), None | Some(b'/')))
-        };
-        for path in self.opened.get(&pid).into_iter().flatten() {
-            if let (false, Some(looked)) = (is_script(path), self.looked.get_mut(path)) {
+        let own = self.opened.get(&e.pid).into_iter().flatten().map(|path| (*path, before));
+        let parent = self.who.runs(e.extra);
+        for (path, shell) in own.chain(from_parent.into_iter().map(|path| (path, parent))) {
+            if let (false, Some(looked)) = (is_script_of(shell, path), self.looked.get_mut(path)) {
                 looked.times = looked.times.max(times);
             }
         }
@@ -159,4 +155,12 @@ impl<'t> Fold<'t> {
             self.temporary_directories.insert(e.path, value);
         }
     }
+}
+
+/// Whether the program is a shell's, or another's, that runs this script.
+fn is_script_of(running: Running, path: &[u8]) -> bool {
+    let is_option = |word: &[u8]| matches!(word.first(), None | Some(b'-'));
+    let script = arguments(running.arguments).and_then(|mut words| words.find(|word| !is_option(word)));
+    let before = script.and_then(|script| path.strip_suffix(script.strip_prefix(b"./").unwrap_or(script)));
+    before.is_some_and(|before| matches!(before.last(), None | Some(b'/')))
 }

@@ -194,6 +194,18 @@ fn what_a_shell_opened_for_a_program_counts_as_that_one_looks_at_it() {
     assert_eq!(times("/b/generator", "/w/in"), Some(Times::Files));
     assert_eq!(times("/b/cp", "/w/in"), Some(Times::Blind));
     assert_eq!(times("/b/generator", "/w/s"), Some(Times::Blind));
+    // It may open that before it starts the program by `vfork`.
+    let started = |file: &str| {
+        let script = trace::Event { path2: b"./s\x1f".to_vec(), ..event(Kind::Start, "/b/sh") };
+        let child = |pid: u32, program: &str| trace::Event { pid, extra: script.pid, ..event(Kind::Start, program) };
+        let events = [script.clone(), open("/w/s", READ), open("/w/in", READ), child(71, "/b/generator")];
+        let later = [open("/w/next", READ), child(72, "/b/cp"), child(73, "/b/generator")];
+        let seen = folded("/b/sh", events.into_iter().chain(later).collect()).seen;
+        seen.looked.iter().find(|(path, _)| path == file.as_bytes()).map(|(_, looked)| looked.times)
+    };
+    assert_eq!(started("/w/in"), Some(Times::Files));
+    assert_eq!(started("/w/s"), Some(Times::Blind));
+    assert_eq!(started("/w/next"), Some(Times::Blind));
 }
 
 #[test]
