@@ -86,17 +86,28 @@ impl Store {
     /// Whether somebody tried to start a `larderd` of late; where nobody did, notes that somebody does.
     pub fn may_summon(&self) -> Summoned {
         let path = self.file("locks").join("summoned");
-        let age = |look: larder_sys::Look| larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
-        let before = larder_sys::look(path.as_os_str().as_encoded_bytes()).map(age);
-        match before.map(i64::abs) {
+        let age = || -> io::Result<i64> {
+            let look = larder_sys::look(path.as_os_str().as_encoded_bytes())?;
+            Ok(larder_sys::now_coarse_ns().saturating_sub(look.modified_ns).saturating_abs())
+        };
+        // Of several who look at once one alone starts it: who makes the file, or has its lock and finds it as old still.
+        let is_ours = match age() {
             Ok(..BEGINS_NS) => return Summoned::JustNow,
             Ok(BEGINS_NS..SUMMON_COARSE_NS) => return Summoned::Lately,
-            _ => {}
-        }
-        let file = self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false));
-        match file.is_ok_and(|file| file.set_modified(std::time::SystemTime::now()).is_ok()) {
-            true => Summoned::Never,
-            false => Summoned::Lately,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.open_or_make(&path, OpenOptions::new().write(true).create_new(true)).map(|_| true)
+            }
+            _ => self.open_or_make(&path, OpenOptions::new().write(true)).map(|file| {
+                let has_lock = larder_sys::try_write_lock(&file).unwrap_or(false);
+                has_lock
+                    && age().is_ok_and(|age| age >= SUMMON_COARSE_NS)
+                    && file.set_modified(std::time::SystemTime::now()).is_ok()
+            }),
+        };
+        match is_ours {
+            Ok(true) => Summoned::Never,
+            _ if age().is_ok_and(|age| age < BEGINS_NS) => Summoned::JustNow,
+            _ => Summoned::Lately,
         }
     }
 
@@ -161,6 +172,28 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_many_starts_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let path = store.file("locks").join("summoned");
+        for _ in 0..20 {
+            let at_once = std::sync::Barrier::new(8);
+            let is_ours = || {
+                at_once.wait();
+                matches!(store.may_summon(), Summoned::Never)
+            };
+            let ours = std::thread::scope(|scope| {
+                let all: Vec<_> = (0..8).map(|_| scope.spawn(is_ours)).collect();
+                all.into_iter().filter_map(|one| one.join().ok()).filter(|ours| *ours).count()
+            });
+            assert_eq!(ours, 1);
+            // The next ones find one of long ago.
+            let file = File::options().write(true).open(&path).expect("was made");
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("is ours");
+        }
+    }
 
     #[test]
     fn there_is_one() {
