@@ -57,8 +57,7 @@ pub fn standard_input_is_terminal() -> bool {
 /// When the file on standard input was modified, in nanoseconds since 1970, where it is one.
 pub fn standard_input_modified() -> Option<i64> {
     let stat = fstat(stdin()).ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)?;
-    let seconds = i64::try_from(stat.st_mtime).ok()?;
-    Some(seconds.saturating_mul(1_000_000_000).saturating_add(i64::try_from(stat.st_mtime_nsec).ok()?))
+    Some(stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(i64::try_from(stat.st_mtime_nsec).ok()?))
 }
 
 /// Have this process, and those that it starts, find nothing on standard input.
