@@ -279,7 +279,9 @@ pub fn read_at_most(path: &[u8], bytes_max: u64) -> io::Result<Option<Vec<u8>>> 
     if size_bytes > bytes_max {
         return Ok(None);
     }
-    let bytes = read_sized(&file, size_bytes)?;
+    // One more than there should be, so that one call reads all of it; a device has no size, and no end.
+    let mut bytes = Vec::with_capacity(size_bytes as usize + 1);
+    io::Read::read_to_end(&mut io::Read::take(&file, bytes_max + 1), &mut bytes)?;
     Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
 }
 
@@ -377,4 +379,17 @@ pub fn boot_id() -> io::Result<String> {
     let is_of_id = |c: &u8| c.is_ascii_hexdigit() || *c == b'-';
     let id: String = text[..count].iter().take_while(|c| is_of_id(c)).map(|c| char::from(*c)).collect();
     if id.len() < 16 { Err(io::Error::other("no boot id")) } else { Ok(id) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_read_than_asked_for() {
+        let name = read_at_most(b"/proc/self/comm", 4096).expect("reads").expect("is short");
+        assert!(name.ends_with(b"\n"), "though it says that it is empty");
+        assert_eq!(read_at_most(b"/proc/self/comm", name.len() as u64 - 1).expect("reads"), None);
+        assert_eq!(read_at_most(b"/dev/zero", 4096).expect("reads"), None);
+    }
 }
