@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -168,14 +168,7 @@ fn is_program(bytes: &[u8]) -> bool {
 
 /// All of a file; `None` where it is too large.
 pub(crate) fn read_text(file: &mut File) -> io::Result<Option<Vec<u8>>> {
-    let size_bytes = file.metadata()?.len();
-    if size_bytes > TEXT_BYTES_MAX {
-        return Ok(None);
-    }
-    // One more than there should be, so that one call reads all of it.
-    let mut bytes = Vec::with_capacity(size_bytes as usize + 1);
-    file.take(TEXT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    Ok((bytes.len() as u64 <= TEXT_BYTES_MAX).then_some(bytes))
+    larder_sys::read_rest_at_most(file, TEXT_BYTES_MAX)
 }
 
 /// Whether a text holds a word that becomes the name of a file, or the end of one: it may be pasted together.

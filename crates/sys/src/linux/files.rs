@@ -274,14 +274,18 @@ pub fn read_sized(mut file: &File, size_bytes: u64) -> io::Result<Vec<u8>> {
 
 /// All that is in the file at a path, links followed; `None` where that is more than `bytes_max`.
 pub fn read_at_most(path: &[u8], bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-    let file = open(path, Opening::Read)?;
-    let size_bytes = file_look(&file)?.size_bytes;
+    read_rest_at_most(&open(path, Opening::Read)?, bytes_max)
+}
+
+/// What is left of an opened file; `None` where that is more than `bytes_max`.
+pub fn read_rest_at_most(file: &File, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let size_bytes = file_look(file)?.size_bytes;
     if size_bytes > bytes_max {
         return Ok(None);
     }
     // One more than there should be, so that one call reads all of it; a device has no size, and no end.
     let mut bytes = Vec::with_capacity(size_bytes as usize + 1);
-    io::Read::read_to_end(&mut io::Read::take(&file, bytes_max + 1), &mut bytes)?;
+    io::Read::read_to_end(&mut io::Read::take(file, bytes_max + 1), &mut bytes)?;
     Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
 }
 
