@@ -21,6 +21,7 @@ pub fn rule(rewrite: Rewrite) -> Option<Rule> {
         Rewrite::Pickle => Some(Rule::Pickle),
         Rewrite::Log => Some(Rule::Log),
         Rewrite::NinjaDependencies => Some(Rule::NinjaDependencies),
+        Rewrite::AsLong => Some(Rule::AsLong),
     }
 }
 

@@ -118,10 +118,12 @@ pub enum Rewrite {
     Log,
     /// What ninja keeps of dependencies.
     NinjaDependencies,
+    /// Anything, for a place whose paths are as long.
+    AsLong,
 }
 
 impl Rewrite {
-    const ALL: [Rewrite; 8] = [
+    const ALL: [Rewrite; 9] = [
         Rewrite::None,
         Rewrite::Text,
         Rewrite::GccDepfile,
@@ -130,6 +132,7 @@ impl Rewrite {
         Rewrite::Pickle,
         Rewrite::Log,
         Rewrite::NinjaDependencies,
+        Rewrite::AsLong,
     ];
 
     /// As a record holds it.

@@ -27,7 +27,8 @@ pub struct SampledObserver {
 pub enum Interest {
     /// It is known.
     Nothing,
-    /// As `Beginning`, but once the beginning of one long life was seen, nothing more, whatever its options.
+    /// As `Beginning`, but once the beginning of one long life was seen, or three short ones, nothing more, whatever its
+    /// options.
     OneLong,
     /// It lives long, and its beginning tells enough.
     Beginning,

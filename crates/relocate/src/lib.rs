@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod as_long;
 mod depfile;
 mod forms;
 mod names;
@@ -57,6 +58,9 @@ pub enum Rule {
     Pickle,
     /// In what ninja keeps of dependencies, whose times are left.
     NinjaDependencies,
+    /// Wherever they stand, in bytes of any kind, where each root is as long there as here. That nothing else in it was
+    /// worked out from a path is for the caller to know.
+    AsLong,
 }
 
 /// The bytes for the other place. `None` where that cannot be done exactly.
@@ -106,6 +110,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
         Rule::ObjectInAnyOrder => of_objects(bytes, map, object::Order::Any),
         Rule::Pickle => pickle::relocate(bytes, map),
         Rule::NinjaDependencies => ninja::relocate(bytes, &|path| text::relocate(path, map)),
+        Rule::AsLong => as_long::relocate(bytes, map),
     }?;
     match rule {
         _ if !names.stand_outside(bytes, &roots.0) => Some(there),
@@ -116,6 +121,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
         Rule::Object | Rule::ObjectInAnyOrder => names_of_objects(&there, &names),
         Rule::Pickle => pickle::relocate_names(&there, &names),
         Rule::NinjaDependencies => ninja::relocate(&there, &|path| names.replace(path)),
+        Rule::AsLong => None,
     }
 }
 

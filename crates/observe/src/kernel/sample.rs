@@ -275,7 +275,7 @@ impl Sampler<'_> {
         if life.how == How::Whole {
             life.watch.settle(None);
         }
-        if life.interest == Interest::OneLong && life.how == How::Cut {
+        if life.interest == Interest::OneLong && (life.how == How::Cut || self.desks.has_samples(&life.desk)) {
             self.desks.is_known(&life.desk);
         }
     }

@@ -140,6 +140,11 @@ impl Desks {
         self.0.words()[place(desk.program & PROGRAM) + 1].fetch_or(KNOWN, SeqCst);
     }
 
+    /// Whether there are as many samples of the program that asks as are taken of one whatever its options.
+    pub(crate) fn has_samples(&self, desk: &Desk) -> bool {
+        self.word(place(desk.program & PROGRAM) + 1) >= SAMPLES
+    }
+
     /// One more sample of the program that asks, or so many that there are enough of it.
     pub(crate) fn count(&self, desk: &Desk, enough: bool) {
         let more = if enough { SAMPLES } else { 1 };

@@ -21,10 +21,13 @@ mod shared;
 mod strings;
 mod units;
 
-use elf::Elf;
+use std::ops::Range;
+
+use elf::{ENDIAN, Elf, Section};
 use gimli::{DebugInfo, LittleEndian, UnitType};
 use line::Line;
 use memchr::memmem;
+use object::read::elf::SectionHeader as _;
 use origin::Origin;
 use strings::Strings;
 
@@ -41,6 +44,9 @@ pub(crate) enum Order {
     /// All but the order of strings that gcc took from a hash table.
     Any,
 }
+
+/// Sections with names of directories and sources for debuggers.
+const OF_DEBUGGERS: [&[u8]; 3] = [b".debug_str", b".debug_line_str", b".debug_line"];
 
 /// A string of fewer bytes is written in `.debug_info` itself, before DWARF 5.
 const STRING_MIN: usize = 4;
@@ -75,6 +81,31 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
     }
     references::update(&elf, &parts, &mut data)?;
     layout::write(&elf, &data)
+}
+
+/// The file with what `exchange` does to each section that is no string of debug information, all of which stay where
+/// they are. A build id is made anew, where it is one that is known.
+pub(crate) fn exchange_in_place(
+    bytes: &[u8],
+    exchange: &dyn Fn(&mut [u8], Range<usize>) -> Option<()>,
+) -> Option<Vec<u8>> {
+    let elf = Elf::parse(bytes)?;
+    let id = build_id::of(&elf, bytes)?;
+    let mut there = bytes.to_vec();
+    let has_more = |section: &&Section<'_>| !section.data.is_empty() && !OF_DEBUGGERS.contains(&section.name);
+    for section in elf.sections.iter().filter(has_more) {
+        let at = usize::try_from(section.header.sh_offset(ENDIAN)).ok()?;
+        exchange(&mut there, at..at.checked_add(section.data.len())?)?;
+    }
+    if let Some((at, id)) = id {
+        let range = at..at.checked_add(id.len())?;
+        if bytes.get(range.clone())? != id {
+            return None;
+        }
+        let (_, id) = build_id::of(&Elf::parse(&there)?, &there)??;
+        there.get_mut(range)?.copy_from_slice(&id);
+    }
+    Some(there)
 }
 
 /// The sections that may change.

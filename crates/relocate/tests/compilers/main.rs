@@ -1,6 +1,7 @@
 //! Real compilers in two places.
 
 mod archives;
+mod as_long;
 mod depfiles;
 mod messages;
 mod objects;

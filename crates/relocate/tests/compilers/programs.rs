@@ -35,7 +35,14 @@ const FLAGS: [&[&str]; 8] = [
 const MAIN: &str = "#include <stdio.h>\n#include \"inner.h\"\nextern int small(int);\n__attribute__((weak)) int small(int a) { return a; }\n\
                     int main(int count, char **words) { puts(words[0]); return inner(count) + small(2); }\n";
 
-fn link(place: &Place, compiler: &str, flags: &[&str], sources: &[&str], is_absolute: bool) -> Option<Vec<u8>> {
+/// Links in `build`. `None` where the compiler does not want to.
+pub(crate) fn link(
+    place: &Place,
+    compiler: &str,
+    flags: &[&str],
+    sources: &[&str],
+    is_absolute: bool,
+) -> Option<Vec<u8>> {
     fs::write(place.sources.join("main.c"), MAIN).expect("a source");
     let output = Command::new(compiler)
         .args(flags)

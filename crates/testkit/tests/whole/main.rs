@@ -85,6 +85,21 @@ fn places_as_long_as_each_other() {
     check("cat in > out", &[(10, "miss"), (11, "miss"), (12, "hit"), (0, "miss"), (3, "hit"), (4, "hit")]);
 }
 
+/// Where a program, a library and an object hold the place's path for their own use.
+#[test]
+fn programs_that_use_the_place() {
+    probe_skip!(has("make") && has("gcc"), "make or gcc is not installed");
+    let project = by_make();
+    project.change("b.c", "#include \"both.h\"\nconst char *where = WHERE;\nint b(void) { return HOW_MUCH; }\n");
+    let makefile = "all: prog lib.so lib.a\nprog: a.o b.o\n\tgcc -g -Wl,-rpath,$(CURDIR)/lib -o $@ a.o b.o\n\
+                    lib.so: b.o\n\tgcc -shared -o $@ b.o\nlib.a: b.o\n\tar crD $@ $^\n\
+                    %.o: %.c both.h\n\tgcc -g -O2 -fPIC -DWHERE='\"$(CURDIR)/share\"' -c -o $@ $<\n";
+    project.change("Makefile", makefile);
+    for (at, expect) in [(10, "miss"), (11, "miss"), (12, "hit"), (0, "miss"), (13, "hit"), (1, "miss"), (14, "hit")] {
+        assert_eq!(project.compared(at, &["make"]), expect, "place {at}");
+    }
+}
+
 /// An archive of objects whose debug information names the place.
 #[test]
 fn archives_are_written_again() {

@@ -85,7 +85,9 @@ impl Reach<'_> {
     /// Whether the length of a path can have come to something in the result: a script has it in a word, and the size
     /// of an object that holds it may have been written down.
     fn may_measure(&self, rewrites: &Rewrites) -> bool {
-        self.foreign_program || rewrites.outputs.contains(&Rewrite::Object) && rewrites.outputs.len() > 1
+        let Rewrites { outputs, .. } = rewrites;
+        let is_measured = outputs.contains(&Rewrite::Object) && outputs.len() > 1;
+        self.foreign_program || is_measured || outputs.contains(&Rewrite::AsLong)
     }
 
     /// What is to be written again in the first of two results to give the second.
@@ -214,7 +216,7 @@ impl Reach<'_> {
             return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
         }
         let here = self.searched(new)?;
-        let rules = [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object];
+        let rules = [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object, Rewrite::AsLong];
         rules.into_iter().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
     }
 }

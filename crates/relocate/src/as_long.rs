@@ -1,0 +1,94 @@
+//! Bytes of any kind for a place whose paths are as long as here: each root is replaced where it stands, and nothing
+//! moves.
+//!
+//! Of objects, programs and libraries the strings of debug information are left to `object`, since gcc has some of them
+//! in an order that hangs on their letters, and the build id is made anew.
+//!
+//! Unaware of: what wrote the bytes.
+
+use std::ops::Range;
+
+use memchr::memmem;
+use object::elf::ELFMAG;
+
+use crate::archive;
+use crate::forms::holds_a_root;
+use crate::object::{self as objects, Order};
+use crate::roots::Map;
+
+/// The bytes with their roots replaced. `None` where one is longer or shorter there.
+pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+    if map.pairs().iter().any(|pair| pair.from.len() != pair.to.len()) {
+        return None;
+    }
+    if archive::is_archive(bytes) {
+        return archive::relocate(bytes, &|part| stands_in(part, map), &|object| of_object(object, map));
+    }
+    match bytes.starts_with(&ELFMAG) {
+        true => of_object(bytes, map),
+        false => {
+            let mut there = bytes.to_vec();
+            replace(&mut there, 0..bytes.len(), map)?;
+            Some(there)
+        }
+    }
+}
+
+/// The file with roots replaced in what the program may use, and then in its debug information.
+fn of_object(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+    let there = objects::exchange_in_place(bytes, &|file, range| replace(file, range, map))?;
+    let roots: Vec<&[u8]> = map.pairs().iter().map(|pair| pair.from).collect();
+    // Also where debug information holds a directory above a root: clang divides names there.
+    match holds_a_root(&there, &roots) {
+        true => objects::relocate(&there, map, Order::Same),
+        false => Some(there),
+    }
+}
+
+fn stands_in(bytes: &[u8], map: &Map<'_>) -> bool {
+    map.pairs().iter().any(|pair| memmem::find(bytes, pair.from).is_some())
+}
+
+/// Replaces each root in this range behind which a name ends, the longest where several stand in one place.
+fn replace(bytes: &mut [u8], range: Range<usize>, map: &Map<'_>) -> Option<()> {
+    let part = bytes.get_mut(range)?;
+    let mut places: Vec<usize> = map.pairs().iter().flat_map(|pair| memmem::find_iter(part, pair.from)).collect();
+    places.sort_unstable();
+    let mut kept = 0;
+    for at in places {
+        let (_, rest) = part.split_at_mut_checked(at)?;
+        let ends = |from: &[u8]| rest.strip_prefix(from).is_some_and(|after| !after.first().is_some_and(goes_on));
+        let Some(pair) = map.pairs().iter().find(|pair| ends(pair.from)).filter(|_| at >= kept) else { continue };
+        rest.get_mut(..pair.to.len())?.copy_from_slice(pair.to);
+        kept = at + pair.to.len();
+    }
+    Some(())
+}
+
+/// Whether a character behind a root makes it another name.
+fn goes_on(c: &u8) -> bool {
+    c.is_ascii_alphanumeric() || b"_-.+~@%".contains(c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_replaced_where_they_stand() {
+        let check = |bytes: &[u8], expect: Option<&[u8]>| {
+            let map = Map::new(&[b"/w/a", b"/w/a/in"], &[b"/w/b", b"/v/b/in"]).expect("sound roots");
+            assert_eq!(relocate(bytes, &map).as_deref(), expect, "{}", bytes.escape_ascii());
+        };
+        check(b"\0/w/a\0x/w/a/y:/w/a/in\xff", Some(b"\0/w/b\0x/w/b/y:/v/b/in\xff"));
+        check(b"/w/ab /w/a.c /w/a/into", Some(b"/w/ab /w/a.c /w/b/into"));
+        check(b"nothing", Some(b"nothing"));
+        check(b"\x7fELF", None);
+    }
+
+    #[test]
+    fn nothing_moves() {
+        let map = Map::new(&[b"/w/a"], &[b"/w/bc"]).expect("sound roots");
+        assert_eq!(relocate(b"/w/a", &map), None);
+    }
+}
