@@ -33,6 +33,9 @@ impl<'t> Fold<'t> {
             // Elsewhere there may be one.
             self.environment.extend(std::mem::take(&mut self.temporary_directories));
         }
+        // What has the mode of something that was made hangs on the umask as that does.
+        let gives = |life: &(u32, u32)| self.gives_modes.contains(life) || self.gives_directory_modes.contains(life);
+        self.umask |= self.saw_masked.iter().any(gives);
         let variable = |(name, value): (&&[u8], &Option<&[u8]>)| (name.to_vec(), value.map(<[u8]>::to_vec));
         let closed = self.closed.values().copied().collect();
         let mut seen = Seen {

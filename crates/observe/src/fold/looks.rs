@@ -1,6 +1,6 @@
 //! What is read, looked at, listed, and not found.
 
-use larder_model::{Fact, Identity, Looked, Times, Unrecorded};
+use larder_model::{Fact, Identity, Looked, ModeRule, Times, Unrecorded};
 
 use super::{EINVAL, ENOENT, Event, Fold, Made, Policy, without_slash};
 use crate::paths::has_parents;
@@ -90,6 +90,7 @@ impl<'t> Fold<'t> {
             return;
         }
         if self.is_made(e) {
+            self.sees_mode_of_made(e);
             self.dates_count |= self.dated.contains(e.path) && self.habit(e.pid, policy).times >= Times::Inputs;
             self.read_again.extend(e.identity.map(|id| (id.device, id.inode)));
             return;
@@ -188,12 +189,24 @@ impl<'t> Fold<'t> {
 
     /// The times of what the command made are those of this run, but for those that it set itself.
     fn look_at_made(&mut self, e: &Event<'t>, policy: &Policy) {
+        self.sees_mode_of_made(e);
         let habit = self.habit(e.pid, policy);
         let reported = matches!(e.extra, trace::REPORTED_COMPARED | trace::REPORTED_MODIFIED | trace::REPORTED_STATUS);
         let compares = habit.compares || habit.times >= Times::Files || habit.reports && reported;
         self.dates_count |= compares && self.dated.contains(e.path);
         if habit.times == Times::Status {
             self.refuse(Unrecorded::ComparesTimes, e.path);
+        }
+    }
+
+    /// Who gives that on to something else gives on what the umask left, unless the mode was set.
+    fn sees_mode_of_made(&mut self, e: &Event<'t>) {
+        let rule = match self.made.get(without_slash(e.path)) {
+            Some(Made::File { mode, .. } | Made::Directory(mode)) => mode.rule,
+            _ => ModeRule::Masked,
+        };
+        if matches!(rule, ModeRule::Masked | ModeRule::Executable) {
+            self.saw_masked.insert(self.life(e.pid));
         }
     }
 

@@ -161,6 +161,8 @@ struct Fold<'t> {
     gives_modes: Set<(u32, u32)>,
     /// The same of directories.
     gives_directory_modes: Set<(u32, u32)>,
+    /// Those that looked at what the command had made with the mode that the umask left of another.
+    saw_masked: Set<(u32, u32)>,
     lives: Map<u32, u32>,
     /// Who told the time, and the file that standard output led to.
     times_told: Vec<(&'t [u8], (u64, u64))>,

@@ -1,6 +1,6 @@
 //! Opening: reading, and making or writing files, temporary ones among them.
 
-use larder_model::{FileMode, ModeRule, Placement, Unrecorded, is_name_of_tempfile};
+use larder_model::{FileMode, Habit, ModeRule, Placement, Times, Unrecorded, is_name_of_tempfile};
 
 use super::{EEXIST, ENOENT, Event, Fold, Made, Policy, parent};
 use crate::paths::file_name;
@@ -90,7 +90,7 @@ impl<'t> Fold<'t> {
             self.made_by_its_name(e, policy);
         }
         self.name(e.path, !new);
-        let reports = self.habit(e.pid, policy).reports;
+        let Habit { reports, times, .. } = self.habit(e.pid, policy);
         // Of what an inner run put in place, this is how it is since.
         if !new && !reports {
             self.note_mode(e.path, e.mode);
@@ -104,7 +104,7 @@ impl<'t> Fold<'t> {
         let mode = FileMode { bits: e.extra & 0o7777, rule: ModeRule::Masked };
         let reported = if reports { trace::output_reported(e.extra) } else { None };
         let (placement, mode) = reported.unwrap_or((placement, mode));
-        if !matches!(mode.bits, 0o600 | 0o666 | 0o777) && !reports {
+        if !reports && (times == Times::Mode || !matches!(mode.bits, 0o600 | 0o666 | 0o777)) {
             self.gives_modes.insert(self.life(e.pid));
         }
         let temporary = flags.has(OpenFlags::TEMPORARY) || flags.has(OpenFlags::EXCLUSIVE);

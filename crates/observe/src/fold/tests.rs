@@ -232,6 +232,17 @@ fn what_would_not_have_been_made_is_written_in_place() {
 }
 
 #[test]
+fn the_mode_of_what_was_made_hangs_on_the_umask() {
+    let counts = |program: &str, then: trace::Event| {
+        folded(program, vec![open("/w/a", MAKE), open("/w/a", READ), then]).seen.umask
+    };
+    let given = |bits: u32, event: trace::Event| trace::Event { extra: bits, ..event };
+    assert!(counts("/b/cp", given(0o600, open("/w/b", MAKE))));
+    assert!(counts("/b/sh", given(0o744, event(Kind::ChangeMode, "/w/a"))));
+    assert!(!counts("/b/sh", open("/w/b", MAKE)));
+}
+
+#[test]
 fn the_time_may_be_told_to_a_log() {
     let read_clock = |output: Option<&str>| {
         let identity = output.and_then(|path| event(Kind::Stat, path).identity);

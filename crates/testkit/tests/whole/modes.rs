@@ -3,7 +3,7 @@
 use std::fs::{Permissions, metadata, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
-use larder_testkit::probe_skip;
+use larder_testkit::{Tree, has, larder, probe_skip};
 
 use super::project::Project;
 
@@ -46,6 +46,36 @@ fn modes_that_were_there() {
         give("a", 0o711);
         project.compared(0, &argv);
         project.compared(3, &argv);
+    }
+}
+
+/// What is copied from what the command made has its mode, and so what the umask left of another.
+#[test]
+fn modes_that_the_umask_left() {
+    probe_skip!(has("perl"), "perl is not installed");
+    for script in [
+        "cat a > b; cp b c",
+        "mkdir d; cat a > d/b; cp -r d e",
+        "cat a > b; perl -e 'chmod((stat \"b\")[2] | 0100, \"b\")'",
+    ] {
+        let project = Project::of(&[("a", "a\n")]);
+        let argv = ["sh", "-c", script];
+        (0..2).for_each(|_| drop(project.compared(0, &argv)));
+        assert_eq!(project.compared(0, &argv), "hit", "{script}");
+        for umask in ["002", "077"] {
+            let left = |wrapper: &[&str]| {
+                let top = project.lay_out(0);
+                let under = format!("umask {umask}; exec \"$@\"");
+                let mut line = vec!["sh", "-c", under.as_str(), "sh"];
+                line.extend(wrapper);
+                line.extend(argv);
+                project.place.run(&line).cwd(&top).run().ends(0);
+                Tree::of(top.as_ref())
+            };
+            let plain = left(&[]);
+            let ours = left(&[larder().to_str().expect("is text"), "run", "--"]);
+            assert_eq!(ours.difference(&plain), None, "{script} with {umask}: larder / plain");
+        }
     }
 }
 
