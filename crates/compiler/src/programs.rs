@@ -468,6 +468,11 @@ pub fn runs_no_script(program: &[u8]) -> bool {
     is_compiler_part(program) || names.iter().any(|names| is_named(program, names))
 }
 
+/// Whether the program of this file name takes files out of archives, where mostly nobody can read them before.
+pub fn unpacks(program: &[u8]) -> bool {
+    is_named(program, UNPACKERS)
+}
+
 /// Whether the program of this file name is a known part of a compiler. Those read the clock in every run without their
 /// result depending on it, but for the dates that they make of it (gcc times its passes, and seeds names that it
 /// promises nothing about), and ask libc for the variables that they use.
@@ -513,6 +518,8 @@ const COPIERS: &[&str] = &["cp", "ginstall", "install", "ln", "mv", "sed"];
 /// Random numbers end in names of temporary files.
 const NAMES_TEMPORARY_FILES: &[&str] = &["mktemp", "tempfile"];
 const SHOWS_STATUS: &[&str] = &["cpio", "du", "find", "ls", "rsync", "stat", "tar", "test", "zip", "["];
+const UNPACKERS: &[&str] =
+    &["7z", "7za", "7zr", "bsdtar", "bzip2", "cpio", "gtar", "gzip", "pax", "tar", "unzip", "xz", "zstd"];
 /// They decide by which file is newer. `make` has sorted what `$(wildcard)` finds since 4.3.
 const BUILDS: &[&str] = &["gmake", "make", "ninja", "samu"];
 const CMAKE: &[&str] = &["cmake", "cpack", "ctest"];

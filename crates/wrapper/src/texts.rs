@@ -14,10 +14,11 @@ use larder_compiler::{
     MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
     TIME_WORDS, compiled_names_other_processes, holds_own_process, is_build_tool, is_compiler_part, is_left_out,
     is_makefile, is_shell, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
-    names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script,
+    names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script, unpacks,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
+use larder_relocate::hides_its_text;
 
 use crate::numbers::{Numbers, outside_the_system, ran_what_names_processes};
 use crate::typed::file_name;
@@ -44,6 +45,8 @@ pub(crate) struct Texts {
     name_inodes: (bool, bool),
     /// A way to all variables.
     pub(crate) list_variables: bool,
+    /// One is compressed.
+    is_hidden: bool,
     /// Variables that are left out of the key, and are named here.
     pub(crate) variables: BTreeSet<Vec<u8>>,
 }
@@ -74,6 +77,9 @@ impl Texts {
             told_to_shells(trace).into_iter().for_each(&mut search);
             request.action.environment.iter().for_each(|variable| search(&variable.value));
             read.iter().for_each(|(path, by)| found.search_file(path, by));
+            let unpacked = if found.is_hidden { unpacked_and_gone(trace) } else { HashSet::new() };
+            let of_these = read.iter().filter(|(path, _)| unpacked.contains(path.as_slice()));
+            of_these.for_each(|(_, by)| found.may_hold_anything(by));
             given_to_shells(trace).into_iter().for_each(|text| found.add_own(own_process(text, Signs::Number)));
         }
         found
@@ -173,14 +179,20 @@ impl Texts {
         match whole(path) {
             // The words of a program, or of an archive of such, are no script's.
             Some(bytes) if is_machine_code(&bytes) => {}
-            Some(bytes) => self.search(&bytes, by, path),
-            None => {
-                self.add(Named::ANYTHING, by);
-                self.name_processes = true;
-                (self.own_process.named, self.own_process.alone) = (true, true);
-                self.name_inodes.1 = true;
+            Some(bytes) => {
+                self.is_hidden |= hides_its_text(&bytes);
+                self.search(&bytes, by, path);
             }
+            None => self.may_hold_anything(by),
         }
+    }
+
+    /// A text that cannot be searched.
+    fn may_hold_anything(&mut self, by: &[Reader]) {
+        self.add(Named::ANYTHING, by);
+        self.name_processes = true;
+        (self.own_process.named, self.own_process.alone) = (true, true);
+        self.name_inodes.1 = true;
     }
 }
 
@@ -263,6 +275,29 @@ fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
         }
     }
     found
+}
+
+/// Files that were taken out of an archive, read by a program that may run them, and are not there any more.
+fn unpacked_and_gone(trace: &Trace) -> HashSet<&[u8]> {
+    let mut who = Who::default();
+    let (mut unpacked, mut gone) = (HashSet::new(), HashSet::new());
+    for event in trace.iter() {
+        who.learn(&event);
+        let (Kind::Open(flags), Some(file)) = (event.kind, event.identity.map(|id| (id.device, id.inode))) else {
+            continue;
+        };
+        let program = file_name(who.runs(event.pid).program);
+        if flags.has(OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE) {
+            // The inode of what is gone is used again.
+            let _ = if unpacks(program) { unpacked.insert(file) } else { unpacked.remove(&file) };
+        } else if unpacked.contains(&file) && !runs_no_script(program) && !is_compiler_part(program) {
+            let now = larder_sys::look_through(event.path);
+            if !now.is_ok_and(|now| (now.device, now.inode) == file) {
+                gone.insert(event.path);
+            }
+        }
+    }
+    gone
 }
 
 /// What programs that do not come with the system had shells run: no other text holds it.

@@ -119,6 +119,33 @@ fn never_answered() {
     }
 }
 
+/// What a script does that came out of a compressed archive, and is gone when texts are searched.
+#[test]
+fn scripts_that_were_unpacked_and_are_gone() {
+    probe_skip!(has("tar") && has("gzip") && has("bash"), "tar, gzip or bash is not installed");
+    let own = [("p/random", "echo $RANDOM > out\n"), ("p/number", "echo $$ > out\n"), ("p/plain", "cat in > out\n")];
+    let project = Project::of(&[&own[..], &[("in", "x\n")]].concat());
+    let pack = ["sh", "-c", "tar czf p.tgz p && rm -r p && touch -d '2020-01-01 UTC' p.tgz"];
+    project.place.run(&pack).cwd(project.place.path("work/pristine")).run().ends(0);
+    let outcomes = |script: &str| {
+        let argv = ["sh", "-c", script];
+        let run = |_| {
+            project.lay_out(0);
+            project.through_larder(0, &argv).1.pop()
+        };
+        (0..3).filter_map(run).collect::<Vec<String>>()
+    };
+    for name in ["random", "number"] {
+        let found = outcomes(&format!("tar xzf p.tgz; bash p/{name}; rm -r p"));
+        assert!(found.iter().all(|outcome| outcome != "hit"), "{name}: {found:?}");
+    }
+    // One that stays can be searched, and what is only copied is run by nobody.
+    for script in ["tar xzf p.tgz; sh p/plain", "tar xzf p.tgz; cp p/plain copy; rm -r p"] {
+        let found = outcomes(script);
+        assert_eq!(found.last().map(String::as_str), Some("hit"), "{script}: {found:?}");
+    }
+}
+
 /// Bytes of machine code that look like a shell's word for the number of a process are none.
 #[test]
 fn machine_code_says_nothing_to_shells() {
