@@ -49,7 +49,7 @@ pub use words::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS,
     PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, TIME_WORDS, compiled_names_other_processes,
     is_makefile, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes, names_shell_clocks,
-    names_shell_status,
+    names_shell_status, times_commands,
 };
 
 /// Which rules apply to a tool.

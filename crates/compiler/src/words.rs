@@ -58,6 +58,21 @@ pub fn names_shell_clocks(text: &[u8]) -> bool {
     names > excused || holds("printf %(") || holds("printf '%(") || holds("printf \"%(")
 }
 
+/// Whether a shell's script takes the time of commands, or asks how long its own ran.
+pub fn times_commands(script: &[u8]) -> bool {
+    const BEFORE: [&[u8]; 7] = [b"!", b"do", b"else", b"if", b"then", b"until", b"while"];
+    let takes = |command: &[u8]| {
+        let words = command.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let mut words = words.skip_while(|word| BEFORE.contains(word));
+        match (words.next(), words.next()) {
+            (Some(b"time"), Some(_)) => true,
+            (Some(b"times"), next) => next.is_none_or(|next| next.starts_with(b">")),
+            _ => false,
+        }
+    };
+    script.split(|byte| b"\n;&|({`".contains(byte)).any(takes)
+}
+
 /// Blank every occurrence of `word`, so that none counts as part of another; how many there were.
 fn take_out(text: &mut [u8], word: &[u8]) -> usize {
     let found: Vec<usize> = memchr::memmem::find_iter(text, word).collect();
@@ -293,6 +308,27 @@ mod tests {
             ("printf '%(%Y)T' -1", true),
         ] {
             assert_eq!(names_shell_clocks(text.as_bytes()), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shell_takes_the_time() {
+        for text in
+            ["time make", "x; time -p make -j2", "if ! time sh x; then", "{ time ls; } 2> out", "times", "(times >x)"]
+        {
+            assert!(times_commands(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "time",
+            "# time is up",
+            "echo time it",
+            "a time()",
+            "x times y",
+            "timeout 5 x",
+            "times of files",
+            "time_t x",
+        ] {
+            assert!(!times_commands(text.as_bytes()), "{text}");
         }
     }
 

@@ -14,7 +14,7 @@ use larder_compiler::{
     MEMORY_WORDS, Named, OwnProcess, PERL_CLOCK_WORDS, PERL_HASH_WORDS, ROFF_WORDS, SHELL_TIME_WORDS, Signs,
     TIME_WORDS, compiled_names_other_processes, holds_own_process, is_build_tool, is_compiler_part, is_left_out,
     is_makefile, is_shell, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
-    names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script, unpacks,
+    names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script, times_commands, unpacks,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
@@ -80,7 +80,10 @@ impl Texts {
             let unpacked = if found.is_hidden { unpacked_and_gone(trace) } else { HashSet::new() };
             let of_these = read.iter().filter(|(path, _)| unpacked.contains(path.as_slice()));
             of_these.for_each(|(_, by)| found.may_hold_anything(by));
-            given_to_shells(trace).into_iter().for_each(|text| found.add_own(own_process(text, Signs::Number)));
+            for text in given_to_shells(trace) {
+                found.named.shell_clocks |= times_commands(text);
+                found.add_own(own_process(text, Signs::Number));
+            }
         }
         found
     }
@@ -116,7 +119,8 @@ impl Texts {
             times: holds(TIME_WORDS),
             shell_times: holds(SHELL_TIME_WORDS),
             shell_status: names_shell_status(text),
-            shell_clocks: names_shell_clocks(text),
+            // In what is no script these are words of a language that people speak.
+            shell_clocks: names_shell_clocks(text) || text.starts_with(b"#!") && times_commands(text),
             // What others read of C that is called so (`rand(`) is no script of awk's.
             awk_clocks: by.contains(&Reader::Script(Language::Awk)) && holds(AWK_WORDS),
             roff_clocks: holds(ROFF_WORDS),
