@@ -10,15 +10,16 @@
 pub const TIME_WORDS: &[&str] = &[
     "-nt", "-ot", "-ef", "-newer", "-mtime", "-mmin", "-N ",
     "mtime", "st_ctime", "st_atime", "os.stat", "stat(", "stat $", "stat \"", "stat _", "\x04stat", "lstat", "fstat", "scandir", "newer",
-    "make_archive", "zipfile", "tarfile", "filecmp", "File::stat", "Archive::Tar", "Archive::Zip",
+    "make_archive", "zipfile", "tarfile", "filecmp", "File::stat", "samefile", "Archive::Tar", "Archive::Zip",
     "cp -u", "cp -au", "cp -vu", "cp -uv", "mv -u", "--update", "install -C", "--compare",
     ".owner(", ".group(", "$^T", "BASETIME", "-M $", "-M_", "-M$", "-M \"", "-M\"", "rand(", "rand;", "systime", "strftime", "RANDOM", "SECONDS", "EPOCH",
 ];
 
 /// Words by which a shell compares the times of files.
-pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot", "-ef"];
+pub const SHELL_TIME_WORDS: &[&str] = &["-nt", "-ot"];
 
-/// Whether a text has a shell ask whose a file is, for bits of its mode beyond rights, or whether it was read since.
+/// Whether a text has a shell ask whose a file is, for bits of its mode beyond rights, whether it was read since, or
+/// whether two names are one file.
 pub fn names_shell_status(text: &[u8]) -> bool {
     let asks = |letter: u8| {
         memchr::memmem::find_iter(text, &[b' ', b'-', letter, b' ']).any(|at| {
@@ -27,7 +28,11 @@ pub fn names_shell_status(text: &[u8]) -> bool {
             [&b"["[..], b"test", b"&&", b"||"].iter().any(|end| before.ends_with(end))
         })
     };
-    b"GNOgku".iter().any(|letter| asks(*letter))
+    let is_compared = |at: usize| {
+        let before = &text[memchr::memrchr(b'\n', &text[..at]).map_or(0, |end| end + 1)..at];
+        [&b"["[..], b"test"].iter().any(|word| memchr::memmem::find(before, word).is_some())
+    };
+    b"GNOgku".iter().any(|letter| asks(*letter)) || memchr::memmem::find_iter(text, b" -ef ").any(is_compared)
 }
 
 /// Variables by which a shell gets at the clock, or at what it seeds by it.
@@ -288,10 +293,12 @@ mod tests {
 
     #[test]
     fn a_shell_asks_for_more_than_rights() {
-        for text in ["[ -O x ]", "if test ! -k \"$d\"; then", "[[ ! -u x ]]", "[[ -e x && -g x ]]"] {
+        for text in
+            ["[ -O x ]", "if test ! -k \"$d\"; then", "[[ ! -u x ]]", "[[ -e x && -g x ]]", "if [ a -ef b ]; then"]
+        {
             assert!(names_shell_status(text.as_bytes()), "{text}");
         }
-        for text in ["[ -r x ]", "sort -u x", "gcc -g -O x.c", "a -k b", "test -n -u"] {
+        for text in ["[ -r x ]", "sort -u x", "gcc -g -O x.c", "a -k b", "test -n -u", "ps -ef | grep [x]"] {
             assert!(!names_shell_status(text.as_bytes()), "{text}");
         }
     }

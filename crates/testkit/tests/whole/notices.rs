@@ -57,6 +57,25 @@ fn which_file_is_newer_for_scripts() {
     }
 }
 
+/// Two names of one file, or links to it, become two files of the same age.
+#[test]
+fn which_names_are_one_file() {
+    for script in [
+        "if [ a -ef b ]; then echo one; fi > out",
+        "if test a -ef l; then echo one; fi > out",
+        "bash -c '[[ a -ef b ]] && echo one' > out",
+    ] {
+        let project = Project::of(&[("a", "a\n")]);
+        let pristine = project.place.path("work/pristine");
+        let change = |line: &str| drop(project.place.run(&["sh", "-c", line]).cwd(&pristine).run().ends(0));
+        change("ln a b; ln -s a l");
+        let argv = ["sh", "-c", script];
+        (0..3).for_each(|_| drop(project.compared(0, &argv)));
+        change("rm b l; cp -p a b; cp -p a l");
+        project.compared(0, &argv);
+    }
+}
+
 #[test]
 fn tools_on_the_path_and_checks_that_change() {
     let project = by_configure();
