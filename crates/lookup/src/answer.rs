@@ -1,12 +1,16 @@
 //! Asking a manifest: which of its entries, newest first, still holds here.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 
+use larder_compiler::Family;
 use larder_model::{
-    ActionResult, Bound, Content, Digest, Entry, Manifest, Observer, Roots, SetReader, Streams, Writer, lengths,
+    ActionResult, Bound, Content, Digest, DirFacts, Entry, Fact, Manifest, Observer, OutputKind, Roots, SetReader,
+    Streams, Writer, lengths,
 };
 use larder_spawn::Destinations;
 use larder_store::{Checker, Difference, Effort, Stamps, Store};
+use larder_sys::{Kind, Look};
 
 use crate::{Place, Request, relocated};
 
@@ -112,7 +116,46 @@ fn holds<'m>(
         objects: &|bytes| request.object_anywhere(bytes),
     };
     checker.check_read(set.clone(), effort)?;
+    if request.family == Family::Command && reads_an_output(set.clone(), &result, &request.roots) {
+        return Err(about("an output", "is something that the command reads, by another name"));
+    }
     Ok((set, result))
+}
+
+/// Whether an output is there already, as another name of something that the command reads: it would refuse to write
+/// that, or read what it has written. A compiler has read everything before it writes.
+fn reads_an_output(mut set: SetReader, result: &ActionResult, roots: &Roots) -> bool {
+    let has_other_names = |look: Look| look.kind == Kind::Link || look.kind == Kind::File && look.links > 1;
+    let file = |path: &[u8]| larder_sys::look_through(path).ok().map(|look| (look.device, look.inode));
+    let mut outputs = HashMap::new();
+    for output in result.outputs.iter().filter(|output| matches!(output.kind, OutputKind::File { .. })) {
+        let mut path = Vec::new();
+        if roots.decode_path(output.path, &mut path)
+            && larder_sys::look(&path).is_ok_and(has_other_names)
+            && let Some(file) = file(&path)
+        {
+            outputs.insert(file, path);
+        }
+    }
+    let mut directory = DirFacts::default();
+    while !outputs.is_empty()
+        && let Ok(Some(_)) = set.next_into(&mut directory)
+    {
+        for named in directory.facts.iter().filter(|named| matches!(named.fact, Fact::Content { .. })) {
+            let (mut path, mut name) = (Vec::new(), Vec::new());
+            if !roots.decode_path(directory.path, &mut path) || !roots.decode_names(named.name, &mut name) {
+                continue;
+            }
+            if !name.is_empty() {
+                path.push(b'/');
+                path.extend(name);
+            }
+            if file(&path).and_then(|file| outputs.get(&file)).is_some_and(|output| *output != path) {
+                return true;
+            }
+        }
+    }
+    false
 }
 
 /// Why a result that was made in another place is not used here.

@@ -57,6 +57,22 @@ fn which_file_is_newer_for_scripts() {
     }
 }
 
+/// What a command writes is there, and is a link to what it reads.
+#[test]
+fn an_output_that_is_an_input_by_another_name() {
+    for script in ["cp a b", "cat a > b", "cat a >> b"] {
+        let project = Project::of(&[("a", "a\n"), ("b", "a\n")]);
+        let argv = ["sh", "-c", script];
+        (0..3).for_each(|_| drop(project.compared(0, &argv)));
+        for change in ["rm b; ln a b", "rm b; ln -s a b"] {
+            let outcome = project.compared_after(0, &argv, change);
+            assert!(outcome.starts_with("miss"), "{script} after {change}: {outcome}");
+        }
+        // One more name of what nobody reads does not matter.
+        assert_eq!(project.compared_after(0, &argv, "ln -f b ../b.too"), "hit", "{script}");
+    }
+}
+
 /// Two names of one file, or links to it, become two files of the same age.
 #[test]
 fn which_names_are_one_file() {
