@@ -240,7 +240,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
     } else if is(SHOWS_STATUS) {
         // tar notes the time of its start, for warnings.
         let clock_reads = if is(&["find", "tar"]) && !named.times { 1 } else { 0 };
-        Habit { times: Times::Status, clock_reads, ..strict }
+        Habit { times: status(program, &told), clock_reads, ..strict }
     } else if is_probe(program) {
         let many = u32::MAX;
         Habit {
@@ -280,7 +280,7 @@ fn lists(told: &Told, strict: Habit) -> Habit {
         _ => false,
     };
     match told.may_have(is_odd) {
-        true => Habit { times: Times::Status, ..strict },
+        true => Habit { times: status(b"ls", told), ..strict },
         false => {
             let has = |letter: u8| told.may_have(|argument| argument.starts_with(b"-") && argument.contains(&letter));
             let lists_kinds = [b'F', b'R', b'p'].into_iter().any(&has);
@@ -358,6 +358,84 @@ fn only_extracts(arguments: &[&[u8]]) -> bool {
 fn asks_status(argument: &[u8]) -> bool {
     matches!(argument, b"-ef" | b"-u" | b"-g" | b"-k" | b"-O" | b"-G" | b"-N")
 }
+
+/// What a program writes down that shows what `stat` says: mostly not when files were used.
+fn status(program: &[u8], told: &Told) -> Times {
+    match told.arguments {
+        Some(arguments) if shows_uses(program, arguments) => Times::Uses,
+        _ => Times::Status,
+    }
+}
+
+/// Whether such a program shows when files were read, or changed in whatever way.
+fn shows_uses(program: &[u8], arguments: &[&[u8]]) -> bool {
+    let is = |names: &[&str]| is_named(program, names);
+    let any = |is_one: fn(&[u8]) -> bool| arguments.iter().any(|argument| is_one(argument));
+    match () {
+        () if is(&["stat"]) => match formats_of_stat(arguments) {
+            Some(formats) => formats.is_empty() || formats.iter().any(|format| has_directive(format, b"XxZz")),
+            None => true,
+        },
+        () if is(&["ls"]) => any(|argument| match argument {
+            [b'-', b'-', b't', b'i', b'm', b'e', b'=', which, ..] => b"acsu".contains(which),
+            [b'-', b'-', ..] => false,
+            [b'-', letters @ ..] => letters.iter().any(|letter| b"cu".contains(letter)),
+            _ => false,
+        }),
+        () if is(&["find"]) => any(|argument| match argument.strip_prefix(b"-newer") {
+            Some([one, other]) => b"ac".contains(one) || b"ac".contains(other),
+            Some(_) => false,
+            None => FIND_USES.iter().any(|word| word.as_bytes() == argument) || has_directive(argument, b"aAcC"),
+        }),
+        () if is(&["test", "["]) => any(|argument| argument == b"-N"),
+        // It keeps when files were read, unless told to leave out such fields.
+        () if is(&["zip"]) => !any(|argument| short_letters(argument).contains(&b'X') || argument == b"--no-extra"),
+        () => false,
+    }
+}
+
+/// The formats that `stat` is given, or none where it tells of file systems.
+fn formats_of_stat<'a>(arguments: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
+    let mut formats = Vec::new();
+    let mut rest = arguments.iter().copied();
+    while let Some(argument) = rest.next() {
+        let letters = short_letters(argument);
+        let at = letters.iter().position(|letter| *letter == b'c');
+        match argument {
+            b"--file-system" => return None,
+            b"--format" | b"--printf" => formats.extend(rest.next()),
+            _ if letters[..at.unwrap_or(letters.len())].contains(&b'f') => return None,
+            _ => match at.map(|at| &letters[at + 1..]) {
+                Some(b"") => formats.extend(rest.next()),
+                Some(format) => formats.push(format),
+                None => {
+                    let long = [&b"--format="[..], b"--printf="];
+                    formats.extend(long.iter().find_map(|option| argument.strip_prefix(*option)));
+                }
+            },
+        }
+    }
+    Some(formats)
+}
+
+/// The letters of an argument that is options of one letter.
+fn short_letters(argument: &[u8]) -> &[u8] {
+    match argument {
+        [b'-', b'-', ..] => b"",
+        [b'-', letters @ ..] => letters,
+        _ => b"",
+    }
+}
+
+/// Whether a format has one of these directives.
+fn has_directive(format: &[u8], letters: &[u8]) -> bool {
+    const BEFORE: &[u8] = b"-+ #'.0123456789HL";
+    let directives = format.split(|byte| *byte == b'%').skip(1);
+    directives.filter_map(|rest| rest.iter().find(|byte| !BEFORE.contains(byte))).any(|letter| letters.contains(letter))
+}
+
+/// What has `find` look when files were used, or how long ago that was.
+const FIND_USES: &[&str] = &["-amin", "-anewer", "-atime", "-cmin", "-cnewer", "-ctime", "-daystart", "-used"];
 
 /// Whether CMake is told to write an archive, which holds all that `tar` writes down.
 fn writes_archive(arguments: &[&[u8]]) -> bool {
@@ -629,6 +707,23 @@ mod tests {
         assert_eq!(of("tar", &[b"-f", b"a.tar", b"-tv"]), (Times::Status, false));
         assert_eq!(of("cmake", &[b"-E", b"tar", b"cfz", b"a.tgz", b"x"]), (Times::Status, true));
         assert_eq!(of("cmake", &[b"-E", b"tar", b"xf", b"a.tar"]), (Times::Blind, true));
+        assert_eq!(of("stat", &[b"-Lc", b"%a %-8Y", b"in"]), (Times::Status, false));
+        assert_eq!(of("stat", &[b"-c%s", b"in"]), (Times::Status, false));
+        assert_eq!(of("stat", &[b"in"]), (Times::Uses, false));
+        assert_eq!(of("stat", &[b"-c", b"%X", b"in"]), (Times::Uses, false));
+        assert_eq!(of("stat", &[b"--printf=%i%z", b"in"]), (Times::Uses, false));
+        assert_eq!(of("stat", &[b"-fc", b"%T", b"in"]), (Times::Uses, false));
+        assert_eq!(of("ls", &[b"-l", b"--color"]), (Times::Status, false));
+        assert_eq!(of("ls", &[b"-lu"]), (Times::Uses, false));
+        assert_eq!(of("ls", &[b"-l", b"--time=ctime"]), (Times::Uses, false));
+        assert_eq!(of("find", &[b"-newermt", b"2020-01-01"]), (Times::Status, false));
+        assert_eq!(of("find", &[b"-neweram", b"x"]), (Times::Uses, false));
+        assert_eq!(of("find", &[b"-cmin", b"-5"]), (Times::Uses, false));
+        assert_eq!(of("find", &[b"-printf", b"%T@ %p"]), (Times::Status, false));
+        assert_eq!(of("find", &[b"-printf", b"%p %A@"]), (Times::Uses, false));
+        assert_eq!(of("test", &[b"-N", b"in"]), (Times::Uses, false));
+        assert_eq!(of("zip", &[b"-rX", b"x.zip", b"d"]), (Times::Status, false));
+        assert_eq!(of("zip", &[b"-r", b"x.zip", b"d"]), (Times::Uses, false));
         let unknown = Told { arguments: None, ..Told::nothing() };
         assert_eq!(habit(b"ls", unknown).times, Times::Status);
         assert_eq!(habit(b"find", unknown).times, Times::Status);

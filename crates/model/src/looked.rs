@@ -84,6 +84,8 @@ pub enum Times {
     Files,
     /// It writes down all that `stat` says, of directories too.
     Status,
+    /// When files were used as well: read, or changed in whatever way. No two runs find the same there.
+    Uses,
 }
 
 /// What a program does in every run, whatever its result.

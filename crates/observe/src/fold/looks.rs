@@ -127,6 +127,9 @@ impl<'t> Fold<'t> {
         if self.habit(e.pid, policy).shows_numbers {
             self.inodes_shown.extend(e.identity.map(|id| id.inode));
         }
+        if e.error == 0 && self.habit(e.pid, policy).times == Times::Uses {
+            return self.refuse(Unrecorded::Clock, e.path);
+        }
         if self.is_made(e) {
             // Its times are those of this run.
             if e.error == 0 && matches!(e.kind, Kind::Stat | Kind::Lstat) {

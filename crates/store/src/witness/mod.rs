@@ -249,7 +249,7 @@ impl Walk<'_> {
         }
         match looked.times {
             Times::Blind | Times::Mode => {}
-            Times::Status => self.fact(directory, name, OwnedFact::Status(status_of(found))),
+            Times::Status | Times::Uses => self.fact(directory, name, OwnedFact::Status(status_of(found))),
             Times::Inputs | Times::Files if found.kind == Kind::File => {
                 self.fact(directory, name, OwnedFact::Modified(found.modified_ns));
             }

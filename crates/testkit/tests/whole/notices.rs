@@ -144,6 +144,9 @@ fn never_answered() {
         "cat /proc/uptime > out",
         "cat /proc/self/stat > out",
         "find in -printf '%T@\\n' > out",
+        "stat in > out",
+        "stat -c %Z in > out",
+        "find . -name in -cmin -5 > out",
     ] {
         let project = Project::of(&[("in", "x\n")]);
         for at in [0, 1, 2, 3, 3] {
