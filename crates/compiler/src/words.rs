@@ -139,7 +139,7 @@ pub const HASH_WORDS: &[&str] = &[
 ];
 
 /// The same for Perl.
-pub const PERL_HASH_WORDS: &[&str] = &["keys %", "keys(%", "each %", "each(%", "values %", "values(%"];
+pub const PERL_HASH_WORDS: &[&str] = &["keys %", "keys(%", "each %", "each(%", "values %", "values(%", "Data::Dumper"];
 
 /// Words by which a text gets at a process's own memory.
 pub const MEMORY_WORDS: &[&str] = &["/proc/", "proc/self"];
