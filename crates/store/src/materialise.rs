@@ -94,6 +94,8 @@ const AGE_STEP: Duration = Duration::from_micros(1);
 
 /// Set-user-id and set-group-id: whoever may write a record would act as whoever is handed it out.
 pub(crate) const RIGHTS: u32 = 0o6000;
+/// Set-group-id, which a new directory has where the one that it is in has it.
+const SET_GROUP: u32 = 0o2000;
 
 impl Store {
     /// Put every output of `result` in place. `began`: each file is to be newer than those before it, for who goes by
@@ -314,10 +316,14 @@ pub(crate) fn make(path: &Path, output: &Output) -> io::Result<()> {
         OutputKind::Link(target) => std::os::unix::fs::symlink(std::ffi::OsString::from_vec(target.to_vec()), path),
         OutputKind::Directory(mode) => {
             DirBuilder::new().mode(mode.bits).create(path)?;
-            if mode.rule == ModeRule::Masked {
-                Ok(())
-            } else {
-                fs::set_permissions(path, Permissions::from_mode(mode.bits))
+            match mode.rule {
+                ModeRule::Masked => Ok(()),
+                // It has this bit of the directory that it is in.
+                ModeRule::Exact => {
+                    let own = fs::symlink_metadata(path)?.permissions().mode() & SET_GROUP;
+                    fs::set_permissions(path, Permissions::from_mode(mode.bits & !SET_GROUP | own))
+                }
+                ModeRule::Set | ModeRule::Executable => fs::set_permissions(path, Permissions::from_mode(mode.bits)),
             }
         }
         OutputKind::File { .. } | OutputKind::Removed => Ok(()),

@@ -79,6 +79,22 @@ fn modes_that_the_umask_left() {
     }
 }
 
+/// A new directory belongs to the group of the one that it is in where that says so by its mode.
+#[test]
+fn directories_that_hand_on_their_group() {
+    for script in ["mkdir d/e", "umask 022; mkdir d/e; cat a > d/e/b"] {
+        let project = Project::of(&[("a", "a\n"), ("d/c", "c\n")]);
+        let argv = ["sh", "-c", script];
+        (0..2).for_each(|_| drop(project.compared(0, &argv)));
+        assert_eq!(project.compared(0, &argv), "hit", "{script}");
+        assert_eq!(project.compared_after(0, &argv, "chmod g+s d"), "hit", "{script}");
+    }
+    let project = Project::of(&[("d/c", "c\n")]);
+    let argv = ["sh", "-c", "umask 022; mkdir d/e"];
+    (0..2).for_each(|_| drop(project.compared_after(0, &argv, "chmod g+s d")));
+    assert_eq!(project.compared(0, &argv), "hit");
+}
+
 /// Outputs that are put in place together take the places of what was there, but for what would be lost with it.
 #[test]
 fn the_group_of_what_is_written_over() {
