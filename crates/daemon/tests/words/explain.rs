@@ -12,8 +12,13 @@ use larder_store::{Stamps, Store};
 
 use crate::place::{Here, bytes_of};
 
-/// Record a run of `argv` that read `x.c` in the working directory and made `x.o`.
+/// Record a run of `argv` that read `x.c` in the working directory, made `x.o`, and said nothing.
 pub(crate) fn record(here: &Here, argv: &[&str]) {
+    record_saying(here, argv, Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY });
+}
+
+/// The same, which said this.
+fn record_saying(here: &Here, argv: &[&str], streams: Streams) {
     let environment = here.environment().into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
     let destinations = Destinations { stdout: None, stderr: None, same: false };
     let cwd = bytes_of(&here.path("work"));
@@ -41,7 +46,6 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
     let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
     let kind =
         OutputKind::File { placement: Placement::Replace, mode, rewrite: Rewrite::None, content: Content::Blob(blob) };
-    let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
     let result = ActionResult { outputs: vec![Output::new(b"\0\x01/x.o", kind)], ..ActionResult::of(streams) };
     let mut walk = ExplainWalk::default();
     request.action.walk(&request.roots, &mut walk);
@@ -110,6 +114,24 @@ fn a_miss_names_the_field_that_differs_from_the_nearest_record() {
     std::fs::copy("/bin/false", here.path("bin/gcc")).expect("copies");
     let compiler = explain(&[], &["gcc", "-O1", "-c", "x.c"]);
     assert!(compiler.starts_with(&format!("{near} tool content: another compiler")), "{compiler}");
+}
+
+#[test]
+fn without_a_terminal_messages_may_have_gone_to_one_file_or_two() {
+    let command = ["explain", "--no-terminal", "--", "gcc", "-c", "x.c"];
+    let together = Streams::Together(Content::Inline(b"x.c: warning"));
+    let apart = Streams::Apart { stdout: Content::Inline(b"x.c"), stderr: Content::Inline(b"warning") };
+    for streams in [together, apart] {
+        let here = Here::new();
+        here.fake_gcc();
+        here.write("work/x.c", "int x;");
+        record_saying(&here, &["gcc", "-c", "x.c"], streams);
+        let ran = here.larder(&command).ends(0);
+        assert!(ran.out.starts_with("hit"), "{ran:?}");
+        here.write("work/y.h", "");
+        let ran = here.larder(&command).ends(0).says("miss").says("work/y.h: ");
+        assert!(!ran.out.contains("one file"), "{ran:?}");
+    }
 }
 
 #[test]
