@@ -160,6 +160,25 @@ fn evict_fsck_and_clear_say_what_they_did() {
     here.larder(&["clear"]).ends(0).says("removed");
 }
 
+#[test]
+fn what_an_earlier_version_left_is_said_and_cleared() {
+    let here = Here::new();
+    drop(counters(&here));
+    let earlier = here.path("store/v1");
+    std::fs::create_dir(&earlier).expect("makes");
+    std::fs::set_permissions(&earlier, PermissionsExt::from_mode(0o700)).expect("sets");
+    here.larder(&["clear"]).ends(0);
+    assert!(earlier.exists(), "it is no store");
+    let now = Store::open(&here.path("store")).expect("opens").daemon_socket().with_file_name("counters");
+    std::fs::copy(now, earlier.join("counters")).expect("copies");
+    here.larder(&["doctor"]).says("store/v1 is of an earlier version of larder");
+    here.larder(&["stats"]).ends(0).says("not counted: ").says("store/v1, of an earlier version of larder");
+    here.larder(&["evict"]).ends(0);
+    assert!(earlier.exists(), "it was used just now");
+    here.larder(&["clear"]).ends(0).says("store/v1, of an earlier version of larder: removed");
+    assert!(!earlier.exists());
+}
+
 /// Change a byte of every file that is a blob by its place.
 fn damage(dir: &std::path::Path) {
     for entry in std::fs::read_dir(dir).expect("lists").map(|entry| entry.expect("is there").path()) {
