@@ -230,8 +230,8 @@ pub(crate) enum Shell {
 /// Options of `man`.
 #[derive(Args)]
 pub(crate) struct Man {
-    /// The word whose page is printed; without it, the page of larder itself
-    pub(crate) word: Option<String>,
+    /// The word whose page is printed, such as `stats` or `remote check`; without it, the page of larder itself
+    pub(crate) word: Vec<String>,
     /// Write all pages into this directory
     #[arg(long, value_name = "DIR", conflicts_with = "word")]
     pub(crate) dir: Option<PathBuf>,

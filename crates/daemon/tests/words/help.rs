@@ -86,8 +86,11 @@ fn completions_and_man_pages() {
     for (word, _) in WORDS {
         here.larder(&["man", word]).ends(0).says(&format!(".TH larder-{word} 1"));
     }
+    here.larder(&["man", "remote"]).ends(0).says("larder\\-remote\\-flush(1)");
+    here.larder(&["man", "remote", "flush"]).ends(0).says(".TH larder-remote-flush 1").says("timeout");
+    here.larder(&["man", "remote", "nonsense"]).ends(1).complains("remote nonsense");
     let written = here.larder(&["man", "--dir", "pages"]).ends(0);
-    for page in ["larder.1", "larder-explain.1", "larder-version.1"] {
+    for page in ["larder.1", "larder-explain.1", "larder-version.1", "larder-image-save.1", "larder-remote-flush.1"] {
         assert!(written.out.contains(page) && here.path("work/pages").join(page).is_file(), "{page}");
     }
 }
