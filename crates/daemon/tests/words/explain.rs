@@ -111,6 +111,7 @@ fn a_miss_names_the_field_that_differs_from_the_nearest_record() {
     assert_eq!(lang, format!("{near} environment LANG: `C` is new"));
     let other = explain(&[], &["gcc", "-O1", "-c", "z.c"]);
     assert_eq!(other, "miss: nothing is recorded for this source and output");
+    here.larder(&["explain", "--", "gcc", "-O1", "-c", "z.c"]).ends(0).says("say why that was not recorded");
     std::fs::copy("/bin/false", here.path("bin/gcc")).expect("copies");
     let compiler = explain(&[], &["gcc", "-O1", "-c", "x.c"]);
     assert!(compiler.starts_with(&format!("{near} tool content: another compiler")), "{compiler}");
