@@ -93,7 +93,7 @@ fn config_says_where_a_value_comes_from_and_fails_on_what_is_wrong() {
     let ran = here.larder_with(&[("LARDER_RECACHE", "1"), ("LARDER_NONSENSE", "1")], &["config"]).ends(0);
     let file = here.path("home/.config/larder/larder.toml");
     let ran = ran.says(&format!("{}:2", file.display())).says("environment LARDER_RECACHE").says("default");
-    ran.says("2 GiB").says("LARDER_NONSENSE");
+    ran.says("2 GiB").says("LARDER_NONSENSE").says("home/.local/state/larder/records");
 
     here.write("work/larder.toml", "dir = '/elsewhere'\nmax_sise = 1\n");
     let ran = here.larder(&["config"]).ends(1).says("larder.toml:1: a project's own file cannot set dir");
