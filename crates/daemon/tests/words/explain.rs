@@ -153,6 +153,10 @@ fn what_is_not_ours_is_said_to_be_so() {
     assert_eq!((object["outcome"].as_str(), object["reason"].as_str()), (Some("bypass"), Some("too-hard")));
     let disabled = here.larder_with(&[("LARDER_DISABLE", "1")], &["explain", "gcc", "-c", "x.c"]);
     disabled.ends(0).says("LARDER_DISABLE");
+    let limited = "ulimit -f 100000 && exec \"$0\" explain gcc -c x.c";
+    let mut limited = here.program("/bin/sh", &["-c", limited, env!("CARGO_BIN_EXE_larderd")]);
+    let output = limited.output().expect("runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("(limited)"), "{output:?}");
     here.larder(&["explain", "nonsense", "-c", "x.c"]).ends(1).complains("command not found");
     here.larder(&["explain", "larder", "run", "--", "gcc", "-time", "x.c"]).ends(0).says("(too-hard)");
     assert!(!here.path("store").exists());

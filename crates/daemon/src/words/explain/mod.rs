@@ -138,6 +138,9 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     let settings = around.settings();
     let mut notes = Vec::new();
     let early = |verdict| Ok(Explanation { tool: shown.clone(), about: None, verdict, notes: Vec::new() });
+    if larder_sys::file_size_is_limited() {
+        return early(Verdict::Bypass(Bypass::Limited));
+    }
     if settings.disable {
         return early(Verdict::Bypass(Bypass::Disabled));
     }
