@@ -161,6 +161,15 @@ fn evict_fsck_and_clear_say_what_they_did() {
 }
 
 #[test]
+fn what_this_environment_sets_is_not_set_for_an_installed_larderd() {
+    let here = Here::new();
+    let install = ["daemon", "install", "--print"];
+    let remote = [("LARDER_REMOTE", "file:///far"), ("LARDER_LOG", "/log")];
+    here.larder_with(&remote, &install).ends(0).complains("LARDER_REMOTE is set here alone: set remote in larder.toml");
+    assert_eq!(here.larder(&install).ends(0).err, "");
+}
+
+#[test]
 fn what_an_earlier_version_left_is_said_and_cleared() {
     let here = Here::new();
     drop(counters(&here));
