@@ -118,6 +118,14 @@ fn a_miss_names_the_field_that_differs_from_the_nearest_record() {
 }
 
 #[test]
+fn where_there_is_no_source_the_nearest_record_is_one_of_the_same_tool() {
+    let here = with_record(&["gcc", "-v"]);
+    std::fs::copy("/bin/true", here.path("bin/g++")).expect("copies");
+    here.larder(&["explain", "--", "g++", "-v"]).ends(0).says("miss: nothing is recorded for this source and output");
+    here.larder(&["explain", "--", "gcc", "--version"]).ends(0).says("argument 1: was `-v`, is `--version`");
+}
+
+#[test]
 fn without_a_terminal_messages_may_have_gone_to_one_file_or_two() {
     let command = ["explain", "--no-terminal", "--", "gcc", "-c", "x.c"];
     let together = Streams::Together(Content::Inline(b"x.c: warning"));
