@@ -109,9 +109,9 @@ pub(crate) struct Stats {
     /// Print Markdown, for the summary of a CI job
     #[arg(long, requires = "last_build", conflicts_with = "json")]
     pub(crate) markdown: bool,
-    /// As in `ccache -sv`: everything is shown anyway.
-    #[arg(short, long, hide = true)]
-    verbose: bool,
+    /// As in `ccache -svv`: everything is shown anyway.
+    #[arg(short, long, hide = true, action = clap::ArgAction::Count)]
+    verbose: u8,
 }
 
 /// Options of `explain`.
@@ -230,8 +230,8 @@ pub(crate) enum Shell {
 /// Options of `man`.
 #[derive(Args)]
 pub(crate) struct Man {
-    /// The word whose page is printed; without it, the page of larder itself
-    pub(crate) word: Option<String>,
+    /// The word whose page is printed, such as `stats` or `remote check`; without it, the page of larder itself
+    pub(crate) word: Vec<String>,
     /// Write all pages into this directory
     #[arg(long, value_name = "DIR", conflicts_with = "word")]
     pub(crate) dir: Option<PathBuf>,
@@ -265,11 +265,20 @@ const ALIASES: &[(&str, &[&str])] = &[
 
 /// Options of theirs that have no word here, and what to do instead.
 const INSTEAD: &[(&str, &str)] = &[
+    ("--config-path", "set LARDER_CONFIG to the file"),
+    ("--dir", "set LARDER_DIR to the directory"),
+    ("--get-config", "`larder config` shows every setting"),
+    ("--max-files", "files are not limited; set max_size in larder.toml, or LARDER_MAX_SIZE"),
     ("--max-size", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
+    ("--print-stats", "`larder stats --json` is for programs"),
     ("--set-config", "write it into larder.toml; see `larder help config`"),
+    ("--show-adv-stats", "`larder stats` shows everything"),
     ("--start-server", "larder needs no server but in sandboxes: see `larder help daemon`"),
     ("--stop-server", "larder needs no server but in sandboxes: see `larder help daemon`"),
+    ("-F", "files are not limited; set max_size in larder.toml, or LARDER_MAX_SIZE"),
     ("-M", "set max_size in larder.toml, or LARDER_MAX_SIZE; see `larder help config`"),
+    ("-d", "set LARDER_DIR to the directory"),
+    ("-k", "`larder config` shows every setting"),
     ("-o", "write it into larder.toml; see `larder help config`"),
 ];
 
@@ -311,7 +320,9 @@ pub(crate) fn description() -> clap::Command {
 /// Understand one command.
 pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Word, Usage> {
     if let Some(first) = arguments.first().and_then(|first| first.to_str()) {
-        let name = first.split('=').next().unwrap_or(first);
+        // As in `--max-size=5G` and `-M5G`.
+        let short = first.get(..2).filter(|_| !first.starts_with("--"));
+        let name = short.or(first.split('=').next()).unwrap_or(first);
         if let Some((_, instead)) = INSTEAD.iter().find(|(option, _)| *option == name) {
             return Err(Usage::Instead(format!("{name}: {instead}")));
         }
@@ -330,6 +341,13 @@ pub(crate) fn parse(arguments: Vec<OsString>) -> Result<Word, Usage> {
 fn word_of(command: &clap::Command, argv: &[OsString]) -> Option<String> {
     let word = argv.get(1)?.to_str()?;
     command.find_subcommand(word).map(|word| word.get_name().to_owned())
+}
+
+/// The words that may follow a word.
+pub(crate) fn words_of(word: &str) -> Vec<String> {
+    let command = description();
+    let below = command.find_subcommand(word).into_iter().flat_map(clap::Command::get_subcommands);
+    below.filter(|word| !word.is_hide_set()).map(|word| word.get_name().to_owned()).collect()
 }
 
 /// Why there is nothing to do: help was asked for, or what was typed cannot be understood.

@@ -164,6 +164,7 @@ pub(crate) const MAN: &str = "\
 Examples:
   larder man | man -l -
   larder man explain | man -l -
+  larder man image save | man -l -
   larder man --dir ~/.local/share/man/man1";
 
 pub(crate) const CONFIG: &str = "\

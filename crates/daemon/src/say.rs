@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use indicatif::HumanBytes;
 use larder_model::PLACEHOLDER;
 
-use crate::cli::Usage;
+use crate::cli::{Usage, words_of};
 
 /// Exit code for what cannot be understood.
 const USAGE_EXIT: u8 = 2;
@@ -41,6 +41,9 @@ pub(crate) fn usage(usage: &Usage) -> u8 {
         Usage::Clap(error, _) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             let _ = write!(io::stdout(), "{}", error.render());
             return 0;
+        }
+        Usage::Clap(error, Some(word)) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            tell(&format!("{word}: one of {} follows: see `larder help {word}`", words_of(word).join(", ")));
         }
         Usage::Clap(error, word) => tell(&usage_line(&error.render().to_string(), word.as_deref())),
     }

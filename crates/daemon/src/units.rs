@@ -6,9 +6,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use larder_config::{Setting, Source};
 use larder_store::Store;
 
 use crate::cli::DaemonInstall;
+use crate::say;
 use crate::surroundings::Surroundings;
 use crate::words::FINE;
 
@@ -22,6 +24,10 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Where an administrator's units are.
 const SYSTEM: &str = "/etc/systemd/system";
+
+/// Settings that larderd goes by, beside the store's place.
+const GOES_BY: [&str; 7] =
+    ["image_max_days", "image_max_size", "max_size", "remote", "remote_rw_mode", "remote_sign_with", "remote_trust"];
 
 /// A file's name and text.
 type Unit = (&'static str, String);
@@ -42,6 +48,9 @@ pub(crate) fn install(
         (false, true) => vec![broker(text(&program)?, text(&dir)?, &options.target)?],
         (false, false) => systemd(text(&program)?, text(&dir)?, text(&socket)?)?,
     };
+    for setting in only_here(around) {
+        say::tell(&format!("{} is set here alone: set {} in larder.toml as well", setting.variable, setting.key));
+    }
     if options.print {
         for (name, text) in &units {
             writeln!(out, "# {name}\n{text}")?;
@@ -70,6 +79,13 @@ pub(crate) fn install(
         }
     }
     Ok(FINE)
+}
+
+/// What the environment sets, which is not that of whatever these files start.
+fn only_here(around: &Surroundings) -> Vec<&'static Setting> {
+    let values = around.loaded.values().into_iter();
+    let set = values.filter(|value| GOES_BY.contains(&value.name) && matches!(value.source, Source::Environment(_)));
+    set.filter_map(|value| Setting::by_key(value.name)).collect()
 }
 
 fn text(path: &Path) -> Result<&str> {

@@ -14,6 +14,9 @@ use larder_sys::{Kind, Look};
 
 use crate::{Place, Request, relocated};
 
+/// What differs where standard output and error were one file, and are not, or the reverse.
+pub const STREAMS: &str = "standard output and error";
+
 /// An entry that does not answer.
 #[derive(Clone, Debug)]
 pub struct Rejected {
@@ -103,7 +106,7 @@ fn holds<'m>(
         return Err(about("the record", "cannot be read"));
     };
     if !streams_fit(&result.streams, &place.destinations) {
-        return Err(about("standard output and error", "are one file now and were not, or the reverse"));
+        return Err(about(STREAMS, "are one file now and were not, or the reverse"));
     }
     let (stampless, same_bytes_will_do) = (Cell::new(false), !result.is_rewritten());
     let checker = Checker {

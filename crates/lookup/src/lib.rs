@@ -25,7 +25,7 @@ pub mod secret;
 mod tool;
 mod turn;
 
-pub use answer::{Answer, Rejected, ask, first_that_holds, roots_digest};
+pub use answer::{Answer, Rejected, STREAMS, ask, first_that_holds, roots_digest};
 pub use observer::{Choice, changes_key, choose_observer, command_key, made_program_key, program_key, tool_key};
 pub use request::{FromDisk as ResponseFilesOnDisk, Place, Request, subject};
 pub use roots::{RootRules, named_root};

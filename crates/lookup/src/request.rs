@@ -437,11 +437,13 @@ fn content(tool: &Tool, stamps: &Stamps) -> Option<ToolContent> {
     Some(ToolContent { digest, is_script: start[..count] == *b"#!" })
 }
 
-/// What a command is about, for finding the record nearest to it: the source and the output, without the flags.
+/// What a command is about, for finding the record nearest to it: the source, or else the tool, and the output, without
+/// the flags.
 pub fn subject(request: &Request) -> Digest {
     let mut bytes = Vec::new();
     request.roots.encode_path(&request.action.cwd, &mut bytes);
-    for part in [Some(&request.invocation.source), request.invocation.output.as_ref()] {
+    let source = Some(&request.invocation.source).filter(|source| !source.is_empty());
+    for part in [source.or(request.action.argv.first()), request.invocation.output.as_ref()] {
         bytes.push(b'\n');
         bytes.extend(part.map(|part| request.roots.encode_text(part)).unwrap_or_default());
     }

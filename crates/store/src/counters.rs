@@ -15,11 +15,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use larder_model::{Bypass, Fallback, Outcome, Unrecorded};
 use larder_sys::{Opening, Words};
 
-use crate::layout::open_plain;
+use crate::layout::{open_plain, read_plain};
 use crate::{Store, StoreError};
 
 const VERSION: u64 = 0x4c52_4443_0000_0002;
 const WORDS: usize = 256;
+/// Of a file of counters of any version.
+const BYTES_MAX: u64 = 1 << 16;
 const HIT: usize = 1;
 const MISS: usize = 2;
 const BYPASS: usize = 3;
@@ -155,6 +157,12 @@ impl Counters {
             Ok(words) if words.words()[0].load(Relaxed) == VERSION => Counters { words }.totals(),
             _ => Totals::default(),
         }
+    }
+
+    /// Whether a store has counters, of this version or another.
+    pub(crate) fn are_there(store: &Store) -> bool {
+        let bytes = read_plain(&store.file("counters"), BYTES_MAX).unwrap_or_default();
+        bytes.first_chunk().is_some_and(|first| u64::from_ne_bytes(*first) >> 32 == VERSION >> 32)
     }
 
     /// Count one invocation.

@@ -22,6 +22,8 @@ pub const EVICT_TO_PERCENT: u64 = 90;
 const GRACE: Duration = Duration::from_secs(600);
 /// What only `explain` uses, and what was warned of, is forgotten after this time.
 const NOTE_AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// An earlier larder may go on beside this one: its store goes once it was not used for so long.
+const EARLIER_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What an eviction did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,6 +79,7 @@ impl Store {
         self.inspect()?;
         let _lock = self.lock("evict")?;
         self.sweep_temporary();
+        self.remove_earlier(EARLIER_AGE_MAX);
         let mut records = self.records()?;
         records.extend(self.image_records()?);
         let blobs = self.blob_sizes()?;
@@ -261,7 +264,7 @@ fn is_stamps(name: &str) -> bool {
 }
 
 /// Remove a file, or a directory that was being cleared, unless somebody else has.
-fn remove_whatever(path: &Path) -> std::io::Result<()> {
+pub(crate) fn remove_whatever(path: &Path) -> std::io::Result<()> {
     let is_directory = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
     match if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) } {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),

@@ -16,7 +16,7 @@ use crate::StoreError;
 /// A store that is there, or can be made, and is safe to use.
 pub struct Store {
     top: PathBuf,
-    /// `DIR/v1`, no trailing slash.
+    /// `DIR/v8`, no trailing slash.
     base: PathBuf,
 }
 
@@ -58,6 +58,14 @@ impl Store {
             }
         }
         Ok(Store { top: dir.to_owned(), base })
+    }
+
+    /// That of another format in the same directory, where there is one that is as safe.
+    pub(crate) fn of_format(&self, version: u8) -> Option<Store> {
+        let base = self.top.join(format!("v{version}"));
+        let look = larder_sys::look(base.as_os_str().as_bytes()).ok()?;
+        refuse_unsafe(&base, &look).ok()?;
+        Some(Store { top: self.top.clone(), base })
     }
 
     /// Whether the directories inside are as safe as the store itself, which `open` does not look at: they can be

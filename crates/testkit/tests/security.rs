@@ -274,6 +274,12 @@ fn a_log_never_stops_a_build() {
     assert_eq!(logged(&place, &place.path("home")), "", "a directory");
     symlink("self", place.path("self")).expect("links");
     assert_eq!(logged(&place, &place.path("self")), "", "a link to itself");
+    let long = place.path("long");
+    fs::write(&long, vec![b'x'; 200_000]).expect("writes");
+    place.remove(&["x.o"]);
+    let limited = format!("ulimit -f 100; exec \"$LARDER\" {}", COMMAND.join(" "));
+    let ran = place.run(&["sh", "-c", &limited]).env("LARDER", larder()).env("LARDER_LOG", &long).run();
+    assert_eq!(right(&place, &ran, "longer than files may be"), "");
     assert_eq!(outcome(&place), "hit");
 }
 

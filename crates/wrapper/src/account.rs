@@ -74,8 +74,9 @@ pub(crate) fn log(context: &Context, outcome: Outcome, subject: &[u8], detail: &
     let _ = open_log(path).and_then(|mut file| file.write_all(line.as_bytes()));
 }
 
-/// Never waits: for a FIFO's reader, or for a terminal that was stopped. In a directory of everybody's somebody else
-/// may have put there a link to a file of ours, or a file of theirs.
+/// Never waits: for a FIFO's reader, or for a terminal that was stopped. Fails where the size of files is limited: to go
+/// beyond that would kill us before the tool has run. In a directory of everybody's somebody else may have put there a
+/// link to a file of ours, or a file of theirs.
 pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     const O_NONBLOCK: i32 = 0o4000;
     const O_NOCTTY: i32 = 0o400;
@@ -85,6 +86,9 @@ pub(crate) fn open_log(path: &Path) -> io::Result<File> {
         owner if owner == larder_sys::effective_user() || look.kind == CHARACTER_DEVICE => Ok(()),
         _ => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
     };
+    if larder_sys::file_size_is_limited() {
+        return Err(io::Error::other("the size of files is limited"));
+    }
     match larder_sys::look(path.as_os_str().as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         there => trusted(there?)?,

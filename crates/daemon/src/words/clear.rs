@@ -1,6 +1,8 @@
-//! `larder clear`: everything goes but what is mounted. No question is asked: what was in the store can be made again.
+//! `larder clear`: everything goes but what is mounted, also what earlier versions of larder left. No question is asked:
+//! what was in the store can be made again.
 
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -31,6 +33,12 @@ pub(crate) fn run(around: &Surroundings, out: &mut dyn Write) -> Result<u8> {
             writeln!(out, "{shown}: removed {records}, {}", say::bytes(gone.before_bytes))?;
         }
         None => writeln!(out, "{shown}: removed everything")?,
+    }
+    let earlier = store.earlier();
+    store.remove_earlier(Duration::ZERO);
+    for path in earlier {
+        let what = if path.exists() { "in use, and stays" } else { "removed" };
+        writeln!(out, "{}, of an earlier version of larder: {what}", path.display())?;
     }
     if used > 0 {
         let images = say::count(used as u64, "image", "images");

@@ -7,6 +7,7 @@ use larder_config::{Loaded, Setting, Source, Value as Shown};
 use larder_remote::RemoteUrl;
 use serde_json::{Value, json};
 
+use super::record::place::records;
 use super::{FINE, PROBLEM, plain_table, print_json, print_table};
 use crate::cli::Config;
 use crate::say;
@@ -16,9 +17,9 @@ use crate::surroundings::Surroundings;
 pub(crate) fn run(around: &Surroundings, options: &Config, out: &mut dyn Write) -> Result<u8> {
     let loaded = &around.loaded;
     if options.json {
-        print_json(&object(loaded), out)?;
+        print_json(&object(around), out)?;
     } else {
-        show(loaded, out)?;
+        show(around, out)?;
     }
     let remotes = remotes(loaded);
     for problem in &remotes {
@@ -33,9 +34,20 @@ fn remotes(loaded: &Loaded) -> Vec<String> {
     parsed.filter_map(Result::err).map(|error| say::one_line(&format!("remote: {error}"))).collect()
 }
 
-fn show(loaded: &Loaded, out: &mut dyn Write) -> Result<()> {
+/// The values in force; where records go follows from the environment if nobody says so.
+fn values(around: &Surroundings) -> Vec<Shown> {
+    let mut values = around.loaded.values();
+    let record_dir = values.iter_mut().find(|value| value.name == "record_dir" && value.source == Source::Default);
+    if let (Some(value), Ok(path)) = (record_dir, records(around)) {
+        value.shown = path.to_string_lossy().into_owned();
+    }
+    values
+}
+
+fn show(around: &Surroundings, out: &mut dyn Write) -> Result<()> {
+    let loaded = &around.loaded;
     let mut table = plain_table();
-    for value in loaded.values() {
+    for value in values(around) {
         table.add_row(vec![value.name.to_owned(), say::one_line(&value.shown), source(&value)]);
     }
     print_table(&table, out)?;
@@ -69,8 +81,9 @@ pub(super) fn source(value: &Shown) -> String {
     }
 }
 
-fn object(loaded: &Loaded) -> Value {
-    let settings = loaded.values().into_iter().map(|value| {
+fn object(around: &Surroundings) -> Value {
+    let loaded = &around.loaded;
+    let settings = values(around).into_iter().map(|value| {
         let variable = Setting::by_key(value.name).map(|setting| setting.variable);
         json!({ "key": value.name, "variable": variable, "value": value.shown, "source": source(&value) })
     });

@@ -14,11 +14,12 @@ pub(crate) fn run(options: &Man, out: &mut dyn Write) -> Result<u8> {
     if let Some(dir) = &options.dir {
         return write_all(dir, out);
     }
-    let page = match options.word.as_deref() {
-        None | Some("larder") => Page::new(top()),
-        Some(word) => match words().into_iter().find(|command| command.get_name() == word) {
-            Some(command) => page_of(&command),
-            None => bail!("man: there is no word {word:?}: see `larder help`"),
+    let typed = options.word.join(" ");
+    let page = match typed.as_str() {
+        "" | "larder" => Page::new(top()),
+        typed => match words().into_iter().find(|word| word.typed == typed) {
+            Some(word) => word.page(),
+            None => bail!("man: there is no word {typed:?}: see `larder help`"),
         },
     };
     out.write_all(text_of(&page)?.as_bytes())?;
@@ -30,7 +31,7 @@ fn write_all(dir: &Path, out: &mut dyn Write) -> Result<u8> {
     std::fs::create_dir_all(dir).with_context(|| writing(dir))?;
     let words = words();
     let pages = std::iter::once(("larder.1".to_owned(), Page::new(top())))
-        .chain(words.iter().map(|command| (format!("larder-{}.1", command.get_name()), page_of(command))));
+        .chain(words.iter().map(|word| (format!("{}.1", word.name()), word.page())));
     for (name, page) in pages {
         let path = dir.join(name);
         std::fs::write(&path, text_of(&page)?).with_context(|| writing(&path))?;
@@ -52,14 +53,38 @@ fn top() -> clap::Command {
     description().after_help(crate::help::top_long()).disable_help_subcommand(true)
 }
 
-fn words() -> Vec<clap::Command> {
-    let mut top = top();
-    top.build();
-    top.get_subcommands().filter(|command| command.get_name() != "help" && !command.is_hide_set()).cloned().collect()
+/// A word that has a page of its own.
+struct Word {
+    /// What is typed after `larder`: `remote`, `remote check`.
+    typed: String,
+    command: clap::Command,
 }
 
-fn page_of(command: &clap::Command) -> Page {
-    let name = format!("larder-{}", command.get_name());
-    let usage = format!("larder {}", command.get_name());
-    Page::new(command.clone().name(name).bin_name(usage).version(env!("CARGO_PKG_VERSION")))
+impl Word {
+    fn name(&self) -> String {
+        format!("larder-{}", self.typed.replace(' ', "-"))
+    }
+
+    fn page(&self) -> Page {
+        let usage = format!("larder {}", self.typed);
+        Page::new(self.command.clone().name(self.name()).bin_name(usage).version(env!("CARGO_PKG_VERSION")))
+    }
+}
+
+fn words() -> Vec<Word> {
+    let mut top = top();
+    top.build();
+    let mut words = Vec::new();
+    add_words(&top, "", &mut words);
+    words
+}
+
+/// Those of a command, each before its own, which its page names as pages.
+fn add_words(command: &clap::Command, before: &str, words: &mut Vec<Word>) {
+    for command in command.get_subcommands().filter(|word| word.get_name() != "help" && !word.is_hide_set()) {
+        let typed = format!("{before}{}", command.get_name());
+        let below = format!("{typed} ");
+        words.push(Word { typed, command: command.clone() });
+        add_words(command, &below, words);
+    }
 }

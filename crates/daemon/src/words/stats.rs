@@ -181,6 +181,9 @@ fn show(store: &Store, totals: &Totals, limit_bytes: u64, out: &mut dyn Write) -
     let size = format!("about {} of {}", say::bytes(totals.store_bytes), say::limit(limit_bytes));
     let there = if store.directory().exists() { size } else { "not there yet".to_owned() };
     writeln!(out, " store: {}, {there}", store.directory().display())?;
+    for path in store.earlier() {
+        writeln!(out, " not counted: {}, of an earlier version of larder (`larder doctor`)", path.display())?;
+    }
     Ok(())
 }
 

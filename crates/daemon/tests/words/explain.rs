@@ -12,8 +12,13 @@ use larder_store::{Stamps, Store};
 
 use crate::place::{Here, bytes_of};
 
-/// Record a run of `argv` that read `x.c` in the working directory and made `x.o`.
+/// Record a run of `argv` that read `x.c` in the working directory, made `x.o`, and said nothing.
 pub(crate) fn record(here: &Here, argv: &[&str]) {
+    record_saying(here, argv, Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY });
+}
+
+/// The same, which said this.
+fn record_saying(here: &Here, argv: &[&str], streams: Streams) {
     let environment = here.environment().into_iter().map(|(n, v)| (n.into_vec(), v.into_vec())).collect();
     let destinations = Destinations { stdout: None, stderr: None, same: false };
     let cwd = bytes_of(&here.path("work"));
@@ -41,7 +46,6 @@ pub(crate) fn record(here: &Here, argv: &[&str]) {
     let mode = FileMode { bits: 0o666, rule: ModeRule::Masked };
     let kind =
         OutputKind::File { placement: Placement::Replace, mode, rewrite: Rewrite::None, content: Content::Blob(blob) };
-    let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
     let result = ActionResult { outputs: vec![Output::new(b"\0\x01/x.o", kind)], ..ActionResult::of(streams) };
     let mut walk = ExplainWalk::default();
     request.action.walk(&request.roots, &mut walk);
@@ -107,9 +111,36 @@ fn a_miss_names_the_field_that_differs_from_the_nearest_record() {
     assert_eq!(lang, format!("{near} environment LANG: `C` is new"));
     let other = explain(&[], &["gcc", "-O1", "-c", "z.c"]);
     assert_eq!(other, "miss: nothing is recorded for this source and output");
+    here.larder(&["explain", "--", "gcc", "-O1", "-c", "z.c"]).ends(0).says("say why that was not recorded");
     std::fs::copy("/bin/false", here.path("bin/gcc")).expect("copies");
     let compiler = explain(&[], &["gcc", "-O1", "-c", "x.c"]);
     assert!(compiler.starts_with(&format!("{near} tool content: another compiler")), "{compiler}");
+}
+
+#[test]
+fn where_there_is_no_source_the_nearest_record_is_one_of_the_same_tool() {
+    let here = with_record(&["gcc", "-v"]);
+    std::fs::copy("/bin/true", here.path("bin/g++")).expect("copies");
+    here.larder(&["explain", "--", "g++", "-v"]).ends(0).says("miss: nothing is recorded for this source and output");
+    here.larder(&["explain", "--", "gcc", "--version"]).ends(0).says("argument 1: was `-v`, is `--version`");
+}
+
+#[test]
+fn without_a_terminal_messages_may_have_gone_to_one_file_or_two() {
+    let command = ["explain", "--no-terminal", "--", "gcc", "-c", "x.c"];
+    let together = Streams::Together(Content::Inline(b"x.c: warning"));
+    let apart = Streams::Apart { stdout: Content::Inline(b"x.c"), stderr: Content::Inline(b"warning") };
+    for streams in [together, apart] {
+        let here = Here::new();
+        here.fake_gcc();
+        here.write("work/x.c", "int x;");
+        record_saying(&here, &["gcc", "-c", "x.c"], streams);
+        let ran = here.larder(&command).ends(0);
+        assert!(ran.out.starts_with("hit"), "{ran:?}");
+        here.write("work/y.h", "");
+        let ran = here.larder(&command).ends(0).says("miss").says("work/y.h: ");
+        assert!(!ran.out.contains("one file"), "{ran:?}");
+    }
 }
 
 #[test]
@@ -130,6 +161,10 @@ fn what_is_not_ours_is_said_to_be_so() {
     assert_eq!((object["outcome"].as_str(), object["reason"].as_str()), (Some("bypass"), Some("too-hard")));
     let disabled = here.larder_with(&[("LARDER_DISABLE", "1")], &["explain", "gcc", "-c", "x.c"]);
     disabled.ends(0).says("LARDER_DISABLE");
+    let limited = "ulimit -f 100000 && exec \"$0\" explain gcc -c x.c";
+    let mut limited = here.program("/bin/sh", &["-c", limited, env!("CARGO_BIN_EXE_larderd")]);
+    let output = limited.output().expect("runs");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("(limited)"), "{output:?}");
     here.larder(&["explain", "nonsense", "-c", "x.c"]).ends(1).complains("command not found");
     here.larder(&["explain", "larder", "run", "--", "gcc", "-time", "x.c"]).ends(0).says("(too-hard)");
     assert!(!here.path("store").exists());

@@ -57,7 +57,11 @@ fn usage_errors_are_one_line_and_exit_2() {
     here.larder(&["evict", "--max-size", "10"]).ends(2).complains("write a unit");
     here.larder(&["--nonsense"]).ends(2).complains("see `larder help`");
     here.larder(&["--start-server"]).ends(2).complains("no server");
-    here.larder(&["-M", "5G"]).ends(2).complains("LARDER_MAX_SIZE");
+    for typed in [&["-M", "5G"][..], &["-M5G"], &["--max-size=5G"]] {
+        here.larder(typed).ends(2).complains("LARDER_MAX_SIZE");
+    }
+    here.larder(&["--get-config", "max_size"]).ends(2).complains("larder config");
+    here.larder(&["remote"]).ends(2).complains("one of check, push, pull, flush follows: see `larder help remote`");
     here.larder(&["man", "nonsense"]).ends(1).complains("see `larder help`");
 }
 
@@ -65,7 +69,7 @@ fn usage_errors_are_one_line_and_exit_2() {
 fn what_people_type_for_other_caches() {
     let here = Here::new();
     let stats = here.larder(&["stats"]).ends(0).out;
-    for typed in [&["-s"][..], &["--show-stats"], &["-sv"], &["-s", "-v"]] {
+    for typed in [&["-s"][..], &["--show-stats"], &["-sv"], &["-svv"], &["-s", "-v"]] {
         assert_eq!(here.larder(typed).ends(0).out, stats, "{typed:?}");
     }
     here.larder(&["-z"]).ends(0).says("set to zero");
@@ -86,8 +90,11 @@ fn completions_and_man_pages() {
     for (word, _) in WORDS {
         here.larder(&["man", word]).ends(0).says(&format!(".TH larder-{word} 1"));
     }
+    here.larder(&["man", "remote"]).ends(0).says("larder\\-remote\\-flush(1)");
+    here.larder(&["man", "remote", "flush"]).ends(0).says(".TH larder-remote-flush 1").says("timeout");
+    here.larder(&["man", "remote", "nonsense"]).ends(1).complains("remote nonsense");
     let written = here.larder(&["man", "--dir", "pages"]).ends(0);
-    for page in ["larder.1", "larder-explain.1", "larder-version.1"] {
+    for page in ["larder.1", "larder-explain.1", "larder-version.1", "larder-image-save.1", "larder-remote-flush.1"] {
         assert!(written.out.contains(page) && here.path("work/pages").join(page).is_file(), "{page}");
     }
 }

@@ -52,8 +52,14 @@ impl Here {
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_larderd"));
-        command.arg0("larder").args(arguments).current_dir(self.path("work")).stdin(Stdio::null());
+        let mut command = self.program(env!("CARGO_BIN_EXE_larderd"), arguments);
+        command.arg0("larder");
+        command
+    }
+
+    pub(crate) fn program(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(self.path("work")).stdin(Stdio::null());
         command.env_clear().envs(self.environment());
         command
     }

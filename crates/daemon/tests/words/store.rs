@@ -93,7 +93,7 @@ fn config_says_where_a_value_comes_from_and_fails_on_what_is_wrong() {
     let ran = here.larder_with(&[("LARDER_RECACHE", "1"), ("LARDER_NONSENSE", "1")], &["config"]).ends(0);
     let file = here.path("home/.config/larder/larder.toml");
     let ran = ran.says(&format!("{}:2", file.display())).says("environment LARDER_RECACHE").says("default");
-    ran.says("2 GiB").says("LARDER_NONSENSE");
+    ran.says("2 GiB").says("LARDER_NONSENSE").says("home/.local/state/larder/records");
 
     here.write("work/larder.toml", "dir = '/elsewhere'\nmax_sise = 1\n");
     let ran = here.larder(&["config"]).ends(1).says("larder.toml:1: a project's own file cannot set dir");
@@ -158,6 +158,34 @@ fn evict_fsck_and_clear_say_what_they_did() {
     here.larder(&["fsck", "--repair"]).ends(1).says("removed");
     here.larder(&["fsck"]).ends(0).says("all sound");
     here.larder(&["clear"]).ends(0).says("removed");
+}
+
+#[test]
+fn what_this_environment_sets_is_not_set_for_an_installed_larderd() {
+    let here = Here::new();
+    let install = ["daemon", "install", "--print"];
+    let remote = [("LARDER_REMOTE", "file:///far"), ("LARDER_LOG", "/log")];
+    here.larder_with(&remote, &install).ends(0).complains("LARDER_REMOTE is set here alone: set remote in larder.toml");
+    assert_eq!(here.larder(&install).ends(0).err, "");
+}
+
+#[test]
+fn what_an_earlier_version_left_is_said_and_cleared() {
+    let here = Here::new();
+    drop(counters(&here));
+    let earlier = here.path("store/v1");
+    std::fs::create_dir(&earlier).expect("makes");
+    std::fs::set_permissions(&earlier, PermissionsExt::from_mode(0o700)).expect("sets");
+    here.larder(&["clear"]).ends(0);
+    assert!(earlier.exists(), "it is no store");
+    let now = Store::open(&here.path("store")).expect("opens").daemon_socket().with_file_name("counters");
+    std::fs::copy(now, earlier.join("counters")).expect("copies");
+    here.larder(&["doctor"]).says("store/v1 is of an earlier version of larder");
+    here.larder(&["stats"]).ends(0).says("not counted: ").says("store/v1, of an earlier version of larder");
+    here.larder(&["evict"]).ends(0);
+    assert!(earlier.exists(), "it was used just now");
+    here.larder(&["clear"]).ends(0).says("store/v1, of an earlier version of larder: removed");
+    assert!(!earlier.exists());
 }
 
 /// Change a byte of every file that is a blob by its place.

@@ -52,6 +52,7 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
             checks.extend(replaceable(store));
             checks.extend(file_system(store));
             checks.push(size(around, store));
+            checks.extend(store.earlier().iter().map(|path| earlier(path)));
             Some(existing(store.directory()))
         }
     };
@@ -176,6 +177,12 @@ fn size(around: &Surroundings, store: &Store) -> Check {
         return note("size", format!("{found}: `larder evict` brings it down now"));
     }
     ok("size", found)
+}
+
+/// A store of an earlier format, which no limit counts.
+fn earlier(path: &Path) -> Check {
+    let when = "an eviction removes it once it was not used for a week, `larder clear` now";
+    note("store", format!("{} is of an earlier version of larder: {when}", path.display()))
 }
 
 fn stamps(what: &str, path: &Path) -> Check {

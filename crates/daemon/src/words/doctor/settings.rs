@@ -39,6 +39,10 @@ fn switches(around: &Surroundings, checks: &mut Vec<Check>) {
         (settings.recache, "recache is set (LARDER_RECACHE): every tool runs, and there are no hits until it is unset"),
     ];
     checks.extend(switches.into_iter().filter(|(on, _)| *on).map(|(_, found)| note("switch", found)));
+    if larder_sys::file_size_is_limited() {
+        let found = "the size of files is limited (ulimit -f): every tool runs untouched until it is not";
+        checks.push(note("limit", found));
+    }
     if let Some(observer) = settings.observer {
         let found = format!("only the {} observer may be used (LARDER_OBSERVER)", observer.name());
         checks.push(note("switch", found));

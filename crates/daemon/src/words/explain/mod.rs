@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use anyhow::{Result, bail};
 use larder_compiler::is_masquerade_name;
-use larder_lookup::{Answer, Known, Place, Request, Scope, Tool, ask, choose_observer, find, subject};
+use larder_lookup::{Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, subject};
 use larder_model::{ActionResult, Bound, Bypass, Fallback, Manifest, Output};
 use larder_spawn::Destinations;
 use larder_store::{Effort, Stamps, Store};
@@ -123,6 +123,7 @@ pub(crate) fn run(around: &Surroundings, options: Explain, out: &mut dyn Write) 
 
 /// In the order in which the wrapper decides.
 fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
+    let verbose = options.verbose;
     let destinations = if options.no_terminal { no_terminal() } else { Destinations::now() };
     let mut place = around.place(destinations)?;
     let typed: Vec<Vec<u8>> = options.command.into_iter().map(OsStringExt::into_vec).collect();
@@ -137,6 +138,9 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     let settings = around.settings();
     let mut notes = Vec::new();
     let early = |verdict| Ok(Explanation { tool: shown.clone(), about: None, verdict, notes: Vec::new() });
+    if larder_sys::file_size_is_limited() {
+        return early(Verdict::Bypass(Bypass::Limited));
+    }
     if settings.disable {
         return early(Verdict::Bypass(Bypass::Disabled));
     }
@@ -167,7 +171,14 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
         notes.push("LARDER_READ_ONLY is set: nothing is recorded");
     }
     let observer = choose_observer(&request, &place, &store, settings.observer).ok().map(|choice| choice.name().name());
-    let verdict = match verdict(&store, &stamps, &request, &place, options.verbose) {
+    let mut found = verdict(&store, &stamps, &request, &place, verbose);
+    if options.no_terminal && is_about_streams(&found) {
+        // Nobody said whether they are one file in the build, as they are behind ninja and `2>&1`.
+        place.destinations.same = !place.destinations.same;
+        let other = verdict(&store, &stamps, &request, &place, verbose);
+        found = if is_about_streams(&other) { found } else { other };
+    }
+    let verdict = match found {
         Verdict::Miss(miss) => Verdict::Miss(Miss { observer, running: miss.running && settings.wait, ..miss }),
         other => other,
     };
@@ -176,7 +187,12 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
 }
 
 fn no_terminal() -> Destinations {
-    Destinations { stdout: None, stderr: None, same: false }
+    Destinations { stdout: None, stderr: None, ..Destinations::now() }
+}
+
+/// Whether a record does not serve because standard output and error are one file, or are not.
+fn is_about_streams(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Miss(miss) if miss.rejected.iter().any(|line| line.subject == STREAMS))
 }
 
 fn about(request: &Request) -> About {

@@ -96,7 +96,10 @@ fn miss_text(miss: &Miss, out: &mut dyn Write) -> Result<()> {
     match &miss.nearest {
         Nearest::Itself if miss.rejected.len() == 1 => writeln!(out, "miss: there is 1 record, and it does not hold")?,
         Nearest::Itself => writeln!(out, "miss: there are {} records, and none holds", miss.rejected.len())?,
-        Nearest::Nothing => writeln!(out, "miss: nothing is recorded for this source and output")?,
+        Nearest::Nothing => {
+            writeln!(out, "miss: nothing is recorded for this source and output")?;
+            line(out, "hint", "if it ran, `larder stats` and LARDER_LOG say why that was not recorded")?;
+        }
         Nearest::Gone => {
             writeln!(out, "miss: what was recorded for this source and output is gone (evicted or cleared)")?
         }

@@ -1,0 +1,105 @@
+//! Stores of earlier formats in the same directory, which larder left when it was updated: nothing reads them, and no
+//! limit counts them.
+//!
+//! Unaware of: what their files hold.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use larder_model::FORMAT_VERSION;
+
+use crate::evict::remove_whatever;
+use crate::layout::make_directory;
+use crate::{Counters, Store};
+
+impl Store {
+    /// Their directories.
+    pub fn earlier(&self) -> Vec<PathBuf> {
+        self.earlier_stores().iter().map(|store| store.base().to_owned()).collect()
+    }
+
+    /// Remove those that no earlier larder used for so long, nor has mounted anything of.
+    pub fn remove_earlier(&self, unused: Duration) {
+        for store in self.earlier_stores() {
+            if is_younger(store.base(), unused) || store.daemon_runs() || store.image_broker_runs() {
+                continue;
+            }
+            // Nobody begins to use an image as long as this lives.
+            let Ok(images) = store.used_images(&HashSet::new()) else { continue };
+            let aside = self.file("tmp").join(format!("{:016x}", larder_sys::random_u64()));
+            // What is left of it where this ends half-way is swept from there.
+            if images.used.is_empty()
+                && make_directory(&self.file("tmp")).is_ok()
+                && fs::rename(store.base(), &aside).is_ok()
+            {
+                let _ = remove_whatever(&aside);
+            }
+        }
+    }
+
+    /// A directory may be called so for other reasons: counters of larder's are in each store.
+    fn earlier_stores(&self) -> Vec<Store> {
+        (1..FORMAT_VERSION).filter_map(|version| self.of_format(version)).filter(Counters::are_there).collect()
+    }
+}
+
+/// Whether `path`, or anything below it, was modified within this time.
+fn is_younger(path: &Path, age: Duration) -> bool {
+    let mut rest = vec![path.to_owned()];
+    while let Some(path) = rest.pop() {
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        if meta.modified().is_ok_and(|modified| modified.elapsed().unwrap_or_default() < age) {
+            return true;
+        }
+        if meta.is_dir() {
+            rest.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::layout::entries;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn what_an_earlier_larder_left_goes_once_nobody_uses_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        make_directory(&dir.path().join("v1/blobs/ab")).expect("makes");
+        let earlier = store.of_format(1).expect("is there");
+        fs::write(earlier.file("blobs/ab/cd"), "a blob").expect("writes");
+        drop(Counters::open(&earlier).expect("maps"));
+        assert_eq!(store.earlier(), [earlier.base()]);
+        let larderd = earlier.lock_daemon().expect("locks").expect("nobody has it");
+        for name in ["", "blobs", "blobs/ab", "blobs/ab/cd", "counters", "locks", "locks/daemon"] {
+            let file = fs::File::open(earlier.file(name)).expect("opens");
+            file.set_modified(SystemTime::now() - 2 * HOUR).expect("sets the time");
+        }
+        store.remove_earlier(3 * HOUR);
+        assert!(earlier.base().exists(), "it was used");
+        store.remove_earlier(HOUR);
+        assert!(earlier.base().exists(), "its larderd runs");
+        drop(larderd);
+        store.remove_earlier(HOUR);
+        assert!(!earlier.base().exists() && store.earlier().is_empty());
+        assert!(entries(&store.file("tmp")).expect("lists").is_empty());
+    }
+
+    #[test]
+    fn what_is_only_called_so_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        make_directory(&dir.path().join("v1/images")).expect("makes");
+        fs::write(dir.path().join("v1/counters"), "of something else").expect("writes");
+        store.remove_earlier(Duration::ZERO);
+        assert!(store.earlier().is_empty() && dir.path().join("v1/counters").exists());
+    }
+}
