@@ -374,7 +374,6 @@ const OUTPUTS: &[&str] = &[
     "-fcallgraph-info",
     "-g",
     "-o",
-    "-traditional",
 ];
 
 #[cfg(test)]
@@ -405,6 +404,11 @@ mod tests {
         assert_eq!(joined(&naming.definitions), "-DX=\"/r\"");
         assert_eq!(joined(&naming.others), "-O2 -g -c -std=c99");
         assert_eq!(joined(&naming.preprocess), "-O2 -I /r/inc -DX=\"/r\" /r/x.c -std=c99");
+    }
+
+    #[test]
+    fn what_is_preprocessed_otherwise_stays_so() {
+        assert_eq!(joined(&read("-traditional-cpp -g -c x.c").preprocess), "-traditional-cpp x.c");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What can be made of a place's path without naming it, and what names it without being made of it.
 
-use super::{ABSOLUTE, FAR, Far, HEADER, RELATIVE, SOURCE, fill, in_places};
+use super::{ABSOLUTE, FAR, Far, HEADER, RELATIVE, SOURCE, fill, in_places, in_two};
 use crate::case::{Case, case};
 use crate::change::{all, nothing, put, symlink};
 
@@ -63,6 +63,9 @@ pub(super) fn cases() -> Vec<Case> {
                 crate::change::rm(format!("{FAR}/inc/h.h")), symlink("@ROOT@/real/h.h", format!("{FAR}/inc/h.h"))]))
             .cmd(&format!("cc -g -MD -MF out/x.d {ABSOLUTE}")).cwd("a").twice().cwd(FAR).back("elsewhere", nothing()),
     ];
+    // Pasted in the way of old.
+    cases.push(in_two(case("B/derived-traditional"), &[("src/x.c", "#include \"config.h\"\n#define C(a,b) a/**/b\nint n = sizeof C(PRE,FIX);\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n")],
+        &format!("cc -traditional-cpp {RELATIVE}"), Far::Differs, FAR));
     cases.push(in_places("derived-lambda-name", &[("src/x.cc", "template<class T> int n(T){return sizeof __PRETTY_FUNCTION__;}\nint f(){return n([]{});}\n")],
         "c++ -std=c++17 -c {cwd}/src/x.cc -o out/x.o", Far::Differs));
     cases.push(in_places("derived-static-constructor", &[("src/x.cc", "namespace { struct S { S(); ~S(); } s; S::S() {} S::~S() {} }\n")],
