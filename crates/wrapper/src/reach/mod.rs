@@ -16,7 +16,7 @@ use larder_compiler::{Family, Naming, Stage, naming};
 use larder_lookup::relocated::rule;
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{Bound, Looked, Made, PLACEHOLDER, Rewrite};
-use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root};
+use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
 use larder_spawn::Command;
 use larder_store::{Carried, Stamps};
 use memchr::memmem;
@@ -169,6 +169,10 @@ impl Reach<'_> {
             let rules: Vec<Rewrite> = if depends { self.depfile().into_iter().collect() } else { vec![Rewrite::Text] };
             messages[index] = self.rule_for(content, &rules).ok_or((Bound::Message, Vec::new()))?;
         }
+        let made = outputs.iter().filter_map(KeptOutput::content).chain(contents.iter().copied());
+        if let Some(input) = self.summed(made) {
+            return Err((Bound::Input, input.clone()));
+        }
         let said: Option<Vec<Vec<u8>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
         let said = said.ok_or((Bound::Message, Vec::new()))?;
         self.nothing_was_derived(naming, holding.any(), &said)
@@ -258,6 +262,19 @@ impl Reach<'_> {
                 && by_compiler.into_iter().all(|(path, looked)| is_read(&mut macros, path, looked))
                 && macros.are_unnamed()
         })
+    }
+
+    /// An input that holds a root, where a sum of its bytes stands in debug information: that of clang, from DWARF 5
+    /// on.
+    fn summed<'c>(&self, mut made: impl Iterator<Item = &'c KeptContent>) -> Option<&Vec<u8>> {
+        let rooted = self.carried.rooted.first().filter(|_| !self.gcc_ran)?;
+        let is_in = |bytes: &[u8], text: &[u8]| memmem::find(bytes, text).is_some();
+        let holds_sums = |bytes: &[u8]| {
+            // In an assembler source, and in an object.
+            is_in(bytes, b" md5 0x")
+                || self.carried.rooted.iter().any(|path| is_in(bytes, file_name(path))) && sums_sources(bytes)
+        };
+        made.any(|content| self.bytes_of(content).is_none_or(|bytes| holds_sums(&bytes))).then_some(rooted)
     }
 
     /// What libc reads in any program: languages, character sets, where libraries are.

@@ -36,6 +36,11 @@ pub(super) fn cases() -> Vec<Case> {
         derived("config-and-macros-debug", &config("#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n"), &format!("cc -g3 {RELATIVE}"), Far::Hits),
         derived("config-continued", &config("#define HAVE_X 1\n#define PREFIX \\\n  \"@PLACE@/usr\"\n"), &format!("cc -g {RELATIVE}"), Far::Differs),
         derived("config-absolute-depfile", &config("#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n"), &format!("cc -MD -MF {{cwd}}/out/x.d {ABSOLUTE}"), Far::Hits),
+        // Sums of the bytes of sources, which clang keeps.
+        derived("config-declares-and-debug", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), &format!("cc -g {RELATIVE}"), Far::Differs),
+        derived("config-declares-and-debug-S", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), "cc -g -fdebug-prefix-map={cwd}=. -Iinc -S src/x.c -o out/x.s", Far::Differs),
+        derived("config-declares-and-debug-linked", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), "cc -g -shared -fPIC -Iinc src/x.c -o out/x.so", Far::Differs),
+        derived("config-and-old-debug", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), &format!("cc -gdwarf-4 -fdebug-prefix-map={{cwd}}=. {RELATIVE}"), Far::Hits),
         derived("line-names-generator", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &relative, Far::Hits),
         derived("line-names-generator-g", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &format!("cc -g {RELATIVE}"), Far::Hits),
         derived("static-assert-length", &unit("#define L(x) (sizeof(x) % 7)\nint v[L(\"@PLACE@\") + 1];\n"), &relative, Far::Differs),
