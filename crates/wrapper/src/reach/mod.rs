@@ -12,6 +12,12 @@
 
 mod again;
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use larder_compiler::{Family, Naming, Stage, naming};
 use larder_lookup::relocated::rule;
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
@@ -75,11 +81,14 @@ fn may_be_source(path: &[u8]) -> bool {
     SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
 }
 
-/// A library's name, `libc.so.6`: the preprocessor reads none.
+/// A library by its name, `libc.so.6`, and by how it begins: the preprocessor reads none.
 fn is_library(path: &[u8]) -> bool {
     let name = file_name(path);
     let is_version = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
-    memmem::rfind(name, b".so").is_some_and(|at| is_version(&name[at + 3..]))
+    let is_named = memmem::rfind(name, b".so").is_some_and(|at| is_version(&name[at + 3..]));
+    let mut start = [0; 4];
+    let mut read = || File::open(Path::new(OsStr::from_bytes(path))).and_then(|mut file| file.read_exact(&mut start));
+    is_named && read().is_ok() && start == *b"\x7fELF"
 }
 
 fn whole(path: &[u8]) -> Option<Vec<u8>> {

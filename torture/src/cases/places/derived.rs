@@ -43,6 +43,8 @@ pub(super) fn cases() -> Vec<Case> {
         derived("config-and-old-debug", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), &format!("cc -gdwarf-4 -fdebug-prefix-map={{cwd}}=. {RELATIVE}"), Far::Hits),
         // A line that ends where gcc alone ends one.
         derived("config-carriage-return", &config("#define HAVE_X 1\rint n = sizeof \"@PLACE@\";\n"), &relative, Far::Differs),
+        // A text that is called like a library.
+        derived("named-in-what-is-called-like-a-library", &[("src/x.c", "#include \"config.h\"\n#include \"x.so\"\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n"), ("inc/x.so", "int n = sizeof PREFIX;\n")], &relative, Far::Differs),
         derived("line-names-generator", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &relative, Far::Hits),
         derived("line-names-generator-g", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &format!("cc -g {RELATIVE}"), Far::Hits),
         derived("static-assert-length", &unit("#define L(x) (sizeof(x) % 7)\nint v[L(\"@PLACE@\") + 1];\n"), &relative, Far::Differs),
