@@ -17,16 +17,23 @@ const WRITES: [&str; 4] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CC_PRI
 /// What the preprocessed text says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preprocessed {
-    /// It names neither a root nor asks for the name of a file.
+    /// It names neither a root nor asks for the name of a file, and all that was generated stands in it.
     Free,
-    /// It does.
+    /// It does, or what was generated was read in another way: `.incbin`, `.include` and `#embed` leave no trace.
     Names,
     /// It could not be had.
     Fails,
 }
 
-/// Preprocess with these arguments. `may_fail`: the compile failed as well, and what comes before the error is enough.
-pub(crate) fn preprocess(command: &Command, arguments: &[Vec<u8>], roots: &Roots, may_fail: bool) -> Preprocessed {
+/// Preprocess with these arguments. `generated`: the file names of inputs that hold a root. `may_fail`: the compile
+/// failed as well, and what comes before the error is enough.
+pub(crate) fn preprocess(
+    command: &Command,
+    arguments: &[Vec<u8>],
+    roots: &Roots,
+    generated: &[&[u8]],
+    may_fail: bool,
+) -> Preprocessed {
     let writes = |variable: &&Vec<u8>| WRITES.iter().any(|name| variable.starts_with(format!("{name}=").as_bytes()));
     let command = Command {
         argv: command.argv.iter().take(1).chain(arguments).cloned().chain([b"-E".to_vec()]).collect(),
@@ -34,19 +41,22 @@ pub(crate) fn preprocess(command: &Command, arguments: &[Vec<u8>], roots: &Roots
         ..command.clone()
     };
     match output_of(&command, TEXT_BYTES_MAX) {
-        Ok((Some(text), end)) if end == ChildEnd::Exited(0) || may_fail => said(&text, roots),
+        Ok((Some(text), end)) if end == ChildEnd::Exited(0) || may_fail => said(&text, roots, generated),
         _ => Preprocessed::Fails,
     }
 }
 
-fn said(text: &[u8], roots: &Roots) -> Preprocessed {
+fn said(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> Preprocessed {
     let roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
-    let lines = text.split_inclusive(|&b| b == b'\n').filter(|line| !is_marker(line));
-    let code = lines.fold(Vec::with_capacity(text.len()), |mut code, line| {
-        code.extend_from_slice(line);
-        code
-    });
-    if asks_for_a_name(&code) || holds_a_root(&code, &roots) { Preprocessed::Names } else { Preprocessed::Free }
+    let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
+        text.split_inclusive(|&b| b == b'\n').partition(|line| is_marker(line));
+    let code = lines.concat();
+    let is_included = |name: &&[u8]| {
+        let named = [*name, &b"\""[..]].concat();
+        markers.iter().any(|line| memmem::find(line, &named).is_some())
+    };
+    let is_free = generated.iter().all(is_included) && !asks_for_a_name(&code) && !holds_a_root(&code, &roots);
+    if is_free { Preprocessed::Free } else { Preprocessed::Names }
 }
 
 /// `# 12 "/src/x.c" 2`: where the next line comes from.
@@ -71,11 +81,19 @@ mod tests {
     #[test]
     fn texts() {
         let roots = Roots::new([b"/some/where".to_vec()]);
-        let check = |text: &str, expect| assert_eq!(said(text.as_bytes(), &roots), expect, "{text}");
+        let check = |text: &str, expect| assert_eq!(said(text.as_bytes(), &roots, &[]), expect, "{text}");
         check("# 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
         check("#line 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
         check("char *x = L\"/some/where\";", Preprocessed::Names);
         check("f(__builtin_FILE());", Preprocessed::Names);
         check("f(__builtin_FILE_NAME());", Preprocessed::Free);
+    }
+
+    #[test]
+    fn what_was_generated_is_included() {
+        let roots = Roots::new([b"/some/where".to_vec()]);
+        let check = |text: &str, expect| assert_eq!(said(text.as_bytes(), &roots, &[b"config.h"]), expect, "{text}");
+        check("# 1 \"x.c\"\n# 1 \"./config.h\" 1\nint x;\n", Preprocessed::Free);
+        check("# 1 \"x.c\"\nasm(\".incbin \\\"config.h\\\", 9, 6\");\n", Preprocessed::Names);
     }
 }

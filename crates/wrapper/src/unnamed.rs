@@ -85,7 +85,7 @@ impl Macros {
 
     /// Takes in what was read as well. `false` where it names one of them, or cannot be looked into.
     pub(crate) fn read(&mut self, text: &[u8]) -> bool {
-        if hides_words(text) {
+        if hides_words(text) || embeds_files(text) {
             return false;
         }
         let holds_raw_strings = memmem::find(text, b"R\"").is_some();
@@ -330,6 +330,12 @@ mod tests {
         others.iter().for_each(|text| check(&[text], &[], false));
         check(&[b""], &[b"-UX/r"], false);
         check(&[b""], &[b"-Wp,-DX=/r"], false);
+    }
+
+    #[test]
+    fn files_as_numbers() {
+        check(&[CONFIG, b"# embed \"config.h\" limit(9)"], &[], false);
+        check(&[CONFIG, b"/* for embedded systems */ int embedded;"], &[], true);
     }
 
     #[test]

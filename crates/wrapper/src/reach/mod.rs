@@ -72,6 +72,8 @@ pub(crate) struct Reach<'a> {
     pub(crate) foreign_program: bool,
     /// A compiler proper of gcc's ran: what is called `cc` may be any.
     pub(crate) gcc_ran: bool,
+    /// An input that holds a root, and that an assembler read itself.
+    pub(crate) assembled: Option<&'a Vec<u8>>,
     pub(crate) failed: bool,
 }
 
@@ -237,10 +239,16 @@ impl Reach<'_> {
         if naming.assembles {
             return if generated.is_some() { Err((Bound::Input, suspect.clone())) } else { Ok(()) };
         }
+        // By `.incbin` or `.include`: no preprocessor shows what became of it.
+        if let Some(input) = self.assembled {
+            return Err((Bound::Input, input.clone()));
+        }
         if self.only_unnamed_macros_hold_us(naming) {
             return Ok(());
         }
-        match preprocess(self.command, &naming.preprocess, &self.request.roots, self.failed) {
+        let rooted = self.carried.rooted.iter().filter(|input| !self.is_a_response_file(input));
+        let generated: Vec<&[u8]> = rooted.map(|input| file_name(input)).collect();
+        match preprocess(self.command, &naming.preprocess, &self.request.roots, &generated, self.failed) {
             Preprocessed::Free => Ok(()),
             Preprocessed::Names | Preprocessed::Fails => Err((Bound::Text, suspect.clone())),
         }

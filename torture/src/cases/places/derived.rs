@@ -45,6 +45,9 @@ pub(super) fn cases() -> Vec<Case> {
         derived("config-carriage-return", &config("#define HAVE_X 1\rint n = sizeof \"@PLACE@\";\n"), &relative, Far::Differs),
         // A text that is called like a library.
         derived("named-in-what-is-called-like-a-library", &[("src/x.c", "#include \"config.h\"\n#include \"x.so\"\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n"), ("inc/x.so", "int n = sizeof PREFIX;\n")], &relative, Far::Differs),
+        // What the assembler reads.
+        derived("assembled-length", &[("src/x.c", "__asm__(\".include \\\"inc/n.inc\\\"\\n.data\\n.long n\\n.text\");\n"), ("inc/n.inc", ".set n, 0\n.irpc c,\"@PLACE@\"\n.set n, n+1\n.endr\n")], &relative, Far::Differs),
+        derived("assembled-config", &[("src/x.c", "__asm__(\".data\\n.incbin \\\"inc/config.h\\\", 18\\n.text\");\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n")], &relative, Far::Differs),
         derived("line-names-generator", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &relative, Far::Hits),
         derived("line-names-generator-g", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &format!("cc -g {RELATIVE}"), Far::Hits),
         derived("static-assert-length", &unit("#define L(x) (sizeof(x) % 7)\nint v[L(\"@PLACE@\") + 1];\n"), &relative, Far::Differs),
