@@ -14,6 +14,10 @@ const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Variables by which the compiler would write something.
 const WRITES: [&str; 4] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CC_PRINT_OPTIONS", "CC_PRINT_HEADERS"];
 
+/// Macros that are 1 for gcc and clang, the first one for machines of 32 bits only, and that may be called like a
+/// directory.
+const MACROS: &[&[u8]] = &[b"i386", b"linux", b"unix"];
+
 /// What the preprocessed text says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preprocessed {
@@ -47,7 +51,7 @@ pub(crate) fn preprocess(
 }
 
 fn said(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> Preprocessed {
-    let roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
+    let names_of_roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
         text.split_inclusive(|&b| b == b'\n').partition(|line| is_marker(line));
     let code = lines.concat();
@@ -55,8 +59,39 @@ fn said(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> Preprocessed {
         let named = [*name, &b"\""[..]].concat();
         markers.iter().any(|line| memmem::find(line, &named).is_some())
     };
-    let is_free = generated.iter().all(is_included) && !asks_for_a_name(&code) && !holds_a_root(&code, &roots);
-    if is_free { Preprocessed::Free } else { Preprocessed::Names }
+    let names = asks_for_a_name(&code) || holds_a_root(&code, &names_of_roots) || names_expanded(&code, roots);
+    if names || !generated.iter().all(is_included) { Preprocessed::Names } else { Preprocessed::Free }
+}
+
+/// Whether a root stands in `text` as the preprocessor writes one that is not quoted: `/home/linux/x` becomes
+/// `/home/1/x`, and a space may stand behind that number.
+pub(crate) fn names_expanded(text: &[u8], roots: &Roots) -> bool {
+    let names = expansions(roots);
+    if names.is_empty() {
+        return false;
+    }
+    let without_spaces = |text: &[u8]| text.iter().copied().filter(|byte| *byte != b' ').collect::<Vec<u8>>();
+    let text = without_spaces(text);
+    names.iter().any(|name| memmem::find(&text, &without_spaces(name)).is_some())
+}
+
+/// Whether a root is another name where it is not quoted.
+pub(crate) fn can_be_expanded(roots: &Roots) -> bool {
+    !expansions(roots).is_empty()
+}
+
+fn expansions(roots: &Roots) -> Vec<Vec<u8>> {
+    let ways = [MACROS, &MACROS[1..]];
+    ways.iter().flat_map(|macros| roots.paths().iter().filter_map(move |root| expanded(root, macros))).collect()
+}
+
+/// The root with these macros expanded, if one stands in it.
+fn expanded(root: &[u8], macros: &[&[u8]]) -> Option<Vec<u8>> {
+    let is_in_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let words = root.chunk_by(|a, b| is_in_word(a) == is_in_word(b));
+    let expand = |word| if macros.contains(&word) { &b"1"[..] } else { word };
+    let there: Vec<u8> = words.flat_map(expand).copied().collect();
+    (there != root).then_some(there)
 }
 
 /// `# 12 "/src/x.c" 2`: where the next line comes from.
@@ -87,6 +122,18 @@ mod tests {
         check("char *x = L\"/some/where\";", Preprocessed::Names);
         check("f(__builtin_FILE());", Preprocessed::Names);
         check("f(__builtin_FILE_NAME());", Preprocessed::Free);
+    }
+
+    #[test]
+    fn roots_that_are_expanded() {
+        let roots = Roots::new([b"/unix/p-linux.d/linux64".to_vec()]);
+        let check = |text: &str, expect| assert_eq!(names_expanded(text.as_bytes(), &roots), expect, "{text}");
+        check("x = \"/1/p-1.d/linux64/y\";", true);
+        check("x = /1/p-1 .d/linux64 /y;", true);
+        check("x = \"/1/p-linux.d/linux64\";", false);
+        assert!(!names_expanded(b"/some/where /1", &Roots::new([b"/some/where".to_vec()])));
+        assert!(names_expanded(b"/x/1/1", &Roots::new([b"/x/i386/linux".to_vec()])));
+        assert!(names_expanded(b"/x/i386/1", &Roots::new([b"/x/i386/linux".to_vec()])));
     }
 
     #[test]

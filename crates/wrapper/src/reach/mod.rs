@@ -28,7 +28,7 @@ use larder_store::{Carried, Stamps};
 use memchr::memmem;
 
 use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
-use crate::preprocess::{Preprocessed, preprocess};
+use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess};
 use crate::sink::Sink;
 use crate::typed::file_name;
 use crate::unnamed::Macros;
@@ -180,9 +180,15 @@ impl Reach<'_> {
             let rules: Vec<Rewrite> = if depends { self.depfile().into_iter().collect() } else { vec![Rewrite::Text] };
             messages[index] = self.rule_for(content, &rules).ok_or((Bound::Message, Vec::new()))?;
         }
-        let made = outputs.iter().filter_map(KeptOutput::content).chain(contents.iter().copied());
-        if let Some(input) = self.summed(made) {
+        let made: Vec<&KeptContent> =
+            outputs.iter().filter_map(KeptOutput::content).chain(contents.iter().copied()).collect();
+        if let Some(input) = self.summed(&made) {
             return Err((Bound::Input, input.clone()));
+        }
+        let roots = &self.request.roots;
+        let is_in = |content: &&KeptContent| self.bytes_of(content).is_none_or(|bytes| names_expanded(&bytes, roots));
+        if can_be_expanded(roots) && made.iter().any(is_in) {
+            return Err((Bound::Text, self.request.invocation.source.clone()));
         }
         let said: Option<Vec<Vec<u8>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
         let said = said.ok_or((Bound::Message, Vec::new()))?;
@@ -283,7 +289,7 @@ impl Reach<'_> {
 
     /// An input that holds a root, where a sum of its bytes stands in debug information: that of clang, from DWARF 5
     /// on.
-    fn summed<'c>(&self, mut made: impl Iterator<Item = &'c KeptContent>) -> Option<&Vec<u8>> {
+    fn summed(&self, made: &[&KeptContent]) -> Option<&Vec<u8>> {
         let rooted = self.carried.rooted.first().filter(|_| !self.gcc_ran)?;
         let is_in = |bytes: &[u8], text: &[u8]| memmem::find(bytes, text).is_some();
         let holds_sums = |bytes: &[u8]| {
@@ -291,7 +297,7 @@ impl Reach<'_> {
             is_in(bytes, b" md5 0x")
                 || self.carried.rooted.iter().any(|path| is_in(bytes, file_name(path))) && sums_sources(bytes)
         };
-        made.any(|content| self.bytes_of(content).is_none_or(|bytes| holds_sums(&bytes))).then_some(rooted)
+        made.iter().any(|content| self.bytes_of(content).is_none_or(|bytes| holds_sums(&bytes))).then_some(rooted)
     }
 
     /// What libc reads in any program: languages, character sets, where libraries are.

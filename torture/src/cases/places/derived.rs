@@ -75,6 +75,11 @@ pub(super) fn cases() -> Vec<Case> {
                 crate::change::rm(format!("{FAR}/inc/h.h")), symlink("@ROOT@/real/h.h", format!("{FAR}/inc/h.h"))]))
             .cmd(&format!("cc -g -MD -MF out/x.d {ABSOLUTE}")).cwd("a").twice().cwd(FAR).back("elsewhere", nothing()),
     ];
+    // A directory of the place is called like a macro of the compiler's.
+    cases.push(in_two(case("B/derived-place-is-a-macro").both(), &unit("#define Q(x) #x\n#define S(x) Q(x)\nint n = sizeof S(P);\n"),
+        &format!("cc -DP={{cwd}} {RELATIVE}"), Far::Differs, "b/linux/p"));
+    cases.push(in_two(case("B/derived-place-is-a-macro-E").both(), &unit("const char *p = P;\n"),
+        "cc -DP={cwd} -E src/x.c -o out/x.i", Far::Differs, "b/linux/p"));
     // Pasted in the way of old.
     cases.push(in_two(case("B/derived-traditional"), &[("src/x.c", "#include \"config.h\"\n#define C(a,b) a/**/b\nint n = sizeof C(PRE,FIX);\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n")],
         &format!("cc -traditional-cpp {RELATIVE}"), Far::Differs, FAR));
