@@ -210,7 +210,7 @@ fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
 
 /// Flags by which names of files are counted, hashed, compressed or put where nothing can be searched: profiles and
 /// coverage, link-time optimisation, types and debug information by hash, modules, plugins, dumps, other programs' own
-/// flags.
+/// flags; and messages whose lines are broken at a width.
 const TRANSFORM: &[&str] = &[
     "--coverage",
     "--offload",
@@ -234,6 +234,7 @@ const TRANSFORM: &[&str] = &[
     "-fdump",
     "-fembed-bitcode",
     "-flto",
+    "-fmessage-length",
     "-fmodule",
     "-fopenmp-targets",
     "-foptimization-record",
@@ -267,6 +268,7 @@ const HARMLESS: &[&str] = &[
     "-fcoverage-compilation-dir=",
     "-fdiagnostics-format=text",
     "-fdiagnostics-format=clang",
+    "-fmessage-length=0",
     "-gz=none",
 ];
 
@@ -413,12 +415,25 @@ mod tests {
 
     #[test]
     fn what_turns_names_into_something_else() {
-        for line in
-            ["-flto -c x.c", "--coverage -c x.c", "-x cuda x.c", "x.cu", "x.h", "-Wa,-alh", "-fprofile-arcs x.c"]
-        {
+        for line in [
+            "-flto -c x.c",
+            "--coverage -c x.c",
+            "-x cuda x.c",
+            "x.cu",
+            "x.h",
+            "-Wa,-alh",
+            "-fprofile-arcs x.c",
+            "-fmessage-length=72 x.c",
+        ] {
             assert!(read(line).transforms.is_some(), "{line}");
         }
-        for line in ["-Wa,--noexecstack x.c", "-fprofile-prefix-map=/a=b x.c", "-x c x", "-gdwarf-4 x.c"] {
+        for line in [
+            "-Wa,--noexecstack x.c",
+            "-fprofile-prefix-map=/a=b x.c",
+            "-x c x",
+            "-gdwarf-4 x.c",
+            "-fmessage-length=0 x.c",
+        ] {
             assert_eq!(read(line).transforms, Option::None, "{line}");
         }
     }

@@ -51,6 +51,9 @@ pub(super) fn cases() -> Vec<Case> {
         derived("line-names-generator", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &relative, Far::Hits),
         derived("line-names-generator-g", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &format!("cc -g {RELATIVE}"), Far::Hits),
         derived("static-assert-length", &unit("#define L(x) (sizeof(x) % 7)\nint v[L(\"@PLACE@\") + 1];\n"), &relative, Far::Differs),
+        // Lines that are broken at a column.
+        derived("message-length", &unit("int f(void){int an_unused_variable_with_a_long_name; return 1;}\n"), &format!("cc -Wall -fmessage-length=50 {ABSOLUTE}"), Far::Differs),
+        derived("message-length-none", &unit("int f(void){int an_unused_variable_with_a_long_name; return 1;}\n"), &format!("cc -Wall -fmessage-length=0 {ABSOLUTE}"), Far::Hits),
         // Names that the compiler writes in another way.
         derived("isystem-goes-up", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem src/../inc -c src/x.c -o out/x.o", Far::Differs),
         derived("isystem-plain", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem inc -c src/x.c -o out/x.o", Far::Hits),
