@@ -38,6 +38,8 @@ pub struct Naming {
     pub talkative: Option<Vec<u8>>,
     /// Something is assembled that is not preprocessed.
     pub assembles: bool,
+    /// Of the sources, those that were preprocessed before: a preprocessor gives nothing for them.
+    pub preprocessed: Vec<Vec<u8>>,
 }
 
 /// Read the arguments of a compile. `None` where they cannot be read.
@@ -113,6 +115,9 @@ impl Naming {
 
     fn file(&mut self, path: &[u8]) {
         self.assembles |= path.ends_with(b".s");
+        if [&b".i"[..], b".ii", b".mi", b".mii"].iter().any(|ending| path.ends_with(ending)) {
+            self.preprocessed.push(path.to_vec());
+        }
         if self.transforms.is_none() && matches!(language::of_file(path), Kind::Foreign | Kind::Interface) {
             self.transforms = Some(path.to_vec());
         }
@@ -406,6 +411,11 @@ mod tests {
         assert_eq!(joined(&naming.definitions), "-DX=\"/r\"");
         assert_eq!(joined(&naming.others), "-O2 -g -c -std=c99");
         assert_eq!(joined(&naming.preprocess), "-O2 -I /r/inc -DX=\"/r\" /r/x.c -std=c99");
+    }
+
+    #[test]
+    fn what_was_preprocessed_before() {
+        assert_eq!(joined(&read("-c x.i /r/y.ii z.c i").preprocessed), "x.i /r/y.ii");
     }
 
     #[test]

@@ -45,12 +45,13 @@ pub(crate) fn preprocess(
         ..command.clone()
     };
     match output_of(&command, TEXT_BYTES_MAX) {
-        Ok((Some(text), end)) if end == ChildEnd::Exited(0) || may_fail => said(&text, roots, generated),
+        Ok((Some(text), end)) if end == ChildEnd::Exited(0) || may_fail => what_it_says(&text, roots, generated),
         _ => Preprocessed::Fails,
     }
 }
 
-fn said(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> Preprocessed {
+/// What a preprocessed text says.
+pub(crate) fn what_it_says(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> Preprocessed {
     let names_of_roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
     let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
         text.split_inclusive(|&b| b == b'\n').partition(|line| is_marker(line));
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn texts() {
         let roots = Roots::new([b"/some/where".to_vec()]);
-        let check = |text: &str, expect| assert_eq!(said(text.as_bytes(), &roots, &[]), expect, "{text}");
+        let check = |text: &str, expect| assert_eq!(what_it_says(text.as_bytes(), &roots, &[]), expect, "{text}");
         check("# 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
         check("#line 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
         check("char *x = L\"/some/where\";", Preprocessed::Names);
@@ -139,7 +140,8 @@ mod tests {
     #[test]
     fn what_was_generated_is_included() {
         let roots = Roots::new([b"/some/where".to_vec()]);
-        let check = |text: &str, expect| assert_eq!(said(text.as_bytes(), &roots, &[b"config.h"]), expect, "{text}");
+        let check =
+            |text: &str, expect| assert_eq!(what_it_says(text.as_bytes(), &roots, &[b"config.h"]), expect, "{text}");
         check("# 1 \"x.c\"\n# 1 \"./config.h\" 1\nint x;\n", Preprocessed::Free);
         check("# 1 \"x.c\"\nasm(\".incbin \\\"config.h\\\", 9, 6\");\n", Preprocessed::Names);
     }

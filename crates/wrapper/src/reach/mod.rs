@@ -28,7 +28,7 @@ use larder_store::{Carried, Stamps};
 use memchr::memmem;
 
 use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
-use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess};
+use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess, what_it_says};
 use crate::sink::Sink;
 use crate::typed::file_name;
 use crate::unnamed::Macros;
@@ -252,8 +252,14 @@ impl Reach<'_> {
         if self.only_unnamed_macros_hold_us(naming) {
             return Ok(());
         }
-        let rooted = self.carried.rooted.iter().filter(|input| !self.is_a_response_file(input));
-        let generated: Vec<&[u8]> = rooted.map(|input| file_name(input)).collect();
+        let before: Vec<Vec<u8>> = naming.preprocessed.iter().map(|source| self.request.absolute(source)).collect();
+        let is_free = |text: Vec<u8>| what_it_says(&text, &self.request.roots, &[]) == Preprocessed::Free;
+        if !before.iter().all(|source| whole(source).is_some_and(is_free)) {
+            return Err((Bound::Text, suspect.clone()));
+        }
+        let is_included = |input: &&Vec<u8>| !self.is_a_response_file(input) && !before.contains(input);
+        let generated: Vec<&[u8]> =
+            self.carried.rooted.iter().filter(is_included).map(|input| file_name(input)).collect();
         match preprocess(self.command, &naming.preprocess, &self.request.roots, &generated, self.failed) {
             Preprocessed::Free => Ok(()),
             Preprocessed::Names | Preprocessed::Fails => Err((Bound::Text, suspect.clone())),

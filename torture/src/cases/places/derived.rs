@@ -54,6 +54,10 @@ pub(super) fn cases() -> Vec<Case> {
         // Lines that are broken at a column.
         derived("message-length", &unit("int f(void){int an_unused_variable_with_a_long_name; return 1;}\n"), &format!("cc -Wall -fmessage-length=50 {ABSOLUTE}"), Far::Differs),
         derived("message-length-none", &unit("int f(void){int an_unused_variable_with_a_long_name; return 1;}\n"), &format!("cc -Wall -fmessage-length=0 {ABSOLUTE}"), Far::Hits),
+        // What was preprocessed before, and is not again.
+        derived("preprocessed-before", &[("src/x.i", "int n = sizeof \"@PLACE@\";\n")], "cc -c src/x.i -o out/x.o", Far::Differs),
+        derived("preprocessed-before-file-length", &[("src/x.i", "int n = sizeof __builtin_FILE();\nint f(void){return __builtin_strlen(__builtin_FILE());}\n")], "cc -O1 -c {cwd}/src/x.i -o out/x.o", Far::Differs),
+        derived("preprocessed-before-unused", &[("src/x.i", "# 1 \"@PLACE@/src/x.c\"\nint f(void){return 1;}\n")], "cc -c {cwd}/src/x.i -o out/x.o", Far::Hits),
         // Names that the compiler writes in another way.
         derived("isystem-goes-up", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem src/../inc -c src/x.c -o out/x.o", Far::Differs),
         derived("isystem-plain", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem inc -c src/x.c -o out/x.o", Far::Hits),
