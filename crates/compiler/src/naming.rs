@@ -236,6 +236,7 @@ const TRANSFORM: &[&str] = &[
     "-fdebug-types-section",
     "-fdiagnostics-add-output",
     "-fdiagnostics-format",
+    "-fdiagnostics-set-output",
     "-fdump",
     "-fembed-bitcode",
     "-flto",
