@@ -23,6 +23,8 @@ pub struct Naming {
     pub shortened: Vec<Vec<u8>>,
     /// `-frandom-seed`, with which the name of a source may become part of a symbol's.
     pub seed: Option<Vec<u8>>,
+    /// The first flag by which names of files are cut, or compared with patterns.
+    pub compares: Option<Vec<u8>>,
     /// The sources.
     pub sources: Vec<Vec<u8>>,
     /// Definitions of macros, and other words for the preprocessor.
@@ -82,6 +84,9 @@ impl Naming {
         let begins = |flags: &[&str]| flags.iter().any(|flag| word.starts_with(flag.as_bytes()));
         if self.transforms.is_none() && (begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value)) {
             self.transforms = Some(whole.clone());
+        }
+        if self.compares.is_none() && begins(COMPARE) {
+            self.compares = Some(whole.clone());
         }
         let told = word.strip_prefix(b"-Wl,").or(value.filter(|_| word == b"-Xlinker"));
         let is_talkative = told.is_some_and(|told| !is_quiet_linker_word(told)) || word.starts_with(b"-T");
@@ -278,6 +283,20 @@ const HARMLESS: &[&str] = &[
     "-gz=none",
 ];
 
+/// Flags by which it hangs on the name of a file whether, or as what, something of it comes into the result.
+const COMPARE: &[&str] = &[
+    "--warning-suppression-mappings",
+    "-finstrument-functions-exclude-file-list",
+    "-fsanitize-blacklist",
+    "-fsanitize-coverage-",
+    "-fsanitize-ignorelist",
+    "-fsanitize-system-ignorelist",
+    "-fsanitize-undefined-strip-path-components",
+    "-fxray-always-instrument",
+    "-fxray-attr-list",
+    "-fxray-never-instrument",
+];
+
 const MAPS: &[&str] = &[
     "-fcoverage-prefix-map=",
     "-fdebug-prefix-map=",
@@ -412,6 +431,13 @@ mod tests {
         assert_eq!(joined(&naming.definitions), "-DX=\"/r\"");
         assert_eq!(joined(&naming.others), "-O2 -g -c -std=c99");
         assert_eq!(joined(&naming.preprocess), "-O2 -I /r/inc -DX=\"/r\" /r/x.c -std=c99");
+    }
+
+    #[test]
+    fn names_that_are_compared() {
+        let naming = read("-fsanitize=shift -fsanitize-ignorelist=x -fxray-attr-list=y x.c");
+        assert_eq!(naming.compares, Some(b"-fsanitize-ignorelist=x".to_vec()));
+        assert_eq!(read("-fsanitize=shift -finstrument-functions x.c").compares, Option::None);
     }
 
     #[test]

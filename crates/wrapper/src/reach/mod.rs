@@ -210,6 +210,10 @@ impl Reach<'_> {
         if let (Some(seed), true) = (&naming.seed, naming.sources.iter().any(|source| self.names_us(source))) {
             return Err((Bound::Flag, seed.clone()));
         }
+        let named = self.arguments_name_us() || self.environment_names_us();
+        if let (Some(flag), true) = (&naming.compares, named) {
+            return Err((Bound::Flag, flag.clone()));
+        }
         if let Some(directory) = naming.shortened.first() {
             return Err((Bound::Argument, directory.clone()));
         }
@@ -235,7 +239,6 @@ impl Reach<'_> {
             return Err((Bound::Message, input.clone()));
         }
         let asked = self.carried.names_files.as_ref();
-        let named = self.arguments_name_us() || self.environment_names_us();
         if self.bytes_hold_us(&self.request.input) || named && !self.request.input.is_empty() {
             return Err((Bound::Input, b"standard input".to_vec()));
         }

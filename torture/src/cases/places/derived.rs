@@ -58,6 +58,10 @@ pub(super) fn cases() -> Vec<Case> {
         derived("preprocessed-before", &[("src/x.i", "int n = sizeof \"@PLACE@\";\n")], "cc -c src/x.i -o out/x.o", Far::Differs),
         derived("preprocessed-before-file-length", &[("src/x.i", "int n = sizeof __builtin_FILE();\nint f(void){return __builtin_strlen(__builtin_FILE());}\n")], "cc -O1 -c {cwd}/src/x.i -o out/x.o", Far::Differs),
         derived("preprocessed-before-unused", &[("src/x.i", "# 1 \"@PLACE@/src/x.c\"\nint f(void){return 1;}\n")], "cc -c {cwd}/src/x.i -o out/x.o", Far::Hits),
+        // Names that are cut, or compared with patterns.
+        derived("instrumented-by-name", &plain, "cc -finstrument-functions -finstrument-functions-exclude-file-list=/another -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
+        derived("sanitized-with-name-cut", &unit("int f(int a, int b){return a << b;}\n"), "cc -fsanitize=shift -fsanitize-undefined-strip-path-components=3 -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
+        derived("sanitized-by-name", &[("src/x.c", "int f(int a, int b){return a << b;}\n"), ("src/list", "src:*/another*\n")], "cc -fsanitize=shift -fsanitize-ignorelist=src/list -c {cwd}/src/x.c -o out/x.o", Far::Differs),
         // Names that the compiler writes in another way.
         derived("isystem-goes-up", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem src/../inc -c src/x.c -o out/x.o", Far::Differs),
         derived("isystem-plain", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem inc -c src/x.c -o out/x.o", Far::Hits),
@@ -82,6 +86,8 @@ pub(super) fn cases() -> Vec<Case> {
                 crate::change::rm(format!("{FAR}/inc/h.h")), symlink("@ROOT@/real/h.h", format!("{FAR}/inc/h.h"))]))
             .cmd(&format!("cc -g -MD -MF out/x.d {ABSOLUTE}")).cwd("a").twice().cwd(FAR).back("elsewhere", nothing()),
     ];
+    cases.push(in_two(case("B/derived-instrumented-by-relative-name"), &plain,
+        &format!("cc -finstrument-functions -finstrument-functions-exclude-file-list=/another {RELATIVE}"), Far::Hits, FAR));
     // A directory of the place is called like a macro of the compiler's.
     cases.push(in_two(case("B/derived-place-is-a-macro").both(), &unit("#define Q(x) #x\n#define S(x) Q(x)\nint n = sizeof S(P);\n"),
         &format!("cc -DP={{cwd}} {RELATIVE}"), Far::Differs, "b/linux/p"));
