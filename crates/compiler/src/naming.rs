@@ -23,6 +23,8 @@ pub struct Naming {
     pub shortened: Vec<Vec<u8>>,
     /// `-frandom-seed`, with which the name of a source may become part of a symbol's.
     pub seed: Option<Vec<u8>>,
+    /// The first flag by which names of files are cut, or compared with patterns.
+    pub compares: Option<Vec<u8>>,
     /// The sources.
     pub sources: Vec<Vec<u8>>,
     /// Definitions of macros, and other words for the preprocessor.
@@ -38,6 +40,8 @@ pub struct Naming {
     pub talkative: Option<Vec<u8>>,
     /// Something is assembled that is not preprocessed.
     pub assembles: bool,
+    /// Of the sources, those that were preprocessed before: a preprocessor gives nothing for them.
+    pub preprocessed: Vec<Vec<u8>>,
 }
 
 /// Read the arguments of a compile. `None` where they cannot be read.
@@ -81,6 +85,9 @@ impl Naming {
         if self.transforms.is_none() && (begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value)) {
             self.transforms = Some(whole.clone());
         }
+        if self.compares.is_none() && begins(COMPARE) {
+            self.compares = Some(whole.clone());
+        }
         let told = word.strip_prefix(b"-Wl,").or(value.filter(|_| word == b"-Xlinker"));
         let is_talkative = told.is_some_and(|told| !is_quiet_linker_word(told)) || word.starts_with(b"-T");
         if self.talkative.is_none() && is_talkative {
@@ -113,6 +120,9 @@ impl Naming {
 
     fn file(&mut self, path: &[u8]) {
         self.assembles |= path.ends_with(b".s");
+        if [&b".i"[..], b".ii", b".mi", b".mii"].iter().any(|ending| path.ends_with(ending)) {
+            self.preprocessed.push(path.to_vec());
+        }
         if self.transforms.is_none() && matches!(language::of_file(path), Kind::Foreign | Kind::Interface) {
             self.transforms = Some(path.to_vec());
         }
@@ -210,7 +220,7 @@ fn foreign_language(word: &[u8], value: Option<&[u8]>) -> bool {
 
 /// Flags by which names of files are counted, hashed, compressed or put where nothing can be searched: profiles and
 /// coverage, link-time optimisation, types and debug information by hash, modules, plugins, dumps, other programs' own
-/// flags.
+/// flags; and messages whose lines are broken at a width.
 const TRANSFORM: &[&str] = &[
     "--coverage",
     "--offload",
@@ -231,9 +241,11 @@ const TRANSFORM: &[&str] = &[
     "-fdebug-types-section",
     "-fdiagnostics-add-output",
     "-fdiagnostics-format",
+    "-fdiagnostics-set-output",
     "-fdump",
     "-fembed-bitcode",
     "-flto",
+    "-fmessage-length",
     "-fmodule",
     "-fopenmp-targets",
     "-foptimization-record",
@@ -267,7 +279,22 @@ const HARMLESS: &[&str] = &[
     "-fcoverage-compilation-dir=",
     "-fdiagnostics-format=text",
     "-fdiagnostics-format=clang",
+    "-fmessage-length=0",
     "-gz=none",
+];
+
+/// Flags by which it hangs on the name of a file whether, or as what, something of it comes into the result.
+const COMPARE: &[&str] = &[
+    "--warning-suppression-mappings",
+    "-finstrument-functions-exclude-file-list",
+    "-fsanitize-blacklist",
+    "-fsanitize-coverage-",
+    "-fsanitize-ignorelist",
+    "-fsanitize-system-ignorelist",
+    "-fsanitize-undefined-strip-path-components",
+    "-fxray-always-instrument",
+    "-fxray-attr-list",
+    "-fxray-never-instrument",
 ];
 
 const MAPS: &[&str] = &[
@@ -374,7 +401,6 @@ const OUTPUTS: &[&str] = &[
     "-fcallgraph-info",
     "-g",
     "-o",
-    "-traditional",
 ];
 
 #[cfg(test)]
@@ -408,13 +434,43 @@ mod tests {
     }
 
     #[test]
+    fn names_that_are_compared() {
+        let naming = read("-fsanitize=shift -fsanitize-ignorelist=x -fxray-attr-list=y x.c");
+        assert_eq!(naming.compares, Some(b"-fsanitize-ignorelist=x".to_vec()));
+        assert_eq!(read("-fsanitize=shift -finstrument-functions x.c").compares, Option::None);
+    }
+
+    #[test]
+    fn what_was_preprocessed_before() {
+        assert_eq!(joined(&read("-c x.i /r/y.ii z.c i").preprocessed), "x.i /r/y.ii");
+    }
+
+    #[test]
+    fn what_is_preprocessed_otherwise_stays_so() {
+        assert_eq!(joined(&read("-traditional-cpp -g -c x.c").preprocess), "-traditional-cpp x.c");
+    }
+
+    #[test]
     fn what_turns_names_into_something_else() {
-        for line in
-            ["-flto -c x.c", "--coverage -c x.c", "-x cuda x.c", "x.cu", "x.h", "-Wa,-alh", "-fprofile-arcs x.c"]
-        {
+        for line in [
+            "-flto -c x.c",
+            "--coverage -c x.c",
+            "-x cuda x.c",
+            "x.cu",
+            "x.h",
+            "-Wa,-alh",
+            "-fprofile-arcs x.c",
+            "-fmessage-length=72 x.c",
+        ] {
             assert!(read(line).transforms.is_some(), "{line}");
         }
-        for line in ["-Wa,--noexecstack x.c", "-fprofile-prefix-map=/a=b x.c", "-x c x", "-gdwarf-4 x.c"] {
+        for line in [
+            "-Wa,--noexecstack x.c",
+            "-fprofile-prefix-map=/a=b x.c",
+            "-x c x",
+            "-gdwarf-4 x.c",
+            "-fmessage-length=0 x.c",
+        ] {
             assert_eq!(read(line).transforms, Option::None, "{line}");
         }
     }

@@ -22,6 +22,7 @@ pub use depfile::Writer;
 pub use forms::{hides_its_text, holds_a_root};
 use names::Names;
 pub use ninja::{Modified, NinjaDependencies, ninja_dependencies, ninja_dependencies_at, ninja_log_at};
+pub use object::sums_sources;
 pub use pickle::pickled_words;
 use roots::Map;
 

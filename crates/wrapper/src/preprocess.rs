@@ -14,19 +14,30 @@ const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Variables by which the compiler would write something.
 const WRITES: [&str; 4] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "CC_PRINT_OPTIONS", "CC_PRINT_HEADERS"];
 
+/// Macros that are 1 for gcc and clang, the first one for machines of 32 bits only, and that may be called like a
+/// directory.
+const MACROS: &[&[u8]] = &[b"i386", b"linux", b"unix"];
+
 /// What the preprocessed text says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preprocessed {
-    /// It names neither a root nor asks for the name of a file.
+    /// It names neither a root nor asks for the name of a file, and all that was generated stands in it.
     Free,
-    /// It does.
+    /// It does, or what was generated was read in another way: `.incbin`, `.include` and `#embed` leave no trace.
     Names,
     /// It could not be had.
     Fails,
 }
 
-/// Preprocess with these arguments. `may_fail`: the compile failed as well, and what comes before the error is enough.
-pub(crate) fn preprocess(command: &Command, arguments: &[Vec<u8>], roots: &Roots, may_fail: bool) -> Preprocessed {
+/// Preprocess with these arguments. `generated`: the file names of inputs that hold a root. `may_fail`: the compile
+/// failed as well, and what comes before the error is enough.
+pub(crate) fn preprocess(
+    command: &Command,
+    arguments: &[Vec<u8>],
+    roots: &Roots,
+    generated: &[&[u8]],
+    may_fail: bool,
+) -> Preprocessed {
     let writes = |variable: &&Vec<u8>| WRITES.iter().any(|name| variable.starts_with(format!("{name}=").as_bytes()));
     let command = Command {
         argv: command.argv.iter().take(1).chain(arguments).cloned().chain([b"-E".to_vec()]).collect(),
@@ -34,19 +45,54 @@ pub(crate) fn preprocess(command: &Command, arguments: &[Vec<u8>], roots: &Roots
         ..command.clone()
     };
     match output_of(&command, TEXT_BYTES_MAX) {
-        Ok((Some(text), end)) if end == ChildEnd::Exited(0) || may_fail => said(&text, roots),
+        Ok((Some(text), end)) if end == ChildEnd::Exited(0) || may_fail => what_it_says(&text, roots, generated),
         _ => Preprocessed::Fails,
     }
 }
 
-fn said(text: &[u8], roots: &Roots) -> Preprocessed {
-    let roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
-    let lines = text.split_inclusive(|&b| b == b'\n').filter(|line| !is_marker(line));
-    let code = lines.fold(Vec::with_capacity(text.len()), |mut code, line| {
-        code.extend_from_slice(line);
-        code
-    });
-    if asks_for_a_name(&code) || holds_a_root(&code, &roots) { Preprocessed::Names } else { Preprocessed::Free }
+/// What a preprocessed text says.
+pub(crate) fn what_it_says(text: &[u8], roots: &Roots, generated: &[&[u8]]) -> Preprocessed {
+    let names_of_roots: Vec<&[u8]> = roots.all().map(Vec::as_slice).collect();
+    let (markers, lines): (Vec<&[u8]>, Vec<&[u8]>) =
+        text.split_inclusive(|&b| b == b'\n').partition(|line| is_marker(line));
+    let code = lines.concat();
+    let is_included = |name: &&[u8]| {
+        let named = [*name, &b"\""[..]].concat();
+        markers.iter().any(|line| memmem::find(line, &named).is_some())
+    };
+    let names = asks_for_a_name(&code) || holds_a_root(&code, &names_of_roots) || names_expanded(&code, roots);
+    if names || !generated.iter().all(is_included) { Preprocessed::Names } else { Preprocessed::Free }
+}
+
+/// Whether a root stands in `text` as the preprocessor writes one that is not quoted: `/home/linux/x` becomes
+/// `/home/1/x`, and a space may stand behind that number.
+pub(crate) fn names_expanded(text: &[u8], roots: &Roots) -> bool {
+    let names = expansions(roots);
+    if names.is_empty() {
+        return false;
+    }
+    let without_spaces = |text: &[u8]| text.iter().copied().filter(|byte| *byte != b' ').collect::<Vec<u8>>();
+    let text = without_spaces(text);
+    names.iter().any(|name| memmem::find(&text, &without_spaces(name)).is_some())
+}
+
+/// Whether a root is another name where it is not quoted.
+pub(crate) fn can_be_expanded(roots: &Roots) -> bool {
+    !expansions(roots).is_empty()
+}
+
+fn expansions(roots: &Roots) -> Vec<Vec<u8>> {
+    let ways = [MACROS, &MACROS[1..]];
+    ways.iter().flat_map(|macros| roots.paths().iter().filter_map(move |root| expanded(root, macros))).collect()
+}
+
+/// The root with these macros expanded, if one stands in it.
+fn expanded(root: &[u8], macros: &[&[u8]]) -> Option<Vec<u8>> {
+    let is_in_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let words = root.chunk_by(|a, b| is_in_word(a) == is_in_word(b));
+    let expand = |word| if macros.contains(&word) { &b"1"[..] } else { word };
+    let there: Vec<u8> = words.flat_map(expand).copied().collect();
+    (there != root).then_some(there)
 }
 
 /// `# 12 "/src/x.c" 2`: where the next line comes from.
@@ -71,11 +117,32 @@ mod tests {
     #[test]
     fn texts() {
         let roots = Roots::new([b"/some/where".to_vec()]);
-        let check = |text: &str, expect| assert_eq!(said(text.as_bytes(), &roots), expect, "{text}");
+        let check = |text: &str, expect| assert_eq!(what_it_says(text.as_bytes(), &roots, &[]), expect, "{text}");
         check("# 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
         check("#line 1 \"/some/where/x.c\"\nint x;\n", Preprocessed::Free);
         check("char *x = L\"/some/where\";", Preprocessed::Names);
         check("f(__builtin_FILE());", Preprocessed::Names);
         check("f(__builtin_FILE_NAME());", Preprocessed::Free);
+    }
+
+    #[test]
+    fn roots_that_are_expanded() {
+        let roots = Roots::new([b"/unix/p-linux.d/linux64".to_vec()]);
+        let check = |text: &str, expect| assert_eq!(names_expanded(text.as_bytes(), &roots), expect, "{text}");
+        check("x = \"/1/p-1.d/linux64/y\";", true);
+        check("x = /1/p-1 .d/linux64 /y;", true);
+        check("x = \"/1/p-linux.d/linux64\";", false);
+        assert!(!names_expanded(b"/some/where /1", &Roots::new([b"/some/where".to_vec()])));
+        assert!(names_expanded(b"/x/1/1", &Roots::new([b"/x/i386/linux".to_vec()])));
+        assert!(names_expanded(b"/x/i386/1", &Roots::new([b"/x/i386/linux".to_vec()])));
+    }
+
+    #[test]
+    fn what_was_generated_is_included() {
+        let roots = Roots::new([b"/some/where".to_vec()]);
+        let check =
+            |text: &str, expect| assert_eq!(what_it_says(text.as_bytes(), &roots, &[b"config.h"]), expect, "{text}");
+        check("# 1 \"x.c\"\n# 1 \"./config.h\" 1\nint x;\n", Preprocessed::Free);
+        check("# 1 \"x.c\"\nasm(\".incbin \\\"config.h\\\", 9, 6\");\n", Preprocessed::Names);
     }
 }

@@ -85,7 +85,7 @@ impl Macros {
 
     /// Takes in what was read as well. `false` where it names one of them, or cannot be looked into.
     pub(crate) fn read(&mut self, text: &[u8]) -> bool {
-        if hides_words(text) {
+        if hides_words(text) || embeds_files(text) {
             return false;
         }
         let holds_raw_strings = memmem::find(text, b"R\"").is_some();
@@ -211,7 +211,7 @@ fn is_blank(byte: u8) -> bool {
 }
 
 /// Whether words may stand in it in another form than letter by letter: it is no text, or a word goes on in the next
-/// line.
+/// line. And whether lines end where none seems to: for gcc they do at a carriage return alone.
 fn hides_words(text: &[u8]) -> bool {
     let divides_a_word = |at: usize| {
         let next = text[at + 1..].iter().position(|byte| !is_blank(*byte));
@@ -221,7 +221,17 @@ fn hides_words(text: &[u8]) -> bool {
         // `R`, and in the next line the quote of a raw string, are no less one.
         before.is_some_and(is_in_word) && after.is_some_and(|byte| is_in_word(byte) || b"\\\"".contains(&byte))
     };
-    text.contains(&0) || memmem::find(text, b"??/").is_some() || memchr_iter(b'\\', text).any(divides_a_word)
+    let ends_a_line = |at: usize| text.get(at + 1) != Some(&b'\n');
+    text.contains(&0)
+        || memmem::find(text, b"??/").is_some()
+        || memchr_iter(b'\\', text).any(divides_a_word)
+        || memchr_iter(b'\r', text).any(ends_a_line)
+}
+
+/// Whether it may make numbers of the bytes of a file (`#embed`), which may be one that holds a root.
+fn embeds_files(text: &[u8]) -> bool {
+    const WORD: &[u8] = b"embed";
+    memmem::find_iter(text, WORD).any(|at| !text.get(at + WORD.len()).copied().is_some_and(is_in_word))
 }
 
 /// As `__LINE__` and gcc's own macros make them.
@@ -315,10 +325,17 @@ mod tests {
             b"/*\n#define X \"/r\" */ char *y = \"/r\";\n",
             b"#define 1 \"/r\"\n",
             b"#undefine X /r\n",
+            b"#define X 1\rchar *x = \"/r\";\n",
         ];
         others.iter().for_each(|text| check(&[text], &[], false));
         check(&[b""], &[b"-UX/r"], false);
         check(&[b""], &[b"-Wp,-DX=/r"], false);
+    }
+
+    #[test]
+    fn files_as_numbers() {
+        check(&[CONFIG, b"# embed \"config.h\" limit(9)"], &[], false);
+        check(&[CONFIG, b"/* for embedded systems */ int embedded;"], &[], true);
     }
 
     #[test]
@@ -327,5 +344,6 @@ mod tests {
             check(&[CONFIG, text], &[], false);
         }
         check(&[CONFIG, b"#define X do \\\n while\nint a\\\n (void);"], &[], true);
+        check(&[b"#define DATA_DIR \"/r\"\r\n#define X\r\n", b"int x;\r\n"], &[], true);
     }
 }

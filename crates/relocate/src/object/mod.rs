@@ -19,6 +19,7 @@ mod origin;
 mod references;
 mod shared;
 mod strings;
+mod sums;
 mod units;
 
 use std::ops::Range;
@@ -33,6 +34,7 @@ use strings::Strings;
 
 use crate::forms::holds_wide;
 pub(crate) use named::relocate as relocate_names;
+pub use sums::sums_sources;
 
 use crate::roots::Map;
 

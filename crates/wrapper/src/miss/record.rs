@@ -1,11 +1,13 @@
 //! Recording a run that has ended: what it relied on is witnessed, what it left is kept, and where that can serve is
 //! decided.
 
+use std::collections::HashSet;
+
 use larder_compiler::{EnvironmentRule, is_log};
 use larder_lookup::{Request, secret, subject};
 use larder_model::Observer::Depfile;
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
-use larder_observe::{Folded, Trace};
+use larder_observe::{Folded, Kind, Trace, Who};
 use larder_spawn::Command;
 use larder_store::{Stamps, StoreError, Witness, Witnessed};
 
@@ -81,7 +83,7 @@ impl Run<'_> {
         let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;
         let streams = kept.streams(&finished.written)?;
         let by_chance = self.is_by_chance(&watched.observed.trace, &texts, &folded, &outputs, &streams)?;
-        let reach = self.reach(&folded, &witnessed, exit_code);
+        let reach = self.reach(&folded, &witnessed, &watched.observed.trace, exit_code);
         let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);
         let set = witnessed.set();
         if by_chance {
@@ -158,7 +160,7 @@ impl Run<'_> {
         self.request.invocation.environment == EnvironmentRule::Whole
     }
 
-    fn reach<'r>(&'r self, folded: &'r Folded, witnessed: &'r Witnessed, exit_code: u8) -> Reach<'r> {
+    fn reach<'r>(&'r self, folded: &'r Folded, witnessed: &'r Witnessed, trace: &Trace, exit_code: u8) -> Reach<'r> {
         let is_gccs = |(path, looked): &(Vec<u8>, Looked)| looked.content && file_name(path).starts_with(b"cc1");
         Reach {
             sink: self.sink,
@@ -171,6 +173,7 @@ impl Run<'_> {
             looked: &folded.seen.looked,
             foreign_program: folded.foreign_program.is_some(),
             gcc_ran: folded.seen.looked.iter().any(is_gccs),
+            assembled: assembled(&witnessed.carried().rooted, trace),
             failed: exit_code != 0,
         }
     }
@@ -255,6 +258,22 @@ impl Run<'_> {
         });
         Ok(outputs)
     }
+}
+
+/// The first of these files that an assembler opened.
+fn assembled<'r>(rooted: &'r [Vec<u8>], trace: &Trace) -> Option<&'r Vec<u8>> {
+    if rooted.is_empty() {
+        return None;
+    }
+    let (mut who, mut opened) = (Who::default(), HashSet::new());
+    for event in trace.iter() {
+        who.learn(&event);
+        let program = file_name(who.runs(event.pid).program);
+        if matches!(event.kind, Kind::Open(_)) && (program == b"as" || program.ends_with(b"-as")) {
+            opened.insert(file_name(event.path));
+        }
+    }
+    rooted.iter().find(|path| opened.contains(file_name(path)))
 }
 
 /// Whether the tool could run again on what it left.

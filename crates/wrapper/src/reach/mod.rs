@@ -12,17 +12,23 @@
 
 mod again;
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use larder_compiler::{Family, Naming, Stage, naming};
 use larder_lookup::relocated::rule;
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{Bound, Looked, Made, PLACEHOLDER, Rewrite};
-use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root};
+use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
 use larder_spawn::Command;
 use larder_store::{Carried, Stamps};
 use memchr::memmem;
 
 use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
-use crate::preprocess::{Preprocessed, preprocess};
+use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess, what_it_says};
 use crate::sink::Sink;
 use crate::typed::file_name;
 use crate::unnamed::Macros;
@@ -66,6 +72,8 @@ pub(crate) struct Reach<'a> {
     pub(crate) foreign_program: bool,
     /// A compiler proper of gcc's ran: what is called `cc` may be any.
     pub(crate) gcc_ran: bool,
+    /// An input that holds a root, and that an assembler read itself.
+    pub(crate) assembled: Option<&'a Vec<u8>>,
     pub(crate) failed: bool,
 }
 
@@ -75,11 +83,14 @@ fn may_be_source(path: &[u8]) -> bool {
     SOURCE_ENDINGS.iter().any(|ending| path.ends_with(ending))
 }
 
-/// A library's name, `libc.so.6`: the preprocessor reads none.
+/// A library by its name, `libc.so.6`, and by how it begins: the preprocessor reads none.
 fn is_library(path: &[u8]) -> bool {
     let name = file_name(path);
     let is_version = |rest: &[u8]| rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
-    memmem::rfind(name, b".so").is_some_and(|at| is_version(&name[at + 3..]))
+    let is_named = memmem::rfind(name, b".so").is_some_and(|at| is_version(&name[at + 3..]));
+    let mut start = [0; 4];
+    let mut read = || File::open(Path::new(OsStr::from_bytes(path))).and_then(|mut file| file.read_exact(&mut start));
+    is_named && read().is_ok() && start == *b"\x7fELF"
 }
 
 fn whole(path: &[u8]) -> Option<Vec<u8>> {
@@ -169,6 +180,16 @@ impl Reach<'_> {
             let rules: Vec<Rewrite> = if depends { self.depfile().into_iter().collect() } else { vec![Rewrite::Text] };
             messages[index] = self.rule_for(content, &rules).ok_or((Bound::Message, Vec::new()))?;
         }
+        let made: Vec<&KeptContent> =
+            outputs.iter().filter_map(KeptOutput::content).chain(contents.iter().copied()).collect();
+        if let Some(input) = self.summed(&made) {
+            return Err((Bound::Input, input.clone()));
+        }
+        let roots = &self.request.roots;
+        let is_in = |content: &&KeptContent| self.bytes_of(content).is_none_or(|bytes| names_expanded(&bytes, roots));
+        if can_be_expanded(roots) && made.iter().any(is_in) {
+            return Err((Bound::Text, self.request.invocation.source.clone()));
+        }
         let said: Option<Vec<Vec<u8>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
         let said = said.ok_or((Bound::Message, Vec::new()))?;
         self.nothing_was_derived(naming, holding.any(), &said)
@@ -188,6 +209,10 @@ impl Reach<'_> {
         }
         if let (Some(seed), true) = (&naming.seed, naming.sources.iter().any(|source| self.names_us(source))) {
             return Err((Bound::Flag, seed.clone()));
+        }
+        let named = self.arguments_name_us() || self.environment_names_us();
+        if let (Some(flag), true) = (&naming.compares, named) {
+            return Err((Bound::Flag, flag.clone()));
         }
         if let Some(directory) = naming.shortened.first() {
             return Err((Bound::Argument, directory.clone()));
@@ -214,7 +239,6 @@ impl Reach<'_> {
             return Err((Bound::Message, input.clone()));
         }
         let asked = self.carried.names_files.as_ref();
-        let named = self.arguments_name_us() || self.environment_names_us();
         if self.bytes_hold_us(&self.request.input) || named && !self.request.input.is_empty() {
             return Err((Bound::Input, b"standard input".to_vec()));
         }
@@ -224,10 +248,22 @@ impl Reach<'_> {
         if naming.assembles {
             return if generated.is_some() { Err((Bound::Input, suspect.clone())) } else { Ok(()) };
         }
+        // By `.incbin` or `.include`: no preprocessor shows what became of it.
+        if let Some(input) = self.assembled {
+            return Err((Bound::Input, input.clone()));
+        }
         if self.only_unnamed_macros_hold_us(naming) {
             return Ok(());
         }
-        match preprocess(self.command, &naming.preprocess, &self.request.roots, self.failed) {
+        let before: Vec<Vec<u8>> = naming.preprocessed.iter().map(|source| self.request.absolute(source)).collect();
+        let is_free = |text: Vec<u8>| what_it_says(&text, &self.request.roots, &[]) == Preprocessed::Free;
+        if !before.iter().all(|source| whole(source).is_some_and(is_free)) {
+            return Err((Bound::Text, suspect.clone()));
+        }
+        let is_included = |input: &&Vec<u8>| !self.is_a_response_file(input) && !before.contains(input);
+        let generated: Vec<&[u8]> =
+            self.carried.rooted.iter().filter(is_included).map(|input| file_name(input)).collect();
+        match preprocess(self.command, &naming.preprocess, &self.request.roots, &generated, self.failed) {
             Preprocessed::Free => Ok(()),
             Preprocessed::Names | Preprocessed::Fails => Err((Bound::Text, suspect.clone())),
         }
@@ -258,6 +294,19 @@ impl Reach<'_> {
                 && by_compiler.into_iter().all(|(path, looked)| is_read(&mut macros, path, looked))
                 && macros.are_unnamed()
         })
+    }
+
+    /// An input that holds a root, where a sum of its bytes stands in debug information: that of clang, from DWARF 5
+    /// on.
+    fn summed(&self, made: &[&KeptContent]) -> Option<&Vec<u8>> {
+        let rooted = self.carried.rooted.first().filter(|_| !self.gcc_ran)?;
+        let is_in = |bytes: &[u8], text: &[u8]| memmem::find(bytes, text).is_some();
+        let holds_sums = |bytes: &[u8]| {
+            // In an assembler source, and in an object.
+            is_in(bytes, b" md5 0x")
+                || self.carried.rooted.iter().any(|path| is_in(bytes, file_name(path))) && sums_sources(bytes)
+        };
+        made.iter().any(|content| self.bytes_of(content).is_none_or(|bytes| holds_sums(&bytes))).then_some(rooted)
     }
 
     /// What libc reads in any program: languages, character sets, where libraries are.

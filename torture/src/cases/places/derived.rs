@@ -1,6 +1,6 @@
 //! What can be made of a place's path without naming it, and what names it without being made of it.
 
-use super::{ABSOLUTE, FAR, Far, HEADER, RELATIVE, SOURCE, fill, in_places};
+use super::{ABSOLUTE, FAR, Far, HEADER, RELATIVE, SOURCE, fill, in_places, in_two};
 use crate::case::{Case, case};
 use crate::change::{all, nothing, put, symlink};
 
@@ -36,9 +36,32 @@ pub(super) fn cases() -> Vec<Case> {
         derived("config-and-macros-debug", &config("#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n"), &format!("cc -g3 {RELATIVE}"), Far::Hits),
         derived("config-continued", &config("#define HAVE_X 1\n#define PREFIX \\\n  \"@PLACE@/usr\"\n"), &format!("cc -g {RELATIVE}"), Far::Differs),
         derived("config-absolute-depfile", &config("#define HAVE_X 1\n#define PREFIX \"@PLACE@/usr\"\n"), &format!("cc -MD -MF {{cwd}}/out/x.d {ABSOLUTE}"), Far::Hits),
+        // Sums of the bytes of sources, which clang keeps.
+        derived("config-declares-and-debug", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), &format!("cc -g {RELATIVE}"), Far::Differs),
+        derived("config-declares-and-debug-S", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), "cc -g -fdebug-prefix-map={cwd}=. -Iinc -S src/x.c -o out/x.s", Far::Differs),
+        derived("config-declares-and-debug-linked", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), "cc -g -shared -fPIC -Iinc src/x.c -o out/x.so", Far::Differs),
+        derived("config-and-old-debug", &config("#define PREFIX \"@PLACE@/usr\"\n#define HAVE_X g()\nstatic inline int g(void) { return 1; }\n"), &format!("cc -gdwarf-4 -fdebug-prefix-map={{cwd}}=. {RELATIVE}"), Far::Hits),
+        // A line that ends where gcc alone ends one.
+        derived("config-carriage-return", &config("#define HAVE_X 1\rint n = sizeof \"@PLACE@\";\n"), &relative, Far::Differs),
+        // A text that is called like a library.
+        derived("named-in-what-is-called-like-a-library", &[("src/x.c", "#include \"config.h\"\n#include \"x.so\"\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n"), ("inc/x.so", "int n = sizeof PREFIX;\n")], &relative, Far::Differs),
+        // What the assembler reads.
+        derived("assembled-length", &[("src/x.c", "__asm__(\".include \\\"inc/n.inc\\\"\\n.data\\n.long n\\n.text\");\n"), ("inc/n.inc", ".set n, 0\n.irpc c,\"@PLACE@\"\n.set n, n+1\n.endr\n")], &relative, Far::Differs),
+        derived("assembled-config", &[("src/x.c", "__asm__(\".data\\n.incbin \\\"inc/config.h\\\", 18\\n.text\");\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n")], &relative, Far::Differs),
         derived("line-names-generator", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &relative, Far::Hits),
         derived("line-names-generator-g", &unit("#line 3 \"@PLACE@/x.y\"\nint f(void){return 1;}\n"), &format!("cc -g {RELATIVE}"), Far::Hits),
         derived("static-assert-length", &unit("#define L(x) (sizeof(x) % 7)\nint v[L(\"@PLACE@\") + 1];\n"), &relative, Far::Differs),
+        // Lines that are broken at a column.
+        derived("message-length", &unit("int f(void){int an_unused_variable_with_a_long_name; return 1;}\n"), &format!("cc -Wall -fmessage-length=50 {ABSOLUTE}"), Far::Differs),
+        derived("message-length-none", &unit("int f(void){int an_unused_variable_with_a_long_name; return 1;}\n"), &format!("cc -Wall -fmessage-length=0 {ABSOLUTE}"), Far::Hits),
+        // What was preprocessed before, and is not again.
+        derived("preprocessed-before", &[("src/x.i", "int n = sizeof \"@PLACE@\";\n")], "cc -c src/x.i -o out/x.o", Far::Differs),
+        derived("preprocessed-before-file-length", &[("src/x.i", "int n = sizeof __builtin_FILE();\nint f(void){return __builtin_strlen(__builtin_FILE());}\n")], "cc -O1 -c {cwd}/src/x.i -o out/x.o", Far::Differs),
+        derived("preprocessed-before-unused", &[("src/x.i", "# 1 \"@PLACE@/src/x.c\"\nint f(void){return 1;}\n")], "cc -c {cwd}/src/x.i -o out/x.o", Far::Hits),
+        // Names that are cut, or compared with patterns.
+        derived("instrumented-by-name", &plain, "cc -finstrument-functions -finstrument-functions-exclude-file-list=/another -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
+        derived("sanitized-with-name-cut", &unit("int f(int a, int b){return a << b;}\n"), "cc -fsanitize=shift -fsanitize-undefined-strip-path-components=3 -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
+        derived("sanitized-by-name", &[("src/x.c", "int f(int a, int b){return a << b;}\n"), ("src/list", "src:*/another*\n")], "cc -fsanitize=shift -fsanitize-ignorelist=src/list -c {cwd}/src/x.c -o out/x.o", Far::Differs),
         // Names that the compiler writes in another way.
         derived("isystem-goes-up", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem src/../inc -c src/x.c -o out/x.o", Far::Differs),
         derived("isystem-plain", &unit("#include <h.h>\nint f(void){return H;}\n"), "cc -MD -MF out/x.d -isystem inc -c src/x.c -o out/x.o", Far::Hits),
@@ -63,6 +86,16 @@ pub(super) fn cases() -> Vec<Case> {
                 crate::change::rm(format!("{FAR}/inc/h.h")), symlink("@ROOT@/real/h.h", format!("{FAR}/inc/h.h"))]))
             .cmd(&format!("cc -g -MD -MF out/x.d {ABSOLUTE}")).cwd("a").twice().cwd(FAR).back("elsewhere", nothing()),
     ];
+    cases.push(in_two(case("B/derived-instrumented-by-relative-name"), &plain,
+        &format!("cc -finstrument-functions -finstrument-functions-exclude-file-list=/another {RELATIVE}"), Far::Hits, FAR));
+    // A directory of the place is called like a macro of the compiler's.
+    cases.push(in_two(case("B/derived-place-is-a-macro").both(), &unit("#define Q(x) #x\n#define S(x) Q(x)\nint n = sizeof S(P);\n"),
+        &format!("cc -DP={{cwd}} {RELATIVE}"), Far::Differs, "b/linux/p"));
+    cases.push(in_two(case("B/derived-place-is-a-macro-E").both(), &unit("const char *p = P;\n"),
+        "cc -DP={cwd} -E src/x.c -o out/x.i", Far::Differs, "b/linux/p"));
+    // Pasted in the way of old.
+    cases.push(in_two(case("B/derived-traditional"), &[("src/x.c", "#include \"config.h\"\n#define C(a,b) a/**/b\nint n = sizeof C(PRE,FIX);\n"), ("inc/config.h", "#define PREFIX \"@PLACE@/usr\"\n")],
+        &format!("cc -traditional-cpp {RELATIVE}"), Far::Differs, FAR));
     cases.push(in_places("derived-lambda-name", &[("src/x.cc", "template<class T> int n(T){return sizeof __PRETTY_FUNCTION__;}\nint f(){return n([]{});}\n")],
         "c++ -std=c++17 -c {cwd}/src/x.cc -o out/x.o", Far::Differs));
     cases.push(in_places("derived-static-constructor", &[("src/x.cc", "namespace { struct S { S(); ~S(); } s; S::S() {} S::~S() {} }\n")],

@@ -1,0 +1,37 @@
+//! Sums of the bytes of sources, which clang's debug information holds from DWARF 5 on.
+//!
+//! Unaware of: which sources these are.
+
+use gimli::{DebugLine, DebugLineOffset, Format, LittleEndian};
+use memchr::memmem;
+
+use super::elf::Elf;
+
+/// How long the length of a table is, which stands before it.
+const LENGTH_SIZE: usize = 4;
+
+/// Whether debug information in an object or a program holds sums of the bytes of sources. It is taken to do so where
+/// it cannot be read.
+pub fn sums_sources(bytes: &[u8]) -> bool {
+    let Some(elf) = Elf::parse(bytes) else { return memmem::find(bytes, b".debug_line_str").is_some() };
+    let lines = elf.sections.iter().filter(|section| section.name == b".debug_line");
+    lines.into_iter().any(|section| have_sums(section.data).unwrap_or(true))
+}
+
+/// `None` for what no compiler writes.
+fn have_sums(tables: &[u8]) -> Option<bool> {
+    let whole = DebugLine::new(tables, LittleEndian);
+    let mut at = 0;
+    while at < tables.len() {
+        let program = whole.program(DebugLineOffset(at), 8, None, None).ok()?;
+        let header = program.header();
+        if header.format() != Format::Dwarf32 {
+            return None;
+        }
+        if header.file_has_md5() {
+            return Some(true);
+        }
+        at = at.checked_add(LENGTH_SIZE)?.checked_add(header.unit_length())?;
+    }
+    Some(false)
+}
