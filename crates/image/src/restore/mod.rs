@@ -89,7 +89,8 @@ pub fn restore(
         while !ended.load(Relaxed) {
             let Some(arrived) = source.next() else { return Ok(()) };
             let (number, bytes) = arrived?;
-            packs::open(&image.packs.packs[number], &bytes, &mut unpacker, &mut raw)?;
+            let opened = packs::open(&image.packs.packs[number], &bytes, &mut unpacker, &mut raw);
+            opened.inspect_err(|_| source.refuse(number))?;
             let from = uses.partition_point(|one| (one.pack as usize) < number);
             for one in uses[from..].iter().take_while(|one| one.pack as usize == number) {
                 let start = one.block as usize * BLOCK_BYTES as usize;
