@@ -60,6 +60,14 @@ impl Work {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Where the directory above passes its group and a list of who may what on, this one does not: what is made in it
+    /// gets our own group, and no rights but its mode's.
+    pub(crate) fn pass_nothing_on(&self) {
+        let _ = rustix::fs::fchmod(&self.lock, Mode::RWXU);
+        let _ = std::os::unix::fs::fchown(&self.lock, None, Some(larder_sys::effective_group()));
+        let _ = rustix::fs::fremovexattr(&self.lock, "system.posix_acl_default");
+    }
 }
 
 impl Drop for Work {
@@ -103,9 +111,7 @@ impl Site {
         let beside = if stays { target } else { parent };
         sweep(beside);
         let work = Work::begin(beside)?;
-        // Where the directory above passes its group on, ours does not: what is made in it gets our own.
-        let _ = rustix::fs::fchmod(&work.lock, Mode::RWXU);
-        let _ = std::os::unix::fs::fchown(&work.lock, None, Some(larder_sys::effective_group()));
+        work.pass_nothing_on();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let inside = rustix::fs::openat(CWD, work.path(), flags, Mode::empty());
         let inside = inside.map_err(ImageError::io("open it", work.path()))?;

@@ -141,6 +141,27 @@ fn what_cannot_be_put_in_a_mount_leaves_what_was_there() {
 }
 
 #[test]
+fn a_directory_that_passes_rights_on_gives_none() {
+    let place = Place::new();
+    rich(&place.path("a"));
+    place.save("k-1", &["a"]);
+    fs::create_dir(place.path("to")).expect("makes");
+    // Version 2; for what is made there all for its owner, nothing for its group and others, all for user 1234.
+    let entry = |tag: u16, rights: u16, user: u32| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &user.to_le_bytes()].concat()
+    };
+    let nobody = u32::MAX;
+    let entries =
+        [entry(1, 7, nobody), entry(2, 7, 1234), entry(4, 0, nobody), entry(16, 7, nobody), entry(32, 0, nobody)];
+    let list = [&2u32.to_le_bytes()[..], &entries.concat()].concat();
+    let flags = rustix::fs::XattrFlags::empty();
+    let set = rustix::fs::setxattr(place.path("to"), "system.posix_acl_default", &list, flags);
+    larder_testkit::probe_skip!(set.is_ok(), "the file system has no such lists");
+    place.restore("k-1", "to/b");
+    same(&place.path("a"), &place.path("to/b"));
+}
+
+#[test]
 fn who_may_not_set_owners_is_told() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can give files away");
     let place = Place::new();
