@@ -7,11 +7,11 @@
 //! What is to be mounted over is moved aside in the same way, and back where nothing was mounted.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -78,6 +78,32 @@ impl Drop for Work {
     }
 }
 
+/// A directory that its owner may not write to cannot be moved into another one, since that is noted in it: until this is
+/// dropped, its owner may. Anything else is as it is, and what is not ours says itself why it cannot be moved.
+struct Movable(Option<(File, Permissions)>);
+
+impl Movable {
+    fn make(path: &Path) -> Movable {
+        let made = || -> io::Result<Option<(File, Permissions)>> {
+            let there = fs::symlink_metadata(path)?;
+            if !there.is_dir() || there.mode() & Mode::WUSR.bits() != 0 {
+                return Ok(None);
+            }
+            fs::set_permissions(path, Permissions::from_mode(there.mode() | Mode::RWXU.bits()))?;
+            Ok(Some((File::open(path)?, there.permissions())))
+        };
+        Movable(made().unwrap_or_default())
+    }
+}
+
+impl Drop for Movable {
+    fn drop(&mut self) {
+        if let Some((directory, permissions)) = self.0.take() {
+            let _ = directory.set_permissions(permissions);
+        }
+    }
+}
+
 /// See above. Dropped before it is put in place, it leaves nothing.
 #[derive(Debug)]
 pub(crate) struct Site {
@@ -136,6 +162,7 @@ impl Site {
 
     fn exchange(&self) -> io::Result<()> {
         let top = self.work.path.join(TOP);
+        let _top = Movable::make(&top);
         if self.existing == Existing::Refuse {
             // A directory that is still empty is replaced; anything else that came meanwhile is not.
             return match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::NOREPLACE) {
@@ -146,6 +173,7 @@ impl Site {
                 done => Ok(done?),
             };
         }
+        let _there = Movable::make(&self.target);
         match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::EXCHANGE) {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::NOENT) => fs::rename(&top, &self.target),
@@ -160,6 +188,7 @@ impl Site {
     /// Where one name cannot be moved, as what is itself mounted on, all are moved back.
     fn move_up(&mut self) -> io::Result<()> {
         let (top, old) = (self.work.path.join(TOP), self.work.path.join(OLD));
+        let _top = Movable::make(&top);
         fs::create_dir(&old)?;
         let mut moved: Vec<(PathBuf, PathBuf)> = Vec::new();
         let mut all = |from: &Path, to: &Path| -> io::Result<()> {
@@ -170,6 +199,7 @@ impl Site {
                     continue;
                 }
                 let to = to.join(entry.file_name());
+                let _entry = Movable::make(&entry.path());
                 fs::rename(entry.path(), &to)?;
                 moved.push((entry.path(), to));
             }
@@ -178,6 +208,7 @@ impl Site {
         let done = all(&self.target, &old).and_then(|()| all(&top, &self.target));
         if done.is_err() {
             for (from, to) in moved.iter().rev() {
+                let _entry = Movable::make(to);
                 self.work.is_kept |= fs::rename(to, from).is_err();
             }
         }
@@ -205,6 +236,7 @@ impl Aside {
         }
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let work = Work::begin(parent)?;
+        let _there = Movable::make(target);
         fs::rename(target, work.path.join(OLD)).map_err(ImageError::io("move it aside", target))?;
         Ok(Some(Aside { target: target.to_owned(), work, is_replaced: false }))
     }
@@ -220,7 +252,9 @@ impl Drop for Aside {
         if !self.is_replaced {
             // What was made to mount on.
             let _ = fs::remove_dir(&self.target);
-            if fs::rename(self.work.path.join(OLD), &self.target).is_err() {
+            let old = self.work.path.join(OLD);
+            let _old = Movable::make(&old);
+            if fs::rename(old, &self.target).is_err() {
                 self.work.is_kept = true;
             }
         }
@@ -275,7 +309,7 @@ fn remove_tree(path: &Path) {
     }
     let mut open = vec![path.to_owned()];
     while let Some(dir) = open.pop() {
-        let _ = fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let _ = fs::set_permissions(&dir, Permissions::from_mode(0o700));
         let below = fs::read_dir(&dir).into_iter().flatten().flatten();
         open.extend(below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
     }

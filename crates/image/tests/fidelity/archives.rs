@@ -7,9 +7,8 @@ use std::process::Command;
 
 use larder_image::{Exported, Format, ImageError, Progress, Request, export, save, unpack};
 use larder_testkit::{has, is_root, probe_skip};
-use rustix::thread::CapabilitySet;
 
-use crate::tree::{Place, attribute, plain, rich, same, same_to_the_second};
+use crate::tree::{Place, attribute, plain, rich, same, same_to_the_second, without_rights};
 
 impl Place {
     fn export(&self, key: &str, file: &str) -> Result<Exported, ImageError> {
@@ -61,13 +60,6 @@ fn a_tree_goes_through_each_tar() {
         fs::rename(place.path("b"), place.path(&format!("b-{file}"))).expect("renames");
     }
     place.is_clean();
-}
-
-/// As anybody who is not the superuser, who may write to whatever they like: in this thread and those that it starts.
-fn without_rights() {
-    let mut own = rustix::thread::capabilities(None).expect("are known");
-    own.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
-    rustix::thread::set_capabilities(None, own).expect("are given up");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use larder_image::{Existing, ImageError};
+use larder_image::{Aside, Existing, ImageError};
 
-use crate::tree::{Place, blocks, pattern, rich, same, statuses};
+use crate::tree::{Place, blocks, pattern, rich, same, statuses, without_rights};
 
 #[test]
 fn a_tree_is_restored_as_it_was() {
@@ -138,6 +138,30 @@ fn what_cannot_be_put_in_a_mount_leaves_what_was_there() {
     assert!(file.is_err() && is_mounted && tree.is_err(), "{file:?} {tree:?}");
     assert!(beside_file.iter().eq(["kept"]), "{beside_file:?}");
     assert!(beside_tree.iter().eq(["inner", "kept"]), "{beside_tree:?}");
+}
+
+#[test]
+fn what_may_not_be_written_to_is_put_in_place() {
+    without_rights();
+    let place = Place::new();
+    fs::create_dir_all(place.path("a/b")).expect("makes");
+    fs::write(place.path("a/b/f"), "file").expect("writes");
+    let mode = rustix::fs::Mode::from_raw_mode(0o200);
+    rustix::fs::mknodat(rustix::fs::CWD, place.path("a/pipe"), rustix::fs::FileType::Fifo, mode, 0).expect("makes");
+    for name in ["a/b", "a"] {
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o555)).expect("sets");
+    }
+    place.save("k-1", &["a"]);
+    place.restore("k-1", "c");
+    same(&place.path("a"), &place.path("c"));
+    place.try_restore("k-1", &[(0, "c")], Existing::Replace).expect("restores");
+    same(&place.path("a"), &place.path("c"));
+    drop(Aside::begin(&place.path("c")).expect("moves it aside").expect("is there"));
+    same(&place.path("a"), &place.path("c"));
+    // So that they can be removed.
+    for name in ["a", "a/b", "c", "c/b"] {
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).expect("sets");
+    }
 }
 
 #[test]
