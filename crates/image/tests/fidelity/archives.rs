@@ -107,6 +107,7 @@ fn what_tar_writes_is_read() {
     plain(&place.path("p"));
     for (file, script) in [
         ("posix.tar.zst", "tar --xattrs --format=posix -cf - a | zstd -q -o posix.tar.zst"),
+        ("long.tar.zst", "tar --xattrs --format=posix -cf - a | zstd -q --long=30 -o long.tar.zst"),
         ("posix.tar.lz4", "tar --xattrs --format=posix -cf - a | lz4 -q - posix.tar.lz4"),
         ("dot.tgz", "tar --xattrs --format=posix -C a -czf dot.tgz ."),
     ] {
