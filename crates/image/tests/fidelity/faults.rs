@@ -101,6 +101,31 @@ fn what_cannot_be_held_is_said() {
 }
 
 #[test]
+fn attributes_that_no_tree_can_hold_are_said() {
+    // Few file systems take so many.
+    let dir = tempfile::tempdir_in("/dev/shm");
+    larder_testkit::probe_skip!(dir.is_ok(), "there is no /dev/shm");
+    let (place, dir) = (Place::new(), dir.expect("is there"));
+    let set = |file: &str, name: &str, value: &[u8]| {
+        let flags = rustix::fs::XattrFlags::empty();
+        let path = dir.path().join(file);
+        fs::OpenOptions::new().append(true).create(true).open(&path).expect("makes");
+        rustix::fs::lsetxattr(&path, name, value, flags).is_ok()
+    };
+    let is_set = set("large", "user.a", &[7; 65_536]) && (0..257).all(|at| set("many", &format!("user.{at}"), b"x"));
+    larder_testkit::probe_skip!(is_set, "tmpfs has no such attributes here");
+    for name in ["large", "many"] {
+        let name = dir.path().join(name);
+        let saved = place.try_save("k", &[name.to_str().expect("is text")]);
+        assert!(matches!(&saved, Err(ImageError::Unsuitable { path, .. }) if *path == name), "{:?}", saved.err());
+    }
+    assert!(set("most", "user.a", &[7; 65_535]) && (0..255).all(|at| set("most", &format!("user.{at}"), b"x")));
+    let most = dir.path().join("most");
+    place.save("k", &[most.to_str().expect("is text")]);
+    assert_eq!(place.open("k").record.files, 1);
+}
+
+#[test]
 fn what_a_killed_restore_left_is_swept() {
     let place = Place::new();
     let left = place.path(".larder-0123456789abcdef");
