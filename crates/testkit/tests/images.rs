@@ -327,6 +327,13 @@ fn a_command_runs_whatever_becomes_of_its_image() {
     image(&place, &["run", "--key", KEY, "--", "no-such-command"]).run().ends(127);
     image(&place, &["run", "--key", KEY, "--via", "unpack", "there", "--", "true"]).run().ends(0);
     assert_eq!(Tree::of(&place.path("work/there")), before);
+    // What is there from another time is in the way.
+    place.put("there/a/index.js", "old");
+    let again = ["run", "--key", KEY, "--via", "unpack", "there", "--", "cat", "there/a/index.js"];
+    let kept = image(&place, &again).run().ends(0);
+    assert!(kept.stdout == "old" && kept.stderr.contains("--replace"), "{kept:#?}");
+    let replaced = image(&place, &[&["run", "--replace"][..], &again[1..]].concat()).run().ends(0);
+    assert_eq!((replaced.stdout.as_str(), Tree::of(&place.path("work/there"))), ("a", before));
     let killed = image(&place, &["run", "--key", KEY, "--", "sh", "-c", "kill -TERM $$"]).run();
     assert_eq!((killed.code, killed.signal), (None, Some(15)), "{killed:#?}");
     let piped = ["run", "--key", KEY, "--", "sh", "-c", "yes | head -n 1"];
