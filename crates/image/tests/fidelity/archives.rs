@@ -182,6 +182,31 @@ fn a_tree_goes_through_squashfs() {
 }
 
 #[test]
+fn no_name_is_in_an_archive_twice() {
+    let place = Place::new();
+    plain(&place.path("a"));
+    plain(&place.path("b"));
+    let elsewhere = |blobs: &[larder_model::Blob]| vec![false; blobs.len()];
+    let paths = [(b"x/deps".to_vec(), place.path("a")), (b"~/x".to_vec(), place.path("b"))];
+    let clash = [(b"deps".to_vec(), place.path("a")), (b"~/deps".to_vec(), place.path("b"))];
+    for (key, paths) in [("k-1", &paths), ("k-2", &clash)] {
+        let request = Request { key: key.parse().expect("a key"), paths, now_ms: 1, elsewhere: &elsewhere };
+        save(&place.store, &request, &Progress::default()).unwrap_or_else(|error| panic!("{error}"));
+    }
+    for file in ["x.tar", "x.zip"] {
+        let to = place.path(file);
+        let written = |key: &str, saved: &[usize]| {
+            let format = Format::of(&to).expect("is known");
+            export(&place.store, &place.open(key), saved, format, &to, &Progress::default())
+        };
+        assert!(written("k-1", &[0, 1]).is_ok() && written("k-2", &[1]).is_ok(), "{file}");
+        let error = written("k-2", &[0, 1]).expect_err("one would be lost").to_string();
+        assert!(error.contains("would be deps in it"), "{error}");
+    }
+    place.is_clean();
+}
+
+#[test]
 fn what_is_cut_is_not_saved() {
     let place = Place::new();
     plain(&place.path("a"));
