@@ -86,6 +86,7 @@ fn trouble_is_a_miss_unless_it_is_strict() {
         (&["save", "--key", "k-{{hash nothing}}", "deps"][..], "no such file"),
         (&["save", "--key", "k-{{what}}", "deps"], "{{hash FILE...}}"),
         (&["save", "--key", "", "deps"], "empty"),
+        (&["restore", "--key", "k-1", "--fallback", "{{env NONE}}"], "the fallback `{{env NONE}}`"),
         (&["save", "--key", "k-1", "--strict", "deps", "deps/a"], "deps/a lies in deps"),
         (&["save", "--key", "k-1", "--strict", "lock", "./lock"], "lock lies in"),
     ] {
