@@ -117,7 +117,8 @@ fn what_tar_writes_is_read() {
         same(&place.path("a"), &place.path("b"));
         place.shell("chmod -R u+w b; rm -r b");
     }
-    place.shell("tar --format=gnu --sparse -cf gnu.tar p; cp a/sparse p/sparse; tar --format=gnu -S -cf sparse.tar p");
+    place.shell("touch -d '1960-01-02 UTC' p/nothing; tar --format=gnu --sparse -cf gnu.tar p");
+    place.shell("cp a/sparse p/sparse; tar --format=gnu -S -cf sparse.tar p");
     place.import("gnu.tar", "gnu", None).unwrap_or_else(|error| panic!("{error}"));
     place.restore("gnu", "b");
     place.import("sparse.tar", "sparse", None).unwrap_or_else(|error| panic!("{error}"));
