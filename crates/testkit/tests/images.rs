@@ -509,6 +509,23 @@ fn what_was_unpacked_instead_of_mounted_says_why() {
     assert_eq!(Tree::of(&place.path("work/there")), before);
 }
 
+/// Among mounts of its own, where the machine's broker is the test's.
+#[test]
+fn a_socket_at_which_nobody_listens_is_no_broker() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
+    let (place, _) = saved_for_jobs();
+    let script = "mount -t tmpfs larder-test /run && mkdir /run/larder || exit 77; socket=/run/larder/broker.sock; n=0; \
+                  LARDER_DIR=\"$PWD/other\" \"$0\" image broker --socket $socket & \
+                  until test -S $socket || test $n = 100; do sleep 0.1; n=$((n + 1)); done; kill -9 $!; wait; \
+                  test -S $socket && \"$0\" image list --mounted && \"$0\" image mount --key \"$1\" one && \
+                  \"$0\" image unmount one";
+    let job = ["unshare", "--mount", "sh", "-c", script, larder().to_str().expect("is text"), KEY];
+    let ran = place.run(&job).run();
+    larder_testkit::probe_skip!(ran.code != Some(77), "no mounts of its own here: {}", ran.stderr);
+    let ran = ran.ends(0);
+    assert!(ran.stdout.starts_with("no image is mounted") && !ran.stderr.contains("Connection refused"), "{ran:#?}");
+}
+
 #[test]
 fn what_is_not_mounted_needs_not_be_unmounted() {
     let place = project();
