@@ -27,6 +27,8 @@ const SWEEP_AGE: Duration = Duration::from_secs(60);
 pub(crate) const TOP: &str = "top";
 /// What was there before, beside it.
 const OLD: &str = "old";
+/// What had been put in place, and was taken back.
+const BACK: &str = "back";
 
 /// What is done where there is something already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +115,8 @@ pub(crate) struct Site {
     existing: Existing,
     /// The directory there stays: something is mounted on it, or it is the working directory.
     stays: bool,
+    /// What is to be renamed, from where to where, so that all is as it was before it was put in place.
+    back: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Site {
@@ -141,7 +145,7 @@ impl Site {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let inside = rustix::fs::openat(CWD, work.path(), flags, Mode::empty());
         let inside = inside.map_err(ImageError::io("open it", work.path()))?;
-        Ok(Site { target: target.to_owned(), work, inside, existing, stays })
+        Ok(Site { target: target.to_owned(), work, inside, existing, stays, back: Vec::new() })
     }
 
     /// The directory in which it is made, as `top`.
@@ -154,33 +158,52 @@ impl Site {
         if path.is_empty() { self.target.clone() } else { self.target.join(OsStr::from_bytes(path)) }
     }
 
-    /// It is whole: put it in its place.
-    pub(crate) fn put_in_place(mut self) -> Result<(), ImageError> {
-        let done = if self.stays { self.move_up() } else { self.exchange() };
+    /// It is whole: put it in its place. What was there goes when this is dropped.
+    pub(crate) fn put_in_place(&mut self) -> Result<(), ImageError> {
+        let done = if self.stays {
+            self.move_up()
+        } else {
+            self.exchange().map(|there| {
+                let target = || self.target.clone();
+                let back = [(target(), self.work.path.join(BACK))].into_iter();
+                self.back = back.chain(there.map(|there| (there, target()))).collect();
+            })
+        };
         done.map_err(ImageError::io("put it in place", &self.target))
     }
 
-    fn exchange(&self) -> io::Result<()> {
+    /// Take it away again: what was there comes back, but for an empty directory.
+    pub(crate) fn take_back(&mut self) {
+        for (from, to) in std::mem::take(&mut self.back) {
+            let _from = Movable::make(&from);
+            self.work.is_kept |= fs::rename(from, to).is_err();
+        }
+    }
+
+    /// Returns where what was there is now.
+    fn exchange(&self) -> io::Result<Option<PathBuf>> {
         let top = self.work.path.join(TOP);
         let _top = Movable::make(&top);
         if self.existing == Existing::Refuse {
             // A directory that is still empty is replaced; anything else that came meanwhile is not.
-            return match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::NOREPLACE) {
+            let done = match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::NOREPLACE) {
                 Err(rustix::io::Errno::EXIST) if top.is_dir() && self.target.is_dir() => fs::rename(&top, &self.target),
                 Err(rustix::io::Errno::EXIST) => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
                 // A file system that cannot say.
                 Err(rustix::io::Errno::INVAL) => fs::rename(&top, &self.target),
-                done => Ok(done?),
+                done => done.map_err(io::Error::from),
             };
+            return done.map(|()| None);
         }
         let _there = Movable::make(&self.target);
         match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::EXCHANGE) {
-            Ok(()) => Ok(()),
-            Err(rustix::io::Errno::NOENT) => fs::rename(&top, &self.target),
+            Ok(()) => Ok(Some(top)),
+            Err(rustix::io::Errno::NOENT) => fs::rename(&top, &self.target).map(|()| None),
             Err(_) => {
                 let old = self.work.path.join(OLD);
                 fs::rename(&self.target, &old)?;
-                fs::rename(&top, &self.target).inspect_err(|_| drop(fs::rename(&old, &self.target)))
+                fs::rename(&top, &self.target).inspect_err(|_| drop(fs::rename(&old, &self.target)))?;
+                Ok(Some(old))
             }
         }
     }
@@ -206,11 +229,9 @@ impl Site {
             Ok(())
         };
         let done = all(&self.target, &old).and_then(|()| all(&top, &self.target));
+        self.back = moved.into_iter().rev().map(|(from, to)| (to, from)).collect();
         if done.is_err() {
-            for (from, to) in moved.iter().rev() {
-                let _entry = Movable::make(to);
-                self.work.is_kept |= fs::rename(to, from).is_err();
-            }
+            self.take_back();
         }
         done
     }

@@ -74,7 +74,7 @@ pub fn restore(
 ) -> Result<Unset, ImageError> {
     let unset = Unset::default();
     let trees: Vec<&Tree> = targets.iter().map(|target| &image.trees[target.saved]).collect();
-    let sites: Vec<Site> =
+    let mut sites: Vec<Site> =
         targets.iter().map(|target| Site::prepare(&target.path, existing)).collect::<Result<_, ImageError>>()?;
     progress.begin(Step::Unpack, trees.iter().map(|tree| size_of(tree)).sum());
     for (tree, site) in trees.iter().zip(&sites) {
@@ -102,8 +102,11 @@ pub fn restore(
     for (tree, site) in trees.iter().zip(&sites) {
         frame::after(tree, site, &unset)?;
     }
-    sites.into_iter().try_for_each(Site::put_in_place)?;
-    Ok(unset)
+    let placed = sites.iter_mut().try_for_each(Site::put_in_place);
+    if placed.is_err() {
+        sites.iter_mut().rev().for_each(Site::take_back);
+    }
+    placed.map(|()| unset)
 }
 
 fn size_of(tree: &Tree) -> u64 {

@@ -153,6 +153,25 @@ fn what_cannot_be_put_in_a_mount_leaves_what_was_there() {
 }
 
 #[test]
+fn all_paths_are_put_in_place_or_none() {
+    let place = Place::new();
+    fs::create_dir(place.path("a")).expect("makes");
+    fs::write(place.path("f"), "a file").expect("writes");
+    place.save("k-1", &["a", "f"]);
+    fs::create_dir(place.path("b")).expect("makes");
+    fs::write(place.path("b/old"), "old").expect("writes");
+    // The second is made in what the first replaces.
+    let done = place.try_restore("k-1", &[(0, "b"), (1, "b/f")], Existing::Replace);
+    assert!(done.is_err(), "{done:?}");
+    let names = |name: &str| {
+        let names = fs::read_dir(place.path(name)).expect("lists").map(|entry| entry.expect("reads").file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(names("b").iter().eq(["old"]), "{:?}", names("b"));
+    assert!(names("").iter().eq(["a", "b", "f", "store"]), "{:?}", names(""));
+}
+
+#[test]
 fn what_may_not_be_written_to_is_put_in_place() {
     without_rights();
     let place = Place::new();
