@@ -68,6 +68,9 @@ fn what_is_missing_is_made_and_saved() {
     let pulled = ["restore", "--key", "other-1", "--policy", "pull", "--if-missing", "mkdir deps", "deps"];
     image(&place, &pulled).run().ends(0);
     image(&place, &["show", "other-1"]).run().ends(11);
+    let read_only = image(&place, &["save", "--key", "other-1", "deps"]).env("LARDER_READ_ONLY", "1").run().ends(0);
+    assert!(read_only.stdout.contains("LARDER_READ_ONLY"), "{read_only:#?}");
+    image(&place, &["show", "other-1"]).run().ends(11);
 }
 
 #[test]
