@@ -80,8 +80,8 @@ impl Drop for Work {
     }
 }
 
-/// A directory that its owner may not write to cannot be moved into another one, since that is noted in it: until this is
-/// dropped, its owner may. Anything else is as it is, and what is not ours says itself why it cannot be moved.
+/// A directory that its owner may not write to cannot be moved into another one, since that is noted in it: until this
+/// is dropped, its owner may. Anything else is as it is, and what is not ours says itself why it cannot be moved.
 struct Movable(Option<(File, Permissions)>);
 
 impl Movable {

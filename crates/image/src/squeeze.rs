@@ -69,8 +69,8 @@ mod inner {
 
     pub(super) type Stream<W> = zstd::stream::write::Encoder<'static, W>;
 
-    /// How far a stream may refer back, bytes, as their logarithm: what `zstd --long=31` writes; `actions/cache` takes 30.
-    /// Of the memory for that only what comes is touched.
+    /// How far a stream may refer back, bytes, as their logarithm: what `zstd --long=31` writes; `actions/cache` takes
+    /// 30. Of the memory for that only what comes is touched.
     const WINDOW_LOG_MAX: u32 = 31;
 
     pub(super) fn writer<W: Write>(to: W, level: i32) -> Result<Stream<W>, ImageError> {

@@ -517,7 +517,8 @@ fn what_was_unpacked_instead_of_mounted_says_why() {
 fn a_socket_at_which_nobody_listens_is_no_broker() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
     let (place, _) = saved_for_jobs();
-    let script = "mount -t tmpfs larder-test /run && mkdir /run/larder || exit 77; socket=/run/larder/broker.sock; n=0; \
+    let script = "mount -t tmpfs larder-test /run && mkdir /run/larder || exit 77; \
+                  socket=/run/larder/broker.sock; n=0; \
                   LARDER_DIR=\"$PWD/other\" \"$0\" image broker --socket $socket & \
                   until test -S $socket || test $n = 100; do sleep 0.1; n=$((n + 1)); done; kill -9 $!; wait; \
                   test -S $socket && \"$0\" image list --mounted && \"$0\" image mount --key \"$1\" one && \
