@@ -15,6 +15,9 @@ pub type Arrived = (usize, Vec<u8>);
 pub trait Packs: Sync {
     /// The next of those that were asked for, in whatever order they come; none once all did.
     fn next(&self) -> Option<Result<Arrived, ImageError>>;
+
+    /// The bytes of this one were wrong.
+    fn refuse(&self, _number: usize) {}
 }
 
 /// Packs of the store.
@@ -42,6 +45,12 @@ impl Packs for LocalPacks<'_> {
             _ => ImageError::io("read it", &self.store.blob_file(&blob.digest))(error),
         });
         Some(read.map(|bytes| (number, bytes)))
+    }
+
+    /// It goes: else whoever saves believes that it is there, and whoever has remotes does not ask them.
+    fn refuse(&self, number: usize) {
+        let blob = self.image.packs.packs[number].blob;
+        let _ = self.store.blob_bytes(&blob, blob.size_bytes);
     }
 }
 

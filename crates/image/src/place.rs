@@ -7,11 +7,11 @@
 //! What is to be mounted over is moved aside in the same way, and back where nothing was mounted.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -27,6 +27,8 @@ const SWEEP_AGE: Duration = Duration::from_secs(60);
 pub(crate) const TOP: &str = "top";
 /// What was there before, beside it.
 const OLD: &str = "old";
+/// What had been put in place, and was taken back.
+const BACK: &str = "back";
 
 /// What is done where there is something already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +62,46 @@ impl Work {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Where the directory above passes its group and a list of who may what on, this one does not: what is made in it
+    /// gets our own group, and no rights but its mode's.
+    pub(crate) fn pass_nothing_on(&self) {
+        let _ = rustix::fs::fchmod(&self.lock, Mode::RWXU);
+        let _ = std::os::unix::fs::fchown(&self.lock, None, Some(larder_sys::effective_group()));
+        let _ = rustix::fs::fremovexattr(&self.lock, "system.posix_acl_default");
+    }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
         if !self.is_kept {
             remove_tree(&self.path);
+        }
+    }
+}
+
+/// A directory that its owner may not write to cannot be moved into another one, since that is noted in it: until this
+/// is dropped, its owner may. Anything else is as it is, and what is not ours says itself why it cannot be moved.
+struct Movable(Option<(File, Permissions)>);
+
+impl Movable {
+    fn make(path: &Path) -> Movable {
+        let made = || -> io::Result<Option<(File, Permissions)>> {
+            let there = fs::symlink_metadata(path)?;
+            if !there.is_dir() || there.mode() & Mode::WUSR.bits() != 0 {
+                return Ok(None);
+            }
+            fs::set_permissions(path, Permissions::from_mode(there.mode() | Mode::RWXU.bits()))?;
+            Ok(Some((File::open(path)?, there.permissions())))
+        };
+        Movable(made().unwrap_or_default())
+    }
+}
+
+impl Drop for Movable {
+    fn drop(&mut self) {
+        if let Some((directory, permissions)) = self.0.take() {
+            let _ = directory.set_permissions(permissions);
         }
     }
 }
@@ -79,6 +115,8 @@ pub(crate) struct Site {
     existing: Existing,
     /// The directory there stays: something is mounted on it, or it is the working directory.
     stays: bool,
+    /// What is to be renamed, from where to where, so that all is as it was before it was put in place.
+    back: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Site {
@@ -103,13 +141,11 @@ impl Site {
         let beside = if stays { target } else { parent };
         sweep(beside);
         let work = Work::begin(beside)?;
-        // Where the directory above passes its group on, ours does not: what is made in it gets our own.
-        let _ = rustix::fs::fchmod(&work.lock, Mode::RWXU);
-        let _ = std::os::unix::fs::fchown(&work.lock, None, Some(larder_sys::effective_group()));
+        work.pass_nothing_on();
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let inside = rustix::fs::openat(CWD, work.path(), flags, Mode::empty());
         let inside = inside.map_err(ImageError::io("open it", work.path()))?;
-        Ok(Site { target: target.to_owned(), work, inside, existing, stays })
+        Ok(Site { target: target.to_owned(), work, inside, existing, stays, back: Vec::new() })
     }
 
     /// The directory in which it is made, as `top`.
@@ -122,31 +158,52 @@ impl Site {
         if path.is_empty() { self.target.clone() } else { self.target.join(OsStr::from_bytes(path)) }
     }
 
-    /// It is whole: put it in its place.
-    pub(crate) fn put_in_place(mut self) -> Result<(), ImageError> {
-        let done = if self.stays { self.move_up() } else { self.exchange() };
+    /// It is whole: put it in its place. What was there goes when this is dropped.
+    pub(crate) fn put_in_place(&mut self) -> Result<(), ImageError> {
+        let done = if self.stays {
+            self.move_up()
+        } else {
+            self.exchange().map(|there| {
+                let target = || self.target.clone();
+                let back = [(target(), self.work.path.join(BACK))].into_iter();
+                self.back = back.chain(there.map(|there| (there, target()))).collect();
+            })
+        };
         done.map_err(ImageError::io("put it in place", &self.target))
     }
 
-    fn exchange(&self) -> io::Result<()> {
+    /// Take it away again: what was there comes back, but for an empty directory.
+    pub(crate) fn take_back(&mut self) {
+        for (from, to) in std::mem::take(&mut self.back) {
+            let _from = Movable::make(&from);
+            self.work.is_kept |= fs::rename(from, to).is_err();
+        }
+    }
+
+    /// Returns where what was there is now.
+    fn exchange(&self) -> io::Result<Option<PathBuf>> {
         let top = self.work.path.join(TOP);
+        let _top = Movable::make(&top);
         if self.existing == Existing::Refuse {
             // A directory that is still empty is replaced; anything else that came meanwhile is not.
-            return match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::NOREPLACE) {
+            let done = match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::NOREPLACE) {
                 Err(rustix::io::Errno::EXIST) if top.is_dir() && self.target.is_dir() => fs::rename(&top, &self.target),
                 Err(rustix::io::Errno::EXIST) => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
                 // A file system that cannot say.
                 Err(rustix::io::Errno::INVAL) => fs::rename(&top, &self.target),
-                done => Ok(done?),
+                done => done.map_err(io::Error::from),
             };
+            return done.map(|()| None);
         }
+        let _there = Movable::make(&self.target);
         match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::EXCHANGE) {
-            Ok(()) => Ok(()),
-            Err(rustix::io::Errno::NOENT) => fs::rename(&top, &self.target),
+            Ok(()) => Ok(Some(top)),
+            Err(rustix::io::Errno::NOENT) => fs::rename(&top, &self.target).map(|()| None),
             Err(_) => {
                 let old = self.work.path.join(OLD);
                 fs::rename(&self.target, &old)?;
-                fs::rename(&top, &self.target).inspect_err(|_| drop(fs::rename(&old, &self.target)))
+                fs::rename(&top, &self.target).inspect_err(|_| drop(fs::rename(&old, &self.target)))?;
+                Ok(Some(old))
             }
         }
     }
@@ -154,6 +211,7 @@ impl Site {
     /// Where one name cannot be moved, as what is itself mounted on, all are moved back.
     fn move_up(&mut self) -> io::Result<()> {
         let (top, old) = (self.work.path.join(TOP), self.work.path.join(OLD));
+        let _top = Movable::make(&top);
         fs::create_dir(&old)?;
         let mut moved: Vec<(PathBuf, PathBuf)> = Vec::new();
         let mut all = |from: &Path, to: &Path| -> io::Result<()> {
@@ -164,16 +222,16 @@ impl Site {
                     continue;
                 }
                 let to = to.join(entry.file_name());
+                let _entry = Movable::make(&entry.path());
                 fs::rename(entry.path(), &to)?;
                 moved.push((entry.path(), to));
             }
             Ok(())
         };
         let done = all(&self.target, &old).and_then(|()| all(&top, &self.target));
+        self.back = moved.into_iter().rev().map(|(from, to)| (to, from)).collect();
         if done.is_err() {
-            for (from, to) in moved.iter().rev() {
-                self.work.is_kept |= fs::rename(to, from).is_err();
-            }
+            self.take_back();
         }
         done
     }
@@ -199,6 +257,7 @@ impl Aside {
         }
         let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let work = Work::begin(parent)?;
+        let _there = Movable::make(target);
         fs::rename(target, work.path.join(OLD)).map_err(ImageError::io("move it aside", target))?;
         Ok(Some(Aside { target: target.to_owned(), work, is_replaced: false }))
     }
@@ -214,7 +273,9 @@ impl Drop for Aside {
         if !self.is_replaced {
             // What was made to mount on.
             let _ = fs::remove_dir(&self.target);
-            if fs::rename(self.work.path.join(OLD), &self.target).is_err() {
+            let old = self.work.path.join(OLD);
+            let _old = Movable::make(&old);
+            if fs::rename(old, &self.target).is_err() {
                 self.work.is_kept = true;
             }
         }
@@ -269,7 +330,7 @@ fn remove_tree(path: &Path) {
     }
     let mut open = vec![path.to_owned()];
     while let Some(dir) = open.pop() {
-        let _ = fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let _ = fs::set_permissions(&dir, Permissions::from_mode(0o700));
         let below = fs::read_dir(&dir).into_iter().flatten().flatten();
         open.extend(below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
     }

@@ -69,6 +69,10 @@ mod inner {
 
     pub(super) type Stream<W> = zstd::stream::write::Encoder<'static, W>;
 
+    /// How far a stream may refer back, bytes, as their logarithm: what `zstd --long=31` writes; `actions/cache` takes
+    /// 30. Of the memory for that only what comes is touched.
+    const WINDOW_LOG_MAX: u32 = 31;
+
     pub(super) fn writer<W: Write>(to: W, level: i32) -> Result<Stream<W>, ImageError> {
         let mut stream = Stream::new(to, level).map_err(failed)?;
         stream.include_checksum(true).map_err(failed)?;
@@ -80,7 +84,9 @@ mod inner {
     }
 
     pub(super) fn reader<'a>(from: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>, ImageError> {
-        Ok(Box::new(zstd::stream::read::Decoder::with_buffer(from).map_err(failed)?))
+        let mut stream = zstd::stream::read::Decoder::with_buffer(from).map_err(failed)?;
+        stream.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
+        Ok(Box::new(stream))
     }
 
     pub(super) type Packer = zstd::bulk::Compressor<'static>;

@@ -68,6 +68,9 @@ fn what_is_missing_is_made_and_saved() {
     let pulled = ["restore", "--key", "other-1", "--policy", "pull", "--if-missing", "mkdir deps", "deps"];
     image(&place, &pulled).run().ends(0);
     image(&place, &["show", "other-1"]).run().ends(11);
+    let read_only = image(&place, &["save", "--key", "other-1", "deps"]).env("LARDER_READ_ONLY", "1").run().ends(0);
+    assert!(read_only.stdout.contains("LARDER_READ_ONLY"), "{read_only:#?}");
+    image(&place, &["show", "other-1"]).run().ends(11);
 }
 
 #[test]
@@ -86,6 +89,7 @@ fn trouble_is_a_miss_unless_it_is_strict() {
         (&["save", "--key", "k-{{hash nothing}}", "deps"][..], "no such file"),
         (&["save", "--key", "k-{{what}}", "deps"], "{{hash FILE...}}"),
         (&["save", "--key", "", "deps"], "empty"),
+        (&["restore", "--key", "k-1", "--fallback", "{{env NONE}}"], "the fallback `{{env NONE}}`"),
         (&["save", "--key", "k-1", "--strict", "deps", "deps/a"], "deps/a lies in deps"),
         (&["save", "--key", "k-1", "--strict", "lock", "./lock"], "lock lies in"),
     ] {
@@ -327,6 +331,13 @@ fn a_command_runs_whatever_becomes_of_its_image() {
     image(&place, &["run", "--key", KEY, "--", "no-such-command"]).run().ends(127);
     image(&place, &["run", "--key", KEY, "--via", "unpack", "there", "--", "true"]).run().ends(0);
     assert_eq!(Tree::of(&place.path("work/there")), before);
+    // What is there from another time is in the way.
+    place.put("there/a/index.js", "old");
+    let again = ["run", "--key", KEY, "--via", "unpack", "there", "--", "cat", "there/a/index.js"];
+    let kept = image(&place, &again).run().ends(0);
+    assert!(kept.stdout == "old" && kept.stderr.contains("--replace"), "{kept:#?}");
+    let replaced = image(&place, &[&["run", "--replace"][..], &again[1..]].concat()).run().ends(0);
+    assert_eq!((replaced.stdout.as_str(), Tree::of(&place.path("work/there"))), ("a", before));
     let killed = image(&place, &["run", "--key", KEY, "--", "sh", "-c", "kill -TERM $$"]).run();
     assert_eq!((killed.code, killed.signal), (None, Some(15)), "{killed:#?}");
     let piped = ["run", "--key", KEY, "--", "sh", "-c", "yes | head -n 1"];
@@ -499,6 +510,24 @@ fn what_was_unpacked_instead_of_mounted_says_why() {
     assert!(said["passed_over"].as_str().is_some_and(|why| why.contains("cannot be mounted")), "{said}");
     assert!(mounted.stderr.contains("could not be mounted"), "{mounted:#?}");
     assert_eq!(Tree::of(&place.path("work/there")), before);
+}
+
+/// Among mounts of its own, where the machine's broker is the test's.
+#[test]
+fn a_socket_at_which_nobody_listens_is_no_broker() {
+    larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
+    let (place, _) = saved_for_jobs();
+    let script = "mount -t tmpfs larder-test /run && mkdir /run/larder || exit 77; \
+                  socket=/run/larder/broker.sock; n=0; \
+                  LARDER_DIR=\"$PWD/other\" \"$0\" image broker --socket $socket & \
+                  until test -S $socket || test $n = 100; do sleep 0.1; n=$((n + 1)); done; kill -9 $!; wait; \
+                  test -S $socket && \"$0\" image list --mounted && \"$0\" image mount --key \"$1\" one && \
+                  \"$0\" image unmount one";
+    let job = ["unshare", "--mount", "sh", "-c", script, larder().to_str().expect("is text"), KEY];
+    let ran = place.run(&job).run();
+    larder_testkit::probe_skip!(ran.code != Some(77), "no mounts of its own here: {}", ran.stderr);
+    let ran = ran.ends(0);
+    assert!(ran.stdout.starts_with("no image is mounted") && !ran.stderr.contains("Connection refused"), "{ran:#?}");
 }
 
 #[test]

@@ -159,6 +159,9 @@ pub(crate) struct ImageRun {
     /// Let trouble with the cache be exit code 1; the command does not run then
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Replace what is there, where it can only be unpacked; a mount covers it
+    #[arg(long)]
+    pub(crate) replace: bool,
     /// What was found is to be mounted now
     #[arg(long, hide = true)]
     pub(crate) inside: bool,

@@ -136,6 +136,7 @@ pub fn unpack(
     progress.begin(Step::Unpack, size);
     crate::restore::sweep(beside);
     let work = Work::begin(beside)?;
+    work.pass_nothing_on();
     let top = work.path().join(TOP);
     let mut unpacked = Unpacked { _work: work, paths: Vec::new(), owners_left: 0, attributes_left: 0 };
     if format == Format::Squashfs {

@@ -1,5 +1,6 @@
 //! An image as the entries of an archive, in the order of names: a directory before what is in it.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::name_in_archive;
@@ -59,6 +60,14 @@ pub(super) fn entries(image: &Image, saved: &[usize], to: &Path) -> Result<Vec<E
     for &saved in saved {
         let top = name_in_archive(&image.record.saved[saved].path, to)?;
         all.extend(entries_below(image, saved, &top, None));
+    }
+    if saved.len() > 1 {
+        let mut seen = HashSet::new();
+        if let Some(twice) = all.iter().find(|entry| !seen.insert(&entry.path)) {
+            let name = String::from_utf8_lossy(&twice.path);
+            let why = format!("two of the image's paths would be {name} in it: name those that are wanted");
+            return Err(ImageError::archive(to, why));
+        }
     }
     Ok(all)
 }

@@ -200,7 +200,8 @@ pub(super) fn read(from: &Path, format: Format, stage: &mut Stage, progress: &Pr
         let mut meta = Meta {
             mode: mode & 0o7777,
             owner: Some((number(user)?, number(group)?)),
-            modified: (i64::try_from(seconds).unwrap_or(0), 0),
+            // Before 1970 GNU's form has them with a sign, in the same bits.
+            modified: (seconds as i64, 0),
             attributes: Vec::new(),
         };
         let kind = header.entry_type();

@@ -15,11 +15,10 @@ use crate::tree::{Kind, Tree};
 pub(super) fn before(tree: &Tree, site: &Site) -> Result<(), ImageError> {
     for (number, node) in (0..).zip(&tree.nodes) {
         let path = || path_of(tree, number);
-        let mode = Mode::from_raw_mode(u32::from(node.mode) & 0o777);
         let made = match node.kind {
             Kind::Directory(_) => rustix::fs::mkdirat(site.inside(), path(), Mode::RWXU),
             Kind::Link(target) => rustix::fs::symlinkat(tree.target(target), site.inside(), path()),
-            Kind::Fifo => rustix::fs::mknodat(site.inside(), path(), FileType::Fifo, mode, 0),
+            Kind::Fifo => rustix::fs::mknodat(site.inside(), path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0),
             Kind::File { size, pieces, .. } if is_made_before(tree, pieces) => {
                 let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
                 let file = rustix::fs::openat(site.inside(), path(), flags, Mode::RUSR | Mode::WUSR);
@@ -48,12 +47,10 @@ pub(super) fn after(tree: &Tree, site: &Site, unset: &Unset) -> Result<(), Image
         let open = || rustix::fs::openat(site.inside(), path(), flags, Mode::empty()).map(File::from);
         let settled = match node.kind {
             Kind::Directory(_) => open().map_err(Into::into).and_then(|dir| settle.all(dir, node, 0o700)),
-            Kind::File { pieces, .. } if is_made_before(tree, pieces) => {
-                open().map_err(Into::into).and_then(|file| settle.all(file, node, 0o600))
-            }
-            Kind::Fifo => open().map_err(Into::into).and_then(|fifo| settle.file(&fifo, node)),
             Kind::Link(_) => settle.link(site, &path(), node),
-            Kind::File { .. } | Kind::Again(_) => Ok(()),
+            Kind::Again(_) => Ok(()),
+            Kind::File { pieces, .. } if !is_made_before(tree, pieces) => Ok(()),
+            Kind::File { .. } | Kind::Fifo => open().map_err(Into::into).and_then(|file| settle.all(file, node, 0o600)),
         };
         settled.map_err(|error| ImageError::io("set its mode and times", &site.shown(&tree.path(number)))(error))?;
     }

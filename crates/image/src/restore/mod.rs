@@ -74,7 +74,7 @@ pub fn restore(
 ) -> Result<Unset, ImageError> {
     let unset = Unset::default();
     let trees: Vec<&Tree> = targets.iter().map(|target| &image.trees[target.saved]).collect();
-    let sites: Vec<Site> =
+    let mut sites: Vec<Site> =
         targets.iter().map(|target| Site::prepare(&target.path, existing)).collect::<Result<_, ImageError>>()?;
     progress.begin(Step::Unpack, trees.iter().map(|tree| size_of(tree)).sum());
     for (tree, site) in trees.iter().zip(&sites) {
@@ -89,7 +89,8 @@ pub fn restore(
         while !ended.load(Relaxed) {
             let Some(arrived) = source.next() else { return Ok(()) };
             let (number, bytes) = arrived?;
-            packs::open(&image.packs.packs[number], &bytes, &mut unpacker, &mut raw)?;
+            let opened = packs::open(&image.packs.packs[number], &bytes, &mut unpacker, &mut raw);
+            opened.inspect_err(|_| source.refuse(number))?;
             let from = uses.partition_point(|one| (one.pack as usize) < number);
             for one in uses[from..].iter().take_while(|one| one.pack as usize == number) {
                 let start = one.block as usize * BLOCK_BYTES as usize;
@@ -101,8 +102,11 @@ pub fn restore(
     for (tree, site) in trees.iter().zip(&sites) {
         frame::after(tree, site, &unset)?;
     }
-    sites.into_iter().try_for_each(Site::put_in_place)?;
-    Ok(unset)
+    let placed = sites.iter_mut().try_for_each(Site::put_in_place);
+    if placed.is_err() {
+        sites.iter_mut().rev().for_each(Site::take_back);
+    }
+    placed.map(|()| unset)
 }
 
 fn size_of(tree: &Tree) -> u64 {

@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use larder_sys::{Dir, Kind as Type, Look};
 
-use crate::tree::Attribute;
+use crate::tree::{ATTRIBUTES_MAX, Attribute, VALUE_BYTES_MAX};
 use crate::{ImageError, Progress, threads};
 
 /// Directories that are read: more than any tree that people keep.
@@ -187,7 +187,17 @@ fn attributes(path: &Path, left: &mut u64) -> Result<Vec<Attribute>, ImageError>
         }
         let got = rustix::fs::lgetxattr(path, OsStr::from_bytes(name), &mut value);
         let count = got.map_err(ImageError::io("read its attributes", path))?;
+        if count as u64 > VALUE_BYTES_MAX {
+            return Err(ImageError::Unsuitable {
+                path: path.to_owned(),
+                what: "something with an attribute of 64 KiB",
+            });
+        }
         found.push((name.to_vec(), value[..count].to_vec()));
+    }
+    if found.len() as u64 > ATTRIBUTES_MAX {
+        let what = "something with more than 256 attributes";
+        return Err(ImageError::Unsuitable { path: path.to_owned(), what });
     }
     *left += u64::from(others);
     found.sort();

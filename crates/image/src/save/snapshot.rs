@@ -154,6 +154,11 @@ impl Opened {
             std::io::ErrorKind::NotFound => ImageError::Changed(snapshot.path(node)),
             _ => ImageError::io("read it", &snapshot.path(node))(error),
         };
+        if node == 0 && matches!(snapshot.tree.nodes[0].kind, Kind::Directory(_)) {
+            // Its last part may be `..`, or a link with a slash behind it.
+            let dir = Dir::open(snapshot.root.as_os_str().as_bytes(), false).map_err(failed)?;
+            return ask(&dir, b".").map_err(failed);
+        }
         if node == 0 {
             let root = &snapshot.root;
             let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

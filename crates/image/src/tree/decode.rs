@@ -4,16 +4,15 @@
 use larder_model::{DecodeError, IMAGE_VERSION, Reader};
 
 use super::encode::Last;
-use super::{Attribute, Extent, HOLE, Kind, NODES_MAX, Node, Span, Tree, blocks_of, piece_length, pieces_of};
+use super::{
+    ATTRIBUTES_MAX, Attribute, Extent, HOLE, Kind, NODES_MAX, Node, Span, Tree, VALUE_BYTES_MAX, blocks_of,
+    piece_length, pieces_of,
+};
 
 /// A name, bytes: Linux' own limit.
 const NAME_BYTES_MAX: u64 = 255;
 /// A link's target, bytes: the same.
 const TARGET_BYTES_MAX: u64 = 4095;
-/// A value of an extended attribute, bytes: the same.
-const VALUE_BYTES_MAX: u64 = 65_535;
-/// Attributes of one set.
-const ATTRIBUTES_MAX: u64 = 256;
 /// A file, bytes: what `stat` can say.
 const SIZE_MAX: u64 = i64::MAX as u64;
 const SECOND_NS: u64 = 1_000_000_000;

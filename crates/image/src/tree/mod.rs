@@ -29,6 +29,10 @@ pub(crate) use encode::{Grower, Known};
 
 /// Nodes of a tree.
 pub(crate) const NODES_MAX: u64 = 1 << 26;
+/// Attributes of a name.
+pub(crate) const ATTRIBUTES_MAX: u64 = 256;
+/// The value of one, bytes: what EROFS can say, one less than what Linux allows.
+pub(crate) const VALUE_BYTES_MAX: u64 = 65_535;
 /// The block of a piece of which nothing is written.
 pub(crate) const HOLE: u32 = u32::MAX;
 

@@ -7,9 +7,8 @@ use std::process::Command;
 
 use larder_image::{Exported, Format, ImageError, Progress, Request, export, save, unpack};
 use larder_testkit::{has, is_root, probe_skip};
-use rustix::thread::CapabilitySet;
 
-use crate::tree::{Place, attribute, plain, rich, same, same_to_the_second};
+use crate::tree::{Place, attribute, plain, rich, same, same_to_the_second, without_rights};
 
 impl Place {
     fn export(&self, key: &str, file: &str) -> Result<Exported, ImageError> {
@@ -63,13 +62,6 @@ fn a_tree_goes_through_each_tar() {
     place.is_clean();
 }
 
-/// As anybody who is not the superuser, who may write to whatever they like: in this thread and those that it starts.
-fn without_rights() {
-    let mut own = rustix::thread::capabilities(None).expect("are known");
-    own.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
-    rustix::thread::set_capabilities(None, own).expect("are given up");
-}
-
 #[test]
 fn attributes_of_what_may_not_be_written_to_are_kept() {
     without_rights();
@@ -115,6 +107,7 @@ fn what_tar_writes_is_read() {
     plain(&place.path("p"));
     for (file, script) in [
         ("posix.tar.zst", "tar --xattrs --format=posix -cf - a | zstd -q -o posix.tar.zst"),
+        ("long.tar.zst", "tar --xattrs --format=posix -cf - a | zstd -q --long=30 -o long.tar.zst"),
         ("posix.tar.lz4", "tar --xattrs --format=posix -cf - a | lz4 -q - posix.tar.lz4"),
         ("dot.tgz", "tar --xattrs --format=posix -C a -czf dot.tgz ."),
     ] {
@@ -124,7 +117,8 @@ fn what_tar_writes_is_read() {
         same(&place.path("a"), &place.path("b"));
         place.shell("chmod -R u+w b; rm -r b");
     }
-    place.shell("tar --format=gnu --sparse -cf gnu.tar p; cp a/sparse p/sparse; tar --format=gnu -S -cf sparse.tar p");
+    place.shell("touch -d '1960-01-02 UTC' p/nothing; tar --format=gnu --sparse -cf gnu.tar p");
+    place.shell("cp a/sparse p/sparse; tar --format=gnu -S -cf sparse.tar p");
     place.import("gnu.tar", "gnu", None).unwrap_or_else(|error| panic!("{error}"));
     place.restore("gnu", "b");
     place.import("sparse.tar", "sparse", None).unwrap_or_else(|error| panic!("{error}"));
@@ -186,6 +180,31 @@ fn a_tree_goes_through_squashfs() {
     place.import("theirs.squashfs", "theirs", Some("a")).unwrap_or_else(|error| panic!("{error}"));
     place.restore("theirs", "c");
     same_to_the_second(&place.path("a"), &place.path("c"));
+}
+
+#[test]
+fn no_name_is_in_an_archive_twice() {
+    let place = Place::new();
+    plain(&place.path("a"));
+    plain(&place.path("b"));
+    let elsewhere = |blobs: &[larder_model::Blob]| vec![false; blobs.len()];
+    let paths = [(b"x/deps".to_vec(), place.path("a")), (b"~/x".to_vec(), place.path("b"))];
+    let clash = [(b"deps".to_vec(), place.path("a")), (b"~/deps".to_vec(), place.path("b"))];
+    for (key, paths) in [("k-1", &paths), ("k-2", &clash)] {
+        let request = Request { key: key.parse().expect("a key"), paths, now_ms: 1, elsewhere: &elsewhere };
+        save(&place.store, &request, &Progress::default()).unwrap_or_else(|error| panic!("{error}"));
+    }
+    for file in ["x.tar", "x.zip"] {
+        let to = place.path(file);
+        let written = |key: &str, saved: &[usize]| {
+            let format = Format::of(&to).expect("is known");
+            export(&place.store, &place.open(key), saved, format, &to, &Progress::default())
+        };
+        assert!(written("k-1", &[0, 1]).is_ok() && written("k-2", &[1]).is_ok(), "{file}");
+        let error = written("k-2", &[0, 1]).expect_err("one would be lost").to_string();
+        assert!(error.contains("would be deps in it"), "{error}");
+    }
+    place.is_clean();
 }
 
 #[test]

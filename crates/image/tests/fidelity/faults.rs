@@ -51,8 +51,8 @@ fn a_pack_that_is_wrong_or_gone_restores_nothing() {
         let error = place.try_restore("k-1", &[(0, "b")], Existing::Refuse).expect_err("is wrong");
         assert!(matches!(error, ImageError::PackDamaged(_)), "{error}");
         assert!(!place.path("b").exists());
+        assert!(!path.exists(), "else it is believed to be there");
     }
-    fs::remove_file(&path).expect("removes");
     place.try_restore("k-1", &[(0, "b")], Existing::Refuse).expect_err("is gone");
     assert!(!place.path("b").exists());
     assert_eq!(fs::read_dir(place.dir.path()).expect("lists").count(), 2, "the tree and the store");
@@ -98,6 +98,31 @@ fn what_cannot_be_held_is_said() {
         rustix::fs::mknodat(rustix::fs::CWD, place.path("a/null"), rustix::fs::FileType::CharacterDevice, mode, device);
     larder_testkit::probe_skip!(made.is_ok(), "no device can be made here");
     assert!(matches!(place.try_save("k-3", &["a"]), Err(ImageError::Unsuitable { what: "a device", .. })));
+}
+
+#[test]
+fn attributes_that_no_tree_can_hold_are_said() {
+    // Few file systems take so many.
+    let dir = tempfile::tempdir_in("/dev/shm");
+    larder_testkit::probe_skip!(dir.is_ok(), "there is no /dev/shm");
+    let (place, dir) = (Place::new(), dir.expect("is there"));
+    let set = |file: &str, name: &str, value: &[u8]| {
+        let flags = rustix::fs::XattrFlags::empty();
+        let path = dir.path().join(file);
+        fs::OpenOptions::new().append(true).create(true).open(&path).expect("makes");
+        rustix::fs::lsetxattr(&path, name, value, flags).is_ok()
+    };
+    let is_set = set("large", "user.a", &[7; 65_536]) && (0..257).all(|at| set("many", &format!("user.{at}"), b"x"));
+    larder_testkit::probe_skip!(is_set, "tmpfs has no such attributes here");
+    for name in ["large", "many"] {
+        let name = dir.path().join(name);
+        let saved = place.try_save("k", &[name.to_str().expect("is text")]);
+        assert!(matches!(&saved, Err(ImageError::Unsuitable { path, .. }) if *path == name), "{:?}", saved.err());
+    }
+    assert!(set("most", "user.a", &[7; 65_535]) && (0..255).all(|at| set("most", &format!("user.{at}"), b"x")));
+    let most = dir.path().join("most");
+    place.save("k", &[most.to_str().expect("is text")]);
+    assert_eq!(place.open("k").record.files, 1);
 }
 
 #[test]

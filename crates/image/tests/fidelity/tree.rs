@@ -11,6 +11,7 @@ use std::process::Command;
 use larder_image::{Existing, Image, LocalPacks, Progress, Request, Saved, Target, Unset, restore, save};
 use larder_store::Store;
 use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
+use rustix::thread::CapabilitySet;
 
 /// A directory for a test: a store, and whatever else.
 pub(crate) struct Place {
@@ -259,6 +260,13 @@ pub(crate) fn plain(top: &Path) {
         rustix::fs::utimensat(CWD, path, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).expect("sets");
     }
     fs::set_permissions(top.join("bin/deep"), Permissions::from_mode(0o555)).expect("sets");
+}
+
+/// As anybody who is not the superuser, who may write to whatever they like: in this thread and those that it starts.
+pub(crate) fn without_rights() {
+    let mut own = rustix::thread::capabilities(None).expect("are known");
+    own.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    rustix::thread::set_capabilities(None, own).expect("are given up");
 }
 
 /// Blocks of a file on the disk.

@@ -3,9 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use larder_image::{Existing, ImageError};
+use larder_image::{Aside, Existing, ImageError};
 
-use crate::tree::{Place, blocks, pattern, rich, same, statuses};
+use crate::tree::{Place, blocks, pattern, rich, same, statuses, without_rights};
 
 #[test]
 fn a_tree_is_restored_as_it_was() {
@@ -61,6 +61,18 @@ fn several_paths_and_single_files() {
         same(&place.path(saved), &place.path(target));
     }
     assert_eq!(fs::read_link(place.path("to/l")).expect("reads").to_str(), Some("f"));
+}
+
+#[test]
+fn a_directory_may_be_named_by_what_leads_to_it() {
+    let place = Place::new();
+    rich(&place.path("a"));
+    std::os::unix::fs::symlink("a", place.path("l")).expect("links");
+    for (key, name) in [("k-1", "l/"), ("k-2", "a/empty/.."), ("k-3", "a/.")] {
+        place.save(key, &[name]);
+        place.restore(key, key);
+        same(&place.path("a"), &place.path(key));
+    }
 }
 
 #[test]
@@ -138,6 +150,70 @@ fn what_cannot_be_put_in_a_mount_leaves_what_was_there() {
     assert!(file.is_err() && is_mounted && tree.is_err(), "{file:?} {tree:?}");
     assert!(beside_file.iter().eq(["kept"]), "{beside_file:?}");
     assert!(beside_tree.iter().eq(["inner", "kept"]), "{beside_tree:?}");
+}
+
+#[test]
+fn all_paths_are_put_in_place_or_none() {
+    let place = Place::new();
+    fs::create_dir(place.path("a")).expect("makes");
+    fs::write(place.path("f"), "a file").expect("writes");
+    place.save("k-1", &["a", "f"]);
+    fs::create_dir(place.path("b")).expect("makes");
+    fs::write(place.path("b/old"), "old").expect("writes");
+    // The second is made in what the first replaces.
+    let done = place.try_restore("k-1", &[(0, "b"), (1, "b/f")], Existing::Replace);
+    assert!(done.is_err(), "{done:?}");
+    let names = |name: &str| {
+        let names = fs::read_dir(place.path(name)).expect("lists").map(|entry| entry.expect("reads").file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(names("b").iter().eq(["old"]), "{:?}", names("b"));
+    assert!(names("").iter().eq(["a", "b", "f", "store"]), "{:?}", names(""));
+}
+
+#[test]
+fn what_may_not_be_written_to_is_put_in_place() {
+    without_rights();
+    let place = Place::new();
+    fs::create_dir_all(place.path("a/b")).expect("makes");
+    fs::write(place.path("a/b/f"), "file").expect("writes");
+    let mode = rustix::fs::Mode::from_raw_mode(0o200);
+    rustix::fs::mknodat(rustix::fs::CWD, place.path("a/pipe"), rustix::fs::FileType::Fifo, mode, 0).expect("makes");
+    for name in ["a/b", "a"] {
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o555)).expect("sets");
+    }
+    place.save("k-1", &["a"]);
+    place.restore("k-1", "c");
+    same(&place.path("a"), &place.path("c"));
+    place.try_restore("k-1", &[(0, "c")], Existing::Replace).expect("restores");
+    same(&place.path("a"), &place.path("c"));
+    drop(Aside::begin(&place.path("c")).expect("moves it aside").expect("is there"));
+    same(&place.path("a"), &place.path("c"));
+    // So that they can be removed.
+    for name in ["a", "a/b", "c", "c/b"] {
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(0o755)).expect("sets");
+    }
+}
+
+#[test]
+fn a_directory_that_passes_rights_on_gives_none() {
+    let place = Place::new();
+    rich(&place.path("a"));
+    place.save("k-1", &["a"]);
+    fs::create_dir(place.path("to")).expect("makes");
+    // Version 2; for what is made there all for its owner, nothing for its group and others, all for user 1234.
+    let entry = |tag: u16, rights: u16, user: u32| {
+        [&tag.to_le_bytes()[..], &rights.to_le_bytes(), &user.to_le_bytes()].concat()
+    };
+    let nobody = u32::MAX;
+    let entries =
+        [entry(1, 7, nobody), entry(2, 7, 1234), entry(4, 0, nobody), entry(16, 7, nobody), entry(32, 0, nobody)];
+    let list = [&2u32.to_le_bytes()[..], &entries.concat()].concat();
+    let flags = rustix::fs::XattrFlags::empty();
+    let set = rustix::fs::setxattr(place.path("to"), "system.posix_acl_default", &list, flags);
+    larder_testkit::probe_skip!(set.is_ok(), "the file system has no such lists");
+    place.restore("k-1", "to/b");
+    same(&place.path("a"), &place.path("to/b"));
 }
 
 #[test]

@@ -56,6 +56,8 @@ enum Outcome {
     Held(Stay, Arc<Shared>, Option<OwnedFd>),
     /// Said, and to be taken away with that process.
     ForProcess(String, OwnedFd),
+    /// Nothing was asked: somebody looked whether we listen.
+    Left,
 }
 
 impl Broker {
@@ -156,6 +158,7 @@ impl Broker {
                 wait_for_end(process.as_fd());
                 self.end(&id);
             }
+            Outcome::Left => {}
         }
     }
 
@@ -164,7 +167,10 @@ impl Broker {
         channel.set_patience(PATIENCE).map_err(odd)?;
         let peer = channel.peer().map_err(odd)?;
         // Whoever is not served hears why, which takes that they have said all.
-        let message = receive(channel).map_err(odd)?;
+        let message = match receive(channel) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Outcome::Left),
+            received => received.map_err(odd)?,
+        };
         self.policy.admits(peer.user)?;
         let caller = caller(channel, peer)?;
         match message.kind {

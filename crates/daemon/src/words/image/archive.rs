@@ -15,13 +15,16 @@ use super::far::FarImages;
 use super::find::{Opened, open};
 use super::restore::targets;
 use super::{FALLBACK, FINE, MISS, bar, borne, cwd, grown, key, name_of, save};
-use crate::cli::{ImageExport, ImageImport};
+use crate::cli::{ImageExport, ImageImport, Policy};
 use crate::say;
 use crate::surroundings::Surroundings;
 
 /// Save what is in an archive.
 pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn Write) -> Result<u8> {
     let key = key::key(around, &options.key)?;
+    if let Some(why) = save::why_not(around, Policy::Both) {
+        return save::say_nothing(&key, why, options.json, out);
+    }
     let file = cwd(around)?.join(&options.file);
     let format = Format::of(&file)?;
     let staging = around.store()?.image_staging()?;

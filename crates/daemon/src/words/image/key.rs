@@ -33,8 +33,7 @@ impl Facts for Here<'_> {
 
 /// The key that a template stands for.
 pub(super) fn key(around: &Surroundings, template: &str) -> Result<ImageKey> {
-    let here = Here { around, cwd: cwd(around)? };
-    expand(template, &here).with_context(|| format!("the key `{template}`"))
+    expanded(around, template, "key")
 }
 
 /// The key that is wanted, and the beginnings that will do.
@@ -44,5 +43,10 @@ pub(super) fn wanted(around: &Surroundings, wanted: &ImageWanted) -> Result<(Ima
 
 /// The beginnings that templates stand for.
 fn fallbacks(around: &Surroundings, templates: &[String]) -> Result<Vec<String>> {
-    templates.iter().map(|template| Ok(key(around, template)?.text().to_owned())).collect()
+    templates.iter().map(|template| Ok(expanded(around, template, "fallback")?.text().to_owned())).collect()
+}
+
+fn expanded(around: &Surroundings, template: &str, what: &str) -> Result<ImageKey> {
+    let here = Here { around, cwd: cwd(around)? };
+    expand(template, &here).with_context(|| format!("the {what} `{template}`"))
 }

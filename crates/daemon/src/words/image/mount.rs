@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use larder_image::{Aside, Step, Target, Unset, is_directory, is_mounted_on};
@@ -11,6 +12,7 @@ use larder_model::{Blob, ImageKey};
 use larder_mount::broker::{Client, Wish};
 use larder_mount::{Listed, MountError, Places, Rung};
 use larder_store::Store;
+use larder_sys::Channel;
 use serde_json::json;
 
 use super::super::{FINE, plain_table, print_json, print_table};
@@ -27,6 +29,8 @@ use crate::surroundings::Surroundings;
 const FILE_TREE_BYTES_MAX: u64 = 64 << 10;
 /// Where a machine's own broker listens.
 pub(in crate::words) const SOCKET: &str = "/run/larder/broker.sock";
+/// One that listens lets us in within this time.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Mount, or what else works.
 pub(super) fn run(around: &Surroundings, options: &ImageMount, out: &mut dyn Write) -> Result<u8> {
@@ -147,10 +151,18 @@ fn is_file(store: &Store, far: Option<&FarImages>, tree: &Blob) -> Result<bool> 
     Ok(!is_directory(store, tree)?)
 }
 
+/// The machine's broker, where one listens: one that was killed leaves its socket.
+fn of_machine() -> Option<&'static Path> {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    let socket = Path::new(SOCKET);
+    let why_not = Channel::connect(socket, PATIENCE).err().map(|error| error.kind());
+    (!matches!(why_not, Some(ConnectionRefused | NotFound))).then_some(socket)
+}
+
 /// The machine's broker, else one of our own where we may mount.
 pub(super) fn socket(around: &Surroundings, store: &Store) -> Result<PathBuf> {
-    if Path::new(SOCKET).exists() {
-        return Ok(SOCKET.into());
+    if let Some(socket) = of_machine() {
+        return Ok(socket.to_owned());
     }
     may_mount_for_others()?;
     broker::begin(around, store)
@@ -265,8 +277,8 @@ fn taken_away(around: &Surroundings, store: &Store, path: &Path) -> Result<bool>
 
 /// List what is mounted: by the machine's broker for this user, else by this store's.
 pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Write) -> Result<u8> {
-    let mounts = if Path::new(SOCKET).exists() {
-        Client::mounts(Path::new(SOCKET))?
+    let mounts = if let Some(socket) = of_machine() {
+        Client::mounts(socket)?
     } else {
         let (_, state) = around.store()?.image_broker()?;
         let mounts = Places::open(&state)?.list()?.into_iter().filter(|mount| mount.mounted);

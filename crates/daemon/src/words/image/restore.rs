@@ -153,7 +153,7 @@ pub(super) fn make(
         say::tell(&format!("the command ended with {code}: nothing is saved"));
         return Ok(u8::try_from(code).unwrap_or(1));
     }
-    if options.policy != Policy::Pull {
+    if save::why_not(around, options.policy).is_none() {
         let done = borne(save::paths(around, key, &options.paths).map(Some), options.strict, None)?;
         let mut text = Vec::new();
         save::say_done(key, done.as_ref(), false, &mut text)?;

@@ -56,7 +56,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
     let how = ImageRestore {
         wanted: options.wanted.clone(),
         policy: options.policy,
-        replace: false,
+        replace: options.replace,
         if_missing: options.if_missing.clone(),
         strict: options.strict,
         json: true,

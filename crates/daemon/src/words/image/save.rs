@@ -28,16 +28,30 @@ pub(super) struct Done {
 /// Save, and say what.
 pub(super) fn run(around: &Surroundings, options: &ImageSave, out: &mut dyn Write) -> Result<u8> {
     let key = key::key(around, &options.key)?;
-    if options.policy == Policy::Pull {
-        if options.json {
-            print_json(&json!({ "key": key.text(), "saved": false }), out)?;
-        } else {
-            writeln!(out, "nothing is saved with --policy pull")?;
-        }
-        return Ok(FINE);
+    if let Some(why) = why_not(around, options.policy) {
+        return say_nothing(&key, why, options.json, out);
     }
     let done = borne(paths(around, &key, &options.paths).map(Some), options.strict, None)?;
     say_done(&key, done.as_ref(), options.json, out)?;
+    Ok(FINE)
+}
+
+/// Why nothing is to be saved, where that was said.
+pub(super) fn why_not(around: &Surroundings, policy: Policy) -> Option<&'static str> {
+    match (policy, around.settings().read_only) {
+        (Policy::Pull, _) => Some("nothing is saved with --policy pull"),
+        (_, true) => Some("nothing is saved with read_only (LARDER_READ_ONLY)"),
+        (_, false) => None,
+    }
+}
+
+/// Say that nothing was.
+pub(super) fn say_nothing(key: &ImageKey, why: &str, as_json: bool, out: &mut dyn Write) -> Result<u8> {
+    if as_json {
+        print_json(&json!({ "key": key.text(), "saved": false }), out)?;
+    } else {
+        writeln!(out, "{why}")?;
+    }
     Ok(FINE)
 }
 
