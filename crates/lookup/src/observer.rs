@@ -3,7 +3,7 @@
 
 use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
-use larder_observe::{DepfilePlan, KernelObserver, Program, judge};
+use larder_observe::{Closing, DepfilePlan, KernelObserver, Program, judge};
 use larder_store::Store;
 
 use crate::request::{FromDisk, file_name};
@@ -50,7 +50,9 @@ pub fn choose_observer(
             preloadable(request, &known(request, place, store)).ok_or(Bypass::CannotObserve)
         }
         Some(Observer::Preload) => Err(Bypass::CannotObserve),
-        Some(Observer::Kernel) => KernelObserver::new().map(|_| Choice::Kernel).map_err(|_| Bypass::CannotObserve),
+        Some(Observer::Kernel) => {
+            KernelObserver::new(Closing::Unasked).map(|_| Choice::Kernel).map_err(|_| Bypass::CannotObserve)
+        }
         Some(Observer::Depfile) => depfile(request, place).ok_or(Bypass::CannotObserve),
         None => {
             let nobody = if limited { Bypass::Limited } else { Bypass::CannotObserve };
@@ -87,7 +89,7 @@ fn known(request: &Request, place: &Place, store: &Store) -> Known {
 /// A tool that can be preloaded into is so once the kernel saw the same: of a whole command in samples, of any other in
 /// a whole run. Where the kernel cannot be asked, known parts of compilers are believed by their names.
 fn preloadable(request: &Request, known: &Known) -> Option<Choice> {
-    let may_ask = || KernelObserver::new().is_ok();
+    let may_ask = || KernelObserver::new(Closing::Unasked).is_ok();
     match known.judgement {
         Some(Judgement::Disbelieved | Judgement::Unreported) => None,
         Some(Judgement::Believed(_)) | None if known.is_whole_command && may_ask() => Some(Choice::Samples),
@@ -100,7 +102,7 @@ fn preloadable(request: &Request, known: &Known) -> Option<Choice> {
 
 /// The kernel's observer, else the depfile's.
 fn without_preload(request: &Request, place: &Place) -> Option<Choice> {
-    KernelObserver::new().map(|_| Choice::Kernel).ok().or_else(|| depfile(request, place))
+    KernelObserver::new(Closing::Unasked).map(|_| Choice::Kernel).ok().or_else(|| depfile(request, place))
 }
 
 /// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage and

@@ -19,7 +19,7 @@ pub fn rule(rewrite: Rewrite) -> Option<Rule> {
         Rewrite::ClangDepfile => Some(Rule::Depfile(Writer::Clang)),
         Rewrite::Object => Some(Rule::Object),
         Rewrite::Pickle => Some(Rule::Pickle),
-        Rewrite::Log => Some(Rule::Log),
+        Rewrite::LooseText => Some(Rule::LooseText),
         Rewrite::NinjaDependencies => Some(Rule::NinjaDependencies),
         Rewrite::AsLong => Some(Rule::AsLong),
     }

@@ -209,8 +209,8 @@ impl Search<'_> {
             let directory = match larder_sys::look_through(path) {
                 Ok(look) if look.kind == Kind::Directory => path,
                 Ok(_) => above(path),
-                // A place that is made later: `--prefix`.
-                Err(_) if argument.starts_with(b"--") => match levels(path).find(|level| is_directory(level)) {
+                // A place that is made later: `--prefix`, `-DCMAKE_INSTALL_PREFIX`.
+                Err(_) if is_setting(argument) => match levels(path).find(|level| is_directory(level)) {
                     Some(there) if there.len() > 1 => there,
                     _ => continue,
                 },
@@ -340,11 +340,16 @@ fn shared_above<'p>(a: &'p [u8], b: &[u8]) -> Option<&'p [u8]> {
 /// The absolute path in an argument that names a source or a directory of them.
 fn told_path(argument: &[u8]) -> Option<&[u8]> {
     const FLAGS: [&[u8]; 4] = [b"-I", b"-isystem", b"-iquote", b"-idirafter"];
-    if let Some(at) = argument.iter().position(|&b| b == b'=').filter(|_| argument.starts_with(b"--")) {
+    if let Some(at) = argument.iter().position(|&b| b == b'=').filter(|_| is_setting(argument)) {
         return Some(&argument[at + 1..]).filter(|value| value.starts_with(b"/"));
     }
     let value = FLAGS.iter().find_map(|flag| argument.strip_prefix(*flag)).unwrap_or(argument);
     value.starts_with(b"/").then_some(value)
+}
+
+/// `--NAME=VALUE`, `-DNAME=VALUE`.
+fn is_setting(argument: &[u8]) -> bool {
+    argument.starts_with(b"--") || argument.starts_with(b"-D")
 }
 
 fn is_shared(path: &[u8]) -> bool {
@@ -463,6 +468,8 @@ mod tests {
         assert_eq!(there.roots("@/p/build/sub", &[], &[], &["-I@/p/src/lib", "-c"]), ["@/p/build", "@/p/src"]);
         assert_eq!(there.roots("@/q", &[], &[], &["-I", "@/q/inc", "-I/usr/include"]), ["@/q"]);
         assert_eq!(there.roots("@/q/inc", &[], &[], &["@/p/none"]), ["@/q/inc"]);
+        let setting = "-DCMAKE_INSTALL_PREFIX:PATH=@/p/installed";
+        assert_eq!(there.roots("@/p/build", &[], &[], &["@/p/src", setting]), ["@/p/build", "@/p/src", "@/p"]);
     }
 
     #[test]

@@ -114,8 +114,8 @@ pub enum Rewrite {
     Object,
     /// In the strings of a pickle of Python's.
     Pickle,
-    /// A log, which people read.
-    Log,
+    /// Paths stand in it, in whatever surroundings: logs, which people read, and what was seen so in two places.
+    LooseText,
     /// What ninja keeps of dependencies.
     NinjaDependencies,
     /// Anything, for a place whose paths are as long.
@@ -130,7 +130,7 @@ impl Rewrite {
         Rewrite::ClangDepfile,
         Rewrite::Object,
         Rewrite::Pickle,
-        Rewrite::Log,
+        Rewrite::LooseText,
         Rewrite::NinjaDependencies,
         Rewrite::AsLong,
     ];

@@ -4,7 +4,9 @@
  * and syscall may return twice. */
 #include "real.h"
 
-enum plan { PLAN_UNSUPPORTED, PLAN_FEXECVE, PLAN_TIME, PLAN_IDENTITY, PLAN_NET, PLAN_SOCKET,
+#define FAMILY_NETLINK 16
+
+enum plan { PLAN_UNSUPPORTED, PLAN_FEXECVE, PLAN_TIME, PLAN_IDENTITY, PLAN_NET, PLAN_INTERFACES, PLAN_SOCKET,
             PLAN_UMASK, PLAN_RANDOM, PLAN_DLOPEN, PLAN_SYSCALL, PLAN_GLOB, PLAN_ADDOPEN, PLAN_ADDCHDIR };
 
 struct jump {
@@ -89,6 +91,7 @@ JUMP(gethostname, PLAN_IDENTITY, 2);
 JUMP(getdomainname, PLAN_IDENTITY, 3);
 JUMP(getaddrinfo, PLAN_NET, 1);
 JUMP(gethostbyname, PLAN_NET, 0);
+JUMP(getifaddrs, PLAN_INTERFACES, 0);
 JUMP(socket, PLAN_SOCKET, 0);
 
 /* True the first time for each bit. */
@@ -303,6 +306,11 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
                                               (const int *)arguments[2]))
             break;
         number_event(LARDER_NET, 0, name);
+        break;
+    case PLAN_INTERFACES:
+        number_event(LARDER_NET, FAMILY_NETLINK, name);
+        if (one_of_few(&times)) /* glibc numbers its questions by the time */
+            time_event(LARDER_TIME_TIME);
         break;
     case PLAN_SOCKET:
         if ((int)arguments[0] != 1)

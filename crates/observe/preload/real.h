@@ -34,7 +34,7 @@
     I(arc4random) I(arc4random_buf) I(arc4random_uniform)                                     \
     I(close) I(fclose)                                                                        \
     I(waitpid) I(wait) I(wait3) I(wait4) I(waitid)                                            \
-    I(getdomainname) I(socket) I(connect) I(bind) I(getaddrinfo) P(gethostbyname)             \
+    I(getdomainname) I(socket) I(connect) I(bind) I(getaddrinfo) P(gethostbyname) I(getifaddrs) \
     P(dlopen) P(dlmopen) I(chroot) I(unshare) I(setns) I(syscall) I(glob) I(glob64)           \
     I(ftw) I(ftw64) I(nftw) I(nftw64) P(fts_open) P(fts64_open) I(wordexp)
 

@@ -24,7 +24,7 @@ use larder_sys::Rivalry;
 use crate::paths::{file_name, has_parents, without_parents};
 use crate::trace;
 use crate::who::Who;
-use crate::{KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
+use crate::{Closing, KernelObserver, Kind, Observed, Observer, OpenFlags, PreloadObserver, Trace};
 
 /// What libc reads for itself.
 #[rustfmt::skip]
@@ -127,8 +127,8 @@ pub struct BothObserved {
 
 impl BothObservers {
     /// Where both are possible.
-    pub fn new() -> io::Result<BothObservers> {
-        Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new()? })
+    pub fn new(closing: Closing) -> io::Result<BothObservers> {
+        Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new(closing)? })
     }
 
     /// Run the tool, seen by both. An error means that it was not started and still can be.

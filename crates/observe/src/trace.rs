@@ -92,6 +92,8 @@ pub const REPORTED_WHOLE: u32 = 1 << 31;
 
 /// The path of a `Kind::Network` that says that a socket was asked for, and no more.
 pub const SOCKET: &[u8] = b"socket";
+/// The path of one that says that the kernel was asked which interfaces there are, and no more.
+pub(crate) const INTERFACES: &[u8] = b"getifaddrs";
 /// Its number for the internet's families: `AF_INET`, `AF_INET6`.
 pub const INTERNET: [u32; 2] = [2, 10];
 

@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use larder_model::Looked;
 use larder_observe::{
-    BothObservers, Folded, KernelObserver, Kind, Observed, Observer, Policy, PreloadObserver, Sight, Verdict, What,
-    fold,
+    BothObservers, Closing, Folded, KernelObserver, Kind, Observed, Observer, Policy, PreloadObserver, Sight, Verdict,
+    What, fold,
 };
 use larder_spawn::{Command, Destinations};
 use larder_sys::ChildEnd;
@@ -56,7 +56,7 @@ fn run(observer: &dyn Observer, command: &Command) -> Observed {
 }
 
 fn kernel() -> Option<KernelObserver> {
-    let observer = KernelObserver::new();
+    let observer = KernelObserver::new(Closing::Asked);
     if let Err(error) = &observer {
         println!("skipped: no kernel observer: {error}");
     }
@@ -161,7 +161,7 @@ fn tools() {
 }
 
 fn verdict(words: &[&str]) -> Option<Verdict> {
-    let both = match BothObservers::new() {
+    let both = match BothObservers::new(Closing::Asked) {
         Ok(both) => both,
         Err(error) => {
             println!("skipped: not both observers: {error}");

@@ -45,8 +45,9 @@ pub struct Places<'a> {
 pub enum Rule {
     /// As they are, between characters that are no part of a name: messages, preprocessed text.
     Text,
-    /// In a log, which people read and no program: as in a text, and also where a text would be refused.
-    Log,
+    /// As in a text, and also where a text would be refused: in logs, which people read and no program, and where it was
+    /// seen in two places.
+    LooseText,
     /// Quoted for make, in lines broken at a column, as this compiler does.
     Depfile(Writer),
     /// In the debug information of an object file, a program, or the members of an archive.
@@ -105,7 +106,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
     let map = &Map::new(&roots.0, &roots.1)?;
     let there = match rule {
         Rule::Text => text::relocate(bytes, map),
-        Rule::Log => text::relocate_log(bytes, map),
+        Rule::LooseText => text::relocate_loosely(bytes, map),
         Rule::Depfile(writer) => depfile::relocate(writer, bytes, map),
         Rule::Object => of_objects(bytes, map, object::Order::Same),
         Rule::ObjectInAnyOrder => of_objects(bytes, map, object::Order::Any),
@@ -116,7 +117,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
     match rule {
         _ if !names.stand_outside(bytes, &roots.0) => Some(there),
         Rule::Text => text::relocate_names(&there, &names),
-        Rule::Log => names.replace(&there),
+        Rule::LooseText => names.replace(&there),
         Rule::Depfile(_) if names.are_as_long() => names.replace(&there),
         Rule::Depfile(_) => None,
         Rule::Object | Rule::ObjectInAnyOrder => names_of_objects(&there, &names),

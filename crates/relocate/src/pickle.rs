@@ -105,7 +105,7 @@ fn is_string(opcode: u8) -> bool {
 /// The pickle with the roots in its strings replaced.
 pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     let holds = |text: &[u8]| map.pairs().iter().any(|pair| memchr::memmem::find(text, pair.from).is_some());
-    rewrite(bytes, &holds, &|text| text::relocate(text, map))
+    rewrite(bytes, &holds, &|text| text::relocate_loosely(text, map))
 }
 
 /// The pickle with the names by chance in its strings replaced.

@@ -25,10 +25,10 @@ pub(crate) fn relocate(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     (replaced.count == 0 || !is_laid_out(text)).then_some(replaced.bytes)
 }
 
-/// A log with its roots replaced, also where a column or the end of a sentence stands behind one, or more of a path
-/// before it: people read it, and no program.
-pub(crate) fn relocate_log(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
-    if !text.iter().all(|&c| is_text(c)) {
+/// The text with its roots replaced, also where a column or the end of a sentence stands behind one, or a letter or more
+/// of a path before it.
+pub(crate) fn relocate_loosely(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
+    if !map.is_plain() || !text.iter().all(|&c| is_text(c)) {
         return None;
     }
     let (mut bytes, mut kept) = (Vec::with_capacity(text.len()), 0);
@@ -223,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn logs_are_read_by_people() {
+    fn loosely() {
         let map = Map::new(&[b"/w/a", b"/w/a/in"], &[b"/other/place", b"/n"]).expect("sound roots");
         let text = "ran in /w/a.\n/w/a/in   3\nx//w/a/y /w/ab\n--- !\n/w/a";
         let expect = "ran in /other/place.\n/n   3\nx//other/place/y /w/ab\n--- !\n/other/place";
-        assert_eq!(relocate_log(text.as_bytes(), &map).as_deref(), Some(expect.as_bytes()));
-        assert!(relocate_log(b"\x80\x04\x8c\x04/w/a.", &map).is_none(), "no text");
+        assert_eq!(relocate_loosely(text.as_bytes(), &map).as_deref(), Some(expect.as_bytes()));
+        assert!(relocate_loosely(b"\x80\x04\x8c\x04/w/a.", &map).is_none(), "no text");
     }
 
     #[test]

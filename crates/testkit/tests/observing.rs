@@ -178,3 +178,18 @@ fn a_set_user_id_program_is_not_recorded() {
         place.remove(&["x.o"]);
     }
 }
+
+/// A signal that comes while the kernel asks us must not keep a descriptor open: `dash` catches SIGCHLD.
+#[test]
+fn descriptors_are_closed_while_children_end() {
+    let script = "#!/bin/sh\ni=0\nwhile [ $i -lt 200 ]; do x=$(echo a b | wc -w | tr -d ' '); i=$((i + 1)); done\n\
+                  set -- /proc/$$/fd/*\necho $# > x.o\n";
+    let place = place(script);
+    let counted = |place: &Place| std::fs::read_to_string(place.path("work/x.o")).expect("is there");
+    place.run(&mycc()).run().ends(0);
+    let plain = counted(&place);
+    for _ in 0..3 {
+        place.larder(&mycc()).env("LARDER_OBSERVER", "kernel").env("LARDER_RECACHE", "1").run().ends(0);
+        assert_eq!(counted(&place), plain);
+    }
+}

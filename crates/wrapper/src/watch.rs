@@ -18,8 +18,8 @@ use larder_compiler::{Family, is_compiler_part, starts_others};
 use larder_lookup::{Choice, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
 use larder_model::{Digest, Fallback, Identity, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
-    BothObservers, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer, PreloadObserver,
-    REPORTED_WHOLE, Sample, SampledObserver, Sight, Trace, Verdict, What, identity_of,
+    BothObservers, Closing, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer,
+    PreloadObserver, REPORTED_WHOLE, Sample, SampledObserver, Sight, Trace, Verdict, What, identity_of,
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::{Bounds, Stamps};
@@ -53,15 +53,23 @@ pub(crate) struct Watched {
     samples: Option<Vec<Sample>>,
 }
 
+/// Whether the kernel is to ask of closing: a script's interpreter may catch signals.
+pub(crate) fn closing(family: Family) -> Closing {
+    match family {
+        Family::Gcc | Family::Clang | Family::Binutils => Closing::Asked,
+        Family::Generic | Family::Command => Closing::Unasked,
+    }
+}
+
 impl Eyes {
     /// Those of `choice`.
-    pub(crate) fn of(choice: Choice) -> Result<Eyes, Outcome> {
+    pub(crate) fn of(choice: Choice, closing: Closing) -> Result<Eyes, Outcome> {
         let failed = |_| Outcome::Fallback(Fallback::ObserverFailed);
         Ok(match choice {
             Choice::Preload => Eyes::One(Box::new(PreloadObserver::new().map_err(failed)?)),
-            Choice::Kernel => Eyes::One(Box::new(KernelObserver::new().map_err(failed)?)),
+            Choice::Kernel => Eyes::One(Box::new(KernelObserver::new(closing).map_err(failed)?)),
             Choice::Depfile(plan) => Eyes::One(Box::new(DepfileObserver::new(*plan))),
-            Choice::Both => Eyes::Both(BothObservers::new().map_err(failed)?),
+            Choice::Both => Eyes::Both(BothObservers::new(closing).map_err(failed)?),
             Choice::Samples => Eyes::Samples(SampledObserver::new().map_err(failed)?),
         })
     }
@@ -93,7 +101,7 @@ impl Eyes {
             Eyes::Both(both) => match both.run(command, to, None) {
                 Ok(both) => both,
                 Err(_) => {
-                    let alone = Eyes::of(Choice::Preload).map_err(|_| io::ErrorKind::Unsupported)?;
+                    let alone = Eyes::of(Choice::Preload, Closing::Unasked).map_err(|_| io::ErrorKind::Unsupported)?;
                     return alone.run(command, to, None, programs);
                 }
             },
@@ -361,7 +369,7 @@ impl<'a> Programs<'a> {
 
     /// Where the kernel cannot be asked.
     fn is_believed_by_name(&self, program: &[u8]) -> bool {
-        is_compiler_part(file_name(program)) && KernelObserver::new().is_err()
+        is_compiler_part(file_name(program)) && KernelObserver::new(Closing::Unasked).is_err()
     }
 
     fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {

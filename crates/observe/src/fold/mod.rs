@@ -27,7 +27,7 @@ use larder_model::{FileMode, Habit, Identity, Looked, Placement, Prior, Seen, Un
 
 use crate::paths::{file_name, has_parents};
 use crate::quick::{Map, Set};
-use crate::trace::{self, INTERNET, Kind, SOCKET, Trace};
+use crate::trace::{self, INTERFACES, INTERNET, Kind, SOCKET, Trace};
 use crate::who::{Running, Who};
 
 type Event<'a> = trace::Event<&'a [u8]>;
@@ -255,9 +255,7 @@ impl<'t> Fold<'t> {
                     }
                 }
             }
-            Kind::Network if e.path == SOCKET && INTERNET.contains(&e.extra) && self.tries_sockets(e.pid, policy) => {
-                self.sockets = true;
-            }
+            Kind::Network if only_tries(e) && self.tries_sockets(e.pid, policy) => self.sockets = true,
             Kind::Network | Kind::UnixSocket => self.refuse(Unrecorded::Network, e.path),
             Kind::Identity => self.host = true,
             Kind::Umask => {
@@ -275,6 +273,11 @@ impl<'t> Fold<'t> {
             _ => self.change(e, policy),
         }
     }
+}
+
+/// Whether it asked for a socket of the internet's families, or for interfaces, and no more.
+fn only_tries(e: &Event) -> bool {
+    e.path == SOCKET && INTERNET.contains(&e.extra) || e.path == INTERFACES
 }
 
 /// A directory's name, which may have a slash at its end, or a dot after that.

@@ -70,19 +70,33 @@ const PROCESSES_MAX: usize = 512;
 
 /// Runs a tool with the kernel asking us.
 pub struct KernelObserver {
-    _made_by_new: (),
+    closing: Closing,
+}
+
+/// Whether the kernel asks as well when a descriptor is closed.
+///
+/// A signal that comes before we have taken a question ends the call with EINTR, where the program has set a handler
+/// that does not restart calls. A file is not opened then, which programs expect; that a descriptor stays open they do
+/// not, and `dash`, which has such a handler for SIGCHLD, closes pipes just when its children end: somebody would wait
+/// for the pipe's end for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// Of what has no such handler, as compilers and binutils.
+    Asked,
+    /// How files were when they were closed is not known.
+    Unasked,
 }
 
 impl KernelObserver {
     /// Where the kernel can ask, and can tell us of whom it speaks. Whether it will (only one may listen to a process)
     /// shows when the tool is started.
-    pub fn new() -> io::Result<KernelObserver> {
+    pub fn new(closing: Closing) -> io::Result<KernelObserver> {
         let own_number = larder_sys::link_target(b"/proc/self")?;
         let same_numbers = own_number == larder_sys::process_id().to_string().as_bytes();
         if !same_numbers || !larder_sys::can_notify() {
             return Err(io::Error::from(io::ErrorKind::Unsupported));
         }
-        Ok(KernelObserver { _made_by_new: () })
+        Ok(KernelObserver { closing })
     }
 
     /// What sees while something else runs the tool; once that has ended, its trace is where the second part says.
@@ -91,6 +105,7 @@ impl KernelObserver {
         let trace = Rc::default();
         let supervisor = Supervisor {
             watch: Watch::new(wrapper_reports),
+            closing: self.closing,
             listener: None,
             processes: HashMap::default(),
             given_up: false,
@@ -117,6 +132,7 @@ impl Observer for KernelObserver {
 /// Answers, and has the watch write down what was asked.
 pub(crate) struct Supervisor {
     watch: Watch,
+    closing: Closing,
     listener: Option<Listener>,
     /// A handle on each process that called, to learn how it ended.
     processes: HashMap<u32, Option<OwnedFd>>,
@@ -162,7 +178,7 @@ impl Supervisor {
 
 impl Attendant for Supervisor {
     fn filter(&self) -> Vec<FilterStep> {
-        filter::program()
+        filter::program(self.closing)
     }
 
     fn attach(&mut self, listener: Listener, pid: u32) {

@@ -347,12 +347,13 @@ pub fn host() -> Vec<u8> {
 }
 
 /// Which sockets of the internet's families can be had: the number of the error, or zero, for streams, datagrams and
-/// raw ones of version 4 and then of version 6, a line each.
+/// raw ones of version 4 and then of version 6, and for the one by which the kernel is asked for interfaces, a line each.
 pub fn sockets() -> Vec<u8> {
     let families = [AddressFamily::INET, AddressFamily::INET6];
     let types = [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW];
-    let asked =
-        families.into_iter().flat_map(|family| types.map(|of| socket_with(family, of, SocketFlags::CLOEXEC, None)));
+    let kinds = families.into_iter().flat_map(|family| types.map(|of| (family, of)));
+    let kinds = kinds.chain([(AddressFamily::NETLINK, SocketType::RAW)]);
+    let asked = kinds.map(|(family, of)| socket_with(family, of, SocketFlags::CLOEXEC, None));
     let errors = asked.map(|got| got.err().map_or(0, |error| error.raw_os_error()));
     errors.map(|error| format!("{error}\n")).collect::<String>().into_bytes()
 }

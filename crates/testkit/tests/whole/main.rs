@@ -121,6 +121,27 @@ fn configure_serves_anywhere_with_the_place_in_what_it_writes() {
     assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
 }
 
+/// As `curl-config` compares with its prefix, behind a letter; and a column behind a path.
+#[test]
+fn the_place_in_odd_surroundings() {
+    let project = Project::of(&[("in", "x\n")]);
+    let script = "cat in > out; echo \"test \\\"X$PWD/lib\\\" != X/usr/lib; see $PWD, or $PWD.\" > config; \
+                  printf '%s   1\\n' \"$PWD\" > table";
+    let outcomes: Vec<String> = (0..4).map(|at| project.compared(at, &["sh", "-c", script])).collect();
+    assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
+}
+
+/// What a `configure` builds to see whether the kernel tells interfaces, and removes.
+#[test]
+fn a_check_that_asks_for_interfaces() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let source = "#include <ifaddrs.h>\nint main(void) { struct ifaddrs *all; return getifaddrs(&all) != 0; }\n";
+    let project = Project::of(&[("conftest.c", source)]);
+    let check = "gcc -o conftest conftest.c && ./conftest; echo $? > answer; rm -f conftest";
+    let outcomes: Vec<String> = (0..3).map(|at| project.compared(at, &["sh", "-c", check])).collect();
+    assert_eq!(outcomes, ["miss", "miss", "hit"]);
+}
+
 #[test]
 fn a_second_run_in_one_place_hits_where_nothing_is_left_to_chance() {
     let project = Project::of(&[("in", "x\n")]);

@@ -30,7 +30,7 @@ use crate::context::Context;
 use crate::fetch::{Fetched, Race, note_recorded};
 use crate::sink::Sink;
 use crate::undo::undo;
-use crate::watch::{Eyes, Programs};
+use crate::watch::{Eyes, Programs, closing};
 use crate::{outer, recording, token};
 
 /// Why the tool runs.
@@ -91,7 +91,7 @@ pub(crate) fn run(
         return untouched(Outcome::Bypass(Bypass::OutputToStdout));
     }
     let choice = choose_observer(request, &context.place, store, settings.observer).map_err(Outcome::Bypass);
-    let eyes = match choice.and_then(Eyes::of) {
+    let eyes = match choice.and_then(|choice| Eyes::of(choice, closing(request.family))) {
         Ok(eyes) => eyes,
         Err(outcome) => return untouched(outcome),
     };

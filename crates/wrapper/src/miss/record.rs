@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use larder_compiler::{EnvironmentRule, is_log};
 use larder_lookup::{Request, secret, subject};
-use larder_model::Observer::Depfile;
+use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
-use larder_observe::{Folded, Kind, Trace, Who};
+use larder_observe::{Closing, Folded, Kind, Trace, Who};
 use larder_spawn::Command;
 use larder_store::{Stamps, StoreError, Witness, Witnessed};
 
@@ -20,7 +20,7 @@ use crate::reach::{Reach, Reached, SEARCHED_BYTES_MAX};
 use crate::sink::Sink;
 use crate::texts::Texts;
 use crate::typed::file_name;
-use crate::watch::{Programs, Watched};
+use crate::watch::{Programs, Watched, closing};
 
 /// A run was recorded.
 pub(super) struct Recorded {
@@ -76,8 +76,12 @@ impl Run<'_> {
         let dates = Dates::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(watched, &texts, &mut folded)?;
         let witnessed = self.witness(&folded.seen)?;
-        // The dependency file's observer does not see files being closed.
-        let closed = (self.observer != Depfile).then_some(folded.seen.closed.as_slice());
+        let sees_closing = match self.observer {
+            Depfile => false,
+            Kernel => closing(self.request.family) == Closing::Asked,
+            Preload => true,
+        };
+        let closed = sees_closing.then_some(folded.seen.closed.as_slice());
         let (umask_was_set, owners_were_set) = (folded.seen.umask_is_set, folded.seen.owners_set);
         let mut kept = Kept { sink: self.sink, grown: 0, closed, umask_was_set, owners_were_set };
         let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;

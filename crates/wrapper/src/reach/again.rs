@@ -87,7 +87,8 @@ impl Reach<'_> {
     fn may_measure(&self, rewrites: &Rewrites) -> bool {
         let Rewrites { outputs, .. } = rewrites;
         let is_measured = outputs.contains(&Rewrite::Object) && outputs.len() > 1;
-        self.foreign_program || is_measured || outputs.contains(&Rewrite::AsLong)
+        let holds = |rewrite: Rewrite| outputs.contains(&rewrite);
+        self.foreign_program || is_measured || holds(Rewrite::LooseText) || holds(Rewrite::AsLong)
     }
 
     /// What is to be written again in the first of two results to give the second.
@@ -171,7 +172,7 @@ impl Reach<'_> {
 
     /// Logs hold times, numbers of processes and names of temporary files, which are others in each run.
     fn rewrite_of_log(&self, before: &ActionResult, content: &Content) -> Option<Rewrite> {
-        self.rewrite_if_it_holds(before, content, Rewrite::Log)
+        self.rewrite_if_it_holds(before, content, Rewrite::LooseText)
     }
 
     /// By this rule, where the place's path is in it.
@@ -216,7 +217,14 @@ impl Reach<'_> {
             return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
         }
         let here = self.searched(new)?;
-        let rules = [Rewrite::Text, Rewrite::GccDepfile, Rewrite::ClangDepfile, Rewrite::Object, Rewrite::AsLong];
+        let rules = [
+            Rewrite::Text,
+            Rewrite::GccDepfile,
+            Rewrite::ClangDepfile,
+            Rewrite::Object,
+            Rewrite::LooseText,
+            Rewrite::AsLong,
+        ];
         rules.into_iter().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
     }
 }
