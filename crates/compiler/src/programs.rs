@@ -518,6 +518,11 @@ pub fn is_ninjas(path: &[u8]) -> bool {
     path == b".ninja_deps" || path.ends_with(b"/.ninja_deps")
 }
 
+/// autoconf's script with the values of variables, which are cut at a column.
+pub fn is_config_status(path: &[u8]) -> bool {
+    path == b"config.status" || path.ends_with(b"/config.status")
+}
+
 /// Where Meson keeps what it knows from one run to the next, in the order of its hash tables, which is another one in
 /// each run and the same to Meson.
 pub fn is_in_no_order(path: &[u8]) -> bool {

@@ -22,6 +22,7 @@ pub fn rule(rewrite: Rewrite) -> Option<Rule> {
         Rewrite::LooseText => Some(Rule::LooseText),
         Rewrite::NinjaDependencies => Some(Rule::NinjaDependencies),
         Rewrite::AsLong => Some(Rule::AsLong),
+        Rewrite::ConfigStatus => Some(Rule::ConfigStatus),
     }
 }
 

@@ -120,10 +120,12 @@ pub enum Rewrite {
     NinjaDependencies,
     /// Anything, for a place whose paths are as long.
     AsLong,
+    /// autoconf's `config.status`.
+    ConfigStatus,
 }
 
 impl Rewrite {
-    const ALL: [Rewrite; 9] = [
+    const ALL: [Rewrite; 10] = [
         Rewrite::None,
         Rewrite::Text,
         Rewrite::GccDepfile,
@@ -133,6 +135,7 @@ impl Rewrite {
         Rewrite::LooseText,
         Rewrite::NinjaDependencies,
         Rewrite::AsLong,
+        Rewrite::ConfigStatus,
     ];
 
     /// As a record holds it.

@@ -9,6 +9,7 @@
 
 mod archive;
 mod as_long;
+mod config_status;
 mod depfile;
 mod forms;
 mod names;
@@ -63,6 +64,8 @@ pub enum Rule {
     /// Wherever they stand, in bytes of any kind, where each root is as long there as here. That nothing else in it was
     /// worked out from a path is for the caller to know.
     AsLong,
+    /// In the values of autoconf's `config.status`, which are cut at a column, and in all else of it as in a loose text.
+    ConfigStatus,
 }
 
 /// The bytes for the other place. `None` where that cannot be done exactly.
@@ -113,6 +116,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
         Rule::Pickle => pickle::relocate(bytes, map),
         Rule::NinjaDependencies => ninja::relocate(bytes, &|path| text::relocate(path, map)),
         Rule::AsLong => as_long::relocate(bytes, map),
+        Rule::ConfigStatus => config_status::relocate(bytes, &|text| text::relocate_loosely(text, map)),
     }?;
     match rule {
         _ if !names.stand_outside(bytes, &roots.0) => Some(there),
@@ -124,6 +128,7 @@ fn one_way(rule: Rule, bytes: &[u8], from: &[&[u8]], to: &[&[u8]]) -> Option<Vec
         Rule::Pickle => pickle::relocate_names(&there, &names),
         Rule::NinjaDependencies => ninja::relocate(&there, &|path| names.replace(path)),
         Rule::AsLong => None,
+        Rule::ConfigStatus => config_status::relocate(&there, &|text| names.replace(text)),
     }
 }
 

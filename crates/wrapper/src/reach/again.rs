@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use larder_compiler::{is_in_no_order, is_log, is_ninjas};
+use larder_compiler::{is_config_status, is_in_no_order, is_log, is_ninjas};
 use larder_lookup::relocated::{apply, rewritten, rule};
 use larder_model::{
     ActionResult, Bound, Content, Entry, Made, Manifest, ObservationSet, Output, Rewrite, Streams, lengths,
@@ -123,6 +123,9 @@ impl Reach<'_> {
                     path if is_log(path) => self.rewrite_of_log(before, content2)?,
                     path if is_ninjas(path) => self.rewrite_of_ninjas(before, content, content2)?,
                     path if is_in_no_order(path) => self.rewrite_in_any_order(before, content, content2)?,
+                    path if is_config_status(path) => {
+                        self.rewrite_by(&[Rewrite::ConfigStatus], before, content, content2)?
+                    }
                     _ => self.rewrite_between(before, content, content2)?,
                 },
                 _ if before_it.kind == output.kind => Rewrite::None,
@@ -210,13 +213,6 @@ impl Reach<'_> {
     }
 
     fn rewrite_between(&self, before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
-        if old == new {
-            let bytes = self.searched(new)?;
-            // Equal in two places, and yet it names one of them.
-            let names = || holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
-            return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
-        }
-        let here = self.searched(new)?;
         let rules = [
             Rewrite::Text,
             Rewrite::GccDepfile,
@@ -225,7 +221,19 @@ impl Reach<'_> {
             Rewrite::LooseText,
             Rewrite::AsLong,
         ];
-        rules.into_iter().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
+        self.rewrite_by(&rules, before, old, new)
+    }
+
+    /// The first of these rules by which the old becomes the new.
+    fn rewrite_by(&self, rules: &[Rewrite], before: &ActionResult, old: &Content, new: &Content) -> Option<Rewrite> {
+        if old == new {
+            let bytes = self.searched(new)?;
+            // Equal in two places, and yet it names one of them.
+            let names = || holds_a_root(&bytes, &self.roots()) || holds_a_root(&bytes, &before.origin);
+            return (before.origin == self.roots() || !names()).then_some(Rewrite::None);
+        }
+        let here = self.searched(new)?;
+        rules.iter().copied().find(|rewrite| self.in_another_place(*rewrite, before, old).as_ref() == Some(&here))
     }
 }
 

@@ -1,0 +1,138 @@
+//! autoconf's `config.status`: the values of its variables, as strings for awk that are cut after 148 characters.
+//!
+//! Layout: `lib/autoconf/status.m4` of autoconf (`_AC_OUTPUT_FILES_PREPARE`). `S["NAME"]=` and then pieces between
+//! quotes, one a line, each but the last with a backslash behind it; a line of the value is cut into pieces of 148
+//! bytes, and ends in `\n`, but for the last one. In a piece quotes and backslashes have a backslash before them.
+//!
+//! Unaware of: what stands in a value.
+
+/// A line of a value is cut after so many bytes.
+const PIECE_BYTES: usize = 148;
+const NAME: &[u8] = b"S[\"";
+const VALUE: &[u8] = b"\"]=";
+
+/// The file with `replace` done to each value as a whole, and to all else between them. `None` where autoconf would
+/// have cut a value otherwise.
+pub(crate) fn relocate(bytes: &[u8], replace: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let (mut out, mut other) = (Vec::with_capacity(bytes.len()), Vec::new());
+    let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');
+    while let Some(line) = lines.next() {
+        let Some((name, piece)) = begins_value(line) else {
+            other.extend_from_slice(line);
+            continue;
+        };
+        out.extend(replace(&std::mem::take(&mut other))?);
+        let (mut pieces, mut piece) = (piece.to_vec(), piece);
+        let mut value = Vec::new();
+        while unescape(piece, &mut value)? {
+            piece = lines.next()?;
+            pieces.extend_from_slice(piece);
+        }
+        if rendered(&value) != pieces {
+            return None;
+        }
+        out.extend_from_slice(name);
+        out.extend(rendered(&replace(&value)?));
+    }
+    out.extend(replace(&other)?);
+    Some(out)
+}
+
+/// What stands before the value, and its first piece.
+fn begins_value(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = line.strip_prefix(NAME)?;
+    let length = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
+    rest[length..].starts_with(VALUE).then(|| line.split_at(NAME.len() + length + VALUE.len()))
+}
+
+/// What a piece says, and whether another one follows.
+fn unescape(piece: &[u8], value: &mut Vec<u8>) -> Option<bool> {
+    let (piece, follows) = match piece.strip_suffix(b"\"\\\n") {
+        Some(piece) => (piece, true),
+        None => (piece.strip_suffix(b"\"\n")?, false),
+    };
+    let mut bytes = piece.strip_prefix(b"\"")?.iter();
+    while let Some(byte) = bytes.next() {
+        value.push(match byte {
+            b'\\' => match bytes.next()? {
+                b'n' => b'\n',
+                quoted => *quoted,
+            },
+            b'"' => return None,
+            plain => *plain,
+        });
+    }
+    Some(follows)
+}
+
+/// A value as autoconf writes it.
+fn rendered(value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(value.len() + 8);
+    let mut lines = value.split_inclusive(|&byte| byte == b'\n').peekable();
+    // A value that ends with a line has an empty one behind it.
+    let ends_in_line = value.is_empty() || value.ends_with(b"\n");
+    while let Some(line) = lines.next() {
+        let line = line.strip_suffix(b"\n").map_or((line, false), |line| (line, true));
+        render_line(line.0, line.1, lines.peek().is_none() && !ends_in_line, &mut out);
+    }
+    if ends_in_line {
+        render_line(b"", false, true, &mut out);
+    }
+    out
+}
+
+fn render_line(line: &[u8], ends: bool, is_last: bool, out: &mut Vec<u8>) {
+    let mut pieces = line.chunks(PIECE_BYTES).peekable();
+    let mut render = |piece: &[u8], closing: &[u8]| {
+        out.push(b'"');
+        for byte in piece {
+            if matches!(byte, b'"' | b'\\') {
+                out.push(b'\\');
+            }
+            out.push(*byte);
+        }
+        out.extend_from_slice(closing);
+    };
+    let last: &[u8] = match (ends, is_last) {
+        (true, _) => b"\\n\"\\\n",
+        (false, true) => b"\"\n",
+        (false, false) => b"\"\\\n",
+    };
+    if pieces.peek().is_none() {
+        render(b"", last);
+    }
+    while let Some(piece) = pieces.next() {
+        render(piece, if pieces.peek().is_some() { b"\"\\\n" } else { last });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn longer(text: &[u8]) -> Option<Vec<u8>> {
+        Some(String::from_utf8(text.to_vec()).expect("is text").replace("/w", "/longer").into_bytes())
+    }
+
+    #[test]
+    fn values_are_cut_again() {
+        let (x, y) = ("x".repeat(144), "y".repeat(10));
+        let here =
+            format!("cd /w\nS[\"A_1\"]=\"\\\"/w\"\nS[\"B\"]=\"/w/{x}z\"\\\n\"{y}\\n\"\\\n\"/w\\n\"\\\n\"\"\nend /w\n");
+        let there = format!(
+            "cd /longer\nS[\"A_1\"]=\"\\\"/longer\"\nS[\"B\"]=\"/longer/{}\"\\\n\"{}z{y}\\n\"\\\n\"/longer\\n\"\\\n\"\"\nend /longer\n",
+            &x[..140],
+            &x[140..]
+        );
+        let found = relocate(here.as_bytes(), &longer).expect("is cut as autoconf does");
+        assert_eq!(String::from_utf8_lossy(&found), there);
+        assert_eq!(relocate(&found, &|text| Some(text.to_vec())), Some(found));
+    }
+
+    #[test]
+    fn what_is_cut_otherwise_is_refused() {
+        for text in ["S[\"A\"]=\"/w\"\\\n\"x\"\n", "S[\"A\"]=\"/w\n", "S[\"A\"]=\"/w\"\\\n", "S[\"A\"]=\"a\"b\"\n"] {
+            assert_eq!(relocate(text.as_bytes(), &longer), None, "{text}");
+        }
+    }
+}
