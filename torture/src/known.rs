@@ -13,7 +13,6 @@ const MISSES: &[(&str, &str)] = &[
     ),
     (r"^A/(as|cc1)-appears · appears, again", LEARNS),
     (r"^([WN]/)?A/options-that-matter/gcc · -x c\+\+, again", LEARNS),
-    (r"^F/(bison-fails · mended|ls-by-version-script · appears|run-caller-terminated · then), again", LEARNS),
     (r"^([WN]/)?A/mode-changed/.* · executable", "the execute bit is part of what is known of a file"),
     (r"^([WN]/)?A/becomes-a-link/clang · a link", "clang asks for the real path of a header"),
     (r"^C/umask-changes-link.* · (077|002)", "the linker asks for the umask"),

@@ -6,8 +6,6 @@
 //!
 //! Unaware of: what wrote the bytes.
 
-use std::ops::Range;
-
 use memchr::memmem;
 use object::elf::ELFMAG;
 
@@ -28,7 +26,7 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
         true => of_object(bytes, map),
         false => {
             let mut there = bytes.to_vec();
-            replace(&mut there, 0..bytes.len(), map)?;
+            replace(&mut there, map);
             Some(there)
         }
     }
@@ -36,7 +34,7 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
 
 /// The file with roots replaced in what the program may use, and then in its debug information.
 fn of_object(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
-    let there = objects::exchange_in_place(bytes, &|file, range| replace(file, range, map))?;
+    let there = objects::exchange_in_place(bytes, &|section| replace(section, map))?;
     let roots: Vec<&[u8]> = map.pairs().iter().map(|pair| pair.from).collect();
     // Also where debug information holds a directory above a root: clang divides names there.
     match holds_a_root(&there, &roots) {
@@ -49,20 +47,18 @@ fn stands_in(bytes: &[u8], map: &Map<'_>) -> bool {
     map.pairs().iter().any(|pair| memmem::find(bytes, pair.from).is_some())
 }
 
-/// Replaces each root in this range behind which a name ends, the longest where several stand in one place.
-fn replace(bytes: &mut [u8], range: Range<usize>, map: &Map<'_>) -> Option<()> {
-    let part = bytes.get_mut(range)?;
-    let mut places: Vec<usize> = map.pairs().iter().flat_map(|pair| memmem::find_iter(part, pair.from)).collect();
+/// Replaces each root behind which a name ends, the longest where several stand in one place.
+fn replace(bytes: &mut [u8], map: &Map<'_>) {
+    let mut places: Vec<usize> = map.pairs().iter().flat_map(|pair| memmem::find_iter(bytes, pair.from)).collect();
     places.sort_unstable();
     let mut kept = 0;
     for at in places {
-        let (_, rest) = part.split_at_mut_checked(at)?;
+        let rest = &mut bytes[at..];
         let ends = |from: &[u8]| rest.strip_prefix(from).is_some_and(|after| !after.first().is_some_and(goes_on));
         let Some(pair) = map.pairs().iter().find(|pair| ends(pair.from)).filter(|_| at >= kept) else { continue };
-        rest.get_mut(..pair.to.len())?.copy_from_slice(pair.to);
+        rest[..pair.to.len()].copy_from_slice(pair.to);
         kept = at + pair.to.len();
     }
-    Some(())
 }
 
 /// Whether a character behind a root makes it another name.

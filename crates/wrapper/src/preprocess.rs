@@ -76,6 +76,15 @@ pub(crate) fn names_expanded(text: &[u8], roots: &Roots) -> bool {
     names.iter().any(|name| memmem::find(&text, &without_spaces(name)).is_some())
 }
 
+/// Whether a root stands in preprocessed text and is not quoted: elsewhere a part of it may be a macro's name.
+pub(crate) fn stands_bare(text: &[u8], roots: &[&[u8]]) -> bool {
+    let is_bare = |at: usize| {
+        let begin = text[..at].iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        text[begin..at].iter().filter(|byte| **byte == b'"').count().is_multiple_of(2)
+    };
+    roots.iter().any(|root| memmem::find_iter(text, root).any(is_bare))
+}
+
 /// Whether a root is another name where it is not quoted.
 pub(crate) fn can_be_expanded(roots: &Roots) -> bool {
     !expansions(roots).is_empty()
@@ -123,6 +132,15 @@ mod tests {
         check("char *x = L\"/some/where\";", Preprocessed::Names);
         check("f(__builtin_FILE());", Preprocessed::Names);
         check("f(__builtin_FILE_NAME());", Preprocessed::Free);
+    }
+
+    #[test]
+    fn roots_that_are_not_quoted() {
+        let check = |text: &str, expect| assert_eq!(stands_bare(text.as_bytes(), &[b"/w"]), expect, "{text}");
+        check("# 1 \"/w/x.c\"\nchar *s = \"/w\";\n", false);
+        check("char *s = \"a\";\np = /w/x;\n", true);
+        check("/w", true);
+        check("", false);
     }
 
     #[test]

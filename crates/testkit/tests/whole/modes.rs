@@ -3,7 +3,7 @@
 use std::fs::{Permissions, metadata, set_permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 
-use larder_testkit::{Tree, has, larder, probe_skip};
+use larder_testkit::{Tree, larder, probe_skip};
 
 use super::project::Project;
 

@@ -28,7 +28,7 @@ use larder_store::{Carried, Stamps};
 use memchr::memmem;
 
 use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
-use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess, what_it_says};
+use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess, stands_bare, what_it_says};
 use crate::sink::Sink;
 use crate::typed::file_name;
 use crate::unnamed::Macros;
@@ -172,13 +172,19 @@ impl Reach<'_> {
     ) -> Result<(), Bind> {
         for (output, _) in outputs.iter_mut().zip(&holding.outputs).filter(|(_, holds)| **holds) {
             let rewrite = self.rewrite_of(output).ok_or_else(|| (Bound::Output, output.shown_path()))?;
+            if rewrite == Rewrite::Text && output.content().is_some_and(|content| self.stands_bare(content)) {
+                return Err((Bound::Output, output.shown_path()));
+            }
             output.is_rewritten(rewrite);
         }
         let contents: Vec<&KeptContent> = streams.contents().collect();
         for (index, content) in contents.iter().enumerate().filter(|(index, _)| holding.messages[*index]) {
             let depends = index == 0 && self.writes_dependencies();
             let rules: Vec<Rewrite> = if depends { self.depfile().into_iter().collect() } else { vec![Rewrite::Text] };
-            messages[index] = self.rule_for(content, &rules).ok_or((Bound::Message, Vec::new()))?;
+            let rule = self.rule_for(content, &rules);
+            let is_text = index == 0 && !depends && self.request.invocation.output.is_none();
+            let rule = rule.filter(|_| !(is_text && self.stands_bare(content)));
+            messages[index] = rule.ok_or((Bound::Message, Vec::new()))?;
         }
         let made: Vec<&KeptContent> =
             outputs.iter().filter_map(KeptOutput::content).chain(contents.iter().copied()).collect();
@@ -440,6 +446,11 @@ impl Reach<'_> {
     /// The output is text as it is read, not made from it: no other program wrote names into it in ways of its own.
     fn is_preprocessed_only(&self) -> bool {
         self.request.action.argv.iter().any(|word| word == b"-E" || word == b"--preprocess")
+    }
+
+    /// Whether preprocessed text names this place where macros are expanded.
+    fn stands_bare(&self, content: &KeptContent) -> bool {
+        self.is_preprocessed_only() && self.bytes_of(content).is_none_or(|bytes| stands_bare(&bytes, &self.roots()))
     }
 
     fn rule_for(&self, content: &KeptContent, rules: &[Rewrite]) -> Option<Rewrite> {
