@@ -13,6 +13,7 @@ use crate::archive;
 use crate::forms::holds_a_root;
 use crate::object::{self as objects, Order};
 use crate::roots::Map;
+use crate::text::replace_each;
 
 /// The bytes with their roots replaced. `None` where one is longer or shorter there.
 pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
@@ -24,17 +25,13 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     }
     match bytes.starts_with(&ELFMAG) {
         true => of_object(bytes, map),
-        false => {
-            let mut there = bytes.to_vec();
-            replace(&mut there, map);
-            Some(there)
-        }
+        false => Some(replace_each(bytes, map, &goes_on)),
     }
 }
 
 /// The file with roots replaced in what the program may use, and then in its debug information.
 fn of_object(bytes: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
-    let there = objects::exchange_in_place(bytes, &|section| replace(section, map))?;
+    let there = objects::exchange_in_place(bytes, &|section| replace_each(section, map, &goes_on))?;
     let roots: Vec<&[u8]> = map.pairs().iter().map(|pair| pair.from).collect();
     // Also where debug information holds a directory above a root: clang divides names there.
     match holds_a_root(&there, &roots) {
@@ -47,23 +44,9 @@ fn stands_in(bytes: &[u8], map: &Map<'_>) -> bool {
     map.pairs().iter().any(|pair| memmem::find(bytes, pair.from).is_some())
 }
 
-/// Replaces each root behind which a name ends, the longest where several stand in one place.
-fn replace(bytes: &mut [u8], map: &Map<'_>) {
-    let mut places: Vec<usize> = map.pairs().iter().flat_map(|pair| memmem::find_iter(bytes, pair.from)).collect();
-    places.sort_unstable();
-    let mut kept = 0;
-    for at in places {
-        let rest = &mut bytes[at..];
-        let ends = |from: &[u8]| rest.strip_prefix(from).is_some_and(|after| !after.first().is_some_and(goes_on));
-        let Some(pair) = map.pairs().iter().find(|pair| ends(pair.from)).filter(|_| at >= kept) else { continue };
-        rest[..pair.to.len()].copy_from_slice(pair.to);
-        kept = at + pair.to.len();
-    }
-}
-
-/// Whether a character behind a root makes it another name.
-fn goes_on(c: &u8) -> bool {
-    c.is_ascii_alphanumeric() || b"_-.+~@%".contains(c)
+/// Whether what stands behind a root makes it another name.
+fn goes_on(after: &[u8]) -> bool {
+    after.first().is_some_and(|c| c.is_ascii_alphanumeric() || b"_-.+~@%".contains(c))
 }
 
 #[cfg(test)]

@@ -31,17 +31,21 @@ pub(crate) fn relocate_loosely(text: &[u8], map: &Map<'_>) -> Option<Vec<u8>> {
     if !map.is_plain() || !text.iter().all(|&c| is_text(c)) {
         return None;
     }
-    let (mut bytes, mut kept) = (Vec::with_capacity(text.len()), 0);
-    for at in places_of(text, map) {
-        let rest = text.get(at..)?;
-        let ends = |pair: &&Pair| rest.strip_prefix(pair.from).is_some_and(|after| side_after(after) != Side::Name);
+    Some(replace_each(text, map, &|after| side_after(after) == Side::Name))
+}
+
+/// Replaces each root behind which a name does not go on, the longest where several stand in one place.
+pub(crate) fn replace_each(bytes: &[u8], map: &Map<'_>, goes_on: &dyn Fn(&[u8]) -> bool) -> Vec<u8> {
+    let (mut there, mut kept) = (Vec::with_capacity(bytes.len()), 0);
+    for at in places_of(bytes, map) {
+        let ends = |pair: &&Pair| bytes[at..].strip_prefix(pair.from).is_some_and(|after| !goes_on(after));
         let Some(pair) = map.pairs().iter().find(ends).filter(|_| at >= kept) else { continue };
-        bytes.extend_from_slice(text.get(kept..at)?);
-        bytes.extend_from_slice(pair.to);
+        there.extend_from_slice(&bytes[kept..at]);
+        there.extend_from_slice(pair.to);
         kept = at + pair.from.len();
     }
-    bytes.extend_from_slice(text.get(kept..)?);
-    Some(bytes)
+    there.extend_from_slice(&bytes[kept..]);
+    there
 }
 
 /// The text with names by chance replaced.

@@ -83,16 +83,17 @@ pub(crate) fn relocate(bytes: &[u8], map: &Map<'_>, order: Order) -> Option<Vec<
     layout::write(&elf, &data)
 }
 
-/// The file with what `exchange` does to each section that is no string of debug information, all of which stay where
-/// they are. A build id is made anew, where it is one that is known.
-pub(crate) fn exchange_in_place(bytes: &[u8], exchange: &dyn Fn(&mut [u8])) -> Option<Vec<u8>> {
+/// The file with what `exchange` makes of each section that is no string of debug information, as many bytes of it, so
+/// that all stay where they are. A build id is made anew, where it is one that is known.
+pub(crate) fn exchange_in_place(bytes: &[u8], exchange: &dyn Fn(&[u8]) -> Vec<u8>) -> Option<Vec<u8>> {
     let elf = Elf::parse(bytes)?;
     let id = build_id::of(&elf, bytes)?;
     let mut there = bytes.to_vec();
     let has_more = |section: &&Section<'_>| !section.data.is_empty() && !OF_DEBUGGERS.contains(&section.name);
     for section in elf.sections.iter().filter(has_more) {
         let at = usize::try_from(section.header.sh_offset(ENDIAN)).ok()?;
-        exchange(there.get_mut(at..at.checked_add(section.data.len())?)?);
+        let exchanged = exchange(section.data);
+        there.get_mut(at..at.checked_add(section.data.len())?)?.copy_from_slice(&exchanged);
     }
     if let Some((at, id)) = id {
         let range = at..at.checked_add(id.len())?;
