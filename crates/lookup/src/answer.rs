@@ -109,6 +109,7 @@ fn holds<'m>(
         return Err(about(STREAMS, "are one file now and were not, or the reverse"));
     }
     let (stampless, same_bytes_will_do) = (Cell::new(false), !result.is_rewritten());
+    let object = |bytes: &[u8]| request.object_anywhere(bytes);
     let checker = Checker {
         roots: &request.roots,
         stamps,
@@ -116,7 +117,7 @@ fn holds<'m>(
         same_bytes_will_do,
         stampless,
         variable: &|name| place.asked(name),
-        objects: &|bytes| request.object_anywhere(bytes),
+        forms: request.forms(&object),
     };
     checker.check_read(set.clone(), effort)?;
     if request.family == Family::Command && reads_an_output(set.clone(), &result, &request.roots) {

@@ -3,6 +3,7 @@
 //! Unaware of: which results may be written again (`reach` decided that when it was recorded), and how each kind of
 //! bytes is written again (`larder-relocate`).
 
+use larder_compiler::is_config_status;
 use larder_model::{ActionResult, Content, Output, OutputKind, Rewrite, Roots, Streams};
 use larder_relocate::{Places, Rule, Writer, holds_a_root, relocate};
 use larder_store::{Stamps, Store};
@@ -59,6 +60,11 @@ pub fn object_anywhere(bytes: &[u8], roots: &Roots) -> Option<Vec<u8>> {
     let nowhere: Vec<Vec<u8>> = nowhere.collect();
     let nowhere: Vec<&[u8]> = nowhere.iter().map(Vec::as_slice).collect();
     relocate(Rule::Object, bytes, &Places { from: &here, to: &nowhere })
+}
+
+/// autoconf's `config.status` with its values in one piece each, by the file's name.
+pub(crate) fn uncut(path: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
+    is_config_status(path).then(|| larder_relocate::uncut(bytes)).flatten()
 }
 
 /// The result with these bytes in it.

@@ -14,7 +14,7 @@ use larder_model::{
     ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, Times, UMASK, Variable,
 };
 use larder_spawn::{Command, Destinations};
-use larder_store::Stamps;
+use larder_store::{Anywhere, Forms, Stamps};
 use larder_sys::TerminalSize;
 
 use crate::paths::{absolute, beside, is_in, places_of};
@@ -320,10 +320,20 @@ impl Request {
         links(self.family, &self.invocation)
     }
 
-    /// What an object that it reads is in no place, where that is enough to know of one: a driver's link takes objects
-    /// as they are, and brings their debug information into a program in a way that is known.
+    /// An object as it is in no place.
     pub fn object_anywhere(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        if self.links() { relocated::object_anywhere(bytes, &self.roots) } else { None }
+        relocated::object_anywhere(bytes, &self.roots)
+    }
+
+    /// What the files that it reads count for. Objects for what they are in no place (`object` is
+    /// [`Request::object_anywhere`]) where a driver links: it takes them as they are, and brings their debug information
+    /// into a program in a way that is known.
+    pub fn forms<'f>(&self, object: Anywhere<'f>) -> Forms<'f> {
+        let is_command = self.family == Family::Command;
+        Forms {
+            object: self.links().then_some(object),
+            uncut: if is_command { relocated::uncut } else { Forms::NONE.uncut },
+        }
     }
 
     /// A path of the command line, made absolute.

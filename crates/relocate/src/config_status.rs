@@ -11,9 +11,28 @@ const PIECE_BYTES: usize = 148;
 const NAME: &[u8] = b"S[\"";
 const VALUE: &[u8] = b"\"]=";
 
+/// Stands before and behind a value that is in one piece.
+const UNCUT: u8 = 1;
+
 /// The file with `replace` done to each value as a whole, and to all else between them. `None` where autoconf would
 /// have cut a value otherwise.
 pub(crate) fn relocate(bytes: &[u8], replace: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    written(bytes, replace, &|value| replace(value).map(|value| rendered(&value)))
+}
+
+/// The file with each value in one piece, so that nothing in it hangs on how long a path is. Two such texts are equal
+/// where the files are. `None` where autoconf would have cut a value otherwise.
+pub fn uncut(bytes: &[u8]) -> Option<Vec<u8>> {
+    let marked = |value: &[u8]| Some([&[UNCUT], value, &[UNCUT]].concat());
+    if bytes.contains(&UNCUT) { None } else { written(bytes, &|text| Some(text.to_vec()), &marked) }
+}
+
+/// The file with what `between` makes of all between values, and `write` of each value.
+fn written(
+    bytes: &[u8],
+    between: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
+    write: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
+) -> Option<Vec<u8>> {
     let (mut out, mut other) = (Vec::with_capacity(bytes.len()), Vec::new());
     let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');
     while let Some(line) = lines.next() {
@@ -21,7 +40,7 @@ pub(crate) fn relocate(bytes: &[u8], replace: &dyn Fn(&[u8]) -> Option<Vec<u8>>)
             other.extend_from_slice(line);
             continue;
         };
-        out.extend(replace(&std::mem::take(&mut other))?);
+        out.extend(between(&std::mem::take(&mut other))?);
         let (mut pieces, mut piece) = (piece.to_vec(), piece);
         let mut value = Vec::new();
         while unescape(piece, &mut value)? {
@@ -32,9 +51,9 @@ pub(crate) fn relocate(bytes: &[u8], replace: &dyn Fn(&[u8]) -> Option<Vec<u8>>)
             return None;
         }
         out.extend_from_slice(name);
-        out.extend(rendered(&replace(&value)?));
+        out.extend(write(&value)?);
     }
-    out.extend(replace(&other)?);
+    out.extend(between(&other)?);
     Some(out)
 }
 
@@ -126,13 +145,16 @@ mod tests {
         );
         let found = relocate(here.as_bytes(), &longer).expect("is cut as autoconf does");
         assert_eq!(String::from_utf8_lossy(&found), there);
-        assert_eq!(relocate(&found, &|text| Some(text.to_vec())), Some(found));
+        assert_eq!(relocate(&found, &|text| Some(text.to_vec())), Some(found.clone()));
+        let whole = |text: &[u8]| uncut(text).expect("is cut as autoconf does");
+        assert_eq!(longer(&whole(here.as_bytes())), Some(whole(&found)));
     }
 
     #[test]
     fn what_is_cut_otherwise_is_refused() {
         for text in ["S[\"A\"]=\"/w\"\\\n\"x\"\n", "S[\"A\"]=\"/w\n", "S[\"A\"]=\"/w\"\\\n", "S[\"A\"]=\"a\"b\"\n"] {
             assert_eq!(relocate(text.as_bytes(), &longer), None, "{text}");
+            assert_eq!(uncut(text.as_bytes()), None, "{text}");
         }
     }
 }

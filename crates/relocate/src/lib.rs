@@ -19,6 +19,7 @@ mod pickle;
 mod roots;
 mod text;
 
+pub use config_status::uncut;
 pub use depfile::Writer;
 pub use forms::{hides_its_text, holds_a_root};
 use names::Names;

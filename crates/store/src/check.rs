@@ -15,7 +15,7 @@ use larder_model::{
 use larder_sys::{Dir, Kind, Look, Trust};
 
 use crate::Stamps;
-use crate::scan::Objects;
+use crate::scan::Forms;
 use crate::witness::class_of;
 
 /// What changed within this time is likely to change again, as a directory does that outputs are put in with each hit:
@@ -63,8 +63,8 @@ pub struct Checker<'a> {
     pub stampless: Cell<bool>,
     /// A variable's value in the tool's environment.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
-    /// What an object is that holds a root, where that is enough: see [`crate::Witness`].
-    pub objects: Objects<'a>,
+    /// What files count for that are other bytes in each place: see [`crate::Witness`].
+    pub forms: Forms<'a>,
 }
 
 impl Checker<'_> {
@@ -443,7 +443,9 @@ impl Checker<'_> {
         let read = dir.open_file(name).and_then(|mut file| crate::scan::read_text(&mut file));
         let text = read.map_err(|error| format!("cannot be read: {error}"))?;
         let Some(text) = text else { return Err(OTHER_CONTENT.into()) };
-        let encoded = self.roots.encode_content(&text).or_else(|| (self.objects)(&text));
+        let uncut = (self.forms.uncut)(name, &text);
+        let object = || self.forms.object.and_then(|object| object(&text));
+        let encoded = self.roots.encode_content(uncut.as_deref().unwrap_or(&text)).or_else(object);
         match encoded {
             Some(encoded) if Digest::of(&encoded) == *rooted => Ok(()),
             _ if self.same_bytes_will_do && Digest::of(&text) == *digest => Ok(()),
@@ -650,7 +652,7 @@ mod tests {
             same_bytes_will_do: false,
             stampless: Cell::new(false),
             variable: &|_| None,
-            objects: &|_| None,
+            forms: Forms::NONE,
         };
         [(); 2].map(|()| {
             let mut effort = Effort::default();

@@ -20,8 +20,23 @@ use crate::Stamps;
 /// A larger file is not read for this: it is taken to hold everything.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
 
-/// What an object is in any place, from its bytes in this one; `None` where it is to be these bytes.
-pub type Objects<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
+/// What a file is in any place, from its bytes in this one; `None` where it is to be these bytes.
+pub type Anywhere<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
+
+/// What files are in any place whose bytes are others in each, beyond texts that hold a path as it is.
+#[derive(Clone, Copy)]
+pub struct Forms<'a> {
+    /// For objects, where they count only for that.
+    pub object: Option<Anywhere<'a>>,
+    /// The text in which all paths stand as they are, from the name of a file and its bytes, of a file of which that
+    /// is known: its own may be cut at a column.
+    pub uncut: fn(&[u8], &[u8]) -> Option<Vec<u8>>,
+}
+
+impl Forms<'_> {
+    /// Where every file is its bytes.
+    pub const NONE: Forms<'static> = Forms { object: None, uncut: |_, _| None };
+}
 
 /// What one input holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +65,7 @@ impl Held {
 pub(crate) struct Scan<'a> {
     roots: &'a Roots,
     stamps: &'a Stamps,
-    /// Where objects count for what they are in any place.
-    objects: Option<Objects<'a>>,
+    forms: Forms<'a>,
     /// Stands for "no root of this place is in it".
     rootless: Digest,
     /// Stands for "it asks for no file's name".
@@ -62,12 +76,18 @@ impl<'a> Scan<'a> {
     pub(crate) fn new(roots: &'a Roots, stamps: &'a Stamps) -> Self {
         let mut all = b"no root:".to_vec();
         roots.paths().iter().for_each(|root| all.extend([root, &b"\0"[..]].concat()));
-        Scan { roots, stamps, objects: None, rootless: Digest::of(&all), nameless: Digest::of(b"no name of a file") }
+        Scan {
+            roots,
+            stamps,
+            forms: Forms::NONE,
+            rootless: Digest::of(&all),
+            nameless: Digest::of(b"no name of a file"),
+        }
     }
 
-    /// The same, where objects count for what they are in any place.
-    pub(crate) fn of_objects(self, objects: Option<Objects<'a>>) -> Self {
-        Scan { objects, ..self }
+    /// The same, where files of these forms count for what they are in any place.
+    pub(crate) fn with(self, forms: Forms<'a>) -> Self {
+        Scan { forms, ..self }
     }
 
     /// What a file holds that has this look; `open` opens it.
@@ -75,7 +95,7 @@ impl<'a> Scan<'a> {
     /// Names by chance are looked for below roots only: a file that was there before cannot hold one.
     pub(crate) fn file(&self, path: &[u8], look: &Look, open: impl Fn() -> io::Result<File>) -> io::Result<Held> {
         let may_hold_names = !self.roots.names().is_empty() && !self.roots.is_outside(path);
-        if let Some(objects) = self.objects.filter(|_| is_object_name(path))
+        if let Some(objects) = self.forms.object.filter(|_| is_object_name(path))
             && let Some(held) = object(&mut open()?, look, objects)?
         {
             return Ok(held);
@@ -92,7 +112,8 @@ impl<'a> Scan<'a> {
             Held::default()
         } else if let Some(bytes) = read_text(&mut file)? {
             let holds = |name: &Vec<u8>| memmem::find(&bytes, name).is_some();
-            let held = self.bytes(&bytes);
+            let uncut = (self.forms.uncut)(path, &bytes);
+            let held = self.bytes(uncut.as_deref().unwrap_or(&bytes));
             Held { names_runs: may_hold_names && self.roots.names().iter().any(holds), ..held }
         } else {
             return Ok(Held::ANYTHING);
@@ -124,7 +145,7 @@ impl<'a> Scan<'a> {
 }
 
 /// What an object holds. Its stamp would say nothing of that.
-fn object(file: &mut File, look: &Look, objects: Objects<'_>) -> io::Result<Option<Held>> {
+fn object(file: &mut File, look: &Look, objects: Anywhere<'_>) -> io::Result<Option<Held>> {
     let Some(bytes) = read_text(file)?.filter(|bytes| is_program(bytes)) else { return Ok(None) };
     let object = objects(&bytes).map(|bytes| Digest::of(&bytes));
     if larder_sys::file_look(file)? != *look {

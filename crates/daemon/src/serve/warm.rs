@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use larder_model::{Manifest, ObservationSet, PLACEHOLDER, Roots};
-use larder_store::{Checker, Effort, STAMP_AGE_MIN_NS, Stamps, Store};
+use larder_store::{Checker, Effort, Forms, STAMP_AGE_MIN_NS, Stamps, Store};
 use larder_sys::Kind;
 
 /// What was written just now is not stamped yet.
@@ -37,7 +37,7 @@ pub(super) fn warm(store: &Store, bytes: &[u8]) {
             same_bytes_will_do: false,
             stampless,
             variable: &|_| None,
-            objects: &|_| None,
+            forms: Forms::NONE,
         };
         for directory in set.directories.into_iter().filter(|directory| !directory.path.contains(&PLACEHOLDER)) {
             let alone = ObservationSet { directories: vec![directory], ..ObservationSet::default() };

@@ -17,7 +17,7 @@ pub use self::facts::{Carried, Witnessed};
 use self::facts::{Directory, OwnedFact};
 use crate::Stamps;
 use crate::check::{Listing, failure, join, kind_code, listing_digest, look, status_of};
-use crate::scan::{Held, Objects, Scan};
+use crate::scan::{Forms, Held, Scan};
 
 /// Links followed from one path before it is given up.
 const LINKS_MAX: usize = 40;
@@ -42,8 +42,8 @@ pub struct Refusal {
 pub struct Witness<'a> {
     /// The roots of this place.
     pub roots: &'a Roots,
-    /// What an object is that holds a root, where it counts only for what it is in any place.
-    pub objects: Option<Objects<'a>>,
+    /// What files count for that are other bytes in each place.
+    pub forms: Forms<'a>,
     /// What is known of files.
     pub stamps: &'a Stamps,
     /// When the run began, by the clock that stamps files: nanoseconds since 1970.
@@ -91,7 +91,7 @@ impl Witness<'_> {
             missing: HashMap::default(),
             absent: HashSet::default(),
             sources: HashMap::default(),
-            scan: Scan::new(self.roots, self.stamps).of_objects(self.objects),
+            scan: Scan::new(self.roots, self.stamps).with(self.forms),
             set: Witnessed::default(),
             names: &seen.names,
             made_names: seen.names.iter().map(|(path, _)| split(path).1).collect(),

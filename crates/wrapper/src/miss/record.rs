@@ -121,7 +121,7 @@ impl Run<'_> {
     fn witness(&self, seen: &Seen) -> Result<Witnessed, NotRecorded> {
         let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
         let witness = Witness {
-            objects: self.request.links().then_some(&anywhere),
+            forms: self.request.forms(&anywhere),
             roots: &self.request.roots,
             stamps: self.stamps,
             started_ns: self.started_ns,

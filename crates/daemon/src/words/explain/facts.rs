@@ -55,15 +55,20 @@ pub(super) fn lines(set: &ObservationSet, roots: &Roots) -> Vec<String> {
     lines
 }
 
+/// What is called so in a record that is no variable.
+pub(super) fn inherited(name: &[u8]) -> Option<&'static str> {
+    match name {
+        b"" => Some("all keyed variables"),
+        ALL_VARIABLES => Some("all variables"),
+        UMASK => Some("the umask"),
+        HOST => Some("what uname says"),
+        SOCKETS => Some("which sockets can be had"),
+        _ => None,
+    }
+}
+
 fn variable(fact: &EnvFact) -> String {
-    let name = match fact.name {
-        b"" => "(all that are keyed)".to_owned(),
-        ALL_VARIABLES => "(all of them)".to_owned(),
-        UMASK => "(the umask)".to_owned(),
-        HOST => "(what uname says)".to_owned(),
-        SOCKETS => "(which sockets can be had)".to_owned(),
-        name => say::clean(name),
-    };
+    let name = inherited(fact.name).map_or_else(|| say::clean(fact.name), |what| format!("({what})"));
     match &fact.value {
         Some(digest) => format!("variable   {name}, a value with digest {}", secret::short(digest)),
         None => format!("variable   {name}, not set"),

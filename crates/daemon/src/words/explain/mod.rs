@@ -293,10 +293,11 @@ fn bound_text(bound: Bound, by: &[u8]) -> String {
 }
 
 fn rejected_line(rejected: &larder_lookup::Rejected) -> RejectedLine {
+    let subject = &rejected.why.subject;
     RejectedLine {
         record: rejected.entry + 1,
         observer: rejected.observer.name(),
-        subject: say::clean(&rejected.why.subject),
+        subject: facts::inherited(subject).map_or_else(|| say::clean(subject), str::to_owned),
         what: say::one_line(&rejected.why.what),
     }
 }
