@@ -18,6 +18,7 @@ mod own_process;
 mod parse;
 mod programs;
 mod provable;
+mod repeats;
 mod response;
 mod table;
 mod words;
@@ -44,6 +45,7 @@ pub use programs::{
     is_in_no_order, is_log, is_ninjas, is_shell, runs_meson, runs_no_script, starts_others, unpacks,
 };
 pub use provable::{Shape, provable};
+pub use repeats::without_repeats;
 pub use response::ResponseFiles;
 pub use words::{
     AWK_WORDS, CLOCK_WORDS, DATE_WORDS, DIRECTORY_BEFORE, HASH_WORDS, LIST_OF_VARIABLES, MEMORY_WORDS,

@@ -125,7 +125,7 @@ pub fn names_cmake_clocks(text: &[u8]) -> bool {
 /// Words by which a script can get at clocks that many programs read for other reasons.
 #[rustfmt::skip]
 pub const CLOCK_WORDS: &[&str] = &[
-    "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "resource.", "times()", "thread_time",
+    "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "times()", "thread_time",
 ];
 
 /// The same for Perl.

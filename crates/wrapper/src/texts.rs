@@ -15,6 +15,7 @@ use larder_compiler::{
     TIME_WORDS, compiled_names_other_processes, holds_own_process, is_build_tool, is_compiler_part, is_left_out,
     is_makefile, is_shell, lists_shell_variables, names_cmake_clocks, names_inodes, names_other_processes,
     names_shell_clocks, names_shell_status, own_process, runs_meson, runs_no_script, times_commands, unpacks,
+    without_repeats,
 };
 use larder_lookup::Request;
 use larder_observe::{Kind, OpenFlags, Trace, Who, arguments};
@@ -185,7 +186,7 @@ impl Texts {
             Some(bytes) if is_machine_code(&bytes) => {}
             Some(bytes) => {
                 self.is_hidden |= hides_its_text(&bytes);
-                self.search(&bytes, by, path);
+                self.search(&without_repeats(&bytes), by, path);
             }
             None => self.may_hold_anything(by),
         }

@@ -1,0 +1,64 @@
+//! A long text without what it repeats, so that it can be searched for many words. automake's makefiles are the reason:
+//! curl's `tests/libtest/Makefile` has 95 MB, and 1.5 MB of different lines.
+//!
+//! Unaware of: the words.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+/// A shorter text is searched as it is.
+const LONG_BYTES: usize = 256 << 10;
+
+/// The text with every line once for each pair of lines that stand before it: a search that looks at a line and the two
+/// before it finds the same. The beginning and the end are kept. A short text comes back as it is.
+pub fn without_repeats(text: &[u8]) -> Cow<'_, [u8]> {
+    if text.len() < LONG_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let mut numbers: HashMap<&[u8], u32> = HashMap::new();
+    let mut known: HashSet<[u32; 3]> = HashSet::new();
+    let mut kept = Vec::new();
+    // Where the line begins and the two before it, their numbers, and where what is kept ends.
+    let (mut begins, mut last, mut kept_to) = ([0; 2], [0; 2], 0);
+    let mut at = 0;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let next = numbers.len() as u32 + 1;
+        let number = *numbers.entry(line).or_insert(next);
+        if known.insert([last[0], last[1], number]) {
+            kept.extend_from_slice(&text[begins[0].max(kept_to)..at + line.len()]);
+            kept_to = at + line.len();
+        }
+        (begins, last) = ([begins[1], at], [last[1], number]);
+        at += line.len();
+    }
+    kept.extend_from_slice(&text[begins[1].max(kept_to)..]);
+    Cow::Owned(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_a_long_text_stands_in_what_is_left() {
+        let mut text = b"#!/bin/sh\n".to_vec();
+        for number in 0..20_000 {
+            text.extend(format!("\t-rm -f a{}.Po\n\t@rm b\n", number % 100).bytes());
+        }
+        text.extend(b"a &&\n\t@rm b\n\t@rm b\nx\n");
+        for _ in 0..10_000 {
+            text.extend(b"\t-rm -f a7.Po\n\t@rm b\n");
+        }
+        text.extend(b"cd -");
+        let left = without_repeats(&text);
+        assert!(left.len() < text.len() / 50, "{} of {} bytes are left", left.len(), text.len());
+        assert!(left.starts_with(b"#!/bin/sh\n\t-rm -f a0.Po\n\t@rm b\n") && left.ends_with(b"\t@rm b\ncd -"));
+        let lines = |text: &[u8]| -> HashSet<Vec<Vec<u8>>> {
+            let lines: Vec<Vec<u8>> = text.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+            lines.windows(3).map(<[Vec<u8>]>::to_vec).collect()
+        };
+        let missing: Vec<_> = lines(&text).difference(&lines(&left)).cloned().collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        assert_eq!(without_repeats(b"a\na\na\na\n"), Cow::Borrowed(b"a\na\na\na\n"));
+    }
+}
