@@ -69,6 +69,7 @@ const DAYS: &[&str] = &["Mon ", "Tue ", "Wed ", "Thu ", "Fri ", "Sat ", "Sun "];
 const DATE_BYTES_MAX: usize = 40;
 const DATES: &str = "dates in zlib's log";
 const NINJA: &str = "times in ninja's log";
+const PYTHON: &str = "times of sources in Python's compiled code";
 
 /// How often what was masked.
 pub(super) type Counts = BTreeMap<&'static str, u64>;
@@ -80,6 +81,7 @@ pub(super) fn masked(path: &Path, bytes: Vec<u8>, counts: &mut Counts) -> Vec<u8
         ".ninja_log" => ninja_log(&bytes, counts),
         ".ninja_deps" => ninja_deps(&bytes, counts).unwrap_or(bytes),
         PICKLED_SETS => words(&text(&bytes, counts)),
+        name if name.ends_with(".pyc") => python(bytes, counts),
         name if FILES.contains(&name) => text(&bytes, counts),
         _ => bytes,
     }
@@ -149,6 +151,18 @@ fn date(bytes: &[u8], at: usize) -> Option<usize> {
     (rest[..length].iter().filter(|&&byte| byte == b':').count() == 2).then_some(length)
 }
 
+/// Python's compiled code: a magic number, flags, and where those are zero the time of its source, 4 bytes each (PEP
+/// 552). That of a source that the build made is another in each run.
+fn python(mut bytes: Vec<u8>, counts: &mut Counts) -> Vec<u8> {
+    if let [_, _, _, _, 0, 0, 0, 0, time @ ..] = &mut bytes[..]
+        && let Some(time) = time.first_chunk_mut::<4>()
+    {
+        *time = [0; 4];
+        *counts.entry(PYTHON).or_default() += 1;
+    }
+    bytes
+}
+
 /// `START END MTIME OUTPUT HASH`, in the order in which commands ended.
 fn ninja_log(bytes: &[u8], counts: &mut Counts) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = Vec::new();
@@ -216,6 +230,12 @@ mod tests {
         check("coredata.dat", guid, b"_guid\x94\x8c$#\x94", 1);
         check("build.dat", b"\x01libglib-2\x94j\x01a\x8csources.c\x94", b"libglib-2\nsources.c", 0);
         check("CMakeOutput.log", b"TryCompile-aB3x9z/cmTC_0a1b2.dir", b"TryCompile-#/cmTC_#.dir", 2);
+    }
+
+    #[test]
+    fn pythons_code_is_compared_without_the_time_of_its_source() {
+        check("x.pyc", b"\xa7\r\r\n\0\0\0\0\x1e\x5ckXrest", b"\xa7\r\r\n\0\0\0\0\0\0\0\0rest", 1);
+        check("x.pyc", b"\xa7\r\r\n\x01\0\0\0hash", b"\xa7\r\r\n\x01\0\0\0hash", 0);
     }
 
     #[test]
