@@ -83,10 +83,21 @@ fn two_builds_at_once() {
 fn two_builds_share_in_halves() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
     probe_skip!(larder_testkit::can_mount(), "no namespaces of one's own here");
-    let begun = few_beside_many(&["unshare", "-p", "-f", "--mount-proc", "--", "ninja", "-j3"]);
-    let half = &begun[..FILES];
-    let few = half.iter().filter(|of_many| !**of_many).count();
-    assert!((FILES / 2 - 2..=FILES / 2 + 2).contains(&few), "{begun:?}");
+    // Whoever comes 40 ms after he was called, since the machine had other things to do, is passed over: so it is tried
+    // again. Were one line for both, or the first with many served first, few would never have more than a quarter.
+    const TRIES: usize = 4;
+    let mut seen = Vec::new();
+    let halves = (0..TRIES).any(|_| {
+        seen.push(few_beside_many(&["unshare", "-p", "-f", "--mount-proc", "--", "ninja", "-j3"]));
+        seen.last().is_some_and(|begun| in_halves(begun))
+    });
+    assert!(halves, "{seen:?}");
+}
+
+/// Whether of the tools that began first about half are the first build's.
+fn in_halves(begun: &[bool]) -> bool {
+    let few = begun[..FILES].iter().filter(|of_many| !**of_many).count();
+    (FILES / 2 - 2..=FILES / 2 + 2).contains(&few)
 }
 
 /// A build with three jobs and this command, and one of make's with sixteen, on two tokens that are taken until
