@@ -23,14 +23,16 @@ pub(super) enum Step {
     Same,
     /// At another path, of another length.
     Second,
-    /// At yet another.
+    /// At yet another, as long as the first.
     Third,
+    /// At one that is as long as both, as Bazel's sandboxes mostly are; plainly, and whole commands alone.
+    AsLong,
     /// And at a last one, with one source file changed.
     Changed,
 }
 
 /// In the order that they are measured in.
-pub(super) const STEPS: [Step; 5] = [Step::Cold, Step::Same, Step::Second, Step::Third, Step::Changed];
+pub(super) const STEPS: [Step; 6] = [Step::Cold, Step::Same, Step::Second, Step::Third, Step::AsLong, Step::Changed];
 /// A command that runs longer is ended.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
@@ -42,7 +44,8 @@ impl Step {
             Step::Same => "same place",
             Step::Second => "second place",
             Step::Third => "third place",
-            Step::Changed => "fourth place, a source changed",
+            Step::AsLong => "a place as long as two",
+            Step::Changed => "fifth place, a source changed",
         }
     }
 
@@ -51,6 +54,7 @@ impl Step {
             Step::Cold | Step::Same => "place",
             Step::Second => "another-place",
             Step::Third => "third",
+            Step::AsLong => "other",
             Step::Changed => "yet/another/place",
         }
     }
@@ -99,7 +103,12 @@ impl Bench {
     pub(super) fn step(&self, package: &Package, sources: &Path, step: Step, grains: &[&Grain]) -> Result<Vec<Pass>> {
         let mut passes = Vec::new();
         for grain in grains {
-            if grain.name == PLAIN_AGAIN && step != Step::Cold {
+            let measured = match step {
+                Step::Cold => true,
+                Step::AsLong => grain.name == PLAIN || grain.whole,
+                _ => grain.name != PLAIN_AGAIN,
+            };
+            if !measured {
                 continue;
             }
             let saying = || format!("{}, {}, {}", package.name, grain.name, step.name());
