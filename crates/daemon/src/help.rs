@@ -224,6 +224,7 @@ const WRAPPER: &str = "\
 In front of a compiler:
   larder gcc -c x.c                        one command
   make CC='larder gcc' CXX='larder g++'    every command of a build
+  CC='larder gcc' CXX='larder g++' cmake ...     also sees CMake's own checks; as launchers, it does not:
   cmake -DCMAKE_C_COMPILER_LAUNCHER=larder -DCMAKE_CXX_COMPILER_LAUNCHER=larder ...
   CC='larder gcc' ./configure
 

@@ -6,11 +6,13 @@
 //!                      modification time is its last use, an hour coarse
 //!   blobs/ab/cd…       bytes whose digest is abcd…, uncompressed, mode 0600
 //!   near               the weak fingerprints last recorded for each source file, for `explain` (near.rs draws it)
+//!   needs              how much memory tools needed (needs.rs)
 //!   judged/ab/cd…     how well a program is observed by the preloaded library (larder_model::Judgement)
 //!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps.rs draws it)
 //!   counters           outcomes and reasons (counters.rs draws it)
 //!   locks/ab           taken while a manifest ab… is replaced; locks/evict while something is evicted
 //!   locks/turns        a byte of it is locked while an action runs (turns.rs)
+//!   locks/image-ab     shared by whoever uses an image ab…
 //!   daemon.sock        where larderd listens, while it runs; daemon.log what went wrong for it; locks/daemon is its lock
 //!   uploads/…          records that are to be sent to remotes (uploads.rs)
 //!   notes/…            faults in the settings that were warned of, by digest, so that they are not said twice

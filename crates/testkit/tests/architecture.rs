@@ -134,3 +134,19 @@ fn who_decides_is_synchronous() {
         assert!(may || !text.contains("async fn"), "{} is asynchronous", path.display());
     }
 }
+
+#[test]
+fn documents_name_the_format_version() {
+    let read = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("can be read");
+    let model = read("crates/model/src/lib.rs");
+    let line = model.lines().find_map(|line| line.strip_prefix("pub const FORMAT_VERSION: u8 = "));
+    let version = line.and_then(|line| line.strip_suffix(';')).expect("a line says it");
+    for (page, words) in [
+        ("store.md", vec![format!("DIR/v{version}"), format!("`v{version}` is the format version")]),
+        ("remotes.md", vec![format!("[PREFIX/]v1.{version}/b/"), format!("`v1.{version}`: the version")]),
+        ("fingerprint.md", vec![format!("| `format version` | {version} |")]),
+    ] {
+        let text = read(&format!("docs/{page}"));
+        words.iter().for_each(|word| assert!(text.contains(word), "docs/{page} does not say {word}"));
+    }
+}
