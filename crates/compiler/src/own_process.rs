@@ -78,11 +78,17 @@ fn puts_signs_together(text: &[u8]) -> bool {
         || memchr::memmem::find_iter(text, b"$$").any(is_value)
 }
 
+/// The line, as far as it lies within so many bytes: else a text of one line would be read once a word.
 fn line_of(text: &[u8], at: usize) -> &[u8] {
-    let start = memchr::memrchr(b'\n', &text[..at]).map_or(0, |at| at + 1);
-    let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |end| at + end);
+    let from = at.saturating_sub(LINE_BYTES_MAX);
+    let to = text.len().min(at + LINE_BYTES_MAX);
+    let start = memchr::memrchr(b'\n', &text[from..at]).map_or(from, |line| from + line + 1);
+    let end = memchr::memchr(b'\n', &text[at..to]).map_or(to, |line| at + line);
     &text[start..end]
 }
+
+/// Longer than all lines that are known, and than those that people write.
+const LINE_BYTES_MAX: usize = 16 << 10;
 
 /// Lines of what autoconf, automake and libtool write that have the number, and what stands before it in the name that
 /// comes of it: of a temporary file, which is gone at the end, or of one on a system that is not ours. Nothing stands
@@ -143,7 +149,8 @@ fn known_line(line: &[u8]) -> Option<&'static str> {
 
 /// Whether the word is part of a calculation or of a comparison.
 fn is_calculated(text: &[u8], word: Range<usize>) -> bool {
-    let line = memchr::memrchr(b'\n', &text[..word.start]).map_or(0, |at| at + 1);
+    let from = word.start.saturating_sub(LINE_BYTES_MAX);
+    let line = memchr::memrchr(b'\n', &text[from..word.start]).map_or(from, |line| from + line + 1);
     let (before, after) = (&text[line..word.start], &text[word.end..]);
     let last = |word: &[u8]| memchr::memmem::rfind(before, word);
     let calls = || CALCULATORS.iter().any(|word| last(word.as_bytes()).is_some());

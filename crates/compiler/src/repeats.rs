@@ -8,9 +8,12 @@ use std::collections::{HashMap, HashSet};
 
 /// A shorter text is searched as it is.
 const LONG_BYTES: usize = 256 << 10;
+/// What has more different lines repeats too little: a table of them would be larger than the text.
+const LINES_MAX: usize = 1 << 18;
 
 /// The text with every line once for each pair of lines that stand before it: a search that looks at a line and the two
-/// before it finds the same. The beginning and the end are kept. A short text comes back as it is.
+/// before it finds the same. Lines with nothing in them belong to the next. The beginning and the end are kept. A short
+/// text, and one of very many different lines, comes back as it is.
 pub fn without_repeats(text: &[u8]) -> Cow<'_, [u8]> {
     if text.len() < LONG_BYTES {
         return Cow::Borrowed(text);
@@ -21,10 +24,13 @@ pub fn without_repeats(text: &[u8]) -> Cow<'_, [u8]> {
     // Where the line begins and the two before it, their numbers, and where what is kept ends.
     let (mut begins, mut last, mut kept_to) = ([0; 2], [0; 2], 0);
     let mut at = 0;
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
+    for line in lines(text) {
         let next = numbers.len() as u32 + 1;
         let number = *numbers.entry(line).or_insert(next);
         if known.insert([last[0], last[1], number]) {
+            if known.len() > LINES_MAX {
+                return Cow::Borrowed(text);
+            }
             kept.extend_from_slice(&text[begins[0].max(kept_to)..at + line.len()]);
             kept_to = at + line.len();
         }
@@ -35,9 +41,43 @@ pub fn without_repeats(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(kept)
 }
 
+/// The lines, each with those before it that hold nothing.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let mut end = 0;
+        while end < rest.len() {
+            let line = memchr::memchr(b'\n', &rest[end..]).map_or(rest.len(), |at| end + at + 1);
+            let is_empty = rest[end..line].trim_ascii().is_empty();
+            end = line;
+            if !is_empty {
+                break;
+            }
+        }
+        let (line, next) = rest.split_at(end);
+        rest = next;
+        (!line.is_empty()).then_some(line)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_lines_are_no_lines() {
+        let seen: Vec<&[u8]> = lines(b"a\n\n \nb\n\nc\n\n").collect();
+        assert_eq!(seen, [&b"a\n"[..], b"\n \nb\n", b"\nc\n", b"\n"]);
+        let filler = "x\n".repeat(200_000);
+        let text = format!("set(x a\n\n\n  TIMESTAMP now)\nl1\nl2\n{filler}string(\n\n\n  TIMESTAMP now)\nl1\nl2\n");
+        assert!(crate::names_cmake_clocks(&without_repeats(text.as_bytes())));
+    }
+
+    #[test]
+    fn what_repeats_little_stays() {
+        let text: String = (0..LINES_MAX + 1).map(|number| format!("{number}\n")).collect();
+        assert!(matches!(without_repeats(text.as_bytes()), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn what_stands_in_a_long_text_stands_in_what_is_left() {

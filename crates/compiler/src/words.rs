@@ -51,16 +51,20 @@ const SHELL_NAMES: &[&str] = &[
 
 /// Whether a text names a way by which a shell gets at the clock, but for names of temporary files.
 pub fn names_shell_clocks(text: &[u8]) -> bool {
-    let is_clock = |name: &&[u8]| SHELL_CLOCKS.iter().any(|clock| clock.as_bytes() == *name);
-    let names = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_').filter(is_clock).count();
-    if names == 0 && memchr::memmem::find(text, b"printf").is_none() {
+    let is_clock = |name: &[u8]| SHELL_CLOCKS.iter().any(|clock| clock.as_bytes() == name);
+    let names_one = |text: &[u8]| text.split(|byte| !is_of_a_name(*byte)).any(is_clock);
+    if !names_one(text) && memchr::memmem::find(text, b"printf").is_none() {
         return false;
     }
     // What is quoted is another script's.
     let mut plain: Vec<u8> = text.iter().copied().filter(|byte| *byte != b'\\').collect();
-    let excused: usize = SHELL_NAMES.iter().map(|name| take_out(&mut plain, name.as_bytes())).sum();
+    SHELL_NAMES.iter().for_each(|name| take_out(&mut plain, name.as_bytes()));
     let holds = |word: &str| memchr::memmem::find(&plain, word.as_bytes()).is_some();
-    names > excused || holds("printf %(") || holds("printf '%(") || holds("printf \"%(")
+    names_one(&plain) || holds("printf %(") || holds("printf '%(") || holds("printf \"%(")
+}
+
+fn is_of_a_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 /// Whether a shell's script takes the time of commands, or asks how long its own ran.
@@ -78,13 +82,14 @@ pub fn times_commands(script: &[u8]) -> bool {
     script.split(|byte| b"\n;&|({`".contains(byte)).any(takes)
 }
 
-/// Blank every occurrence of `word`, so that none counts as part of another; how many there were.
-fn take_out(text: &mut [u8], word: &[u8]) -> usize {
-    let found: Vec<usize> = memchr::memmem::find_iter(text, word).collect();
-    for at in &found {
-        text[*at..at + word.len()].fill(b' ');
-    }
-    found.len()
+/// Blank every occurrence of `word` that does not go on as a longer name.
+fn take_out(text: &mut [u8], word: &[u8]) {
+    let ends = |at: &usize| {
+        let end = at + word.len();
+        !is_of_a_name(word[word.len() - 1]) || text.get(end).is_none_or(|byte| !is_of_a_name(*byte))
+    };
+    let found: Vec<usize> = memchr::memmem::find_iter(text, word).filter(ends).collect();
+    found.into_iter().for_each(|at| text[at..at + word.len()].fill(b' '));
 }
 
 /// Registers of a formatted text that hold the date, and the time.
@@ -126,6 +131,7 @@ pub fn names_cmake_clocks(text: &[u8]) -> bool {
 #[rustfmt::skip]
 pub const CLOCK_WORDS: &[&str] = &[
     "monotonic", "perf_counter", "process_time", "getrusage", "clock_gettime", "times()", "thread_time",
+    "wait3(", "wait4(", "ru_utime", "ru_stime",
 ];
 
 /// The same for Perl.
@@ -313,6 +319,8 @@ mod tests {
             ("echo $((SECONDS - start))", true),
             ("tmp=/tmp/x$$-$RANDOM-$$; echo $RANDOM", true),
             ("printf '%(%Y)T' -1", true),
+            ("t=/tmp/a$$-$RANDOM_1", false),
+            ("echo $RANDOM; t=/tmp/a$$-$RANDOM_1", true),
         ] {
             assert_eq!(names_shell_clocks(text.as_bytes()), expect, "{text}");
         }

@@ -117,7 +117,7 @@ fn holds<'m>(
         same_bytes_will_do,
         stampless,
         variable: &|name| place.asked(name),
-        forms: request.forms(&object),
+        forms: request.forms(&object, &relocated::uncut),
     };
     checker.check_read(set.clone(), effort)?;
     if request.family == Family::Command && reads_an_output(set.clone(), &result, &request.roots) {

@@ -63,7 +63,7 @@ pub fn object_anywhere(bytes: &[u8], roots: &Roots) -> Option<Vec<u8>> {
 }
 
 /// autoconf's `config.status` with its values in one piece each, by the file's name.
-pub(crate) fn uncut(path: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
+pub fn uncut(path: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     is_config_status(path).then(|| larder_relocate::uncut(bytes)).flatten()
 }
 

@@ -327,13 +327,11 @@ impl Request {
 
     /// What the files that it reads count for. Objects for what they are in no place (`object` is
     /// [`Request::object_anywhere`]) where a driver links: it takes them as they are, and brings their debug information
-    /// into a program in a way that is known.
-    pub fn forms<'f>(&self, object: Anywhere<'f>) -> Forms<'f> {
+    /// into a program in a way that is known. autoconf's `config.status` in pieces that no path cuts (`uncut` is
+    /// [`relocated::uncut`] of some files) where a whole command runs it.
+    pub fn forms<'f>(&self, object: Anywhere<'f>, uncut: &'f dyn Fn(&[u8], &[u8]) -> Option<Vec<u8>>) -> Forms<'f> {
         let is_command = self.family == Family::Command;
-        Forms {
-            object: self.links().then_some(object),
-            uncut: if is_command { relocated::uncut } else { Forms::NONE.uncut },
-        }
+        Forms { object: self.links().then_some(object), uncut: if is_command { uncut } else { Forms::NONE.uncut } }
     }
 
     /// A path of the command line, made absolute.

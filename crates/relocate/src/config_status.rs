@@ -6,13 +6,15 @@
 //!
 //! Unaware of: what stands in a value.
 
+use memchr::memmem;
+
 /// A line of a value is cut after so many bytes.
 const PIECE_BYTES: usize = 148;
 const NAME: &[u8] = b"S[\"";
 const VALUE: &[u8] = b"\"]=";
 
-/// Stands before and behind a value that is in one piece.
-const UNCUT: u8 = 1;
+/// Between two pieces.
+const CUT: &[u8] = b"\"\\\n\"";
 
 /// The file with `replace` done to each value as a whole, and to all else between them. `None` where autoconf would
 /// have cut a value otherwise.
@@ -20,11 +22,20 @@ pub(crate) fn relocate(bytes: &[u8], replace: &dyn Fn(&[u8]) -> Option<Vec<u8>>)
     written(bytes, replace, &|value| replace(value).map(|value| rendered(&value)))
 }
 
-/// The file with each value in one piece, so that nothing in it hangs on how long a path is. Two such texts are equal
-/// where the files are. `None` where autoconf would have cut a value otherwise.
+/// The file with each value in one piece, as it is written but for the cuts, so that nothing in it hangs on how long a
+/// path is. Two such texts are equal where the files are. `None` where autoconf would have cut a value otherwise.
 pub fn uncut(bytes: &[u8]) -> Option<Vec<u8>> {
-    let marked = |value: &[u8]| Some([&[UNCUT], value, &[UNCUT]].concat());
-    if bytes.contains(&UNCUT) { None } else { written(bytes, &|text| Some(text.to_vec()), &marked) }
+    written(bytes, &|text| Some(text.to_vec()), &|value| Some(joined(&rendered(value))))
+}
+
+fn joined(pieces: &[u8]) -> Vec<u8> {
+    let (mut out, mut kept) = (Vec::with_capacity(pieces.len()), 0);
+    for cut in memmem::find_iter(pieces, CUT) {
+        out.extend_from_slice(&pieces[kept..cut]);
+        kept = cut + CUT.len();
+    }
+    out.extend_from_slice(&pieces[kept..]);
+    out
 }
 
 /// The file with what `between` makes of all between values, and `write` of each value.
@@ -147,6 +158,8 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&found), there);
         assert_eq!(relocate(&found, &|text| Some(text.to_vec())), Some(found.clone()));
         let whole = |text: &[u8]| uncut(text).expect("is cut as autoconf does");
+        let b = format!("S[\"B\"]=\"/w/{x}z{y}\\n/w\\n\"\nend");
+        assert!(String::from_utf8_lossy(&whole(here.as_bytes())).contains(&b), "quoted as it was");
         assert_eq!(longer(&whole(here.as_bytes())), Some(whole(&found)));
     }
 

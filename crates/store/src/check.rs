@@ -15,7 +15,7 @@ use larder_model::{
 use larder_sys::{Dir, Kind, Look, Trust};
 
 use crate::Stamps;
-use crate::scan::Forms;
+use crate::scan::{Forms, of_uncut};
 use crate::witness::class_of;
 
 /// What changed within this time is likely to change again, as a directory does that outputs are put in with each hit:
@@ -443,14 +443,15 @@ impl Checker<'_> {
         let read = dir.open_file(name).and_then(|mut file| crate::scan::read_text(&mut file));
         let text = read.map_err(|error| format!("cannot be read: {error}"))?;
         let Some(text) = text else { return Err(OTHER_CONTENT.into()) };
-        let uncut = (self.forms.uncut)(name, &text);
         let object = || self.forms.object.and_then(|object| object(&text));
-        let encoded = self.roots.encode_content(uncut.as_deref().unwrap_or(&text)).or_else(object);
-        match encoded {
-            Some(encoded) if Digest::of(&encoded) == *rooted => Ok(()),
-            _ if self.same_bytes_will_do && Digest::of(&text) == *digest => Ok(()),
-            _ => Err("has other content, also apart from the place's path in it".into()),
+        let encoded = self.roots.encode_content(&text).or_else(object);
+        let is_the_same = encoded.is_some_and(|encoded| Digest::of(&encoded) == *rooted)
+            || self.same_bytes_will_do && Digest::of(&text) == *digest;
+        let uncut = || self.roots.encode_content(&(self.forms.uncut)(name, &text)?);
+        if is_the_same || uncut().is_some_and(|encoded| of_uncut(&encoded) == *rooted) {
+            return Ok(());
         }
+        Err("has other content, also apart from the place's path in it".into())
     }
 }
 

@@ -28,14 +28,14 @@ pub type Anywhere<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
 pub struct Forms<'a> {
     /// For objects, where they count only for that.
     pub object: Option<Anywhere<'a>>,
-    /// The text in which all paths stand as they are, from the name of a file and its bytes, of a file of which that
+    /// The text in which all paths stand as they are, from the path of a file and its bytes, of a file of which that
     /// is known: its own may be cut at a column.
-    pub uncut: fn(&[u8], &[u8]) -> Option<Vec<u8>>,
+    pub uncut: &'a dyn Fn(&[u8], &[u8]) -> Option<Vec<u8>>,
 }
 
 impl Forms<'_> {
     /// Where every file is its bytes.
-    pub const NONE: Forms<'static> = Forms { object: None, uncut: |_, _| None };
+    pub const NONE: Forms<'static> = Forms { object: None, uncut: &|_, _| None };
 }
 
 /// What one input holds.
@@ -112,8 +112,10 @@ impl<'a> Scan<'a> {
             Held::default()
         } else if let Some(bytes) = read_text(&mut file)? {
             let holds = |name: &Vec<u8>| memmem::find(&bytes, name).is_some();
-            let uncut = (self.forms.uncut)(path, &bytes);
-            let held = self.bytes(uncut.as_deref().unwrap_or(&bytes));
+            let held = match (self.forms.uncut)(path, &bytes) {
+                Some(uncut) => self.bytes(&uncut, of_uncut),
+                None => self.bytes(&bytes, Digest::of),
+            };
             Held { names_runs: may_hold_names && self.roots.names().iter().any(holds), ..held }
         } else {
             return Ok(Held::ANYTHING);
@@ -129,19 +131,25 @@ impl<'a> Scan<'a> {
         Ok(held)
     }
 
-    fn bytes(&self, bytes: &[u8]) -> Held {
+    fn bytes(&self, bytes: &[u8], digest: fn(&[u8]) -> Digest) -> Held {
         let holds_root = self.roots.paths().iter().any(|root| memmem::find(bytes, root).is_some());
         let encoded = if holds_root { self.roots.encode_content(bytes) } else { None };
         let left = |encoded: &Vec<u8>| self.roots.paths().iter().any(|root| memmem::find(encoded, root).is_some());
         Held {
             fixed: holds_root && encoded.as_ref().is_none_or(left),
             loose: encoded.as_ref().is_some_and(|encoded| stands_loose(encoded)),
-            rooted: encoded.map(|encoded| Digest::of(&encoded)),
+            rooted: encoded.map(|encoded| digest(&encoded)),
             object: None,
             names_files: names_files(bytes),
             names_runs: false,
         }
     }
+}
+
+/// The digest of a text that is uncut, roots replaced: never that of a file that holds the same as it is, since no root's
+/// number is zero.
+pub(crate) fn of_uncut(encoded: &[u8]) -> Digest {
+    Digest::of(&[&[PLACEHOLDER, PLACEHOLDER], encoded].concat())
 }
 
 /// What an object holds. Its stamp would say nothing of that.
@@ -226,7 +234,7 @@ mod tests {
         let stamps = Stamps::open(&store, false);
         let roots = Roots::new([b"/some/where".to_vec()]);
         let held = |text: &[u8]| {
-            let held = Scan::new(&roots, &stamps).bytes(text);
+            let held = Scan::new(&roots, &stamps).bytes(text, Digest::of);
             (held.rooted.is_some(), held.fixed)
         };
         assert_eq!(held(b"\"/some/where/x\""), (true, false));
@@ -234,7 +242,7 @@ mod tests {
         assert_eq!(held(b"/some/where \0"), (false, true));
         assert_eq!(held(b"x/some/where /some/where"), (true, true));
         assert_eq!(held(b"/some"), (false, false));
-        let loose = |text: &[u8]| Scan::new(&roots, &stamps).bytes(text).loose;
+        let loose = |text: &[u8]| Scan::new(&roots, &stamps).bytes(text, Digest::of).loose;
         assert!(!loose(b"int x;\n # define X \"/some/where\"\n"));
         assert!(loose(b"/* /some/where */ int x;\n") && loose(b"#define X \\\n \"/some/where\"\n"));
         assert!(is_program(b"\x7fELF\x02\x01\x01\0") && is_program(b"!<arch>\n") && !is_program(b"int x;"));

@@ -282,6 +282,22 @@ fn texts(trace: &Trace) -> HashMap<Vec<u8>, Vec<Reader>> {
     found
 }
 
+/// Files of such names that nothing read but shells that ran them: what their lines are cut after says nothing then.
+pub(crate) fn run_by_shells_alone(trace: &Trace, is_one: fn(&[u8]) -> bool) -> HashSet<&[u8]> {
+    let mut who = Who::default();
+    let (mut run, mut read) = (HashSet::new(), HashSet::new());
+    for event in trace.iter() {
+        who.learn(&event);
+        if matches!(event.kind, Kind::Open(flags) if flags.has(OpenFlags::READ)) && is_one(event.path) {
+            let runs = who.runs(event.pid);
+            let words = arguments(runs.arguments).filter(|_| is_shell(file_name(runs.program)));
+            let script = words.and_then(|mut words| words.next()).filter(|word| is_one(word));
+            let _ = if script.is_some() { run.insert(event.path) } else { read.insert(event.path) };
+        }
+    }
+    run.difference(&read).copied().collect()
+}
+
 /// Files that were taken out of an archive, read by a program that may run them, and are not there any more.
 fn unpacked_and_gone(trace: &Trace) -> HashSet<&[u8]> {
     let mut who = Who::default();

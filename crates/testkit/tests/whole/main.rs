@@ -131,23 +131,30 @@ fn the_place_in_odd_surroundings() {
     assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
 }
 
-/// What a `configure` builds to see whether the kernel tells interfaces, and removes.
-/// What autoconf cuts after 148 bytes, wherever a path ends there.
+/// A `config.status`, in which autoconf cuts values after 148 bytes, wherever a path ends there.
 const CUT: &str = r#"awk -v v="cd $PWD && $PWD/src/missing --run and some more words that fill a line of it $PWD/x $PWD/y" 'BEGIN {
+    print "cat >all <<\\_E"
     printf "S[\"X\"]="
     for (; length(v) > 148; v = substr(v, 149)) printf "\"%s\"\\\n", substr(v, 1, 148)
-    printf "\"%s\"\n", v }' >config.status; touch -d 2020-02-02 config.status"#;
+    printf "\"%s\"\n", v
+    print "_E" }' >config.status; touch -d 2020-02-02 config.status"#;
 
 #[test]
 fn what_autoconf_has_cut_is_read() {
     let project = Project::of(&[("in", "in\n")]);
-    let argv = ["sh", "-c", "grep -c S <config.status >out; cat in >>out"];
+    let argv = ["sh", "-c", "sh config.status; tr -d '\\\\\"\\n' <all >out; rm all; cat in >>out"];
     let outcomes = [0, 3, 4].map(|at| project.compared_after(at, &argv, CUT));
     assert_eq!(outcomes, ["miss", "miss", "hit"]);
     let other = CUT.replace("words", "words\\nS");
     assert_eq!(project.compared_after(5, &argv, &other), "miss");
+    // Whoever else reads it may count its lines, also with the script's own shell.
+    for command in ["wc -l <config.status >out", "sh config.status; rm all; grep -c S config.status >out"] {
+        let outcomes = [6, 7, 8].map(|at| project.compared_after(at, &["sh", "-c", command], CUT));
+        assert_eq!(outcomes, ["miss"; 3], "{command}");
+    }
 }
 
+/// What a `configure` builds to see whether the kernel tells interfaces, and removes.
 #[test]
 fn a_check_that_asks_for_interfaces() {
     probe_skip!(has("gcc"), "gcc is not installed");

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use larder_compiler::{EnvironmentRule, is_log};
-use larder_lookup::{Request, secret, subject};
+use larder_compiler::{EnvironmentRule, is_config_status, is_log};
+use larder_lookup::{Request, relocated, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
 use larder_observe::{Closing, Folded, Kind, Trace, Who};
@@ -18,7 +18,7 @@ use crate::dates::Dates;
 use crate::keep::{Kept, KeptContent, KeptKind, KeptOutput, KeptStreams};
 use crate::reach::{Reach, Reached, SEARCHED_BYTES_MAX};
 use crate::sink::Sink;
-use crate::texts::Texts;
+use crate::texts::{Texts, run_by_shells_alone};
 use crate::typed::file_name;
 use crate::watch::{Programs, Watched, closing};
 
@@ -75,7 +75,7 @@ impl Run<'_> {
         let mut folded = self.folded(watched, &texts)?;
         let dates = Dates::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(watched, &texts, &mut folded)?;
-        let witnessed = self.witness(&folded.seen)?;
+        let witnessed = self.witness(&folded.seen, &watched.observed.trace)?;
         let sees_closing = match self.observer {
             Depfile => false,
             Kernel => closing(self.request.family) == Closing::Asked,
@@ -118,10 +118,12 @@ impl Run<'_> {
     }
 
     /// Look at everything once more.
-    fn witness(&self, seen: &Seen) -> Result<Witnessed, NotRecorded> {
+    fn witness(&self, seen: &Seen, trace: &Trace) -> Result<Witnessed, NotRecorded> {
         let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
+        let run = run_by_shells_alone(trace, is_config_status);
+        let uncut = |path: &[u8], bytes: &[u8]| if run.contains(path) { relocated::uncut(path, bytes) } else { None };
         let witness = Witness {
-            forms: self.request.forms(&anywhere),
+            forms: self.request.forms(&anywhere, &uncut),
             roots: &self.request.roots,
             stamps: self.stamps,
             started_ns: self.started_ns,
