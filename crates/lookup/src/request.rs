@@ -14,7 +14,7 @@ use larder_model::{
     ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, Times, UMASK, Variable,
 };
 use larder_spawn::{Command, Destinations};
-use larder_store::{Anywhere, Forms, Stamps};
+use larder_store::{Anywhere, Forms, Stamps, Uncut};
 use larder_sys::TerminalSize;
 
 use crate::paths::{absolute, beside, is_in, places_of};
@@ -329,7 +329,7 @@ impl Request {
     /// [`Request::object_anywhere`]) where a driver links: it takes them as they are, and brings their debug information
     /// into a program in a way that is known. autoconf's `config.status` in pieces that no path cuts (`uncut` is
     /// [`relocated::uncut`] of some files) where a whole command runs it.
-    pub fn forms<'f>(&self, object: Anywhere<'f>, uncut: &'f dyn Fn(&[u8], &[u8]) -> Option<Vec<u8>>) -> Forms<'f> {
+    pub fn forms<'f>(&self, object: Anywhere<'f>, uncut: Uncut<'f>) -> Forms<'f> {
         let is_command = self.family == Family::Command;
         Forms { object: self.links().then_some(object), uncut: if is_command { uncut } else { Forms::NONE.uncut } }
     }

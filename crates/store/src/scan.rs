@@ -23,14 +23,16 @@ const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// What a file is in any place, from its bytes in this one; `None` where it is to be these bytes.
 pub type Anywhere<'a> = &'a dyn Fn(&[u8]) -> Option<Vec<u8>>;
 
+/// The text of a file uncut, from its path and its bytes; `None` where it is as it is.
+pub type Uncut<'a> = &'a dyn Fn(&[u8], &[u8]) -> Option<Vec<u8>>;
+
 /// What files are in any place whose bytes are others in each, beyond texts that hold a path as it is.
 #[derive(Clone, Copy)]
 pub struct Forms<'a> {
     /// For objects, where they count only for that.
     pub object: Option<Anywhere<'a>>,
-    /// The text in which all paths stand as they are, from the path of a file and its bytes, of a file of which that
-    /// is known: its own may be cut at a column.
-    pub uncut: &'a dyn Fn(&[u8], &[u8]) -> Option<Vec<u8>>,
+    /// The text in which all paths stand as they are, of files of which that is known: their own may be cut at a column.
+    pub uncut: Uncut<'a>,
 }
 
 impl Forms<'_> {
