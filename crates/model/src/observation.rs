@@ -314,28 +314,20 @@ impl<'a> ObservationSet<'a> {
     /// a part of one run was answered: all of that is asked again of the set that answers.
     pub fn contents(&self) -> Vec<u8> {
         let mut w = Writer::default();
-        for directory in &self.directories {
-            for NamedFact { name, fact } in &directory.facts {
-                let fact = match fact {
-                    Fact::Content { digest, executable, rooted, .. } => Fact::Content {
-                        digest: rooted.unwrap_or(*digest),
-                        executable: *executable,
-                        plain: false,
-                        rooted: None,
-                    },
-                    Fact::Listing(_) | Fact::Ordered(_) | Fact::Kinds(_) | Fact::Link(_) | Fact::Other(_) => {
-                        fact.clone()
-                    }
-                    Fact::Error { .. } | Fact::Directory | Fact::Mode(_) | Fact::Modified(_) | Fact::Status(_) => {
-                        continue;
-                    }
-                };
-                w.bytes(directory.path);
-                w.bytes(name);
-                fact.encode(&mut w);
-            }
+        for (directory, name, fact) in self.compared() {
+            w.bytes(directory);
+            w.bytes(name);
+            fact.encode(&mut w);
         }
         w.bytes
+    }
+
+    /// What is in these bytes: directory, name in it, and what of the fact counts.
+    pub fn compared(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8], Fact<'a>)> {
+        self.directories.iter().flat_map(|directory| {
+            let compared = directory.facts.iter().filter_map(|NamedFact { name, fact }| Some((*name, fact.compared()?)));
+            compared.map(|(name, fact)| (directory.path, name, fact))
+        })
     }
 
     /// Append the set's bytes.
@@ -458,6 +450,18 @@ impl<'a> DirFacts<'a> {
 impl<'a> Fact<'a> {
     /// The operation of an error from `access`; the mode asked for (1 execute, 2 write, 4 read) is added.
     pub const ACCESS: u8 = 0x10;
+
+    /// What of it counts where two runs are compared.
+    fn compared(&self) -> Option<Fact<'a>> {
+        match self {
+            Fact::Content { digest, executable, rooted, .. } => {
+                let digest = rooted.unwrap_or(*digest);
+                Some(Fact::Content { digest, executable: *executable, plain: false, rooted: None })
+            }
+            Fact::Listing(_) | Fact::Ordered(_) | Fact::Kinds(_) | Fact::Link(_) | Fact::Other(_) => Some(self.clone()),
+            Fact::Error { .. } | Fact::Directory | Fact::Mode(_) | Fact::Modified(_) | Fact::Status(_) => None,
+        }
+    }
 
     fn encode(&self, w: &mut Writer) {
         match self {

@@ -131,6 +131,23 @@ fn the_place_in_odd_surroundings() {
     assert_eq!(outcomes, ["miss", "miss", "hit", "hit"]);
 }
 
+#[test]
+fn what_two_runs_had_otherwise_is_said() {
+    let project = Project::of(&[("in", "in\n")]);
+    let list = format!("ls {} >/dev/null; cat in >out", project.place.text("work/outer"));
+    let argv = ["sh", "-c", &list];
+    for at in 0..2 {
+        project.place.put(&format!("outer/{at}"), "");
+        project.place.settle();
+        assert_eq!(project.compared(at, &argv), "miss");
+    }
+    let top = project.lay_out(2);
+    let explain = [&["explain", "--no-terminal", "--"], &argv[..]].concat();
+    let said = project.place.larder(&explain).cwd(top).run().ends(0).stdout;
+    let unlike = format!("; unlike record 2: listing {}, names ", project.place.text("work/outer"));
+    assert!(said.contains(&unlike), "{said}");
+}
+
 /// A `config.status`, in which autoconf cuts values after 148 bytes, wherever a path ends there.
 const CUT: &str = r#"awk -v v="cd $PWD && $PWD/src/missing --run and some more words that fill a line of it $PWD/x $PWD/y" 'BEGIN {
     print "cat >all <<\\_E"

@@ -1,7 +1,8 @@
 //! What a record relies on and leaves behind, in words.
 
 use larder_model::{
-    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, ObservationSet, OutputKind, Roots, SOCKETS, Status, UMASK,
+    ALL_VARIABLES, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, OutputKind, Roots, SOCKETS, Status,
+    UMASK,
 };
 
 use super::secret;
@@ -82,37 +83,49 @@ fn directory_lines(directory: &DirFacts, roots: &Roots, lines: &mut Vec<String>)
         Links::None => lines.push(format!("no links   in {path}")),
         Links::Real(real) => lines.push(format!("leads to   {path} → {}", local(real, roots))),
     }
-    let named = |name: &[u8]| match (name.is_empty(), path.ends_with('/')) {
-        (true, _) => path.clone(),
-        (false, true) => format!("{path}{}", say::clean(name)),
-        (false, false) => format!("{path}/{}", say::clean(name)),
-    };
-    for fact in &directory.facts {
-        let path = named(fact.name);
-        lines.push(match &fact.fact {
-            Fact::Content { digest, executable, .. } => {
-                let kind = if *executable { "program" } else { "file" };
-                format!("{kind:<10} {path}, content {}", secret::short(digest))
-            }
-            Fact::Directory => format!("directory  {path}"),
-            Fact::Link(target) => format!("link       {path} → {}", local(target, roots)),
-            Fact::Error { errno, .. } => {
-                format!("error      {path}: {}", std::io::Error::from_raw_os_error(*errno as i32))
-            }
-            Fact::Listing(digest) => format!("listing    {path}, names {}", secret::short(digest)),
-            Fact::Ordered(digest) => format!("listing    {path}, names in order {}", secret::short(digest)),
-            Fact::Kinds(digest) => format!("listing    {path}, names and kinds {}", secret::short(digest)),
-            Fact::Mode(mode) => format!("mode       {path}, {mode:o}"),
-            Fact::Modified(ns) => format!("modified   {path}, at {}", seconds(*ns)),
-            Fact::Status(status) => {
-                let Status { mode, owner, group, links, modified_ns, .. } = status;
-                let at = seconds(*modified_ns);
-                format!("status     {path}, modified at {at}, mode {mode:o}, owner {owner}:{group}, names {links}")
-            }
-            Fact::Other(_) => format!("special    {path}"),
-        });
+    for NamedFact { name, fact } in &directory.facts {
+        let (kind, what) = fact_words(fact, roots);
+        lines.push(format!("{kind:<10} {}{what}", joined(&path, name)));
     }
-    lines.extend(directory.absent.iter().map(|name| format!("absent     {}", named(name))));
+    lines.extend(directory.absent.iter().map(|name| format!("absent     {}", joined(&path, name))));
+}
+
+/// The path of a name in a directory; an empty one is the directory.
+pub(super) fn joined(directory: &str, name: &[u8]) -> String {
+    match (name.is_empty(), directory.ends_with('/')) {
+        (true, _) => directory.to_owned(),
+        (false, true) => format!("{directory}{}", say::clean(name)),
+        (false, false) => format!("{directory}/{}", say::clean(name)),
+    }
+}
+
+/// A fact about this path, within a sentence.
+pub(super) fn fact_line(path: &str, fact: &Fact, roots: &Roots) -> String {
+    let (kind, what) = fact_words(fact, roots);
+    format!("{kind} {path}{what}")
+}
+
+/// What is said before the path, and behind it.
+fn fact_words(fact: &Fact, roots: &Roots) -> (&'static str, String) {
+    match fact {
+        Fact::Content { digest, executable, .. } => {
+            (if *executable { "program" } else { "file" }, format!(", content {}", secret::short(digest)))
+        }
+        Fact::Directory => ("directory", String::new()),
+        Fact::Link(target) => ("link", format!(" → {}", local(target, roots))),
+        Fact::Error { errno, .. } => ("error", format!(": {}", std::io::Error::from_raw_os_error(*errno as i32))),
+        Fact::Listing(digest) => ("listing", format!(", names {}", secret::short(digest))),
+        Fact::Ordered(digest) => ("listing", format!(", names in order {}", secret::short(digest))),
+        Fact::Kinds(digest) => ("listing", format!(", names and kinds {}", secret::short(digest))),
+        Fact::Mode(mode) => ("mode", format!(", {mode:o}")),
+        Fact::Modified(ns) => ("modified", format!(", at {}", seconds(*ns))),
+        Fact::Status(status) => {
+            let Status { mode, owner, group, links, modified_ns, .. } = status;
+            let at = seconds(*modified_ns);
+            ("status", format!(", modified at {at}, mode {mode:o}, owner {owner}:{group}, names {links}"))
+        }
+        Fact::Other(_) => ("special", String::new()),
+    }
 }
 
 fn seconds(nanoseconds: i64) -> String {

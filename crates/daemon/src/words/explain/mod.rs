@@ -1,10 +1,11 @@
 //! `larder explain`: what would become of a command now, by the code that the wrapper runs (`larder_lookup`).
 //!
-//! `flow` here asks in the wrapper's order; `fields` compares two walks, `facts` describes what a record relies on,
+//! `flow` here asks in the wrapper's order; `fields` compares two walks, `between` two runs, `facts` describes what a record relies on,
 //! `secret` keeps what looks secret out of the output, `show` prints.
 //!
 //! Never runs the tool, and changes nothing but stamps.
 
+mod between;
 mod facts;
 mod fields;
 pub(super) mod secret;
@@ -16,7 +17,7 @@ use std::os::unix::ffi::OsStringExt;
 use anyhow::{Result, bail};
 use larder_compiler::is_masquerade_name;
 use larder_lookup::{Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, subject};
-use larder_model::{ActionResult, Bound, Bypass, Fallback, Manifest, Output};
+use larder_model::{ActionResult, Bound, Bypass, Fallback, Manifest, Output, Roots};
 use larder_spawn::Destinations;
 use larder_store::{Effort, Stamps, Store};
 
@@ -254,7 +255,8 @@ fn verdict(store: &Store, stamps: &Stamps, request: &Request, place: &Place, ver
     let (mut rejected, mut effort) = (Vec::new(), Effort::default());
     let answer = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
     let known = Known::of(&manifest, &rejected);
-    let rejected: Vec<RejectedLine> = rejected.iter().map(rejected_line).collect();
+    let line = |rejected| rejected_line(rejected, &manifest, &request.roots);
+    let rejected: Vec<RejectedLine> = rejected.iter().map(line).collect();
     let (result, observer, at) = match answer {
         Some(Answer { result, observer, .. }) => (result, observer, rejected.len()),
         None => {
@@ -292,13 +294,14 @@ fn bound_text(bound: Bound, by: &[u8]) -> String {
     format!("{}{by}{remedy}", bound.reason())
 }
 
-fn rejected_line(rejected: &larder_lookup::Rejected) -> RejectedLine {
+fn rejected_line(rejected: &larder_lookup::Rejected, manifest: &Manifest, roots: &Roots) -> RejectedLine {
     let subject = &rejected.why.subject;
+    let unlike = between::first_difference(manifest, rejected.entry, roots);
     RejectedLine {
         record: rejected.entry + 1,
         observer: rejected.observer.name(),
         subject: facts::inherited(subject).map_or_else(|| say::clean(subject), str::to_owned),
-        what: say::one_line(&rejected.why.what),
+        what: [Some(say::one_line(&rejected.why.what)), unlike].into_iter().flatten().collect::<Vec<_>>().join("; "),
     }
 }
 

@@ -1,0 +1,67 @@
+//! What two runs of one command had otherwise, where a record waits for a second run that is the same.
+
+use std::collections::BTreeMap;
+
+use larder_model::{ActionResult, Bound, Entry, Fact, Manifest, ObservationSet, Output, OutputKind, Roots};
+
+use super::facts;
+
+/// What the record at `at` has otherwise than the next other one that could have shown that it serves more; `None`
+/// where it waits for no such, or there is none.
+pub(super) fn first_difference(manifest: &Manifest, at: usize, roots: &Roots) -> Option<String> {
+    let entry = manifest.entries.get(at)?;
+    let tells = |other: &Entry| match entry.bound? {
+        Bound::SeenOnce => (entry.made_in != other.made_in).then_some(()),
+        Bound::Chance => (entry.bound_by != other.bound_by).then_some(()),
+        _ => None,
+    };
+    let is_one = |(number, other): &(usize, &Entry)| *number != at && tells(other).is_some();
+    // Newest first: those that were there when it was recorded stand behind it.
+    let (before, behind) = manifest.entries.split_at(at);
+    let behind = behind.iter().enumerate().map(|(number, other)| (number + at, other));
+    let (number, other) = behind.chain(before.iter().enumerate().rev()).find(is_one)?;
+    let ((set, result), (other_set, other_result)) = (entry.open().ok()?, other.open().ok()?);
+    let what = of_sets(&set, &other_set, roots).or_else(|| of_results(&result, &other_result, roots));
+    let what = what.unwrap_or_else(|| "it gave other bytes, apart from paths of the place".to_owned());
+    Some(format!("unlike record {}: {what}", number + 1))
+}
+
+/// A directory, and a name in it.
+type Path<'a> = (&'a [u8], &'a [u8]);
+
+fn by_path<'a>(set: &ObservationSet<'a>) -> BTreeMap<Path<'a>, Fact<'a>> {
+    set.compared().map(|(directory, name, fact)| ((directory, name), fact)).collect()
+}
+
+fn of_sets(set: &ObservationSet, other: &ObservationSet, roots: &Roots) -> Option<String> {
+    let (here, there) = (by_path(set), by_path(other));
+    let line = |(directory, name): &Path, fact: &Fact| {
+        facts::fact_line(&facts::joined(&facts::local(directory, roots), name), fact, roots)
+    };
+    let changed = here.iter().find_map(|(path, fact)| {
+        let other = there.get(path).filter(|other| *other != fact)?;
+        Some(format!("{}, there {}", line(path, fact), line(path, other)))
+    });
+    let alone = || here.iter().find(|(path, _)| !there.contains_key(*path)).map(|(path, fact)| line(path, fact));
+    let there_alone = || there.iter().find(|(path, _)| !here.contains_key(*path)).map(|(path, fact)| line(path, fact));
+    changed
+        .or_else(|| alone().map(|line| format!("that one did not look at {line}")))
+        .or_else(|| there_alone().map(|line| format!("that one alone looked at {line}")))
+}
+
+fn of_results(result: &ActionResult, other: &ActionResult, roots: &Roots) -> Option<String> {
+    if result.exit_code != other.exit_code {
+        return Some(format!("it ended with {}, that one with {}", result.exit_code, other.exit_code));
+    }
+    let by_path = |result: &ActionResult| -> BTreeMap<Vec<u8>, OutputKind> {
+        result.outputs.iter().map(|output: &Output| (output.path.to_vec(), output.kind)).collect()
+    };
+    let (here, there) = (by_path(result), by_path(other));
+    let path = |path: &Vec<u8>| facts::local(path, roots);
+    let only = |a: &BTreeMap<Vec<u8>, OutputKind>, b: &BTreeMap<Vec<u8>, OutputKind>| {
+        a.keys().find(|path| !b.contains_key(*path)).map(path)
+    };
+    only(&here, &there)
+        .map(|path| format!("that one did not make {path}"))
+        .or_else(|| only(&there, &here).map(|path| format!("that one alone made {path}")))
+}
