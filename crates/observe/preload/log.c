@@ -9,16 +9,25 @@ static uint64_t capacity;
 
 uint64_t log_capacity(void) { return capacity; }
 
+/* Eight bytes anywhere. */
+typedef uint64_t __attribute__((may_alias, aligned(1))) piece;
+
+/* memmove relies on the order, from front to back. */
 void *memcpy(void *to, const void *from, size_t size)
 {
-#if defined(__x86_64__)
-    void *at = to;
-    __asm__ volatile("rep movsb" : "+D"(at), "+S"(from), "+c"(size) : : "memory");
-#else
     char *at = to;
-    for (const char *byte = from; size--;)
-        *at++ = *byte++;
+    const char *byte = from;
+#if defined(__x86_64__)
+    /* The processor's string instruction takes some 35 ns to start, as long as this takes for a path. */
+    if (size > 256) {
+        __asm__ volatile("rep movsb" : "+D"(at), "+S"(byte), "+c"(size) : : "memory");
+        return to;
+    }
 #endif
+    for (; size >= sizeof(piece); size -= sizeof(piece), at += sizeof(piece), byte += sizeof(piece))
+        *(piece *)at = *(const piece *)byte;
+    while (size--)
+        *at++ = *byte++;
     return to;
 }
 

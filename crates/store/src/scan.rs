@@ -72,6 +72,8 @@ pub(crate) struct Scan<'a> {
     rootless: Digest,
     /// Stands for "it asks for no file's name".
     nameless: Digest,
+    /// Stands for "it does ask for one".
+    naming: Digest,
 }
 
 impl<'a> Scan<'a> {
@@ -84,6 +86,7 @@ impl<'a> Scan<'a> {
             forms: Forms::NONE,
             rootless: Digest::of(&all),
             nameless: Digest::of(b"no name of a file"),
+            naming: Digest::of(b"the name of a file"),
         }
     }
 
@@ -102,9 +105,12 @@ impl<'a> Scan<'a> {
         {
             return Ok(held);
         }
-        let known = [&self.rootless, &self.nameless].map(|what| self.stamps.holds_none(look, what));
-        if known == [true, true] && !may_hold_names {
-            return Ok(Held::default());
+        if !may_hold_names && self.stamps.says(look, &self.rootless) {
+            if self.stamps.says(look, &self.nameless) {
+                return Ok(Held::default());
+            } else if self.stamps.says(look, &self.naming) {
+                return Ok(Held { names_files: true, ..Held::default() });
+            }
         }
         let now_ns = larder_sys::now_coarse_ns();
         let mut file = open()?;
@@ -125,11 +131,12 @@ impl<'a> Scan<'a> {
         if larder_sys::file_look(&file)? != *look {
             return Err(io::Error::other("changed while it was read"));
         }
-        let free = [held.rooted.is_none() && !held.fixed, !held.names_files];
-        let held = Held { fixed: held.fixed || held.names_runs, ..held };
-        for (what, _) in [&self.rootless, &self.nameless].into_iter().zip(free).filter(|(_, free)| *free) {
-            self.stamps.keep_none(look, now_ns, what, &file);
+        let names = if held.names_files { &self.naming } else { &self.nameless };
+        let is_rootless = held.rooted.is_none() && !held.fixed;
+        for what in [Some(names), is_rootless.then_some(&self.rootless)].into_iter().flatten() {
+            self.stamps.keep_saying(look, now_ns, what, &file);
         }
+        let held = Held { fixed: held.fixed || held.names_runs, ..held };
         Ok(held)
     }
 
@@ -176,7 +183,7 @@ pub fn content_anywhere(path: &[u8], roots: &Roots, stamps: &Stamps) -> Option<D
     let scan = Scan::new(roots, stamps);
     let look = larder_sys::look_through(path).ok().filter(|look| look.kind == Kind::File)?;
     if let Some(digest) = stamps.content(&look)
-        && stamps.holds_none(&look, &scan.rootless)
+        && stamps.says(&look, &scan.rootless)
     {
         return Some(digest);
     }

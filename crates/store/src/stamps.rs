@@ -172,13 +172,13 @@ impl Stamps {
         }
     }
 
-    /// Whether a file with this look is known to hold nothing of what this digest stands for.
-    pub(crate) fn holds_none(&self, look: &Look, what: &Digest) -> bool {
+    /// Whether of a file with this look it is known what this digest stands for.
+    pub(crate) fn says(&self, look: &Look, what: &Digest) -> bool {
         self.names_absent(look, what)
     }
 
-    /// Keep that the open file, which had this look at `now_ns` and still after it was read, holds nothing of it.
-    pub(crate) fn keep_none(&self, look: &Look, now_ns: i64, what: &Digest, file: &File) {
+    /// Keep that of the open file, which had this look at `now_ns` and still after it was read.
+    pub(crate) fn keep_saying(&self, look: &Look, now_ns: i64, what: &Digest, file: &File) {
         if self.writable && old_enough(look, now_ns) && self.trust(look, file).files {
             let slot = slot_of(stamp(look, DIRECTORY), what);
             self.keep(slot, slot[5]);

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
@@ -44,8 +45,13 @@ fn quota() -> Option<u32> {
 }
 
 /// Where our group is in the new hierarchy, and those around it, the innermost first. A container sees its own as the
-/// outermost.
-fn groups() -> Vec<PathBuf> {
+/// outermost. Asked once a process: none of ours changes its own.
+fn groups() -> &'static [PathBuf] {
+    static GROUPS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    GROUPS.get_or_init(find_groups)
+}
+
+fn find_groups() -> Vec<PathBuf> {
     const TOP: &str = "/sys/fs/cgroup";
     let text = text("/proc/self/cgroup").unwrap_or_default();
     let group = text.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
@@ -72,7 +78,7 @@ fn whole(quota: &str, period: &str) -> Option<u32> {
 /// not asked for.
 pub fn free_memory(enough_kb: u64) -> Option<FreeMemory> {
     let (unused_kb, groups) = (unused_kb(), groups());
-    let limit = limit_kb(&groups);
+    let limit = limit_kb(groups);
     if limit.is_none_or(|limit| limit > enough_kb) && unused_kb > enough_kb {
         return Some(FreeMemory { available_kb: unused_kb, pressure: 0 });
     }
