@@ -15,6 +15,7 @@ mod looked;
 mod manifest;
 mod observation;
 mod outcome;
+pub mod quick;
 mod result;
 mod roots;
 mod single;

@@ -19,7 +19,6 @@ mod kernel;
 mod loader;
 mod paths;
 mod preload;
-mod quick;
 mod sampled;
 mod trace;
 mod who;

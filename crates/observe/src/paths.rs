@@ -6,7 +6,8 @@
 //!
 //! Unaware of: what becomes of an event.
 
-use crate::quick::{Map, Set};
+use larder_model::quick::{Map, Set};
+
 use crate::trace::{Event, Kind, OpenFlags, Trace};
 
 /// Links followed in one path.

@@ -2,7 +2,8 @@
 //!
 //! Unaware of: what a program is trusted with.
 
-use crate::quick::Map;
+use larder_model::quick::Map;
+
 use crate::trace::{Event, Kind};
 
 /// The program of one process.

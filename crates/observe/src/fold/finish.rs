@@ -1,10 +1,10 @@
 //! The end: what of all that was seen counts, as inputs and as outputs.
 
+use larder_model::quick::Set;
 use larder_model::{Change, Digest, Identity, Looked, Placement, Prior, Seen, Times, Unrecorded};
 
 use super::{Fold, Folded, Made, Policy};
 use crate::paths::file_name;
-use crate::quick::Set;
 
 impl<'t> Fold<'t> {
     pub(super) fn finish(mut self, policy: &Policy) -> Folded {

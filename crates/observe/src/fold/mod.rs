@@ -23,10 +23,10 @@ mod tests;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
+use larder_model::quick::{Map, Set};
 use larder_model::{FileMode, Habit, Identity, Looked, Placement, Prior, Seen, Unrecorded};
 
 use crate::paths::{file_name, has_parents};
-use crate::quick::{Map, Set};
 use crate::trace::{self, INTERFACES, INTERNET, Kind, SOCKET, Trace};
 use crate::who::{Running, Who};
 

@@ -6,9 +6,9 @@
 mod facts;
 mod leads;
 
-use std::collections::{HashMap, HashSet};
 use std::io;
 
+use larder_model::quick::{Map, Set};
 use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, names_digest};
 use larder_sys::{Dir, Kind, Look, Trust};
 
@@ -61,19 +61,19 @@ struct Opened {
 /// The walk over all paths, with the directories that are open.
 struct Walk<'a> {
     witness: &'a Witness<'a>,
-    open: HashMap<Vec<u8>, Opened>,
+    open: Map<Vec<u8>, Opened>,
     /// Directories that could not be opened, and the error's number.
-    missing: HashMap<Vec<u8>, i32>,
+    missing: Map<Vec<u8>, i32>,
     /// Of these, those whose name is not there: many files are looked for in each.
-    absent: HashSet<Vec<u8>>,
+    absent: Set<Vec<u8>>,
     /// Files read, by content.
-    sources: HashMap<Digest, Vec<Source>>,
+    sources: Map<Digest, Vec<Source>>,
     scan: Scan<'a>,
     set: Witnessed,
     /// Names that came or went, and whether they were there before.
     names: &'a [(Vec<u8>, bool)],
     /// Their last components.
-    made_names: HashSet<&'a [u8]>,
+    made_names: Set<&'a [u8]>,
 }
 
 type Done = Result<(), Refusal>;
@@ -87,10 +87,10 @@ impl Witness<'_> {
     pub fn witness(&self, seen: &Seen) -> Result<Witnessed, Refusal> {
         let mut walk = Walk {
             witness: self,
-            open: HashMap::default(),
-            missing: HashMap::default(),
-            absent: HashSet::default(),
-            sources: HashMap::default(),
+            open: Map::default(),
+            missing: Map::default(),
+            absent: Set::default(),
+            sources: Map::default(),
             scan: Scan::new(self.roots, self.stamps).with(self.forms),
             set: Witnessed::default(),
             names: &seen.names,

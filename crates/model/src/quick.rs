@@ -1,4 +1,4 @@
-//! Tables of paths and numbers of one trace. Their keys come of the build itself, so nobody gains by having them
+//! Tables of paths and numbers of one run. Their keys come of the build itself, so nobody gains by having them
 //! collide, and a hash that costs little will do: of a small compile's miss, tables took half the instructions.
 //!
 //! Unaware of: what is kept.
@@ -6,13 +6,15 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
-pub(crate) type Set<K> = HashSet<K, BuildHasherDefault<Quick>>;
+/// From such keys.
+pub type Map<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
+/// Of such keys.
+pub type Set<K> = HashSet<K, BuildHasherDefault<Quick>>;
 
 /// A word at a time: exclusive or, multiply to twice as many bits, and fold these ("folded multiply", as wyhash and
 /// foldhash do it).
 #[derive(Clone, Copy)]
-pub(crate) struct Quick(u64);
+pub struct Quick(u64);
 
 impl Default for Quick {
     /// The fractional part of pi, as foldhash begins.
