@@ -148,7 +148,13 @@ impl Roots {
         let mut encoded = Vec::with_capacity(text.len());
         let mut at = 0;
         while at < text.len() {
-            if text[at] == b'/'
+            if self.names.is_empty() {
+                // Only a slash begins something then.
+                let plain = text[at..].iter().position(|&byte| byte == b'/').unwrap_or(text.len() - at);
+                encoded.extend_from_slice(&text[at..at + plain]);
+                at += plain;
+            }
+            if text.get(at) == Some(&b'/')
                 && let Some((index, root)) = self.embedded(&text[at..])
             {
                 encoded.extend([PLACEHOLDER, index as u8 + 1]);
@@ -160,7 +166,7 @@ impl Roots {
                 at += name.len();
                 continue;
             }
-            encoded.push(text[at]);
+            encoded.extend(text.get(at));
             at += 1;
         }
         encoded
