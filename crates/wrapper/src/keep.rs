@@ -2,6 +2,7 @@
 //!
 //! Unaware of: what was looked at, whether the run may be recorded for other reasons.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -15,12 +16,19 @@ use larder_model::{
     Placement, Rewrite, Streams, Unrecorded,
 };
 use larder_spawn::Written;
+use larder_store::Stamps;
 
 /// Bytes that stand in the record, or in the store.
 pub(crate) enum KeptContent {
     Inline(Vec<u8>),
-    Blob(Blob),
+    /// With its bytes, where there was room for them.
+    Blob(Blob, Option<Vec<u8>>),
 }
+
+/// So many bytes of blobs stay in memory, in all: they are searched, and would have to be read and verified again.
+const ROOM_BYTES: u64 = 2 << 20;
+/// A larger output is taken to hold everything.
+pub(crate) const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 
 pub(crate) enum KeptKind {
     File { placement: Placement, mode: FileMode, rewrite: Rewrite, content: KeptContent, modified_ns: i64 },
@@ -44,6 +52,8 @@ pub(crate) struct Kept<'a> {
     pub(crate) sink: &'a Sink<'a>,
     /// By how many bytes the store grew.
     pub(crate) grown: u64,
+    /// For how many more bytes of blobs there is room in memory.
+    room_bytes: u64,
     /// The files that the tool wrote, as it closed them.
     pub(crate) closed: Option<&'a [Identity]>,
     /// The tool asked for the umask, and may have set it: modes are as they are found.
@@ -52,7 +62,16 @@ pub(crate) struct Kept<'a> {
     pub(crate) owners_were_set: bool,
 }
 
-impl Kept<'_> {
+impl<'a> Kept<'a> {
+    pub(crate) fn new(
+        sink: &'a Sink<'a>,
+        closed: Option<&'a [Identity]>,
+        umask_was_set: bool,
+        owners_were_set: bool,
+    ) -> Kept<'a> {
+        Kept { sink, grown: 0, room_bytes: ROOM_BYTES, closed, umask_was_set, owners_were_set }
+    }
+
     pub(crate) fn output(&mut self, path: &[u8], change: &Change) -> Result<KeptKind, NotRecorded> {
         let place = Path::new(std::ffi::OsStr::from_bytes(path));
         let lost = |why| NotRecorded::Because(why, path.to_vec());
@@ -124,17 +143,27 @@ impl Kept<'_> {
         size_bytes: u64,
         file: Option<&File>,
     ) -> Result<KeptContent, NotRecorded> {
-        if size_bytes <= INLINE_BYTES_MAX as u64 {
-            let mut bytes = Vec::new();
-            let read = source.take(INLINE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+        let is_inline = size_bytes <= INLINE_BYTES_MAX as u64;
+        let bytes = if is_inline || size_bytes <= self.room_bytes {
+            let mut bytes = Vec::with_capacity(size_bytes as usize + 1);
+            let read = source.take(size_bytes + 1).read_to_end(&mut bytes);
             if read.is_err() || bytes.len() as u64 != size_bytes {
                 return Err(NotRecorded::Because(Unrecorded::OutputLost, Vec::new()));
             }
-            return Ok(KeptContent::Inline(bytes));
-        }
-        let blob = self.sink.put_blob(source, file)?;
+            if is_inline {
+                return Ok(KeptContent::Inline(bytes));
+            }
+            self.room_bytes -= size_bytes;
+            Some(bytes)
+        } else {
+            None
+        };
+        let blob = match &bytes {
+            Some(bytes) => self.sink.put_blob(&mut bytes.as_slice(), file)?,
+            None => self.sink.put_blob(source, file)?,
+        };
         self.grown += blob.size_bytes;
-        Ok(KeptContent::Blob(blob))
+        Ok(KeptContent::Blob(blob, bytes))
     }
 
     pub(crate) fn streams(&mut self, written: &Written) -> Result<KeptStreams, NotRecorded> {
@@ -159,7 +188,16 @@ impl KeptContent {
     pub(crate) fn borrowed(&self) -> Content<'_> {
         match self {
             KeptContent::Inline(bytes) => Content::Inline(bytes),
-            KeptContent::Blob(blob) => Content::Blob(*blob),
+            KeptContent::Blob(blob, _) => Content::Blob(*blob),
+        }
+    }
+
+    /// Its bytes, where they are not too many to be searched.
+    pub(crate) fn searched(&self, sink: &Sink, stamps: &Stamps) -> Option<Cow<'_, [u8]>> {
+        match self {
+            KeptContent::Inline(bytes) | KeptContent::Blob(_, Some(bytes)) => Some(Cow::Borrowed(bytes)),
+            KeptContent::Blob(blob, None) if blob.size_bytes > SEARCHED_BYTES_MAX => None,
+            KeptContent::Blob(..) => sink.content_bytes(&self.borrowed(), stamps).ok().map(Cow::Owned),
         }
     }
 }

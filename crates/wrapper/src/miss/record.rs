@@ -1,6 +1,7 @@
 //! Recording a run that has ended: what it relied on is witnessed, what it left is kept, and where that can serve is
 //! decided.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use larder_compiler::{EnvironmentRule, is_config_status, is_log};
@@ -16,7 +17,7 @@ use crate::before::Before;
 use crate::context::Context;
 use crate::dates::Dates;
 use crate::keep::{Kept, KeptContent, KeptKind, KeptOutput, KeptStreams};
-use crate::reach::{Reach, Reached, SEARCHED_BYTES_MAX};
+use crate::reach::{Reach, Reached};
 use crate::sink::Sink;
 use crate::texts::{Texts, run_by_shells_alone};
 use crate::typed::file_name;
@@ -83,7 +84,7 @@ impl Run<'_> {
         };
         let closed = sees_closing.then_some(folded.seen.closed.as_slice());
         let (umask_was_set, owners_were_set) = (folded.seen.umask_is_set, folded.seen.owners_set);
-        let mut kept = Kept { sink: self.sink, grown: 0, closed, umask_was_set, owners_were_set };
+        let mut kept = Kept::new(self.sink, closed, umask_was_set, owners_were_set);
         let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;
         let streams = kept.streams(&finished.written)?;
         let by_chance = self.is_by_chance(&watched.observed.trace, &texts, &folded, &outputs, &streams)?;
@@ -225,18 +226,12 @@ impl Run<'_> {
         let contents = outputs.iter().filter(|output| logs || !is_log(&output.path)).filter_map(KeptOutput::content);
         let contents = contents.chain(streams.contents());
         // What is too large to be looked into may hold anything.
-        let text = |content: &KeptContent| -> Option<Vec<u8>> {
-            match content.borrowed() {
-                content if content.size_bytes() > SEARCHED_BYTES_MAX => None,
-                content => self.sink.content_bytes(&content, self.stamps).ok(),
-            }
-        };
-        let texts = contents.map(text);
+        let texts = contents.map(|content| content.searched(self.sink, self.stamps));
         // Where one begins with a root, a zero says so.
         let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
-        let names = outputs.iter().map(|output| Some(name(&output.path)));
+        let names = outputs.iter().map(|output| Some(Cow::Owned(name(&output.path))));
         let target = |output: &KeptOutput| match &output.kind {
-            KeptKind::Link(target) => Some(Some(target.clone())),
+            KeptKind::Link(target) => Some(Some(Cow::Borrowed(target.as_slice()))),
             _ => None,
         };
         texts.chain(names).chain(outputs.iter().filter_map(target)).any(|text| text.is_none_or(|text| what(&text)))

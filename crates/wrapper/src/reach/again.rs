@@ -10,7 +10,8 @@ use larder_model::{
 };
 use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
 
-use super::{Bind, Reach, SEARCHED_BYTES_MAX};
+use super::{Bind, Reach};
+use crate::keep::SEARCHED_BYTES_MAX;
 
 /// Results that are compared, the newest first: each may hold as much as a build leaves.
 const COMPARED_MAX: usize = 4;

@@ -12,6 +12,7 @@
 
 mod again;
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -27,14 +28,12 @@ use larder_spawn::Command;
 use larder_store::{Carried, Stamps};
 use memchr::memmem;
 
-use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams};
+use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams, SEARCHED_BYTES_MAX};
 use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess, stands_bare, what_it_says};
 use crate::sink::Sink;
 use crate::typed::file_name;
 use crate::unnamed::Macros;
 
-/// A larger output is taken to hold everything.
-pub(crate) const SEARCHED_BYTES_MAX: u64 = 256 << 20;
 
 /// Variables that lead to programs or to a place for temporary files, or that name the working directory: those that a
 /// compiler and its parts read, and of which nothing reaches a result.
@@ -196,15 +195,15 @@ impl Reach<'_> {
         if can_be_expanded(roots) && made.iter().any(is_in) {
             return Err((Bound::Text, self.request.invocation.source.clone()));
         }
-        let said: Option<Vec<Vec<u8>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
+        let said: Option<Vec<Cow<[u8]>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
         let said = said.ok_or((Bound::Message, Vec::new()))?;
         self.nothing_was_derived(naming, holding.any(), &said)
     }
 
     /// A compile's result cannot have been made of this place's path, but where it shows.
-    fn nothing_was_derived(&self, naming: &Naming, is_rewritten: bool, said: &[Vec<u8>]) -> Result<(), Bind> {
+    fn nothing_was_derived(&self, naming: &Naming, is_rewritten: bool, said: &[Cow<[u8]>]) -> Result<(), Bind> {
         // Standard error's, or both in one.
-        let warned = said.last().map_or(&[][..], Vec::as_slice);
+        let warned = said.last().map_or(&[][..], |bytes| bytes);
         let said = &said.concat()[..];
         let is_by_chance = |old: &[u8]| self.request.roots.names().iter().any(|name| memmem::find(old, name).is_some());
         if let Some((_, map)) = naming.mapped.iter().find(|(old, _)| self.is_cut_by(old) || is_by_chance(old)) {
@@ -388,12 +387,8 @@ impl Reach<'_> {
         holds_a_root(bytes, &self.roots())
     }
 
-    fn bytes_of(&self, content: &KeptContent) -> Option<Vec<u8>> {
-        let content = content.borrowed();
-        if content.size_bytes() > SEARCHED_BYTES_MAX {
-            return None;
-        }
-        self.sink.content_bytes(&content, self.stamps).ok()
+    fn bytes_of<'k>(&self, content: &'k KeptContent) -> Option<Cow<'k, [u8]>> {
+        content.searched(self.sink, self.stamps)
     }
 
     fn roots(&self) -> Vec<&[u8]> {
