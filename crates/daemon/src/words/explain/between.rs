@@ -1,8 +1,8 @@
 //! What two runs of one command had otherwise, where a record waits for a second run that is the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use larder_model::{ActionResult, Bound, Entry, Fact, Manifest, ObservationSet, Output, OutputKind, Roots};
+use larder_model::{ActionResult, Bound, Entry, Fact, Manifest, ObservationSet, Roots};
 
 use super::facts;
 
@@ -53,13 +53,12 @@ fn of_results(result: &ActionResult, other: &ActionResult, roots: &Roots) -> Opt
     if result.exit_code != other.exit_code {
         return Some(format!("it ended with {}, that one with {}", result.exit_code, other.exit_code));
     }
-    let by_path = |result: &ActionResult| -> BTreeMap<Vec<u8>, OutputKind> {
-        result.outputs.iter().map(|output: &Output| (output.path.to_vec(), output.kind)).collect()
+    let paths = |result: &ActionResult| -> BTreeSet<Vec<u8>> {
+        result.outputs.iter().map(|output| output.path.to_vec()).collect()
     };
-    let (here, there) = (by_path(result), by_path(other));
-    let path = |path: &Vec<u8>| facts::local(path, roots);
-    let only = |a: &BTreeMap<Vec<u8>, OutputKind>, b: &BTreeMap<Vec<u8>, OutputKind>| {
-        a.keys().find(|path| !b.contains_key(*path)).map(path)
+    let (here, there) = (paths(result), paths(other));
+    let only = |a: &BTreeSet<Vec<u8>>, b: &BTreeSet<Vec<u8>>| {
+        a.difference(b).next().map(|path| facts::local(path, roots))
     };
     only(&here, &there)
         .map(|path| format!("that one did not make {path}"))
