@@ -210,7 +210,7 @@ pub(crate) fn read_text(file: &mut File) -> io::Result<Option<Vec<u8>>> {
 }
 
 /// Whether a text holds a word that becomes the name of a file, or the end of one: it may be pasted together.
-fn names_files(text: &[u8]) -> bool {
+pub fn names_files(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] =
         [b"__builtin_FILE", b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
     const NAMES: [&[u8]; 2] = [b"__BASE_FILE__", b"__FILE__"];

@@ -212,7 +212,7 @@ fn is_blank(byte: u8) -> bool {
 
 /// Whether words may stand in it in another form than letter by letter: it is no text, or a word goes on in the next
 /// line. And whether lines end where none seems to: for gcc they do at a carriage return alone.
-fn hides_words(text: &[u8]) -> bool {
+pub(crate) fn hides_words(text: &[u8]) -> bool {
     let divides_a_word = |at: usize| {
         let next = text[at + 1..].iter().position(|byte| !is_blank(*byte));
         let Some(end) = next.map(|next| at + 1 + next).filter(|end| text[*end] == b'\n') else { return false };

@@ -25,9 +25,10 @@ use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{Bound, Looked, Made, PLACEHOLDER, Rewrite};
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
 use larder_spawn::Command;
-use larder_store::{Carried, Stamps};
+use larder_store::{Carried, Stamps, names_files};
 use memchr::memmem;
 
+use crate::dead::Names;
 use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams, SEARCHED_BYTES_MAX};
 use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess, stands_bare, what_it_says};
 use crate::sink::Sink;
@@ -243,7 +244,8 @@ impl Reach<'_> {
         if let Some(input) = shown.or(defined.filter(|_| says(b"<command"))) {
             return Err((Bound::Message, input.clone()));
         }
-        let asked = self.carried.names_files.as_ref();
+        let told = naming.definitions.iter().find(|word| names_files(word));
+        let asked = self.carried.names_files.as_ref().or(told);
         if self.bytes_hold_us(&self.request.input) || named && !self.request.input.is_empty() {
             return Err((Bound::Input, b"standard input".to_vec()));
         }
@@ -282,7 +284,14 @@ impl Reach<'_> {
         let is_usual = !naming.others.iter().any(|word| UNUSUAL.iter().any(|flag| word.starts_with(flag)));
         let is_gccs = self.gcc_ran && self.request.family == Family::Gcc;
         let is_known = is_gccs && is_usual && self.request.roots.names().is_empty();
-        if !is_known || self.carried.fixed.is_some() || self.carried.names_files.is_some() && may_show() {
+        if !is_known || self.carried.fixed.is_some() {
+            return false;
+        }
+        let asked = || {
+            naming.definitions.iter().any(|word| names_files(word))
+                || self.carried.names_files.is_some() && self.may_ask_for_a_files_name()
+        };
+        if may_show() && asked() {
             return false;
         }
         let rooted: Option<Vec<_>> = self.carried.rooted.iter().map(|path| whole(path)).collect();
@@ -299,6 +308,24 @@ impl Reach<'_> {
                 && by_compiler.into_iter().all(|(path, looked)| is_read(&mut macros, path, looked))
                 && macros.are_unnamed()
         })
+    }
+
+    /// Whether a word that becomes a file's name stands in what the preprocessor may have come to.
+    fn may_ask_for_a_files_name(&self) -> bool {
+        let by_compiler = self.looked.iter().filter(|(path, looked)| {
+            looked.content && !looked.executed && !is_library(path)
+        });
+        let mut texts = vec![self.request.input.clone()];
+        for (path, looked) in by_compiler {
+            match whole(path).filter(|_| looked.prior.is_none()) {
+                Some(text) if self.is_libcs_table(path, &text) => {}
+                Some(text) => texts.push(text),
+                None => return true,
+            }
+        }
+        let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+        let Some(names) = Names::of(&self.request.action.argv[1..], &texts) else { return true };
+        texts.iter().any(|text| names_files(text) && names_files(&names.alive(text)))
     }
 
     /// An input that holds a root, where a sum of its bytes stands in debug information: that of clang, from DWARF 5

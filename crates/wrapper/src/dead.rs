@@ -1,0 +1,311 @@
+//! What of a text no compile can come to: what stands between conditions for the preprocessor of which it is known how
+//! they come out, as `#ifdef NDEBUG` with `-DNDEBUG`, or `#ifdef CURLDEBUG` where nothing that was read defines that.
+//!
+//! Only conditions on one name are looked at. What is in doubt counts as alive.
+//!
+//! Unaware of: which texts were read, what is looked for in what is alive.
+
+use memchr::memmem;
+
+use crate::unnamed::hides_words;
+
+/// How conditions come out.
+pub(crate) struct Names<'t> {
+    arguments: &'t [Vec<u8>],
+    texts: &'t [&'t [u8]],
+}
+
+/// What gcc defines by itself without an underscore at the beginning, on some machine.
+const PREDEFINED: [&[u8]; 4] = [b"unix", b"linux", b"i386", b"vax"];
+
+impl<'t> Names<'t> {
+    /// Of a compile with these arguments, which read these texts and no other. `None` where a text may define a name in
+    /// a form that is not looked for.
+    pub(crate) fn of(arguments: &'t [Vec<u8>], texts: &'t [&'t [u8]]) -> Option<Names<'t>> {
+        let says_more = |word: &Vec<u8>| word.starts_with(b"@") || memmem::find(word, b"-specs").is_some();
+        let is_hidden = |text: &&[u8]| hides_words(text) || hides_a_name(text);
+        let is_known = !arguments.iter().any(says_more) && !texts.iter().any(is_hidden);
+        is_known.then_some(Names { arguments, texts })
+    }
+
+    /// Whether it is defined all the time, or never; `None` where that is not known.
+    fn is_defined(&self, name: &[u8]) -> Option<bool> {
+        let is_told = |flag: &[u8]| {
+            let rest = |argument: &'t Vec<u8>| argument.strip_prefix(flag)?.strip_prefix(name);
+            self.arguments.iter().filter_map(rest).any(|rest| rest.is_empty() || rest[0] == b'=')
+        };
+        let mut mentioned = self.arguments.iter().filter(|argument| memmem::find(argument, name).is_some());
+        let of_itself = name[0] == b'_' || PREDEFINED.contains(&name);
+        match mentioned.next() {
+            None if !of_itself && !self.is_behind(b"define", b"-D", name) => Some(false),
+            // Said once, and only so.
+            Some(_) if mentioned.next().is_none() && is_told(b"-D") && !self.is_behind(b"undef", b"-U", name) => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Whether the name stands anywhere behind the flag, or in a line, with those that go on in it, that has the
+    /// directive as a word.
+    fn is_behind(&self, directive: &[u8], flag: &[u8], name: &[u8]) -> bool {
+        self.texts.iter().any(|text| {
+            memmem::find_iter(text, name).any(|at| {
+                let line = line_before(text, at);
+                line.ends_with(flag) || is_word(text, at, name.len()) && holds_word(line, directive)
+            })
+        })
+    }
+
+    /// The text without what is dead in it, line by line; all of it where directives cannot be told for sure.
+    pub(crate) fn alive(&self, text: &[u8]) -> Vec<u8> {
+        self.without_what_is_dead(text).unwrap_or_else(|| text.to_vec())
+    }
+
+    fn without_what_is_dead(&self, text: &[u8]) -> Option<Vec<u8>> {
+        if hides_directives(text) {
+            return None;
+        }
+        let mut alive = Vec::with_capacity(text.len());
+        // Of each condition that is open: whether its first branch is known to be taken, and whether this one is dead.
+        let mut open: Vec<(bool, bool)> = Vec::new();
+        let (mut rest, mut in_comment) = (text, false);
+        while !rest.is_empty() {
+            let (line, next) = rest.split_at(end_of_line(rest));
+            rest = next;
+            let began_in_comment = in_comment;
+            let code = code_of(line, &mut in_comment);
+            match directive(&code) {
+                // It may stand behind other code.
+                Some(_) if began_in_comment => return None,
+                Some((word @ (b"if" | b"ifdef" | b"ifndef"), condition)) => {
+                    let known = self.comes_out(word, condition);
+                    open.push((known == Some(true), known == Some(false)));
+                }
+                Some((b"elif" | b"else", _)) => {
+                    let (taken, dead) = open.last_mut()?;
+                    *dead = *taken;
+                }
+                // Not every compiler knows these.
+                Some((b"elifdef" | b"elifndef", _)) => open.last_mut()?.1 = false,
+                Some((b"endif", _)) => _ = open.pop()?,
+                _ if open.iter().any(|(_, dead)| *dead) => {}
+                _ => alive.extend_from_slice(line),
+            }
+        }
+        Some(alive)
+    }
+
+    fn comes_out(&self, word: &[u8], condition: &[u8]) -> Option<bool> {
+        let condition = condition.trim_ascii();
+        let name = match (word, condition) {
+            (b"if", b"0") => return Some(false),
+            (b"if", _) => {
+                let rest = condition.strip_prefix(b"!").map_or(condition, <[u8]>::trim_ascii_start);
+                let name = rest.strip_prefix(b"defined").filter(|rest| !rest.first().is_some_and(|b| is_in_word(*b)))?;
+                let name = name.trim_ascii();
+                name.strip_prefix(b"(").and_then(|name| name.strip_suffix(b")")).map_or(name, <[u8]>::trim_ascii)
+            }
+            _ => condition,
+        };
+        let is_name = !name.is_empty() && !name[0].is_ascii_digit() && name.iter().all(|byte| is_in_word(*byte));
+        let defined = if is_name { self.is_defined(name)? } else { return None };
+        let negated = word == b"ifndef" || word == b"if" && condition.starts_with(b"!");
+        Some(defined != negated)
+    }
+}
+
+/// Behind the end of the line and of those that it goes on in.
+fn end_of_line(text: &[u8]) -> usize {
+    let mut from = 0;
+    while let Some(end) = memchr::memchr(b'\n', &text[from..]) {
+        let end = from + end;
+        if !is_continued(&text[..end]) {
+            return end + 1;
+        }
+        from = end + 1;
+    }
+    text.len()
+}
+
+/// The line without comments and what divides it, and whether a comment is open at its end. A quote that is not closed
+/// ends with the line.
+fn code_of(line: &[u8], in_comment: &mut bool) -> Vec<u8> {
+    let (mut at, mut quote, mut code) = (0, None, Vec::with_capacity(line.len()));
+    while at < line.len() {
+        let (byte, two) = (line[at], &line[at..line.len().min(at + 2)]);
+        let mut length = 1;
+        match quote {
+            _ if *in_comment => {
+                if two == b"*/" {
+                    (*in_comment, length) = (false, 2);
+                    code.push(b' ');
+                }
+            }
+            _ if two == b"\\\n" => length = 2,
+            Some(_) if byte == b'\\' => {
+                length = two.len();
+                code.extend_from_slice(two);
+            }
+            Some(open) => {
+                quote = quote.filter(|_| byte != open);
+                code.push(byte);
+            }
+            None if two == b"/*" => (*in_comment, length) = (true, 2),
+            None if two == b"//" => break,
+            None => {
+                quote = (byte == b'"' || byte == b'\'' && !is_in_a_number(&code)).then_some(byte);
+                code.push(byte);
+            }
+        }
+        at += length;
+    }
+    code
+}
+
+/// Whether a quote there divides the digits of a number.
+fn is_in_a_number(before: &[u8]) -> bool {
+    let is_part = |byte: &u8| is_in_word(*byte) || b".'".contains(byte);
+    let start = before.iter().rposition(|byte| !is_part(byte)).map_or(0, |last| last + 1);
+    before[start..].iter().find(|byte| **byte != b'.').is_some_and(u8::is_ascii_digit)
+}
+
+fn directive(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
+    let end = rest.iter().position(|byte| !is_in_word(*byte)).unwrap_or(rest.len());
+    Some(rest.split_at(end))
+}
+
+/// Whether directives may stand there in another form, or what looks like one may be none: in a raw string, with other
+/// signs for `#`, or where what begins a comment goes on in the next line.
+fn hides_directives(text: &[u8]) -> bool {
+    const RAW: [&[u8]; 5] = [b"R", b"LR", b"UR", b"uR", b"u8R"];
+    let is_raw = |at: usize| {
+        let start = text[..=at].iter().rposition(|byte| !is_in_word(*byte)).map_or(0, |last| last + 1);
+        RAW.contains(&&text[start..=at])
+    };
+    let goes_on = |at: usize| {
+        let rest = text[at + 1..].trim_ascii_start();
+        let blanks = &text[at + 1..text.len() - rest.len()];
+        // Blanks behind it are none for gcc, and a warning.
+        blanks.contains(&b'\n') && !blanks.starts_with(b"\n")
+    };
+    let forms = [&b"??="[..], b"%:", b"/\\\n", b"*\\\n", b"push_macro", b"pop_macro"];
+    forms.iter().any(|form| memmem::find(text, form).is_some())
+        || memmem::find_iter(text, b"R\"").any(is_raw)
+        || memchr::memchr_iter(b'\\', text).any(goes_on)
+}
+
+/// Whether a comment stands between a directive that defines and the name.
+fn hides_a_name(text: &[u8]) -> bool {
+    let is_comment = |end: usize| {
+        let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\\';
+        let from = text[end..].iter().position(|byte| !is_blank(byte)).map_or(text.len(), |at| end + at);
+        text[from..].starts_with(b"/*") || text[from..].starts_with(b"//")
+    };
+    [&b"define"[..], b"undef"].iter().any(|word| memmem::find_iter(text, word).any(|at| is_comment(at + word.len())))
+}
+
+/// What stands before `at` in its line and in those that go on in it.
+fn line_before(text: &[u8], at: usize) -> &[u8] {
+    let mut start = at;
+    while start > 0 && (text[start - 1] != b'\n' || is_continued(&text[..start - 1])) {
+        start -= 1;
+    }
+    &text[start..at]
+}
+
+fn holds_word(text: &[u8], word: &[u8]) -> bool {
+    memmem::find_iter(text, word).any(|at| is_word(text, at, word.len()))
+}
+
+fn is_word(text: &[u8], at: usize, length: usize) -> bool {
+    let before = at.checked_sub(1).map(|before| text[before]);
+    let after = text.get(at + length).copied();
+    ![before, after].into_iter().flatten().any(is_in_word)
+}
+
+fn is_continued(line: &[u8]) -> bool {
+    line.ends_with(b"\\")
+}
+
+fn is_in_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is alive of the first text, in a compile with these arguments; `None` where nothing is known.
+    #[track_caller]
+    fn check(texts: &[&str], arguments: &[&str], expect: Option<&str>) {
+        let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+        let names = Names::of(&arguments, &texts);
+        let alive = names.map(|names| String::from_utf8(names.alive(texts[0])).expect("is text"));
+        assert_eq!(alive.as_deref(), expect);
+    }
+
+    const ASSERT: &str = "a\n#ifdef NDEBUG\nb\n# else /* not NDEBUG */\nc\n# ifdef __cplusplus\nd\n# endif\n#endif /* NDEBUG. */\ne\n";
+
+    #[test]
+    fn conditions_on_what_is_told() {
+        check(&[ASSERT], &["-DNDEBUG"], Some("a\nb\ne\n"));
+        check(&[ASSERT], &["-O2", "-DNDEBUG=1"], Some("a\nb\ne\n"));
+        check(&[ASSERT], &[], Some("a\nc\nd\ne\n"));
+        check(&[ASSERT], &["-DNDEBUG", "-UNDEBUG"], Some("a\nb\nc\nd\ne\n"));
+        check(&[ASSERT], &["-Wp,-DNDEBUG"], Some("a\nb\nc\nd\ne\n"));
+        check(&[ASSERT], &["-D", "NDEBUG"], Some("a\nb\nc\nd\ne\n"));
+        check(&[ASSERT, "#undef NDEBUG\n"], &["-DNDEBUG"], Some("a\nb\nc\nd\ne\n"));
+        check(&[ASSERT, "# define \\\nNDEBUG\n"], &[], Some("a\nb\nc\nd\ne\n"));
+        check(&[ASSERT, "#if defined(NDEBUG) /* NDEBUG */\n#endif\n"], &[], Some("a\nc\nd\ne\n"));
+    }
+
+    #[test]
+    fn forms_of_conditions() {
+        for (form, is_alive) in [
+            ("if 0", false),
+            ("if 1", true),
+            ("if defined X", false),
+            ("if defined( X )", false),
+            ("  if !defined(X) // not", true),
+            ("if defined(X) || Y", true),
+            ("if defined(X) /* or\n */ || Y", true),
+            ("ifndef X", true),
+            ("ifdef X", false),
+            ("ifdef __X", true),
+            ("ifdef linux", true),
+        ] {
+            let text = format!("#{form}\na\n#endif\n");
+            let alive = if is_alive { "a\n" } else { "" };
+            let arguments: Vec<Vec<u8>> = Vec::new();
+            let texts = [text.as_bytes()];
+            let names = Names::of(&arguments, &texts).expect("is known");
+            assert!(names.alive(texts[0]).ends_with(alive.as_bytes()), "{form}");
+            assert_eq!(names.alive(texts[0]).contains(&b'a'), is_alive, "{form}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_condition() {
+        check(&["/*\n#ifdef X\n*/\na\n/*\n#endif\n*/\n"], &[], Some("/*\n#ifdef X\n*/\na\n/*\n#endif\n*/\n"));
+        check(&["// \\\n#ifdef X\na\n"], &[], Some("// \\\n#ifdef X\na\n"));
+        check(&["\"/*\"\n#ifdef X\na\n#endif\n\"*/\"\n"], &[], Some("\"/*\"\n\"*/\"\n"));
+        check(&["'\"' /*\n#ifdef X\n*/ a\n"], &[], Some("'\"' /*\n#ifdef X\n*/ a\n"));
+        check(&["don't /*\n#ifdef X\n*/ a\n"], &[], Some("don't /*\n"));
+        check(&["#ifdef X\na\n#elif Y\nb\n#else\nc\n#endif\n"], &[], Some("b\nc\n"));
+        check(&["#ifdef X\na\n#elif Y\nb\n#else\nc\n#endif\n"], &["-DX"], Some("a\n"));
+        for text in ["#define /**/ X", "#define /*\n*/ X", "#define \\\n/**/ X", "\0", "X\\\nY"] {
+            check(&[text], &[], None);
+        }
+        let dead = "#ifdef X\na\n#endif\n";
+        for before in ["R\"(\n", "??=\n", "%:\n", "/\\\n*\n", "a\\ \n", "/*\n*/ #if Y\n", "#endif\n", "# pragma push_macro\n"] {
+            let text = format!("{before}{dead}");
+            check(&[&text], &[], Some(&text));
+        }
+        for before in ["\"ERROR\"\n", "1'000 + L'\"'\n", "/* */ int x; // don't /*\n", "'\\''\n"] {
+            check(&[&format!("{before}{dead}")], &[], Some(before));
+        }
+        check(&["1'0 /*\n#ifdef X\n*/ a\n"], &[], Some("1'0 /*\n#ifdef X\n*/ a\n"));
+        check(&["/* c */ #ifdef X\na\n/* d */ # endif\n"], &[], Some(""));
+    }
+}
