@@ -52,6 +52,32 @@ fn roots_that_are_named() {
     assert_eq!(outcomes(&place, [none("a"), none(far)]), ["hit", "hit"]);
 }
 
+/// A file's name that only a condition's other branch has, and one that is asked for.
+#[test]
+fn names_of_files_between_conditions() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let asks = "#ifdef DEBUG_X\nint n = sizeof __FILE__;\n#endif\nint x;\n";
+    for (source, header, flag, second) in [
+        ("#include <assert.h>\nint f(int a) { assert(a); return a; }\n", "", "-DNDEBUG", "hit"),
+        (asks, "#define DEBUG_Y\n", "-DY", "hit"),
+        (asks, "#define \\\nDEBUG_X\n", "-DY", "miss"),
+        (asks, "", "-DDEBUG_X", "miss"),
+        ("#if !defined(NDEBUG)\nint n = sizeof __FILE__;\n#endif\n", "#undef NDEBUG\n", "-DNDEBUG", "miss"),
+        ("int n = sizeof W;\n", "", "-DW=__FILE__", "miss"),
+    ] {
+        let place = trees(&["a", "longer/and/deeper"]);
+        for tree in ["a", "longer/and/deeper"] {
+            place.put(&format!("{tree}/src/x.c"), format!("#include \"h.h\"\n{source}"));
+            place.put(&format!("{tree}/inc/h.h"), header);
+        }
+        let run = |tree: &str| {
+            compile(&place, tree, "x.c", &[flag]).env("LARDER_ROOTS", place.text(&format!("work/{tree}")))
+        };
+        let seen = outcomes(&place, [run("a"), run("longer/and/deeper")]);
+        assert_eq!(seen, ["miss", second], "{source} {header} {flag}");
+    }
+}
+
 /// A generated header that holds the place's path, and a source that includes it.
 fn generated(source: &str) -> [String; 2] {
     let place = Place::new();
