@@ -325,7 +325,8 @@ impl<'a> ObservationSet<'a> {
     /// What is in these bytes: directory, name in it, and what of the fact counts.
     pub fn compared(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8], Fact<'a>)> {
         self.directories.iter().flat_map(|directory| {
-            let compared = directory.facts.iter().filter_map(|NamedFact { name, fact }| Some((*name, fact.compared()?)));
+            let compared =
+                directory.facts.iter().filter_map(|NamedFact { name, fact }| Some((*name, fact.compared()?)));
             compared.map(|(name, fact)| (directory.path, name, fact))
         })
     }

@@ -39,7 +39,9 @@ impl<'t> Names<'t> {
         match mentioned.next() {
             None if !of_itself && !self.is_behind(b"define", b"-D", name) => Some(false),
             // Said once, and only so.
-            Some(_) if mentioned.next().is_none() && is_told(b"-D") && !self.is_behind(b"undef", b"-U", name) => Some(true),
+            Some(_) if mentioned.next().is_none() && is_told(b"-D") && !self.is_behind(b"undef", b"-U", name) => {
+                Some(true)
+            }
             _ => None,
         }
     }
@@ -100,7 +102,8 @@ impl<'t> Names<'t> {
             (b"if", b"0") => return Some(false),
             (b"if", _) => {
                 let rest = condition.strip_prefix(b"!").map_or(condition, <[u8]>::trim_ascii_start);
-                let name = rest.strip_prefix(b"defined").filter(|rest| !rest.first().is_some_and(|b| is_in_word(*b)))?;
+                let name =
+                    rest.strip_prefix(b"defined").filter(|rest| !rest.first().is_some_and(|b| is_in_word(*b)))?;
                 let name = name.trim_ascii();
                 name.strip_prefix(b"(").and_then(|name| name.strip_suffix(b")")).map_or(name, <[u8]>::trim_ascii)
             }
@@ -245,7 +248,8 @@ mod tests {
         assert_eq!(alive.as_deref(), expect);
     }
 
-    const ASSERT: &str = "a\n#ifdef NDEBUG\nb\n# else /* not NDEBUG */\nc\n# ifdef __cplusplus\nd\n# endif\n#endif /* NDEBUG. */\ne\n";
+    const ASSERT: &str =
+        "a\n#ifdef NDEBUG\nb\n# else /* not NDEBUG */\nc\n# ifdef __cplusplus\nd\n# endif\n#endif /* NDEBUG. */\ne\n";
 
     #[test]
     fn conditions_on_what_is_told() {
@@ -298,7 +302,9 @@ mod tests {
             check(&[text], &[], None);
         }
         let dead = "#ifdef X\na\n#endif\n";
-        for before in ["R\"(\n", "??=\n", "%:\n", "/\\\n*\n", "a\\ \n", "/*\n*/ #if Y\n", "#endif\n", "# pragma push_macro\n"] {
+        for before in
+            ["R\"(\n", "??=\n", "%:\n", "/\\\n*\n", "a\\ \n", "/*\n*/ #if Y\n", "#endif\n", "# pragma push_macro\n"]
+        {
             let text = format!("{before}{dead}");
             check(&[&text], &[], Some(&text));
         }

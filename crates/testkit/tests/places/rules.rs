@@ -70,9 +70,8 @@ fn names_of_files_between_conditions() {
             place.put(&format!("{tree}/src/x.c"), format!("#include \"h.h\"\n{source}"));
             place.put(&format!("{tree}/inc/h.h"), header);
         }
-        let run = |tree: &str| {
-            compile(&place, tree, "x.c", &[flag]).env("LARDER_ROOTS", place.text(&format!("work/{tree}")))
-        };
+        let run =
+            |tree: &str| compile(&place, tree, "x.c", &[flag]).env("LARDER_ROOTS", place.text(&format!("work/{tree}")));
         let seen = outcomes(&place, [run("a"), run("longer/and/deeper")]);
         assert_eq!(seen, ["miss", second], "{source} {header} {flag}");
     }

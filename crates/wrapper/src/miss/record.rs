@@ -16,7 +16,7 @@ use super::ordinary::exit_code;
 use crate::before::Before;
 use crate::context::Context;
 use crate::dates::Dates;
-use crate::keep::{Kept, KeptContent, KeptKind, KeptOutput, KeptStreams};
+use crate::keep::{Kept, KeptKind, KeptOutput, KeptStreams};
 use crate::reach::{Reach, Reached};
 use crate::sink::Sink;
 use crate::texts::{Texts, run_by_shells_alone};
@@ -231,7 +231,7 @@ impl Run<'_> {
         let name = |path: &[u8]| path.strip_prefix(b"\0").unwrap_or(path).to_vec();
         let names = outputs.iter().map(|output| Some(Cow::Owned(name(&output.path))));
         let target = |output: &KeptOutput| match &output.kind {
-            KeptKind::Link(target) => Some(Some(Cow::Borrowed(target.as_slice()))),
+            KeptKind::Link(target) => Some(Some(Cow::Owned(target.clone()))),
             _ => None,
         };
         texts.chain(names).chain(outputs.iter().filter_map(target)).any(|text| text.is_none_or(|text| what(&text)))

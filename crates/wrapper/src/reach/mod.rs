@@ -35,7 +35,6 @@ use crate::sink::Sink;
 use crate::typed::file_name;
 use crate::unnamed::Macros;
 
-
 /// Variables that lead to programs or to a place for temporary files, or that name the working directory: those that a
 /// compiler and its parts read, and of which nothing reaches a result.
 const NO_NAMES: [&[u8]; 9] =
@@ -312,9 +311,8 @@ impl Reach<'_> {
 
     /// Whether a word that becomes a file's name stands in what the preprocessor may have come to.
     fn may_ask_for_a_files_name(&self) -> bool {
-        let by_compiler = self.looked.iter().filter(|(path, looked)| {
-            looked.content && !looked.executed && !is_library(path)
-        });
+        let by_compiler =
+            self.looked.iter().filter(|(path, looked)| looked.content && !looked.executed && !is_library(path));
         let mut texts = vec![self.request.input.clone()];
         for (path, looked) in by_compiler {
             match whole(path).filter(|_| looked.prior.is_none()) {

@@ -57,9 +57,8 @@ fn of_results(result: &ActionResult, other: &ActionResult, roots: &Roots) -> Opt
         result.outputs.iter().map(|output| output.path.to_vec()).collect()
     };
     let (here, there) = (paths(result), paths(other));
-    let only = |a: &BTreeSet<Vec<u8>>, b: &BTreeSet<Vec<u8>>| {
-        a.difference(b).next().map(|path| facts::local(path, roots))
-    };
+    let only =
+        |a: &BTreeSet<Vec<u8>>, b: &BTreeSet<Vec<u8>>| a.difference(b).next().map(|path| facts::local(path, roots));
     only(&here, &there)
         .map(|path| format!("that one did not make {path}"))
         .or_else(|| only(&there, &here).map(|path| format!("that one alone made {path}")))
