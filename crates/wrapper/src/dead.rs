@@ -5,6 +5,9 @@
 //!
 //! Unaware of: which texts were read, what is looked for in what is alive.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use memchr::memmem;
 
 use crate::unnamed::hides_words;
@@ -12,36 +15,54 @@ use crate::unnamed::hides_words;
 /// How conditions come out.
 pub(crate) struct Names<'t> {
     arguments: &'t [Vec<u8>],
+    definitions: &'t [Vec<u8>],
     texts: &'t [&'t [u8]],
+    known: RefCell<HashMap<Vec<u8>, Option<bool>>>,
 }
 
-/// What gcc defines by itself without an underscore at the beginning, on some machine.
-const PREDEFINED: [&[u8]; 4] = [b"unix", b"linux", b"i386", b"vax"];
+/// What gcc defines by itself without an underscore at the beginning, for Linux on x86 and 64-bit Arm.
+const PREDEFINED: [&[u8]; 3] = [b"unix", b"linux", b"i386"];
+
+/// Within arguments that bring more of them, or have comments end elsewhere.
+const OTHERWISE: [&[u8]; 7] = [b"-specs", b"ansi", b"c89", b"c90", b"9899:199", b"traditional", b"preprocessed"];
 
 impl<'t> Names<'t> {
-    /// Of a compile with these arguments, which read these texts and no other. `None` where a text may define a name in
-    /// a form that is not looked for.
-    pub(crate) fn of(arguments: &'t [Vec<u8>], texts: &'t [&'t [u8]]) -> Option<Names<'t>> {
-        let says_more = |word: &Vec<u8>| word.starts_with(b"@") || memmem::find(word, b"-specs").is_some();
-        let is_hidden = |text: &&[u8]| hides_words(text) || hides_a_name(text);
-        let is_known = !arguments.iter().any(says_more) && !texts.iter().any(is_hidden);
-        is_known.then_some(Names { arguments, texts })
+    /// Of a compile by this tool with these arguments, which of them are definitions, and which read these texts and no
+    /// other. `None` where a text may define a name in a form that is not looked for, or the compiler itself may.
+    pub(crate) fn of(
+        tool: &[u8],
+        arguments: &'t [Vec<u8>],
+        definitions: &'t [Vec<u8>],
+        texts: &'t [&'t [u8]],
+    ) -> Option<Names<'t>> {
+        let says_more =
+            |word: &Vec<u8>| word.starts_with(b"@") || OTHERWISE.iter().any(|part| memmem::find(word, part).is_some());
+        let is_hidden = |text: &&[u8]| text.contains(&0x0b) || hides_words(text) || goes_on(text) || hides_a_name(text);
+        let is_known = is_for_here(tool) && !arguments.iter().any(says_more) && !texts.iter().any(is_hidden);
+        is_known.then(|| Names { arguments, definitions, texts, known: RefCell::default() })
     }
 
     /// Whether it is defined all the time, or never; `None` where that is not known.
     fn is_defined(&self, name: &[u8]) -> Option<bool> {
-        let is_told = |flag: &[u8]| {
-            let rest = |argument: &'t Vec<u8>| argument.strip_prefix(flag)?.strip_prefix(name);
-            self.arguments.iter().filter_map(rest).any(|rest| rest.is_empty() || rest[0] == b'=')
+        if let Some(known) = self.known.borrow().get(name) {
+            return *known;
+        }
+        let known = self.find(name);
+        self.known.borrow_mut().insert(name.to_vec(), known);
+        known
+    }
+
+    fn find(&self, name: &[u8]) -> Option<bool> {
+        let is_told = || {
+            let rest = |word: &'t Vec<u8>| word.strip_prefix(b"-D")?.strip_prefix(name);
+            self.definitions.iter().filter_map(rest).any(|rest| rest.is_empty() || rest[0] == b'=')
         };
-        let mut mentioned = self.arguments.iter().filter(|argument| memmem::find(argument, name).is_some());
         let of_itself = name[0] == b'_' || PREDEFINED.contains(&name);
-        match mentioned.next() {
-            None if !of_itself && !self.is_behind(b"define", b"-D", name) => Some(false),
+        let mentioned = self.arguments.iter().filter(|argument| memmem::find(argument, name).is_some()).count();
+        match mentioned {
+            0 if !of_itself && !self.is_behind(b"define", b"-D", name) => Some(false),
             // Said once, and only so.
-            Some(_) if mentioned.next().is_none() && is_told(b"-D") && !self.is_behind(b"undef", b"-U", name) => {
-                Some(true)
-            }
+            1 if is_told() && !self.is_behind(b"undef", b"-U", name) => Some(true),
             _ => None,
         }
     }
@@ -51,8 +72,8 @@ impl<'t> Names<'t> {
     fn is_behind(&self, directive: &[u8], flag: &[u8], name: &[u8]) -> bool {
         self.texts.iter().any(|text| {
             memmem::find_iter(text, name).any(|at| {
-                let line = line_before(text, at);
-                line.ends_with(flag) || is_word(text, at, name.len()) && holds_word(line, directive)
+                let is_directives = || holds_word(line_before(text, at), directive);
+                text[..at].ends_with(flag) || is_word(text, at, name.len()) && is_directives()
             })
         })
     }
@@ -74,10 +95,14 @@ impl<'t> Names<'t> {
             let (line, next) = rest.split_at(end_of_line(rest));
             rest = next;
             let began_in_comment = in_comment;
-            let code = code_of(line, &mut in_comment);
+            let code = code_of(line, &mut in_comment)?;
             match directive(&code) {
-                // It may stand behind other code.
-                Some(_) if began_in_comment => return None,
+                // It may stand behind other code, or go on behind the comment.
+                Some(_) if began_in_comment || in_comment => return None,
+                // The name of a file has its own rules.
+                Some((b"include" | b"include_next" | b"import", _)) if holds_any(line, b"'\\") || has_comment(line) => {
+                    return None;
+                }
                 Some((word @ (b"if" | b"ifdef" | b"ifndef"), condition)) => {
                     let known = self.comes_out(word, condition);
                     open.push((known == Some(true), known == Some(false)));
@@ -93,7 +118,7 @@ impl<'t> Names<'t> {
                 _ => alive.extend_from_slice(line),
             }
         }
-        Some(alive)
+        (open.is_empty() && !in_comment).then_some(alive)
     }
 
     fn comes_out(&self, word: &[u8], condition: &[u8]) -> Option<bool> {
@@ -130,8 +155,8 @@ fn end_of_line(text: &[u8]) -> usize {
 }
 
 /// The line without comments and what divides it, and whether a comment is open at its end. A quote that is not closed
-/// ends with the line.
-fn code_of(line: &[u8], in_comment: &mut bool) -> Vec<u8> {
+/// ends with the line. `None` where that is not sure: a quote may divide the digits of a number (from C++14 on).
+fn code_of(line: &[u8], in_comment: &mut bool) -> Option<Vec<u8>> {
     let (mut at, mut quote, mut code) = (0, None, Vec::with_capacity(line.len()));
     while at < line.len() {
         let (byte, two) = (line[at], &line[at..line.len().min(at + 2)]);
@@ -155,20 +180,34 @@ fn code_of(line: &[u8], in_comment: &mut bool) -> Vec<u8> {
             None if two == b"/*" => (*in_comment, length) = (true, 2),
             None if two == b"//" => break,
             None => {
-                quote = (byte == b'"' || byte == b'\'' && !is_in_a_number(&code)).then_some(byte);
+                if byte == b'\'' && may_be_in_a_number(&code) && has_comment(&line[at..]) {
+                    return None;
+                }
+                quote = matches!(byte, b'"' | b'\'')
+                    .then_some(byte)
+                    .filter(|_| !(byte == b'\'' && may_be_in_a_number(&code)));
                 code.push(byte);
             }
         }
         at += length;
     }
-    code
+    Some(code)
 }
 
-/// Whether a quote there divides the digits of a number.
-fn is_in_a_number(before: &[u8]) -> bool {
-    let is_part = |byte: &u8| is_in_word(*byte) || b".'".contains(byte);
+/// Whether a quote there may divide the digits of a number: behind what begins with a digit, a sign of its exponent
+/// included.
+fn may_be_in_a_number(before: &[u8]) -> bool {
+    let is_part = |byte: &u8| is_in_word(*byte) || b".'+-".contains(byte);
     let start = before.iter().rposition(|byte| !is_part(byte)).map_or(0, |last| last + 1);
-    before[start..].iter().find(|byte| **byte != b'.').is_some_and(u8::is_ascii_digit)
+    before[start..].iter().any(u8::is_ascii_digit)
+}
+
+fn has_comment(line: &[u8]) -> bool {
+    memmem::find(line, b"/*").is_some() || memmem::find(line, b"//").is_some()
+}
+
+fn holds_any(line: &[u8], bytes: &[u8]) -> bool {
+    line.iter().any(|byte| bytes.contains(byte))
 }
 
 fn directive(line: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -185,16 +224,31 @@ fn hides_directives(text: &[u8]) -> bool {
         let start = text[..=at].iter().rposition(|byte| !is_in_word(*byte)).map_or(0, |last| last + 1);
         RAW.contains(&&text[start..=at])
     };
-    let goes_on = |at: usize| {
-        let rest = text[at + 1..].trim_ascii_start();
-        let blanks = &text[at + 1..text.len() - rest.len()];
-        // Blanks behind it are none for gcc, and a warning.
-        blanks.contains(&b'\n') && !blanks.starts_with(b"\n")
-    };
-    let forms = [&b"??="[..], b"%:", b"/\\\n", b"*\\\n", b"push_macro", b"pop_macro"];
-    forms.iter().any(|form| memmem::find(text, form).is_some())
-        || memmem::find_iter(text, b"R\"").any(is_raw)
-        || memchr::memchr_iter(b'\\', text).any(goes_on)
+    const FORMS: [&[u8]; 9] =
+        [b"??=", b"%:", b"%\\\n", b"/\\\n", b"*\\\n", b"\\\\\n", b"push_macro", b"pop_macro", b"__has_include"];
+    FORMS.iter().any(|form| memmem::find(text, form).is_some()) || memmem::find_iter(text, b"R\"").any(is_raw)
+}
+
+/// Whether a line goes on in the next one with blanks behind its last sign, which gcc takes for none.
+fn goes_on(text: &[u8]) -> bool {
+    memchr::memchr_iter(b'\\', text).any(|at| {
+        let blanks = text[at + 1..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | 0x0c)).count();
+        blanks > 0 && text.get(at + 1 + blanks) == Some(&b'\n')
+    })
+}
+
+/// Whether the compiler of this name is for Linux on x86 or 64-bit Arm: others define names of their own.
+fn is_for_here(tool: &[u8]) -> bool {
+    let name = tool.rsplit(|byte| *byte == b'/').next().unwrap_or(tool);
+    let prefix = [&b"gcc"[..], b"g++", b"cc", b"c++"].iter().find_map(|tool| memmem::find(name, tool));
+    match prefix.map(|end| &name[..end]) {
+        Some(b"") => cfg!(any(target_arch = "x86_64", target_arch = "aarch64")),
+        Some(prefix) => {
+            let machine = [&b"x86_64-"[..], b"i686-", b"aarch64-"].iter().any(|machine| prefix.starts_with(machine));
+            machine && memmem::find(prefix, b"linux").is_some()
+        }
+        None => false,
+    }
 }
 
 /// Whether a comment stands between a directive that defines and the name.
@@ -202,9 +256,16 @@ fn hides_a_name(text: &[u8]) -> bool {
     let is_comment = |end: usize| {
         let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\\';
         let from = text[end..].iter().position(|byte| !is_blank(byte)).map_or(text.len(), |at| end + at);
-        text[from..].starts_with(b"/*") || text[from..].starts_with(b"//")
+        text[from..].starts_with(b"/")
     };
-    [&b"define"[..], b"undef"].iter().any(|word| memmem::find_iter(text, word).any(|at| is_comment(at + word.len())))
+    // Behind `#`, in whatever form, or a comment.
+    let is_directive = |at: usize| {
+        let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\\';
+        text[..at].iter().rev().find(|byte| !is_blank(byte)).is_some_and(|byte| b"#:=/".contains(byte))
+    };
+    [&b"define"[..], b"undef"]
+        .iter()
+        .any(|word| memmem::find_iter(text, word).any(|at| is_comment(at + word.len()) && is_directive(at)))
 }
 
 /// What stands before `at` in its line and in those that go on in it.
@@ -243,7 +304,7 @@ mod tests {
     fn check(texts: &[&str], arguments: &[&str], expect: Option<&str>) {
         let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.as_bytes().to_vec()).collect();
         let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
-        let names = Names::of(&arguments, &texts);
+        let names = Names::of(b"/usr/bin/gcc-12", &arguments, &arguments, &texts);
         let alive = names.map(|names| String::from_utf8(names.alive(texts[0])).expect("is text"));
         assert_eq!(alive.as_deref(), expect);
     }
@@ -258,6 +319,12 @@ mod tests {
         check(&[ASSERT], &[], Some("a\nc\nd\ne\n"));
         check(&[ASSERT], &["-DNDEBUG", "-UNDEBUG"], Some("a\nb\nc\nd\ne\n"));
         check(&[ASSERT], &["-Wp,-DNDEBUG"], Some("a\nb\nc\nd\ne\n"));
+        check(&[ASSERT], &["-std=c90"], None);
+        check(&[ASSERT, "a \\ \n"], &[], None);
+        check(&[ASSERT, "#define \\\r\nNDEBUG\r\n"], &[], None);
+        check(&[ASSERT, "\x0b"], &[], None);
+        check(&[ASSERT, "# define /\\\n*\n*/ NDEBUG\n"], &[], None);
+        check(&[ASSERT, "/* define / undef */\n"], &[], Some("a\nc\nd\ne\n"));
         check(&[ASSERT], &["-D", "NDEBUG"], Some("a\nb\nc\nd\ne\n"));
         check(&[ASSERT, "#undef NDEBUG\n"], &["-DNDEBUG"], Some("a\nb\nc\nd\ne\n"));
         check(&[ASSERT, "# define \\\nNDEBUG\n"], &[], Some("a\nb\nc\nd\ne\n"));
@@ -273,7 +340,6 @@ mod tests {
             ("if defined( X )", false),
             ("  if !defined(X) // not", true),
             ("if defined(X) || Y", true),
-            ("if defined(X) /* or\n */ || Y", true),
             ("ifndef X", true),
             ("ifdef X", false),
             ("ifdef __X", true),
@@ -283,7 +349,7 @@ mod tests {
             let alive = if is_alive { "a\n" } else { "" };
             let arguments: Vec<Vec<u8>> = Vec::new();
             let texts = [text.as_bytes()];
-            let names = Names::of(&arguments, &texts).expect("is known");
+            let names = Names::of(b"gcc", &arguments, &arguments, &texts).expect("is known");
             assert!(names.alive(texts[0]).ends_with(alive.as_bytes()), "{form}");
             assert_eq!(names.alive(texts[0]).contains(&b'a'), is_alive, "{form}");
         }
@@ -295,23 +361,36 @@ mod tests {
         check(&["// \\\n#ifdef X\na\n"], &[], Some("// \\\n#ifdef X\na\n"));
         check(&["\"/*\"\n#ifdef X\na\n#endif\n\"*/\"\n"], &[], Some("\"/*\"\n\"*/\"\n"));
         check(&["'\"' /*\n#ifdef X\n*/ a\n"], &[], Some("'\"' /*\n#ifdef X\n*/ a\n"));
-        check(&["don't /*\n#ifdef X\n*/ a\n"], &[], Some("don't /*\n"));
+        check(&["don't /*\n#ifdef X\n*/ a\n#endif\n"], &[], Some("don't /*\n"));
         check(&["#ifdef X\na\n#elif Y\nb\n#else\nc\n#endif\n"], &[], Some("b\nc\n"));
         check(&["#ifdef X\na\n#elif Y\nb\n#else\nc\n#endif\n"], &["-DX"], Some("a\n"));
         for text in ["#define /**/ X", "#define /*\n*/ X", "#define \\\n/**/ X", "\0", "X\\\nY"] {
             check(&[text], &[], None);
         }
         let dead = "#ifdef X\na\n#endif\n";
-        for before in
-            ["R\"(\n", "??=\n", "%:\n", "/\\\n*\n", "a\\ \n", "/*\n*/ #if Y\n", "#endif\n", "# pragma push_macro\n"]
-        {
+        for before in [
+            "R\"(\n",
+            "??=\n",
+            "%:\n",
+            "%\\\n:endif\n",
+            "/\\\n*\n",
+            "char *s = \"a\\\\\n\" /*\";\n",
+            "/*\n*/ #if Y\n",
+            "#endif\n",
+            "#if 1\n",
+            "/*\n",
+            "#if 0 /*\n*/ + 1\n#endif\n",
+            "# pragma push_macro\n",
+            "#include <a/*b.h>\n",
+            "#include <it's.h>\n",
+            "1'0 /* */\n",
+        ] {
             let text = format!("{before}{dead}");
             check(&[&text], &[], Some(&text));
         }
-        for before in ["\"ERROR\"\n", "1'000 + L'\"'\n", "/* */ int x; // don't /*\n", "'\\''\n"] {
+        for before in ["\"ERROR\"\n", "1'000 + L'\"'\n", "/* */ int x; // don't /*\n", "'\\''\n", "#include <x.h>\n"] {
             check(&[&format!("{before}{dead}")], &[], Some(before));
         }
-        check(&["1'0 /*\n#ifdef X\n*/ a\n"], &[], Some("1'0 /*\n#ifdef X\n*/ a\n"));
         check(&["/* c */ #ifdef X\na\n/* d */ # endif\n"], &[], Some(""));
     }
 }

@@ -288,7 +288,7 @@ impl Reach<'_> {
         }
         let asked = || {
             naming.definitions.iter().any(|word| names_files(word))
-                || self.carried.names_files.is_some() && self.may_ask_for_a_files_name()
+                || self.carried.names_files.is_some() && self.may_ask_for_a_files_name(naming)
         };
         if may_show() && asked() {
             return false;
@@ -310,7 +310,7 @@ impl Reach<'_> {
     }
 
     /// Whether a word that becomes a file's name stands in what the preprocessor may have come to.
-    fn may_ask_for_a_files_name(&self) -> bool {
+    fn may_ask_for_a_files_name(&self, naming: &Naming) -> bool {
         let by_compiler =
             self.looked.iter().filter(|(path, looked)| looked.content && !looked.executed && !is_library(path));
         let mut texts = vec![self.request.input.clone()];
@@ -322,7 +322,9 @@ impl Reach<'_> {
             }
         }
         let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
-        let Some(names) = Names::of(&self.request.action.argv[1..], &texts) else { return true };
+        let action = &self.request.action;
+        let names = Names::of(&action.tool_path, &action.argv[1..], &naming.definitions, &texts);
+        let Some(names) = names else { return true };
         texts.iter().any(|text| names_files(text) && names_files(&names.alive(text)))
     }
 
