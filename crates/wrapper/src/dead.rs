@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use memchr::memmem;
 
-use crate::unnamed::hides_words;
+use crate::unnamed::{hides_words, is_continued, is_in_word};
 
 /// How conditions come out.
 pub(crate) struct Names<'t> {
@@ -180,12 +180,11 @@ fn code_of(line: &[u8], in_comment: &mut bool) -> Option<Vec<u8>> {
             None if two == b"/*" => (*in_comment, length) = (true, 2),
             None if two == b"//" => break,
             None => {
-                if byte == b'\'' && may_be_in_a_number(&code) && has_comment(&line[at..]) {
+                let may_divide = byte == b'\'' && may_be_in_a_number(&code);
+                if may_divide && has_comment(&line[at..]) {
                     return None;
                 }
-                quote = matches!(byte, b'"' | b'\'')
-                    .then_some(byte)
-                    .filter(|_| !(byte == b'\'' && may_be_in_a_number(&code)));
+                quote = (matches!(byte, b'"' | b'\'') && !may_divide).then_some(byte);
                 code.push(byte);
             }
         }
@@ -285,14 +284,6 @@ fn is_word(text: &[u8], at: usize, length: usize) -> bool {
     let before = at.checked_sub(1).map(|before| text[before]);
     let after = text.get(at + length).copied();
     ![before, after].into_iter().flatten().any(is_in_word)
-}
-
-fn is_continued(line: &[u8]) -> bool {
-    line.ends_with(b"\\")
-}
-
-fn is_in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 #[cfg(test)]

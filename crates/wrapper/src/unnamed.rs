@@ -202,7 +202,7 @@ fn comment(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether a line goes on in the next one.
-fn is_continued(line: &[u8]) -> bool {
+pub(crate) fn is_continued(line: &[u8]) -> bool {
     line.iter().rev().find(|byte| !is_blank(**byte)) == Some(&b'\\')
 }
 
@@ -239,7 +239,7 @@ fn is_number(word: &[u8]) -> bool {
     word[0].is_ascii_digit() && word.iter().all(|byte| byte.is_ascii_hexdigit() || b"xXuUlLpP".contains(byte))
 }
 
-fn is_in_word(byte: u8) -> bool {
+pub(crate) fn is_in_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use larder_compiler::{EnvironmentRule, is_config_status, is_log};
+use larder_compiler::{EnvironmentRule, Family, is_config_status, is_log};
 use larder_lookup::{Request, relocated, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
@@ -121,7 +121,9 @@ impl Run<'_> {
     /// Look at everything once more.
     fn witness(&self, seen: &Seen, trace: &Trace) -> Result<Witnessed, NotRecorded> {
         let anywhere = |bytes: &[u8]| self.request.object_anywhere(bytes);
-        let run = run_by_shells_alone(trace, is_config_status);
+        // Of a compile nobody asks for that.
+        let is_command = self.request.family == Family::Command;
+        let run = if is_command { run_by_shells_alone(trace, is_config_status) } else { HashSet::new() };
         let uncut = |path: &[u8], bytes: &[u8]| if run.contains(path) { relocated::uncut(path, bytes) } else { None };
         let witness = Witness {
             forms: self.request.forms(&anywhere, &uncut),
