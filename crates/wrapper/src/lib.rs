@@ -17,6 +17,7 @@ mod before;
 mod context;
 #[cfg(target_os = "linux")]
 mod dates;
+#[cfg(target_os = "linux")]
 mod dead;
 #[cfg(target_os = "linux")]
 mod fetch;
