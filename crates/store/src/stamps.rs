@@ -8,7 +8,7 @@
 //! A directory's slot has `u64::MAX` for its size and the digest of the names that it does not have; so has a file's
 //! that says what its bytes do not hold. The check is a mix
 //! of the other nine words, written last: a slot that two processes wrote at once, or that was damaged, is no slot. An
-//! empty slot is all zeros. A slot is looked for in a window of `WINDOW` slots from its home; when that is full the
+//! empty slot is all zeros. A slot is looked for in a window of `WINDOW` slots from its home; when that is full of others' the
 //! table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten. Whoever knows how many come asks before.
 //!
 //! A stamp is kept only where the file system's change time is the kernel's clock, and only when it was taken at least
@@ -32,17 +32,21 @@ use crate::{Store, StoreError};
 /// How long after the last change a stamp must be taken to be believed: two ticks of the slowest kernel clock (100 Hz).
 pub const STAMP_AGE_MIN_NS: i64 = 20_000_000;
 
-const VERSION: u64 = 0x4c52_4453_0000_0002;
+const VERSION: u64 = 0x4c52_4453_0000_0003;
 const HEADER_WORDS: usize = 10;
 const SLOT_WORDS: usize = 10;
 const SLOTS_FIRST: usize = 1 << 12;
 const SLOTS_MAX: usize = 1 << 20;
 const WINDOW: usize = 16;
+/// So many inodes in a row have their homes in one part, and so many slots are a part: as much as a page fault brings,
+/// and room for so many rows that parts fill evenly.
+const TOGETHER: u64 = 16;
+const PART_SLOTS: u64 = 1 << 10;
 const DIRECTORY: u64 = u64::MAX;
 /// Larger ones hash 20 MB by a twentieth faster, and what is smaller slower: `cargo xtask bench copy --buffers`.
 const BUFFER_BYTES: usize = 64 << 10;
 /// What an empty table is made of: no memory is asked for, since where there is none the tool must still run.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 8 << 10] = [0; 8 << 10];
 
 type Slot = [u64; SLOT_WORDS];
 
@@ -64,8 +68,8 @@ impl SharedStamps {
     /// most of them before the last is kept.
     pub fn open(store: &Store, files: usize) -> SharedStamps {
         let stamps = Stamps::open(store, true);
-        // Half as many again: fuller, a stamp finds no place near its home.
-        let wanted = files.saturating_add(files / 2).next_power_of_two().min(SLOTS_MAX);
+        // Twice as many: fuller, a stamp finds no place near its home.
+        let wanted = files.saturating_mul(2).next_power_of_two().min(SLOTS_MAX);
         let Stamps { path, table, writable, .. } = match stamps.grow_to(store, wanted) {
             Ok(true) => Stamps::open(store, true),
             // Without, more is read the next time.
@@ -227,8 +231,10 @@ impl Stamps {
         let place = home(&slot[..5].try_into().unwrap_or_default(), salt);
         let Some(table) = &self.table else { return };
         let Some(slots) = slots(&table.words) else { return };
+        // What a file was before it changed is true no more, whatever its size was.
         let same = |found: &Slot| {
-            found[..2] == slot[..2] && found[2] == slot[2] && (slot[2] != DIRECTORY || found[5..9] == slot[5..9])
+            let of_files = found[2] != DIRECTORY && slot[2] != DIRECTORY;
+            found[..2] == slot[..2] && (of_files || found[2] == slot[2] && found[5..9] == slot[5..9])
         };
         let free = |found: &Slot| found[9] == 0 || found[9] != check(found);
         let places: Vec<usize> = positions(slots, place).collect();
@@ -355,9 +361,11 @@ fn check(slot: &Slot) -> u64 {
     mix(VERSION ^ fold(0) ^ fold(1) ^ fold(2) ^ fold(3) ^ mix(slot[8])) | 1
 }
 
-/// Files have their home by identity alone, so that a new stamp takes the place of the old one.
+/// Files have their home by identity alone, so that a new stamp takes the place of the old one; those that were made
+/// one after the other have it in one part of the table, so that a directory's headers touch few pages of a large one.
 fn home(stamp: &[u64; 5], salt: u64) -> u64 {
-    mix(stamp[0] ^ mix(stamp[1] ^ mix(salt)))
+    let part = mix(stamp[0] ^ mix(stamp[1] / TOGETHER ^ mix(salt)));
+    part - part % PART_SLOTS + mix(part ^ stamp[1]) % PART_SLOTS
 }
 
 fn positions(slots: &[AtomicU64], home: u64) -> impl Iterator<Item = usize> + use<> {
@@ -535,6 +543,42 @@ mod tests {
             grown.keep_absent(&look(inode, 5), 1 << 60, &names, || BOTH);
         }
         assert!(known(&grown) > before);
+    }
+
+    #[test]
+    fn a_file_that_changes_often_has_one_stamp_and_does_not_make_the_table_grow() {
+        let (_dir, store, stamps) = open();
+        let slot = |size_bytes, changed_ns| {
+            let look = Look { size_bytes, ..look(1, changed_ns) };
+            (look, slot_of(stamp(&look, size_bytes), &Digest::of(&changed_ns.to_ne_bytes())))
+        };
+        for at in 0..200 {
+            stamps.keep(slot(at as u64, at).1, 0);
+        }
+        stamps.settle(&store).expect("settles");
+        let known = |at: i64| stamps.content(&slot(at as u64, at).0);
+        assert_eq!((known(199), known(198)), (Some(Digest::of(&199i64.to_ne_bytes())), None));
+        let again = Stamps::open(&store, false);
+        let words = slots(&again.table.as_ref().expect("a table").words).map(<[AtomicU64]>::len);
+        assert_eq!(words, Some(SLOTS_FIRST * SLOT_WORDS));
+    }
+
+    #[test]
+    fn files_made_one_after_the_other_lie_in_one_part() {
+        let (_dir, store, stamps) = open();
+        for inode in 0..(SLOTS_FIRST / 2) as u64 {
+            let look = look(inode, 5);
+            stamps.keep(slot_of(stamp(&look, look.size_bytes), &Digest::of(&inode.to_ne_bytes())), 0);
+        }
+        let known = |stamps: &Stamps| {
+            (0..SLOTS_FIRST as u64 / 2).filter(|&inode| stamps.content(&look(inode, 5)).is_some()).count()
+        };
+        let found = known(&stamps);
+        assert!(found > SLOTS_FIRST * 49 / 100, "{found}: half a table finds room");
+        stamps.settle(&store).expect("settles");
+        assert!(known(&Stamps::open(&store, false)) >= found);
+        let part = |inode| home(&stamp(&look(inode, 5), 5), 0) / PART_SLOTS;
+        assert!((1..TOGETHER).all(|inode| part(inode) == part(0)) && part(TOGETHER) != part(0));
     }
 
     #[test]

@@ -245,8 +245,8 @@ fn notes(rounds: u32) -> Vec<String> {
             .to_owned(),
         "larder warm, empty stamps: as in a container that was just started with a store from elsewhere.".to_owned(),
         rivals::NOTE.to_owned(),
-        "kache is measured by `bench hit` alone: its daemon cannot be begun anew with an empty store each \
-         round."
+        "kache is measured by `bench hit` and `bench miss` alone: its daemon cannot be begun anew with an empty store \
+         each round."
             .to_owned(),
     ]
 }

@@ -5,13 +5,12 @@
 
 use super::count::{self, Own};
 use super::floor::{self, Floor};
-use super::inputs::{self, Case, OUTPUTS};
+use super::inputs::{self, Case};
 use super::measure::{self, Series, Subject};
 use super::report::{Figure, Report, millis};
-use super::rivals::{self, Rival};
-use super::subjects::{Compile, True};
+use super::rivals;
+use super::subjects::{Caches, Compile, True};
 use crate::fetch::Build;
-use crate::launcher::Launcher;
 use crate::place::{Place, fresh};
 use crate::table::{NONE, Table};
 use crate::{binaries, setup};
@@ -41,6 +40,7 @@ const HEADER: &[&str] = &[
     "÷ floor",
     "wall ms",
     "system calls",
+    "page faults",
     "instructions M",
     "peak MB",
     "runs",
@@ -59,9 +59,7 @@ const PEAK_MB_GOAL: f64 = 3.0;
 struct Bench {
     work: PathBuf,
     home: PathBuf,
-    larder: Launcher,
-    forgetful: Launcher,
-    rivals: Vec<Rival>,
+    caches: Caches,
     floor: PathBuf,
     counting: PathBuf,
     rounds: usize,
@@ -86,13 +84,11 @@ pub(crate) fn hit(place: &Place, options: &Options) -> Result<Report> {
     let (home, stores) = (work.join("home"), work.join("store"));
     fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
     let build = if options.runs < FEW { Build::No } else { Build::Yes };
-    let (rivals, skipped) = rivals::all(place, &stores, &home, build)?;
+    let (caches, skipped) = Caches::all(place, &larder, &stores, &home, build)?;
     let bench = Bench {
-        larder: Launcher::larder(&larder, &stores.join("larder"))?,
-        forgetful: Launcher::larder(&larder, &stores.join("larder-empty"))?.called("larder, empty stamps"),
         work,
         home,
-        rivals,
+        caches,
         floor: floor::program(place)?,
         counting: count::program(place)?,
         rounds: options.runs as usize,
@@ -122,20 +118,12 @@ impl Bench {
             case.name,
             size_bytes as f64 / 1000.0
         ));
-        let compile = |launcher: &Launcher| Compile {
-            launcher: launcher.clone(),
-            expected: &expected,
-            ..Compile::plain(case, &self.home)
-        };
-        let plain = Compile { every: PLAIN_EVERY, ..compile(&Launcher::plain()) };
-        let mut caches = vec![compile(&self.larder), Compile { forgets: true, ..compile(&self.forgetful) }];
-        caches.extend(
-            self.rivals.iter().map(|rival| Compile { server: rival.server.as_ref(), ..compile(&rival.launcher) }),
-        );
+        let plain = Compile { every: PLAIN_EVERY, expected: &expected, ..Compile::plain(case, &self.home) };
         // Whether others hit is theirs to see to.
         let mut not_hit = Vec::new();
         let mut warm = Vec::new();
-        for cache in caches {
+        for cache in self.caches.compiles(case, &self.home) {
+            let cache = Compile { expected: &expected, ..cache };
             match cache.warm_up() {
                 Err(error) if cache.launcher.store().is_none() => not_hit.push(format!("Skipped: {error}.")),
                 done => done.map(|()| warm.push(cache))?,
@@ -169,11 +157,7 @@ impl Bench {
     /// What the plain compile makes.
     fn reference(&self, case: &Case) -> Result<Vec<Vec<u8>>> {
         Compile::plain(case, &self.home).once()?;
-        let read = |name: &&str| {
-            let path = case.dir.join(name);
-            fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
-        };
-        OUTPUTS.iter().map(read).collect()
+        case.outputs()
     }
 }
 
@@ -193,6 +177,7 @@ impl Measured<'_> {
             over(floor),
             millis(series.wall_median()),
             self.calls.to_string(),
+            series.faults_median().to_string(),
             self.instructions.map_or(NONE.to_owned(), |count| format!("{:.2}", count as f64 / 1e6)),
             peak_mb.map_or(NONE.to_owned(), |peak| format!("{peak:.1}")),
             series.samples.len().to_string(),
@@ -201,6 +186,7 @@ impl Measured<'_> {
             "case": self.case.name,
             "subject": self.name,
             "system_calls": self.calls,
+            "page_faults": series.faults_median(),
             "instructions": self.instructions,
             "peak_kb": self.own.map(|own| own.peak_kb),
             "samples": series.json(),
@@ -219,6 +205,7 @@ impl Measured<'_> {
             report.figures.extend(Figure::ratio(named(what), &cpu, &base.cpu_s(), wanted(goal)));
         }
         report.figures.push(Figure::count(named("system calls"), self.calls as f64, None));
+        report.figures.extend(Figure::counts(named("page faults"), &self.series.faults, None));
         report.figures.extend(self.instructions.map(|count| Figure::count(named("instructions"), count as f64, None)));
         report.figures.extend(self.own.map(|own| Figure::peak(named("peak MB"), own.peak_kb, wanted(PEAK_MB_GOAL))));
     }
@@ -237,8 +224,9 @@ fn all_hit(cache: &Compile, found: crate::launcher::Counts, series: &Series) -> 
 fn notes() -> Vec<String> {
     vec![
         "CPU is user and system time of the command and all that it starts, sccache's server included; the median of \
-         interleaved runs and their lower quartile. System calls and instructions are counted in runs of their own, \
-         without sccache's server. Peak: of the program itself."
+         interleaved runs and their lower quartile. Page faults: those that needed no disk, of the command and all that \
+         it waited for, the median of the same runs. System calls and instructions are counted in runs of their own. \
+         All three leave servers out. Peak: of the program itself."
             .to_owned(),
         "floor: a program that is started as larder is, reads as many bytes of record, makes the same looks as \
          larder's hit and \
@@ -252,4 +240,31 @@ fn notes() -> Vec<String> {
             .to_owned(),
         rivals::NOTE.to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::Usage;
+    use std::time::Duration;
+
+    #[test]
+    fn page_faults_are_a_column_and_larders_a_figure() {
+        let case = Case { name: "C", dir: PathBuf::new(), compiler: "gcc", arguments: Vec::new() };
+        let usage = Usage { wall: Duration::from_millis(2), cpu: Duration::from_millis(1) };
+        let series = Series { samples: vec![usage; 3], faults: vec![58, 57, 90] };
+        let mut report = Report { table: Table::new(2, HEADER), ..Report::default() };
+        for name in ["ccache", "larder"] {
+            let measured = Measured { case: &case, name, series: &series, calls: 400, instructions: None, own: None };
+            measured.add_to(&mut report, [&series, &series], 1.0);
+        }
+        let column = HEADER.iter().position(|name| *name == "page faults").expect("there is such a column");
+        for (row, json) in report.table.rows.iter().zip(&report.rows) {
+            assert_eq!((row.len(), row[column].as_str()), (HEADER.len(), "58"));
+            assert_eq!(json["page_faults"], 58);
+        }
+        let figures: Vec<_> = report.figures.iter().filter(|figure| figure.name.ends_with("page faults")).collect();
+        assert_eq!(figures.len(), 1);
+        assert_eq!((figures[0].name.as_str(), figures[0].found.value), ("C, larder, page faults", 58.0));
+    }
 }

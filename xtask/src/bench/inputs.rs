@@ -18,6 +18,17 @@ pub(crate) struct Case {
 /// What a compile leaves behind, in its directory.
 pub(crate) const OUTPUTS: &[&str] = &["main.o", "main.d"];
 
+impl Case {
+    /// What its last compile left behind.
+    pub(crate) fn outputs(&self) -> Result<Vec<Vec<u8>>> {
+        let read = |name: &&str| {
+            let path = self.dir.join(name);
+            fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+        };
+        OUTPUTS.iter().map(read).collect()
+    }
+}
+
 /// The project's header directories on the include path, and how many headers each of their folders has. The first one
 /// holds most: a look-up fails once for every directory that comes before the right one.
 const ROOTS: &[(&str, usize)] = &[("include", 31), ("generated", 3)];

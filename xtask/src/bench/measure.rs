@@ -7,6 +7,7 @@ use crate::progress::Bar;
 use crate::run::{self, Usage};
 use anyhow::{Context, Result, ensure};
 use larder_samples::quantile;
+use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
@@ -54,6 +55,8 @@ pub(crate) trait Subject {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
     pub(crate) samples: Vec<Usage>,
+    /// Page faults of each that needed no disk, of the command and all that it waited for; none where nobody counted.
+    pub(crate) faults: Vec<u64>,
 }
 
 impl Series {
@@ -82,9 +85,18 @@ impl Series {
         self.samples.iter().map(|usage| usage.wall.as_secs_f64()).collect()
     }
 
+    /// The middle number of page faults.
+    pub(crate) fn faults_median(&self) -> u64 {
+        quantile(self.faults.clone(), 1, 2)
+    }
+
     /// Every sample, for programs.
     pub(crate) fn json(&self) -> Value {
-        json!({ "cpu_s": self.cpu_s(), "wall_s": self.wall_s() })
+        let mut json = json!({ "cpu_s": self.cpu_s(), "wall_s": self.wall_s() });
+        if !self.faults.is_empty() {
+            json["page_faults"] = json!(self.faults);
+        }
+        json
     }
 
     fn cpu_quantile(&self, over: usize, under: usize) -> Duration {
@@ -113,7 +125,9 @@ pub(crate) fn interleaved(label: &str, subjects: &[&dyn Subject], rounds: usize)
         for (subject, series) in subjects.iter().zip(&mut all) {
             if round % subject.every() == 0 {
                 let last = round + subject.every() >= rounds;
-                series.samples.push(one(*subject, round == 0 || last)?);
+                let (usage, faults) = one(*subject, round == 0 || last)?;
+                series.samples.push(usage);
+                series.faults.push(faults);
             }
         }
         bar.at(round as u64 + 1);
@@ -122,16 +136,71 @@ pub(crate) fn interleaved(label: &str, subjects: &[&dyn Subject], rounds: usize)
     Ok(all)
 }
 
-fn one(subject: &dyn Subject, check: bool) -> Result<Usage> {
+/// Page faults so far that needed no disk, of all children that were waited for and of theirs: a difference of two is
+/// what `wait4` says of the one between them.
+pub(crate) fn faults_of_children() -> Result<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the page faults of children")?;
+    Ok(usage.minor_page_faults().unsigned_abs())
+}
+
+fn one(subject: &dyn Subject, check: bool) -> Result<(Usage, u64)> {
     subject.prepare()?;
     let mut command = subject.command();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let server_before = subject.server_cpu()?;
+    let faults_before = faults_of_children()?;
     let (status, mut usage) = run::measured(&mut command)?;
+    let faults = faults_of_children()?.saturating_sub(faults_before);
     usage.cpu += subject.server_cpu()?.saturating_sub(server_before);
     ensure!(status.success(), "{}: {} ended with {status}", subject.name(), run::shown(&command));
     if check {
         subject.check().with_context(|| format!("{} is not what was to be measured", subject.name()))?;
     }
-    Ok(usage)
+    Ok((usage, faults))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that does nothing, in every n-th round.
+    struct Nothing(usize);
+
+    impl Subject for Nothing {
+        fn name(&self) -> &str {
+            "nothing"
+        }
+
+        fn command(&self) -> Command {
+            Command::new("/bin/true")
+        }
+
+        fn prepare(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn check(&self) -> Result<()> {
+            Ok(())
+        }
+
+        fn every(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn each_run_has_its_page_faults() {
+        let all = interleaved("nothing", &[&Nothing(1), &Nothing(2)], 3).expect("it runs");
+        let runs: Vec<_> = all.iter().map(|series| (series.samples.len(), series.faults.len())).collect();
+        assert_eq!(runs, [(3, 3), (2, 2)]);
+        assert!(all.iter().flat_map(|series| &series.faults).all(|&faults| faults > 0), "{all:?}");
+    }
+
+    #[test]
+    fn page_faults_are_told_where_they_were_counted() {
+        let series = Series { faults: vec![9, 1, 5], ..Series::default() };
+        assert_eq!(series.faults_median(), 5);
+        assert_eq!(series.json()["page_faults"], json!([9, 1, 5]));
+        assert!(Series::default().json().get("page_faults").is_none());
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::class::c_source;
 use super::count;
-use super::measure::Subject;
+use super::measure::{Subject, faults_of_children};
 use super::report::{Figure, Report};
 use crate::place::{Place, fresh};
 use crate::progress::Bar;
@@ -14,7 +14,6 @@ use crate::setup;
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use larder_samples::{median, ratio};
-use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::json;
 use std::fmt::Write;
 use std::fs;
@@ -199,10 +198,10 @@ fn in_turn(name: &str, lanes: &[Lane], rounds: u32) -> Result<Vec<Series>> {
         for at in 0..lanes.len() {
             // No way always comes after the same other.
             let at = (at + round as usize) % lanes.len();
-            let before = faults()?;
+            let before = faults_of_children()?;
             let (status, usage) = run::measured(&mut lanes[at].command())?;
             ensure!(status.success(), "{} ended with {status}", lanes[at].name);
-            all[at].faults.push((faults()? - before) as f64);
+            all[at].faults.push((faults_of_children()? - before) as f64);
             all[at].cpu_ms.push(usage.cpu.as_secs_f64() * 1000.0);
             all[at].wall_ms.push(usage.wall.as_secs_f64() * 1000.0);
             let made = fs::read(lanes[at].dir.join("a.o")).context("the compiler left no object")?;
@@ -213,11 +212,6 @@ fn in_turn(name: &str, lanes: &[Lane], rounds: u32) -> Result<Vec<Series>> {
     }
     bar.end(&format!("{name}: {rounds} rounds"));
     Ok(all)
-}
-
-fn faults() -> Result<i64> {
-    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read the page faults of children")?;
-    Ok(usage.minor_page_faults())
 }
 
 /// A compiler on `PATH`; rustc as it is without the program that chooses among several.

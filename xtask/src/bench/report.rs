@@ -87,6 +87,13 @@ impl Figure {
         Self { name: name.into(), kind: Kind::Count, found: Interval::exact(count), goal }
     }
 
+    /// The middle one of what was counted in each run; `None` of none.
+    pub(crate) fn counts(name: impl Into<String>, counts: &[u64], goal: Option<f64>) -> Option<Self> {
+        let counts: Vec<f64> = counts.iter().map(|&count| count as f64).collect();
+        let found = larder_samples::median(&counts)?;
+        Some(Self { name: name.into(), kind: Kind::Count, found, goal })
+    }
+
     /// Peak memory, of so many kB.
     pub(crate) fn peak(name: impl Into<String>, peak_kb: u64, goal_mb: Option<f64>) -> Self {
         let found = Interval::exact(peak_kb as f64 / 1000.0);
@@ -182,6 +189,14 @@ pub(crate) fn millis(time: std::time::Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_counted_in_each_run_has_an_interval() {
+        let figure = Figure::counts("page faults", &[60, 57, 56, 57, 58], None).expect("there are counts");
+        assert_eq!((figure.kind, figure.found.value), (Kind::Count, 57.0));
+        assert!(figure.found.low >= 56.0 && figure.found.high <= 60.0, "{figure:?}");
+        assert_eq!(Figure::counts("page faults", &[], None), None);
+    }
 
     #[test]
     fn what_was_typed_names_no_places() {

@@ -1,9 +1,13 @@
-//! What the hit benchmark measures: a program that does nothing, and one compile, plain or through a cache.
+//! What the benchmarks of a hit and of a miss measure: a program that does nothing, and one compile, plain or through a
+//! cache; and which caches these are.
 
 use super::inputs::{Case, OUTPUTS};
 use super::measure::Subject;
+use super::rivals::{self, Rival};
 use super::server::Server;
+use crate::fetch::Build;
 use crate::launcher::{Counts, Launcher};
+use crate::place::Place;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
@@ -25,6 +29,14 @@ pub(crate) struct Compile<'a> {
     /// Before each run larder's stamps are taken away, as in a container that was just started: it must read every
     /// input.
     pub(crate) forgets: bool,
+}
+
+/// The caches that are measured side by side.
+pub(crate) struct Caches {
+    larder: Launcher,
+    /// Its stamps are taken away before each run.
+    forgetful: Launcher,
+    rivals: Vec<Rival>,
 }
 
 impl Subject for True {
@@ -143,5 +155,73 @@ impl<'a> Compile<'a> {
             self.launcher.name
         );
         Ok(())
+    }
+}
+
+impl Caches {
+    /// All that there are, each with an empty store below `stores`, and a line for each that is not here.
+    pub(crate) fn all(
+        place: &Place,
+        larder: &Path,
+        stores: &Path,
+        home: &Path,
+        build: Build,
+    ) -> Result<(Self, Vec<String>)> {
+        let (rivals, skipped) = rivals::all(place, stores, home, build)?;
+        Ok((Self::of(larder, stores, rivals)?, skipped))
+    }
+
+    fn of(larder: &Path, stores: &Path, rivals: Vec<Rival>) -> Result<Self> {
+        let forgetful = Launcher::larder(larder, &stores.join("larder-empty"))?.called("larder, empty stamps");
+        Ok(Self { larder: Launcher::larder(larder, &stores.join("larder"))?, forgetful, rivals })
+    }
+
+    /// A compile through each, of which nothing is expected; the first is larder's.
+    pub(crate) fn compiles<'a>(&'a self, case: &'a Case, home: &'a Path) -> Vec<Compile<'a>> {
+        let compile = |launcher: &Launcher| Compile { launcher: launcher.clone(), ..Compile::plain(case, home) };
+        let mut compiles = vec![compile(&self.larder), Compile { forgets: true, ..compile(&self.forgetful) }];
+        let of_rival = |rival: &'a Rival| Compile { server: rival.server.as_ref(), ..compile(&rival.launcher) };
+        compiles.extend(self.rivals.iter().map(of_rival));
+        compiles
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// larder and all others, none of which is there.
+    pub(in crate::bench) fn caches(stores: &Path) -> Caches {
+        let program = Path::new("/nonexistent/cache");
+        let launchers = [
+            Launcher::ccache(program, stores).expect("a path without spaces"),
+            Launcher::ccache_loosened(program, stores).expect("a path without spaces"),
+            Launcher::ccache_inodes(program, stores, stores).expect("a path without spaces"),
+            Launcher::sccache(program, stores),
+            Launcher::kache(program, stores),
+        ];
+        let rivals = launchers.map(|launcher| Rival { launcher, store: stores.into(), server: None });
+        Caches::of(program, stores, rivals.into()).expect("a path without spaces")
+    }
+
+    #[test]
+    fn larder_is_first_and_one_forgets() {
+        let (caches, home) = (caches(Path::new("/nonexistent")), Path::new("/nonexistent"));
+        let case = Case { name: "C", dir: home.into(), compiler: "gcc", arguments: Vec::new() };
+        let compiles = caches.compiles(&case, home);
+        let found: Vec<_> = compiles.iter().map(|compile| (compile.name(), compile.forgets)).collect();
+        assert_eq!(
+            found,
+            [
+                ("larder", false),
+                ("larder, empty stamps", true),
+                ("ccache", false),
+                ("ccache loosened", false),
+                ("ccache inode cache", false),
+                ("sccache", false),
+                ("kache", false),
+            ]
+        );
+        assert_ne!(compiles[0].launcher.store(), compiles[1].launcher.store());
     }
 }

@@ -14,6 +14,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// How many mappings are guarded at once: a process has the counters, the stamps, and for a moment a table that grows.
 const GUARDED_MAX: usize = 8;
+/// A mapping up to this size gets all its pages at once: a fault for each part that is touched costs more.
+const AT_ONCE_BYTES_MAX: usize = 1 << 20;
 /// Start and end of each guarded mapping; an end of zero is none.
 static GUARDED: [(AtomicUsize, AtomicUsize); GUARDED_MAX] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; GUARDED_MAX];
@@ -42,8 +44,9 @@ impl Words {
         }
         HANDLE_ONCE.call_once(handle_lost_pages);
         let access = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        let at_once = if bytes <= AT_ONCE_BYTES_MAX { MapFlags::POPULATE } else { MapFlags::empty() };
         // SAFETY: a new mapping at an address that the kernel chooses; it is not used after `drop` unmaps it.
-        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0)? };
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED | at_once, file, 0)? };
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
         match guard(start.as_ptr() as usize, bytes) {
             Some(guard) => Ok(Words { start, count, guard }),
@@ -83,8 +86,10 @@ fn guard(start: usize, bytes: usize) -> Option<usize> {
 
 /// What a program that was started ignoring SIGBUS passes on to the tool stays so: then nothing is guarded.
 fn handle_lost_pages() {
-    // SAFETY: asks only. The C library knows it; rustix would ask the kernel.
-    PAGE_BYTES.store(usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096), SeqCst);
+    // SAFETY: asks only, what the kernel said when the program was started. rustix would ask again, and `sysconf`
+    // has a table of its own.
+    let page_bytes = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+    PAGE_BYTES.store(if page_bytes == 0 { 4096 } else { page_bytes }, SeqCst);
     // SAFETY: structures are initialised; the handler touches atomics and makes system calls only.
     unsafe {
         let (mut new, mut old) = (std::mem::zeroed::<libc::sigaction>(), std::mem::zeroed::<libc::sigaction>());

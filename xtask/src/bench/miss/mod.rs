@@ -1,5 +1,5 @@
 //! `cargo xtask bench miss`: what a miss adds to compiles of about 10 ms, 60 ms and 2 s, in CPU and wall time and in
-//! memory.
+//! memory, beside what other caches add.
 //!
 //! Each run is of a command that nobody has run before: a macro has another value, and the object other bytes. Three
 //! states of larder: its stamps say what the inputs hold; they do not, as in a container that was just started; and
@@ -8,11 +8,11 @@
 mod stages;
 
 use super::count::{self, Own};
-use super::inputs::{self, Case, OUTPUTS};
+use super::inputs::{self, Case};
 use super::measure::{self, Series, Subject};
 use super::report::{Figure, Report, millis};
-use super::rivals::{self, Rival};
-use super::subjects::Compile;
+use super::rivals;
+use super::subjects::{Caches, Compile};
 use crate::fetch::Build;
 use crate::launcher::{Counts, Launcher};
 use crate::place::{Place, fresh};
@@ -23,7 +23,7 @@ use serde_json::json;
 use stages::Stages;
 use std::cell::Cell;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -63,22 +63,12 @@ const LONG_EVERY: usize = 3;
 const PEAK_MB_GOAL: f64 = 10.0;
 /// What a miss of small C files and of C++ is to cost at most, ÷ plain.
 const GOALS: [(&str, f64); 2] = [("gcc", 1.08), ("g++", 1.03)];
-const RIVALS: &[&str] = &["ccache", "sccache"];
-
-/// What larder knows when a command misses.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Knows {
-    Everything,
-    /// Its stamps were taken away.
-    NoInputs,
-    /// Its store was.
-    Nothing,
-}
 
 /// A compile that nobody has run before, each time.
 struct Miss<'a> {
     compile: Compile<'a>,
-    knows: Knows,
+    /// Before each run larder's store is taken away.
+    begins_empty: bool,
     run: Cell<u64>,
 }
 
@@ -95,7 +85,7 @@ impl Subject for Miss<'_> {
 
     fn prepare(&self) -> Result<()> {
         self.run.set(self.run.get() + 1);
-        if let (Knows::Nothing, Some(store)) = (self.knows, self.compile.launcher.store()) {
+        if let (true, Some(store)) = (self.begins_empty, self.compile.launcher.store()) {
             fresh(&store)?;
         }
         self.compile.prepare()
@@ -103,12 +93,15 @@ impl Subject for Miss<'_> {
 
     /// Whether the plain compiler makes the same.
     fn check(&self) -> Result<()> {
-        let made = outputs(self.compile.case)?;
+        if self.is_plain() {
+            return Ok(());
+        }
+        let made = self.compile.case.outputs()?;
         let plain = Compile::plain(self.compile.case, self.compile.home);
         plain.prepare()?;
         let mut command = plain.command();
         crate::run::output(command.arg(self.number()))?;
-        ensure!(outputs(self.compile.case)? == made, "its outputs are not what the plain compile makes");
+        ensure!(self.compile.case.outputs()? == made, "its outputs are not what the plain compile makes");
         Ok(())
     }
 
@@ -121,7 +114,19 @@ impl Subject for Miss<'_> {
     }
 }
 
-impl Miss<'_> {
+impl<'a> Miss<'a> {
+    fn of(compile: Compile<'a>) -> Self {
+        Self { compile, begins_empty: false, run: Cell::new(0) }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.compile.launcher.program.is_none()
+    }
+
+    fn is_larder(&self) -> bool {
+        self.compile.launcher.store().is_some()
+    }
+
     fn number(&self) -> String {
         format!("-DRUN={}", FIRST_RUN + self.run.get())
     }
@@ -132,6 +137,30 @@ impl Miss<'_> {
         crate::run::output(&mut command).map(drop)
     }
 
+    /// One run, unmeasured, by a launcher that counts: it must be one more miss.
+    fn counted(&self) -> Result<()> {
+        let before = self.compile.counts()?;
+        self.prepare()?;
+        let counting = Compile { launcher: self.compile.launcher.counting(), ..self.compile };
+        crate::run::output(counting.command().arg(self.number()))?;
+        let found = self.compile.counts()? - before;
+        ensure!(found.miss == 1 && found.hit == 0, "one miss was to be: {found:?}");
+        Ok(())
+    }
+
+    /// By larder the compiler's programs are judged. Others show that they miss.
+    fn warm_up(&self) -> Result<()> {
+        if self.is_larder() {
+            self.once()?;
+            self.once()
+        } else if self.is_plain() {
+            self.once()
+        } else {
+            let name = self.name();
+            self.counted().with_context(|| format!("{}: {name} does not miss what is new", self.compile.case.name))
+        }
+    }
+
     fn counts(&self) -> Result<Option<Counts>> {
         self.compile.launcher.counts(self.compile.home)
     }
@@ -140,20 +169,13 @@ impl Miss<'_> {
 /// So that all numbers have as many digits, and the compiler the same work.
 const FIRST_RUN: u64 = 100_000;
 
-fn outputs(case: &Case) -> Result<Vec<Vec<u8>>> {
-    let read = |name: &&str| {
-        let path = case.dir.join(name);
-        fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
-    };
-    OUTPUTS.iter().map(read).collect()
-}
-
 /// What all cases share.
 struct Bench {
     work: PathBuf,
     home: PathBuf,
-    larder: PathBuf,
-    rivals: Vec<Rival>,
+    caches: Caches,
+    /// larder whose store is taken away before each run.
+    storeless: Launcher,
     counting: PathBuf,
     rounds: usize,
 }
@@ -164,13 +186,13 @@ pub(crate) fn miss(place: &Place, options: &Options) -> Result<Report> {
     let larder = binaries::larder(place, options.larder.as_deref())?;
     let work = place.own("bench-miss")?;
     fresh(&work)?;
-    let home = work.join("home");
+    let (home, stores) = (work.join("home"), work.join("store"));
     fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
     let build = if options.quick { Build::No } else { Build::Yes };
-    let (mut rivals, skipped) = rivals::all(place, &work.join("store"), &home, build)?;
-    rivals.retain(|rival| RIVALS.contains(&rival.launcher.name));
+    let (caches, skipped) = Caches::all(place, &larder, &stores, &home, build)?;
+    let storeless = storeless(&larder, &stores)?;
     let counting = count::program(place)?;
-    let bench = Bench { work, home, larder, rivals, counting, rounds: options.runs as usize };
+    let bench = Bench { work, home, caches, storeless, counting, rounds: options.runs as usize };
     let mut report = Report {
         name: "miss",
         title: "One miss".to_owned(),
@@ -188,30 +210,11 @@ pub(crate) fn miss(place: &Place, options: &Options) -> Result<Report> {
 impl Bench {
     fn case(&self, case: &Case, report: &mut Report) -> Result<()> {
         thread::sleep(measure::SETTLING);
-        let store = |name: &str| self.work.join("store").join(name);
-        let larder = |name: &'static str, dir: &str| -> Result<Launcher> {
-            Ok(Launcher::larder(&self.larder, &store(dir))?.called(name))
-        };
-        let plain = self.subject(case, Launcher::plain(), Knows::Everything);
-        plain.once()?;
-        let every = if self.takes_long(&plain)? { LONG_EVERY } else { 1 };
-        let mut subjects = vec![
-            plain,
-            self.subject(case, larder("larder", "larder")?, Knows::Everything),
-            self.subject(case, larder("larder, empty stamps", "larder-empty")?, Knows::NoInputs),
-            self.subject(case, larder("larder, no store", "larder-new")?, Knows::Nothing),
-        ];
-        for rival in &self.rivals {
-            let mut subject = self.subject(case, rival.launcher.clone(), Knows::Everything);
-            subject.compile.server = rival.server.as_ref();
-            subjects.push(subject);
-        }
+        let mut subjects = warm(self.subjects(case), report)?;
+        // The first of them is the plain compile.
+        let every = if takes_long(&subjects[0])? { LONG_EVERY } else { 1 };
         subjects.iter_mut().for_each(|subject| subject.compile.every = every);
-        // The compiler's programs are judged, and what was just hashed grows old enough for a stamp.
-        for subject in &subjects {
-            subject.once()?;
-            subject.once()?;
-        }
+        // What was just hashed grows old enough for a stamp.
         thread::sleep(measure::SETTLING);
         subjects.iter().try_for_each(Miss::once)?;
         let before = subjects.iter().map(Miss::counts).collect::<Result<Vec<_>>>()?;
@@ -224,34 +227,59 @@ impl Bench {
             dyns.iter().map(|subject| count::own(*subject, &self.counting, &self.work).ok()).collect();
         for (at, subject) in subjects.iter().enumerate() {
             // They do not depend on how long the tool runs.
-            let stages = match subject.compile.launcher.store() {
-                Some(_) if every == 1 => Some(stages::stages(subject, &self.work)?),
-                _ => None,
-            };
+            let is_staged = subject.is_larder() && every == 1;
+            let stages = is_staged.then(|| stages::stages(subject, &self.work)).transpose()?;
             add_to(report, case, subject.name(), [&all[at], &all[0]], [owns[at], owns[0]], stages);
         }
         Ok(())
     }
 
-    fn subject<'a>(&'a self, case: &'a Case, launcher: Launcher, knows: Knows) -> Miss<'a> {
-        let compile = Compile { launcher, forgets: knows == Knows::NoInputs, ..Compile::plain(case, &self.home) };
-        Miss { compile, knows, run: Cell::new(0) }
-    }
-
-    fn takes_long(&self, plain: &Miss) -> Result<bool> {
-        plain.prepare()?;
-        Ok(crate::run::measured(&mut plain.command())?.1.cpu > LONG)
+    /// The plain compile, larder as it is found, and the others.
+    fn subjects<'a>(&'a self, case: &'a Case) -> Vec<Miss<'a>> {
+        let plain = || Compile::plain(case, &self.home);
+        let storeless = Compile { launcher: self.storeless.clone(), ..plain() };
+        let compiles = [plain()].into_iter().chain(self.caches.compiles(case, &self.home));
+        let mut subjects: Vec<Miss> = compiles.map(Miss::of).collect();
+        let larders = subjects.iter().rposition(Miss::is_larder).map_or(subjects.len(), |last| last + 1);
+        subjects.insert(larders, Miss { begins_empty: true, ..Miss::of(storeless) });
+        subjects
     }
 }
 
-/// larder must have missed each time and recorded it; others are asked whether they hit.
+/// Those that could be warmed up. Whether others miss is theirs to see to.
+fn warm<'a>(subjects: Vec<Miss<'a>>, report: &mut Report) -> Result<Vec<Miss<'a>>> {
+    let mut warm = Vec::new();
+    for subject in subjects {
+        match subject.warm_up() {
+            Err(error) if !subject.is_plain() && !subject.is_larder() => {
+                println!("skipped: {error:#}");
+                // The outermost words only: what is below them may name places of this machine.
+                report.notes.push(format!("Skipped: {error}."));
+            }
+            done => done.map(|()| warm.push(subject))?,
+        }
+    }
+    Ok(warm)
+}
+
+/// larder with a store that is to be taken away before each run.
+fn storeless(larder: &Path, stores: &Path) -> Result<Launcher> {
+    Ok(Launcher::larder(larder, &stores.join("larder-new"))?.called("larder, no store"))
+}
+
+fn takes_long(plain: &Miss) -> Result<bool> {
+    plain.prepare()?;
+    Ok(crate::run::measured(&mut plain.command())?.1.cpu > LONG)
+}
+
+/// Each run must have been a miss, and larder must have recorded it. The loosened ccache keeps no statistics while it is
+/// measured; the runs before and after it show that it misses.
 fn all_missed(subject: &Miss, before: Option<Counts>, series: &Series) -> Result<()> {
-    let Some((before, after)) = before.zip(subject.counts()?) else { return Ok(()) };
-    // Where the store was taken away, the counters went with it.
-    let (runs, found) = match subject.knows {
-        Knows::Nothing => (1, after),
-        _ => (series.samples.len() as u64, after - before),
+    let Some((before, after)) = before.zip(subject.counts()?) else {
+        return if subject.is_plain() { Ok(()) } else { subject.counted() };
     };
+    // Where the store was taken away, the counters went with it.
+    let (runs, found) = if subject.begins_empty { (1, after) } else { (series.samples.len() as u64, after - before) };
     ensure!(
         found.miss == runs && found.hit == 0 && found.unrecorded() == 0,
         "{}: {runs} misses were to be, all recorded: {found:?}",
@@ -313,8 +341,8 @@ fn add_to(
 
 fn notes() -> Vec<String> {
     vec![
-        "CPU is user and system time of the command and all that it starts, sccache's server included; medians of \
-         interleaved runs. Each \
+        "CPU is user and system time of the command and all that it starts, and of a server as far as it is done when \
+         the command ends; medians of interleaved runs. Each \
          run is of a command that was never run before, and its result was recorded; the first and the last of each \
          are compared with \
          the plain compile."
@@ -329,5 +357,62 @@ fn notes() -> Vec<String> {
          read and hashed. no store: \
          taken away as a whole, so that the compiler's programs are judged as well, by a run that both observers see."
             .to_owned(),
+        rivals::NOTE.to_owned(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::subjects::tests::caches;
+    use super::*;
+
+    fn bench(work: &Path) -> Bench {
+        let storeless = storeless(Path::new("/nonexistent/larder"), work).expect("a path without spaces");
+        let (caches, counting) = (caches(work), work.join("count"));
+        Bench { work: work.into(), home: work.into(), caches, storeless, counting, rounds: 1 }
+    }
+
+    fn case(dir: &Path) -> Case {
+        Case { name: "C, 10 ms", dir: dir.into(), compiler: "gcc", arguments: Vec::new() }
+    }
+
+    #[test]
+    fn whatever_hits_misses() {
+        let bench = bench(Path::new("/nonexistent"));
+        let case = case(&bench.work);
+        let subjects = bench.subjects(&case);
+        let names: Vec<&str> = subjects.iter().map(|subject| subject.name()).collect();
+        let (larders, others) = names.split_at(4);
+        assert_eq!(larders, ["plain", "larder", "larder, empty stamps", "larder, no store"]);
+        assert_eq!(others, ["ccache", "ccache loosened", "ccache inode cache", "sccache", "kache"]);
+        let empty: Vec<bool> = subjects.iter().map(|subject| subject.begins_empty).collect();
+        assert_eq!(empty.iter().position(|&empty| empty), Some(3));
+        assert_eq!(empty.iter().filter(|&&empty| empty).count(), 1);
+    }
+
+    #[test]
+    fn each_run_is_of_another_command() {
+        let bench = bench(Path::new("/nonexistent"));
+        let case = case(&bench.work);
+        let subject = &bench.subjects(&case)[0];
+        let last = || -> Option<String> {
+            subject.prepare().expect("there is nothing to take away");
+            subject.command().get_args().last().map(|word| word.to_string_lossy().into_owned())
+        };
+        assert_eq!([last(), last()].map(Option::unwrap_or_default), ["-DRUN=100001", "-DRUN=100002"]);
+    }
+
+    #[test]
+    fn others_that_do_not_run_are_skipped_and_larder_is_not() {
+        let bench = bench(Path::new("/nonexistent"));
+        let case = case(&bench.work);
+        let mut report = Report::default();
+        let (larders, others): (Vec<Miss>, Vec<Miss>) =
+            bench.subjects(&case).into_iter().skip(1).partition(Miss::is_larder);
+        let others_len = others.len();
+        assert!(warm(others, &mut report).expect("they are skipped").is_empty());
+        assert_eq!(report.notes.len(), others_len);
+        assert!(report.notes.iter().all(|note| !note.contains("/nonexistent")), "{:?}", report.notes);
+        assert!(warm(larders, &mut report).is_err());
+    }
 }
