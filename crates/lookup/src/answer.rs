@@ -42,8 +42,8 @@ pub struct Answer<'m> {
     pub size: (usize, usize),
 }
 
-/// Which result of `manifest` answers `request`, if one does. `rejected` receives the entries that do not, `effort`
-/// what it cost.
+/// Which result of `manifest` answers `request`, if one does. `rejected` receives the entries that do not, and has
+/// those newest ones that were asked already; `effort` receives what it cost.
 pub fn ask<'m>(
     manifest: &Manifest<'m>,
     request: &Request,
@@ -54,7 +54,7 @@ pub fn ask<'m>(
     effort: &mut Effort,
 ) -> Option<Answer<'m>> {
     let here = roots_digest(&request.roots);
-    for (entry_at, entry) in manifest.entries.iter().enumerate() {
+    for (entry_at, entry) in manifest.entries.iter().enumerate().skip(rejected.len()) {
         let mut reject = |why| rejected.push(Rejected { entry: entry_at, observer: entry.observer, why });
         match holds(entry, &here, request, place, stamps, effort) {
             Err(why) => reject(why),

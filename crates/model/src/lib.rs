@@ -45,4 +45,4 @@ pub use single::{NotSingle, Single};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
 /// so that a change of meaning is a clean start, never a misreading.
-pub const FORMAT_VERSION: u8 = 8;
+pub const FORMAT_VERSION: u8 = 9;

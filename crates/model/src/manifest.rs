@@ -2,12 +2,14 @@
 //! and what came of it, so that a record and what only it needs are one file.
 //!
 //! ```text
-//! manifest = u8 format version, digest weak fingerprint, number of fields, field*, number of entries, entry*, digest
+//! manifest = u8 format version, digest weak fingerprint, number of fields, field*, number of entries, entry*, digest, body*
 //! field    = bytes name, bytes value               the walk that made the weak fingerprint, for `explain`
 //! entry    = digest strong fingerprint, u8 observer, number run time µs, digest of the roots of its place, u8 bound (0: it
-//!            serves anywhere), bytes what binds it, bytes (set, result)
+//!            serves anywhere), bytes what binds it, number length of its body, digest of its body
+//! body     = set, result
 //! ```
-//! The length before a set and its result lets a reader pass over an entry. The digest at the end is of all before it.
+//! The digest after the entries is of all before it, so that the start of a file can be read and believed by itself: who
+//! looks for an answer mostly finds it in the newest entries.
 
 use crate::{
     ActionResult, Bound, DecodeError, Digest, DigestWriter, ExplainWalk, FORMAT_VERSION, Field, Fingerprint,
@@ -158,19 +160,34 @@ impl<'a> Manifest<'a> {
             w.digest(&entry.made_in);
             w.u8(entry.bound.map_or(0, Bound::code));
             w.bytes(entry.bound_by);
-            w.bytes(entry.body);
+            w.number(entry.body.len() as u64);
+            w.digest(&Digest::of(entry.body));
         }
-        w.seal()
+        let mut bytes = w.seal();
+        self.entries.iter().for_each(|entry| bytes.extend_from_slice(entry.body));
+        bytes
     }
 
     /// Read a file's bytes. Entries are opened when they are asked for.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let (manifest, r) = Manifest::read(bytes)?;
+        r.ok_or(DecodeError::Truncated(bytes.len()))?.finish()?;
+        Ok(manifest)
+    }
+
+    /// Read the start of a file's bytes: the entries of which all is there, which are the newest ones.
+    pub fn decode_start(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        Manifest::read(bytes).map(|(manifest, _)| manifest)
+    }
+
+    /// Read as many entries as there are; and where the last one ends, if none is missing.
+    fn read(bytes: &'a [u8]) -> Result<(Self, Option<Reader<'a>>), DecodeError> {
         match bytes.first() {
             Some(&FORMAT_VERSION) => {}
             Some(&other) => return Err(DecodeError::Version(other)),
             None => return Err(DecodeError::Truncated(0)),
         }
-        let mut r = Reader::sealed(bytes)?;
+        let mut r = Reader::new(bytes);
         r.u8()?;
         let weak = r.digest()?;
         let mut fields = Vec::new();
@@ -182,7 +199,7 @@ impl<'a> Manifest<'a> {
         if count > MANIFEST_ENTRIES_MAX {
             return Err(DecodeError::Limit { limit: MANIFEST_ENTRIES_MAX as u64, at });
         }
-        let mut entries = Vec::with_capacity(count);
+        let (mut entries, mut bodies) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for _ in 0..count {
             let strong = r.digest()?;
             let code = r.u8()?;
@@ -194,11 +211,29 @@ impl<'a> Manifest<'a> {
                 code => Some(Bound::from_code(code).ok_or(r.unknown_tag(code))?),
             };
             let bound_by = r.bytes(FIELD_BYTES_MAX)?;
-            let body = r.bytes(ENTRY_BYTES_MAX)?;
-            entries.push(Entry { strong, observer, run_time_us, made_in, bound, bound_by, body });
+            let (at, length) = (r.position(), r.number()?);
+            if length > ENTRY_BYTES_MAX {
+                return Err(DecodeError::Limit { limit: ENTRY_BYTES_MAX, at });
+            }
+            bodies.push((length as usize, r.digest()?));
+            entries.push(Entry { strong, observer, run_time_us, made_in, bound, bound_by, body: &[] });
         }
-        r.finish()?;
-        Ok(Manifest { weak, fields, entries })
+        let head = &bytes[..r.position()];
+        if Digest::of(head) != r.digest()? {
+            return Err(DecodeError::Damaged);
+        }
+        for at in 0..count {
+            let (length, digest) = bodies[at];
+            let Ok(body) = r.take(length) else {
+                entries.truncate(at);
+                return Ok((Manifest { weak, fields, entries }, None));
+            };
+            if Digest::of(body) != digest {
+                return Err(DecodeError::Damaged);
+            }
+            entries[at].body = body;
+        }
+        Ok((Manifest { weak, fields, entries }, Some(r)))
     }
 }
 
@@ -232,6 +267,33 @@ mod tests {
             damaged[at] ^= 0x41;
             assert!(Manifest::decode(&damaged).is_err(), "byte {at}");
             assert!(Manifest::decode(&bytes[..at]).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn the_start_of_it_has_the_newest_entries() {
+        let walk = ExplainWalk::default();
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        let mut manifest = Manifest::new(Digest::of(b"w"), &walk);
+        manifest.add(sample(&mut a, 1));
+        let other = Entry { strong: Digest([9; 32]), ..sample(&mut b, 2) };
+        manifest.add(other.clone());
+        let bytes = manifest.encode();
+        assert_eq!(Manifest::decode_start(&bytes), Ok(manifest.clone()));
+        let cut = &bytes[..bytes.len() - 1];
+        let start = Manifest::decode_start(cut).expect("its first entry is whole");
+        assert_eq!(start.entries, [other]);
+        assert_eq!(Manifest::decode(cut).err(), Some(DecodeError::Truncated(cut.len())));
+        let head = bytes.len() - manifest.entries.iter().map(|entry| entry.body.len()).sum::<usize>();
+        assert_eq!(Manifest::decode_start(&bytes[..head]).expect("none is whole").entries, []);
+        for at in 0..cut.len() {
+            let mut damaged = cut.to_vec();
+            damaged[at] ^= 0x41;
+            match Manifest::decode_start(&damaged) {
+                Err(_) => {}
+                // What is not there whole is not read.
+                Ok(start) => assert!(start.entries.len() == 1 && at >= head + start.entries[0].body.len(), "byte {at}"),
+            }
         }
     }
 

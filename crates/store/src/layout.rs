@@ -16,7 +16,7 @@ use crate::StoreError;
 /// A store that is there, or can be made, and is safe to use.
 pub struct Store {
     top: PathBuf,
-    /// `DIR/v8`, no trailing slash.
+    /// `DIR/v9`, no trailing slash.
     base: PathBuf,
 }
 

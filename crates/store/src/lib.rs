@@ -1,7 +1,7 @@
 //! The store: content-addressed blobs, the action cache, stamps and counters, as plain files in one directory.
 //!
 //! ```text
-//! DIR/v8/
+//! DIR/v9/
 //!   manifests/ab/cd…   Manifest of the weak fingerprint abcd… (larder_model::Manifest draws its bytes); its
 //!                      modification time is its last use, an hour coarse
 //!   blobs/ab/cd…       bytes whose digest is abcd…, uncompressed, mode 0600

@@ -1,7 +1,7 @@
 //! The action cache: a manifest for each weak fingerprint.
 
 use std::fs::{FileTimes, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::time::{Duration, SystemTime};
 
 use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest, Single};
@@ -14,10 +14,15 @@ pub(crate) const USE_COARSE: Duration = Duration::from_secs(3600);
 /// A larger manifest is not read.
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 
+/// So much of a manifest is read first: two or three records of a compile with some 250 inputs.
+const START_BYTES: u64 = 64 << 10;
+
 /// A manifest's bytes, read but not yet decoded.
 pub struct ManifestFile {
-    /// All of them.
+    /// All of them, or the first ones.
     pub bytes: Vec<u8>,
+    /// There are no more.
+    pub whole: bool,
     /// That it was used ought to have been noted, and could not be.
     pub overdue: bool,
 }
@@ -25,6 +30,27 @@ pub struct ManifestFile {
 impl Store {
     /// The bytes of the manifest of `weak`, if there is one. With `touch`, notes that it was used.
     pub fn read_manifest(&self, weak: &Fingerprint, touch: bool) -> Result<Option<ManifestFile>, StoreError> {
+        self.read_manifest_to(weak, touch, MANIFEST_BYTES_MAX)
+    }
+
+    /// The same of its start, for [`Manifest::decode_start`]: more of it where `parts` are known already. Of a small
+    /// one, all.
+    pub fn read_manifest_start(
+        &self,
+        weak: &Fingerprint,
+        touch: bool,
+        parts: u32,
+    ) -> Result<Option<ManifestFile>, StoreError> {
+        let bytes_max = START_BYTES.checked_shl(2 * parts).unwrap_or(MANIFEST_BYTES_MAX);
+        self.read_manifest_to(weak, touch, bytes_max.min(MANIFEST_BYTES_MAX))
+    }
+
+    fn read_manifest_to(
+        &self,
+        weak: &Fingerprint,
+        touch: bool,
+        bytes_max: u64,
+    ) -> Result<Option<ManifestFile>, StoreError> {
         let path = self.path_of(Contents::Manifests, weak);
         let (file, look) = match open_plain(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -33,11 +59,19 @@ impl Store {
         if look.size_bytes > MANIFEST_BYTES_MAX {
             return Ok(None);
         }
-        let bytes = larder_sys::read_sized(&file, look.size_bytes).map_err(StoreError::reading(&path))?;
+        let whole = look.size_bytes <= bytes_max;
+        let read = match whole {
+            true => larder_sys::read_sized(&file, look.size_bytes),
+            false => {
+                let mut bytes = Vec::with_capacity(bytes_max as usize);
+                (&file).take(bytes_max).read_to_end(&mut bytes).map(|_| bytes)
+            }
+        };
+        let bytes = read.map_err(StoreError::reading(&path))?;
         let age_ns = larder_sys::now_coarse_ns().saturating_sub(look.modified_ns);
         let due = touch && age_ns > USE_COARSE.as_nanos() as i64;
         let overdue = due && file.set_times(FileTimes::new().set_modified(SystemTime::now())).is_err();
-        Ok(Some(ManifestFile { bytes, overdue }))
+        Ok(Some(ManifestFile { bytes, whole, overdue }))
     }
 
     /// The weak fingerprints of all manifests.

@@ -364,7 +364,7 @@ fn check(slot: &Slot) -> u64 {
 /// Files have their home by identity alone, so that a new stamp takes the place of the old one; those that were made
 /// one after the other have it in one part of the table, so that a directory's headers touch few pages of a large one.
 fn home(stamp: &[u64; 5], salt: u64) -> u64 {
-    let part = mix(stamp[0] ^ mix(stamp[1] / TOGETHER ^ mix(salt)));
+    let part = mix(stamp[0] ^ mix((stamp[1] / TOGETHER) ^ mix(salt)));
     part - part % PART_SLOTS + mix(part ^ stamp[1]) % PART_SLOTS
 }
 

@@ -1,6 +1,6 @@
 //! The flow of a request: all branching is here, on one screen. Helpers compute.
 
-use larder_lookup::{Answer, Known, Ourselves, Request, Scope, ScopeError, Tool, ask, find, relocated};
+use larder_lookup::{Answer, Known, Ourselves, Rejected, Request, Scope, ScopeError, Tool, ask, find, relocated};
 use larder_model::{Bypass, Fallback, Manifest, Outcome};
 use larder_spawn::{Command, Token, become_tool};
 use larder_store::{Effort, Stamps, Store, Turn};
@@ -96,25 +96,29 @@ struct SoFar {
     turn: Option<Turn>,
     /// Leave to run the tool.
     token: Option<Box<Token>>,
+    /// What these records say does not hold here: the newest ones, of so many parts of the manifest.
+    rejected: Vec<Rejected>,
+    parts: u32,
 }
 
 /// A request that is ours: from the store if it can be, from a remote, or from the tool. Once again after waiting for
 /// another who ran it, and once after fetching.
 fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, so_far: SoFar) -> i32 {
-    let SoFar { waited, fetched, turn, token } = so_far;
+    let SoFar { waited, fetched, turn, token, mut rejected, parts } = so_far;
     let (mut trouble, mut known) = (None, Known::default());
     let settings = &context.loaded.settings;
     if !settings.recache {
-        let file = store.read_manifest(&request.weak, !settings.read_only);
-        match file.as_ref().map(|file| file.as_ref().map(|file| Manifest::decode(&file.bytes))) {
+        let file = store.read_manifest_start(&request.weak, !settings.read_only, parts);
+        let is_part = file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| !file.whole));
+        let decode = if is_part { Manifest::decode_start } else { Manifest::decode };
+        match file.as_ref().map(|file| file.as_ref().map(|file| decode(&file.bytes))) {
             Ok(None) => context.recorded(|recording| recording.missed(request, store, &[])),
             Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
                 let mut effort = Effort::default();
                 let place = &context.place;
-                let mut rejected = Vec::new();
-                let answer = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
+                let found = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
                 context.phase("lookup");
-                if let Some(Answer { set, result, rewritten, .. }) = answer {
+                if let Some(Answer { set, result, rewritten, .. }) = found {
                     let result = relocated::apply(&result, &rewritten);
                     context.recorded(|recording| recording.result(&result));
                     if is_verified(settings.verify) && !settings.read_only {
@@ -144,9 +148,16 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                         }
                         Err(cause) => trouble = Some(cause),
                     }
+                } else if is_part {
+                    let so_far = SoFar { waited, fetched, turn, token, rejected, parts: parts + 1 };
+                    return answer(context, store, stamps, request, so_far);
                 }
                 context.recorded(|recording| recording.missed(request, store, &rejected));
                 known = Known::of(&manifest, &rejected);
+            }
+            Ok(Some(_)) if is_part => {
+                let so_far = SoFar { waited, fetched, turn, token, rejected, parts: parts + 1 };
+                return answer(context, store, stamps, request, so_far);
             }
             Ok(Some(_)) => trouble = Some(Fallback::Damaged),
             Err(error) => trouble = Some(error.fallback()),
@@ -170,7 +181,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
     match fetch(Asking { context, store, stamps, request }, &known) {
         fetch::Next::LookAgain(fetched) => {
             context.recorded(|recording| recording.after("fetch", "fetched"));
-            answer(context, store, stamps, request, SoFar { waited, fetched: Some(fetched), turn, token: None })
+            answer(context, store, stamps, request, SoFar { waited, fetched: Some(fetched), turn, ..SoFar::default() })
         }
         fetch::Next::Run(race) => {
             let other_runs = other_ran && turn.is_none();
