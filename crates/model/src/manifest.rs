@@ -46,6 +46,8 @@ pub struct Entry<'a> {
     /// What binds it: an argument, a path.
     pub bound_by: &'a [u8],
     body: &'a [u8],
+    /// The digest of its body, where that was not compared yet.
+    unchecked: Option<Digest>,
 }
 
 /// The record of one weak fingerprint.
@@ -77,7 +79,7 @@ impl<'a> Entry<'a> {
         result.encode(&mut w);
         *body = w.bytes;
         let (bound, bound_by) = made.bound.as_ref().map_or((None, &b""[..]), |(why, by)| (Some(*why), by));
-        Entry { strong, observer, run_time_us, made_in: made.made_in, bound, bound_by, body }
+        Entry { strong, observer, run_time_us, made_in: made.made_in, bound, bound_by, body, unchecked: None }
     }
 
     /// The set and the result.
@@ -102,6 +104,9 @@ impl<'a> Entry<'a> {
 
     /// The set, to be read directory by directory, and the result.
     pub fn open_to_read(&self) -> Result<(SetReader<'a>, ActionResult<'a>), DecodeError> {
+        if self.unchecked.is_some_and(|digest| digest != Digest::of(self.body)) {
+            return Err(DecodeError::Damaged);
+        }
         let mut r = Reader::new(self.body);
         let set = SetReader::open(&mut r)?;
         let result = ActionResult::decode(&mut r)?;
@@ -170,12 +175,18 @@ impl<'a> Manifest<'a> {
 
     /// Read a file's bytes. Entries are opened when they are asked for.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let (manifest, r) = Manifest::read(bytes)?;
+        let (mut manifest, r) = Manifest::read(bytes)?;
         r.ok_or(DecodeError::Truncated(bytes.len()))?.finish()?;
+        for entry in &mut manifest.entries {
+            if entry.unchecked.take().is_some_and(|digest| digest != Digest::of(entry.body)) {
+                return Err(DecodeError::Damaged);
+            }
+        }
         Ok(manifest)
     }
 
-    /// Read the start of a file's bytes: the entries of which all is there, which are the newest ones.
+    /// Read the start of a file's bytes: the entries of which all is there, which are the newest ones. An entry that is
+    /// damaged says so when it is opened.
     pub fn decode_start(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         Manifest::read(bytes).map(|(manifest, _)| manifest)
     }
@@ -216,7 +227,7 @@ impl<'a> Manifest<'a> {
                 return Err(DecodeError::Limit { limit: ENTRY_BYTES_MAX, at });
             }
             bodies.push((length as usize, r.digest()?));
-            entries.push(Entry { strong, observer, run_time_us, made_in, bound, bound_by, body: &[] });
+            entries.push(Entry { strong, observer, run_time_us, made_in, bound, bound_by, body: &[], unchecked: None });
         }
         let head = &bytes[..r.position()];
         if Digest::of(head) != r.digest()? {
@@ -228,10 +239,7 @@ impl<'a> Manifest<'a> {
                 entries.truncate(at);
                 return Ok((Manifest { weak, fields, entries }, None));
             };
-            if Digest::of(body) != digest {
-                return Err(DecodeError::Damaged);
-            }
-            entries[at].body = body;
+            (entries[at].body, entries[at].unchecked) = (body, Some(digest));
         }
         Ok((Manifest { weak, fields, entries }, Some(r)))
     }
@@ -279,10 +287,10 @@ mod tests {
         let other = Entry { strong: Digest([9; 32]), ..sample(&mut b, 2) };
         manifest.add(other.clone());
         let bytes = manifest.encode();
-        assert_eq!(Manifest::decode_start(&bytes), Ok(manifest.clone()));
+        assert_eq!(Manifest::decode_start(&bytes).expect("is whole").encode(), bytes);
         let cut = &bytes[..bytes.len() - 1];
         let start = Manifest::decode_start(cut).expect("its first entry is whole");
-        assert_eq!(start.entries, [other]);
+        assert_eq!((start.entries.len(), start.entries[0].open()), (1, other.open()));
         assert_eq!(Manifest::decode(cut).err(), Some(DecodeError::Truncated(cut.len())));
         let head = bytes.len() - manifest.entries.iter().map(|entry| entry.body.len()).sum::<usize>();
         assert_eq!(Manifest::decode_start(&bytes[..head]).expect("none is whole").entries, []);
@@ -290,9 +298,12 @@ mod tests {
             let mut damaged = cut.to_vec();
             damaged[at] ^= 0x41;
             match Manifest::decode_start(&damaged) {
-                Err(_) => {}
-                // What is not there whole is not read.
-                Ok(start) => assert!(start.entries.len() == 1 && at >= head + start.entries[0].body.len(), "byte {at}"),
+                Err(_) => assert!(at < head, "byte {at}"),
+                Ok(start) => {
+                    // What is not there whole is not read.
+                    let is_read = (head..head + start.entries[0].body.len()).contains(&at);
+                    assert_eq!((at < head, start.entries[0].open().is_err()), (false, is_read), "byte {at}");
+                }
             }
         }
     }

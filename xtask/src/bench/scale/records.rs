@@ -1,7 +1,8 @@
-//! One hit and one record in stores of 1,000 records and more.
+//! One hit and one record in stores of 1,000 records and more, and in one that has many records of the same compile.
 
 use super::Bench;
 use super::rows::Row;
+use crate::bench::inputs::Case;
 use crate::bench::measure::{SETTLING, Series, Subject, interleaved};
 use crate::bench::report::{Figure, Report};
 use crate::bench::subjects::Compile;
@@ -13,6 +14,7 @@ use crate::progress::Bar;
 use crate::run::{self, Usage};
 use anyhow::{Context, Result, ensure};
 use larder_samples::quantile;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -35,6 +37,10 @@ const COUNTS: usize = 3;
 /// Made in each store in turn, and timed, once they are as large as they are to be; and how often.
 const TIMED: u64 = 100;
 const TIMED_ROUNDS: u64 = 20;
+/// So many records of one fingerprint are kept (`MANIFEST_ENTRIES_MAX` in `crates/model`).
+const HISTORY: usize = 32;
+/// What changes between them.
+const CHANGING: &str = "include/core_include/h3.h";
 
 /// A store that is to be made.
 struct Wanted {
@@ -92,6 +98,7 @@ pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
         }
     }
     let case = inputs::c(&bench.work)?;
+    stores.push(history(bench, &case)?);
     thread::sleep(SETTLING);
     let launchers = stores.iter().map(|filled| Launcher::larder(&bench.larder, &filled.store));
     let launchers = launchers.collect::<Result<Vec<_>>>()?;
@@ -157,6 +164,22 @@ pub(super) fn records(bench: &Bench, report: &mut Report) -> Result<()> {
         Row { part: "records", what, series, base: all.first(), figure: at > 0, ..Row::default() }.add_to(report);
     }
     Ok(())
+}
+
+/// A store of one compile as it is after a day's work: as many records of it as are kept, of which the newest answers.
+fn history(bench: &Bench, case: &Case) -> Result<Filled> {
+    let store = bench.work.join("store/history");
+    let launcher = Launcher::larder(&bench.larder, &store)?;
+    let compile = Compile { launcher, ..Compile::plain(case, &bench.home) };
+    let header = case.dir.join(CHANGING);
+    let text = fs::read_to_string(&header).with_context(|| format!("cannot read {}", header.display()))?;
+    for version in 1..=HISTORY {
+        let changed = if version < HISTORY { format!("{text}// version {version}\n") } else { text.clone() };
+        fs::write(&header, changed).with_context(|| format!("cannot write {}", header.display()))?;
+        compile.once()?;
+    }
+    let name = format!("{HISTORY} records of it");
+    Ok(Filled { wanted: Wanted { name, records: 0, blob_bytes: 0, sparse: false }, store })
 }
 
 /// The least of some counts: one may have come upon a file that had no stamp yet.
