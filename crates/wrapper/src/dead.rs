@@ -1,7 +1,8 @@
 //! What of a text no compile can come to: what stands between conditions for the preprocessor of which it is known how
 //! they come out, as `#ifdef NDEBUG` with `-DNDEBUG`, or `#ifdef CURLDEBUG` where nothing that was read defines that.
 //!
-//! Only conditions on one name are looked at. What is in doubt counts as alive.
+//! Only conditions on one name are looked at. What is in doubt counts as alive, and is told from what is alive for
+//! certain.
 //!
 //! Unaware of: which texts were read, what is looked for in what is alive.
 
@@ -20,11 +21,37 @@ pub(crate) struct Names<'t> {
     known: RefCell<HashMap<Vec<u8>, Option<bool>>>,
 }
 
+/// A line with those that it goes on in.
+pub(crate) struct Line {
+    /// Without comments and what divides it.
+    pub(crate) code: Vec<u8>,
+    /// It is compiled, where the text is read at all.
+    pub(crate) is_certain: bool,
+}
+
+/// A branch of a condition that is open.
+#[derive(Default)]
+struct Branch {
+    /// The condition's first one is known to be taken.
+    is_taken: bool,
+    /// None before this one is taken.
+    is_next: bool,
+    is_dead: bool,
+    is_certain: bool,
+    /// The name that must not be defined, where no line came yet: one that defines it makes this a guard against being
+    /// read twice.
+    guard: Vec<u8>,
+}
+
 /// What gcc defines by itself without an underscore at the beginning, for Linux on x86 and 64-bit Arm.
 const PREDEFINED: [&[u8]; 3] = [b"unix", b"linux", b"i386"];
 
+/// What asks for headers by their names begins so.
+const ASKING: [&[u8]; 2] = [b"__has_include", b"__has_embed"];
+
 /// Within arguments that bring more of them, or have comments end elsewhere.
-const OTHERWISE: [&[u8]; 7] = [b"-specs", b"ansi", b"c89", b"c90", b"9899:199", b"traditional", b"preprocessed"];
+const OTHERWISE: [&[u8]; 8] =
+    [b"__has_", b"-specs", b"ansi", b"c89", b"c90", b"9899:199", b"traditional", b"preprocessed"];
 
 impl<'t> Names<'t> {
     /// Of a compile by this tool with these arguments, which of them are definitions, and which read these texts and no
@@ -37,7 +64,9 @@ impl<'t> Names<'t> {
     ) -> Option<Names<'t>> {
         let says_more =
             |word: &Vec<u8>| word.starts_with(b"@") || OTHERWISE.iter().any(|part| memmem::find(word, part).is_some());
-        let is_hidden = |text: &&[u8]| text.contains(&0x0b) || hides_words(text) || goes_on(text) || hides_a_name(text);
+        let is_hidden = |text: &&[u8]| {
+            text.contains(&0x0b) || hides_words(text) || goes_on(text) || hides_a_name(text) || renames_asking(text)
+        };
         let is_known = is_for_here(tool) && !arguments.iter().any(says_more) && !texts.iter().any(is_hidden);
         is_known.then(|| Names { arguments, definitions, texts, known: RefCell::default() })
     }
@@ -78,44 +107,44 @@ impl<'t> Names<'t> {
         })
     }
 
-    /// The text without what is dead in it, line by line; all of it where directives cannot be told for sure.
-    pub(crate) fn alive(&self, text: &[u8]) -> Vec<u8> {
-        self.without_what_is_dead(text).unwrap_or_else(|| text.to_vec())
-    }
-
-    fn without_what_is_dead(&self, text: &[u8]) -> Option<Vec<u8>> {
+    /// The lines of a text that no condition leaves out; `None` where directives cannot be told for sure.
+    pub(crate) fn alive(&self, text: &[u8]) -> Option<Vec<Line>> {
         if hides_directives(text) {
             return None;
         }
-        let mut alive = Vec::with_capacity(text.len());
-        // Of each condition that is open: whether its first branch is known to be taken, and whether this one is dead.
-        let mut open: Vec<(bool, bool)> = Vec::new();
+        let (mut alive, mut open) = (Vec::new(), Vec::<Branch>::new());
         let (mut rest, mut in_comment) = (text, false);
         while !rest.is_empty() {
             let (line, next) = rest.split_at(end_of_line(rest));
             rest = next;
             let began_in_comment = in_comment;
             let code = code_of(line, &mut in_comment)?;
+            let is_blank = code.trim_ascii().is_empty();
+            let guard = open.last_mut().filter(|_| !is_blank).map(|last| std::mem::take(&mut last.guard));
             match directive(&code) {
                 // It may stand behind other code, or go on behind the comment.
                 Some(_) if began_in_comment || in_comment => return None,
-                // The name of a file has its own rules.
-                Some((b"include" | b"include_next" | b"import", _)) if holds_any(line, b"'\\") || has_comment(line) => {
+                Some((b"include" | b"include_next" | b"import", name)) if has_comment(line) && !is_plain_name(name) => {
                     return None;
                 }
+                _ if holds_header_name(&code) && has_comment(line) => return None,
                 Some((word @ (b"if" | b"ifdef" | b"ifndef"), condition)) => {
                     let known = self.comes_out(word, condition);
-                    open.push((known == Some(true), known == Some(false)));
+                    let guard = if word == b"ifndef" { condition.trim_ascii().to_vec() } else { Vec::new() };
+                    open.push(Branch::new(known, guard));
                 }
-                Some((b"elif" | b"else", _)) => {
-                    let (taken, dead) = open.last_mut()?;
-                    *dead = *taken;
-                }
+                Some((word @ (b"elif" | b"else"), _)) => open.last_mut()?.go_on(word == b"else"),
                 // Not every compiler knows these.
-                Some((b"elifdef" | b"elifndef", _)) => open.last_mut()?.1 = false,
+                Some((b"elifdef" | b"elifndef", _)) => *open.last_mut()? = Branch::default(),
                 Some((b"endif", _)) => _ = open.pop()?,
-                _ if open.iter().any(|(_, dead)| *dead) => {}
-                _ => alive.extend_from_slice(line),
+                _ if open.iter().any(|branch| branch.is_dead) => {}
+                told => {
+                    if let (Some((b"define", name)), Some(last)) = (told, open.last_mut()) {
+                        last.is_certain |= guard.is_some_and(|guard| !guard.is_empty() && guard == name.trim_ascii());
+                    }
+                    let is_certain = open.iter().all(|branch| branch.is_certain);
+                    alive.push(Line { code, is_certain });
+                }
             }
         }
         (open.is_empty() && !in_comment).then_some(alive)
@@ -138,6 +167,19 @@ impl<'t> Names<'t> {
         let defined = if is_name { self.is_defined(name)? } else { return None };
         let negated = word == b"ifndef" || word == b"if" && condition.starts_with(b"!");
         Some(defined != negated)
+    }
+}
+
+impl Branch {
+    fn new(known: Option<bool>, guard: Vec<u8>) -> Branch {
+        let (is_taken, is_dead) = (known == Some(true), known == Some(false));
+        Branch { is_taken, is_next: is_dead, is_dead, is_certain: is_taken, guard }
+    }
+
+    fn go_on(&mut self, is_last: bool) {
+        self.is_dead = self.is_taken;
+        self.is_certain = is_last && self.is_next;
+        self.is_next = false;
     }
 }
 
@@ -205,11 +247,37 @@ fn has_comment(line: &[u8]) -> bool {
     memmem::find(line, b"/*").is_some() || memmem::find(line, b"//").is_some()
 }
 
-fn holds_any(line: &[u8], bytes: &[u8]) -> bool {
-    line.iter().any(|byte| bytes.contains(byte))
+/// Whether what follows `#include` is the name of a header in which nothing looks like a comment or a string: it has
+/// its own rules.
+fn is_plain_name(rest: &[u8]) -> bool {
+    let rest = rest.trim_ascii_start();
+    let close = match rest.first() {
+        Some(b'"') => b'"',
+        Some(b'<') => b'>',
+        _ => return false,
+    };
+    let name = rest[1..].iter().position(|byte| *byte == close).map(|end| &rest[1..=end]);
+    name.is_some_and(|name| !name.iter().any(|byte| b"'\"\\".contains(byte)) && !has_comment(name))
 }
 
-fn directive(line: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Whether names of headers may stand in the line elsewhere than behind `#include`.
+fn holds_header_name(code: &[u8]) -> bool {
+    ASKING.iter().any(|word| memmem::find(code, word).is_some())
+}
+
+/// Whether one of these words may have another name.
+fn renames_asking(text: &[u8]) -> bool {
+    let is_asking = |at: usize| {
+        let end = text[at..].iter().position(|byte| !is_in_word(*byte)).map_or(text.len(), |length| at + length);
+        text[end..].trim_ascii_start().starts_with(b"(")
+    };
+    ASKING.iter().any(|word| {
+        memmem::find_iter(text, word).any(|at| !is_asking(at) && holds_word(line_before(text, at), b"define"))
+    })
+}
+
+/// The word of a directive, and what follows.
+pub(crate) fn directive(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
     let end = rest.iter().position(|byte| !is_in_word(*byte)).unwrap_or(rest.len());
     Some(rest.split_at(end))
@@ -223,8 +291,7 @@ fn hides_directives(text: &[u8]) -> bool {
         let start = text[..=at].iter().rposition(|byte| !is_in_word(*byte)).map_or(0, |last| last + 1);
         RAW.contains(&&text[start..=at])
     };
-    const FORMS: [&[u8]; 9] =
-        [b"??=", b"%:", b"%\\\n", b"/\\\n", b"*\\\n", b"\\\\\n", b"push_macro", b"pop_macro", b"__has_include"];
+    const FORMS: [&[u8]; 8] = [b"??=", b"%:", b"%\\\n", b"/\\\n", b"*\\\n", b"\\\\\n", b"push_macro", b"pop_macro"];
     FORMS.iter().any(|form| memmem::find(text, form).is_some()) || memmem::find_iter(text, b"R\"").any(is_raw)
 }
 
@@ -290,13 +357,19 @@ fn is_word(text: &[u8], at: usize, length: usize) -> bool {
 mod tests {
     use super::*;
 
+    /// The code that is alive, or the text where that is not known.
+    fn code(names: &Names<'_>, text: &[u8]) -> String {
+        let alive = names.alive(text).map(|lines| lines.into_iter().flat_map(|line| line.code).collect());
+        String::from_utf8(alive.unwrap_or_else(|| text.to_vec())).expect("is text")
+    }
+
     /// What is alive of the first text, in a compile with these arguments; `None` where nothing is known.
     #[track_caller]
     fn check(texts: &[&str], arguments: &[&str], expect: Option<&str>) {
         let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.as_bytes().to_vec()).collect();
         let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
         let names = Names::of(b"/usr/bin/gcc-12", &arguments, &arguments, &texts);
-        let alive = names.map(|names| String::from_utf8(names.alive(texts[0])).expect("is text"));
+        let alive = names.map(|names| code(&names, texts[0]));
         assert_eq!(alive.as_deref(), expect);
     }
 
@@ -341,17 +414,16 @@ mod tests {
             let arguments: Vec<Vec<u8>> = Vec::new();
             let texts = [text.as_bytes()];
             let names = Names::of(b"gcc", &arguments, &arguments, &texts).expect("is known");
-            assert!(names.alive(texts[0]).ends_with(alive.as_bytes()), "{form}");
-            assert_eq!(names.alive(texts[0]).contains(&b'a'), is_alive, "{form}");
+            assert_eq!(code(&names, texts[0]), alive, "{form}");
         }
     }
 
     #[test]
     fn what_is_no_condition() {
-        check(&["/*\n#ifdef X\n*/\na\n/*\n#endif\n*/\n"], &[], Some("/*\n#ifdef X\n*/\na\n/*\n#endif\n*/\n"));
-        check(&["// \\\n#ifdef X\na\n"], &[], Some("// \\\n#ifdef X\na\n"));
+        check(&["/*\n#ifdef X\n*/\na\n/*\n#endif\n*/\n"], &[], Some(" \na\n \n"));
+        check(&["// \\\n#ifdef X\na\n"], &[], Some("a\n"));
         check(&["\"/*\"\n#ifdef X\na\n#endif\n\"*/\"\n"], &[], Some("\"/*\"\n\"*/\"\n"));
-        check(&["'\"' /*\n#ifdef X\n*/ a\n"], &[], Some("'\"' /*\n#ifdef X\n*/ a\n"));
+        check(&["'\"' /*\n#ifdef X\n*/ a\n"], &[], Some("'\"'   a\n"));
         check(&["don't /*\n#ifdef X\n*/ a\n#endif\n"], &[], Some("don't /*\n"));
         check(&["#ifdef X\na\n#elif Y\nb\n#else\nc\n#endif\n"], &[], Some("b\nc\n"));
         check(&["#ifdef X\na\n#elif Y\nb\n#else\nc\n#endif\n"], &["-DX"], Some("a\n"));
@@ -373,15 +445,45 @@ mod tests {
             "#if 0 /*\n*/ + 1\n#endif\n",
             "# pragma push_macro\n",
             "#include <a/*b.h>\n",
-            "#include <it's.h>\n",
+            "#include <it's.h> /* */\n",
+            "#include \"a\\\" /* */\n",
+            "#include <a\"b.h> // \n",
+            "#include X // \n",
+            "#if __has_include(<a/*b.h>)\n#endif\n",
             "1'0 /* */\n",
         ] {
             let text = format!("{before}{dead}");
             check(&[&text], &[], Some(&text));
         }
-        for before in ["\"ERROR\"\n", "1'000 + L'\"'\n", "/* */ int x; // don't /*\n", "'\\''\n", "#include <x.h>\n"] {
+        for before in ["\"ERROR\"\n", "1'000 + L'\"'\n", "'\\''\n", "#include <x.h>\n", "#include \"..\\x.h\"\n"] {
             check(&[&format!("{before}{dead}")], &[], Some(before));
         }
+        check(&[&format!("#include <x.h> // a\n{dead}")], &[], Some("#include <x.h> "));
+        check(&[&format!("#if __has_include(<x.h>)\na\n#endif // __has_include\n{dead}")], &[], Some("a\n"));
+        check(&[dead, "#define H __has_include\n"], &[], None);
+        check(&[dead, "#ifdef __has_include\n#endif\n"], &[], Some(""));
+        check(&[&format!("/* */ int x; // don't /*\n{dead}")], &[], Some("  int x; "));
         check(&["/* c */ #ifdef X\na\n/* d */ # endif\n"], &[], Some(""));
+    }
+
+    #[test]
+    fn what_is_certain() {
+        let check = |text: &str, expect: &str| {
+            let arguments = [b"-DX".to_vec()];
+            let names = Names::of(b"gcc", &arguments, &arguments, &[]).expect("is known");
+            let lines = names.alive(text.as_bytes()).expect("is known");
+            let certain: Vec<u8> =
+                lines.into_iter().filter(|line| line.is_certain).flat_map(|line| line.code).collect();
+            assert_eq!(String::from_utf8(certain).expect("is text"), expect, "{text}");
+        };
+        check("a\n", "a\n");
+        check("#ifdef X\na\n#else\nb\n#endif\nc\n", "a\nc\n");
+        check("#ifndef X\na\n#else\nb\n#endif\n", "b\n");
+        check("#ifdef Y\na\n#elif Z\nb\n#else\nc\n#endif\n", "");
+        check("#if Z\na\n#else\nb\n#endif\n", "");
+        check("/* G */\n#ifndef _G\n\n#define _G\na\n#if Z\nb\n#endif\nc\n#endif\n", " \n#define _G\na\nc\n");
+        check("#ifndef _G\n#define _G\n#else\na\n#endif\n", "#define _G\n");
+        check("#ifndef _G\na\n#define _G\nb\n#endif\n", "");
+        check("#ifdef _G\n#define _G\na\n#endif\n", "");
     }
 }

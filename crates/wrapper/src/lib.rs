@@ -22,6 +22,8 @@ mod dead;
 #[cfg(target_os = "linux")]
 mod fetch;
 #[cfg(target_os = "linux")]
+mod file_names;
+#[cfg(target_os = "linux")]
 mod flow;
 #[cfg(target_os = "linux")]
 mod handover;

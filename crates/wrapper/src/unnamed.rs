@@ -63,13 +63,13 @@ impl Macros {
             }
         }
         texts.iter().all(|text| divide(text, &holds, &mut names, &mut parts)).then_some(())?;
-        let is_plain = |name: &&[u8]| name.len() <= NAME_BYTES_MAX && name[0] != b'_' && !BUILT_IN.contains(name);
-        names.iter().all(is_plain).then_some(())?;
+        names.iter().all(|name| is_plain(name)).then_some(())?;
         let mut macros = Macros::named(names);
         parts.iter().all(|part| macros.read(part)).then_some(macros)
     }
 
-    fn named(names: Vec<&[u8]>) -> Macros {
+    /// Those with these names.
+    pub(crate) fn named(names: Vec<&[u8]>) -> Macros {
         let (mut within, mut first, mut pairs) = (HashSet::new(), [false; 256], [0_u128; 128]);
         for name in &names {
             name.windows(2).for_each(|pair| pairs[usize::from(pair[0] & 0x7f)] |= 1 << (pair[1] & 0x7f));
@@ -85,9 +85,11 @@ impl Macros {
 
     /// Takes in what was read as well. `false` where it names one of them, or cannot be looked into.
     pub(crate) fn read(&mut self, text: &[u8]) -> bool {
-        if hides_words(text) || embeds_files(text) {
-            return false;
-        }
+        !hides_words(text) && !embeds_files(text) && self.take(text)
+    }
+
+    /// Takes in a text that hides no words. `false` where it names one of them.
+    pub(crate) fn take(&mut self, text: &[u8]) -> bool {
         let holds_raw_strings = memmem::find(text, b"R\"").is_some();
         // Whether nothing but blanks precedes on this line, and it begins where it seems to.
         let (mut at, mut begins) = (0, !holds_raw_strings);
@@ -147,8 +149,13 @@ impl Macros {
     }
 }
 
+/// Whether a macro of this name can be told from what gcc's own macros expand to.
+pub(crate) fn is_plain(name: &[u8]) -> bool {
+    name.len() <= NAME_BYTES_MAX && name[0] != b'_' && !BUILT_IN.contains(&name)
+}
+
 /// The name that a definition begins with, and what follows.
-fn named(definition: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn named(definition: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = definition.trim_ascii_start();
     let end = start.iter().position(|byte| !is_in_word(*byte)).unwrap_or(start.len());
     let (name, body) = start.split_at(end);

@@ -6,11 +6,12 @@
 //! places.
 //! `docs/relocation.md` has the rules.
 //!
-//! `again` compares with a run before.
+//! `again` compares with a run before; `texts` looks into what a compiler read.
 //!
 //! Unaware of: how a result is found, and how it is put in place.
 
 mod again;
+mod texts;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -28,12 +29,11 @@ use larder_spawn::Command;
 use larder_store::{Carried, Stamps, names_files};
 use memchr::memmem;
 
-use crate::dead::Names;
 use crate::keep::{KeptContent, KeptKind, KeptOutput, KeptStreams, SEARCHED_BYTES_MAX};
 use crate::preprocess::{Preprocessed, can_be_expanded, names_expanded, preprocess, stands_bare, what_it_says};
+use crate::reach::texts::Texts;
 use crate::sink::Sink;
 use crate::typed::file_name;
-use crate::unnamed::Macros;
 
 /// Variables that lead to programs or to a place for temporary files, or that name the working directory: those that a
 /// compiler and its parts read, and of which nothing reaches a result.
@@ -42,9 +42,6 @@ const NO_NAMES: [&[u8]; 9] =
 
 /// Words for the linker, of which some bring a name into the result.
 const LINKER_WORDS: [&[u8]; 5] = [b"-Wl,", b"-Xlinker", b"-T", b"-R", b"-rpath"];
-
-/// A traditional preprocessor has other strings and comments, and another character set other letters.
-const UNUSUAL: [&[u8]; 5] = [b"-Wp,", b"-Xpreprocessor", b"-finput-charset", b"-traditional", b"--traditional"];
 
 /// How the names of texts end that a compiler reads, and a linker does not.
 const SOURCE_ENDINGS: [&[u8]; 18] = [
@@ -258,7 +255,11 @@ impl Reach<'_> {
         if let Some(input) = self.assembled {
             return Err((Bound::Input, input.clone()));
         }
-        if self.only_unnamed_macros_hold_us(naming) {
+        let texts = Texts::of(self, naming);
+        if texts.surely_name_us() {
+            return Err((Bound::Text, suspect.clone()));
+        }
+        if texts.only_unnamed_macros_hold_us() {
             return Ok(());
         }
         let before: Vec<Vec<u8>> = naming.preprocessed.iter().map(|source| self.request.absolute(source)).collect();
@@ -275,59 +276,6 @@ impl Reach<'_> {
         }
     }
 
-    /// Whether this place stands in definitions of macros alone, none of which anything that was read can have named.
-    fn only_unnamed_macros_hold_us(&self, naming: &Naming) -> bool {
-        let told = naming.places.iter().chain(naming.mapped.iter().map(|(_, map)| map)).chain(&naming.others);
-        let is_named = self.environment_names_us() || self.names_us(&self.request.action.tool_path);
-        let may_show = || is_named || told.into_iter().any(|word| self.names_us(word));
-        let is_usual = !naming.others.iter().any(|word| UNUSUAL.iter().any(|flag| word.starts_with(flag)));
-        let is_gccs = self.gcc_ran && self.request.family == Family::Gcc;
-        let is_known = is_gccs && is_usual && self.request.roots.names().is_empty();
-        if !is_known || self.carried.fixed.is_some() {
-            return false;
-        }
-        let asked = || {
-            naming.definitions.iter().any(|word| names_files(word))
-                || self.carried.names_files.is_some() && self.may_ask_for_a_files_name(naming)
-        };
-        if may_show() && asked() {
-            return false;
-        }
-        let rooted: Option<Vec<_>> = self.carried.rooted.iter().map(|path| whole(path)).collect();
-        let macros = rooted.and_then(|rooted| Macros::of(&naming.definitions, &rooted, &self.roots()));
-        let is_read = |macros: &mut Macros, path: &[u8], looked: &Looked| {
-            let text = whole(path).filter(|_| looked.prior.is_none());
-            text.is_some_and(|text| self.is_libcs_table(path, &text) || macros.read(&text))
-        };
-        let by_compiler = self.looked.iter().filter(|(path, looked)| {
-            looked.content && !looked.executed && !is_library(path) && !self.carried.rooted.contains(path)
-        });
-        macros.is_some_and(|mut macros| {
-            macros.read(&self.request.input)
-                && by_compiler.into_iter().all(|(path, looked)| is_read(&mut macros, path, looked))
-                && macros.are_unnamed()
-        })
-    }
-
-    /// Whether a word that becomes a file's name stands in what the preprocessor may have come to.
-    fn may_ask_for_a_files_name(&self, naming: &Naming) -> bool {
-        let by_compiler =
-            self.looked.iter().filter(|(path, looked)| looked.content && !looked.executed && !is_library(path));
-        let mut texts = vec![self.request.input.clone()];
-        for (path, looked) in by_compiler {
-            match whole(path).filter(|_| looked.prior.is_none()) {
-                Some(text) if self.is_libcs_table(path, &text) => {}
-                Some(text) => texts.push(text),
-                None => return true,
-            }
-        }
-        let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
-        let action = &self.request.action;
-        let names = Names::of(&action.tool_path, &action.argv[1..], &naming.definitions, &texts);
-        let Some(names) = names else { return true };
-        texts.iter().any(|text| names_files(text) && names_files(&names.alive(text)))
-    }
-
     /// An input that holds a root, where a sum of its bytes stands in debug information: that of clang, from DWARF 5
     /// on.
     fn summed(&self, made: &[&KeptContent]) -> Option<&Vec<u8>> {
@@ -339,13 +287,6 @@ impl Reach<'_> {
                 || self.carried.rooted.iter().any(|path| is_in(bytes, file_name(path))) && sums_sources(bytes)
         };
         made.iter().any(|content| self.bytes_of(content).is_none_or(|bytes| holds_sums(&bytes))).then_some(rooted)
-    }
-
-    /// What libc reads in any program: languages, character sets, where libraries are.
-    fn is_libcs_table(&self, path: &[u8], bytes: &[u8]) -> bool {
-        let is_named =
-            [&b"/locale/"[..], b"/gconv/", b"/ld.so.cache"].iter().any(|part| memmem::find(path, part).is_some());
-        is_named && bytes.contains(&0) && self.request.roots.is_outside(path)
     }
 
     fn naming(&self) -> Option<Naming> {

@@ -1,0 +1,124 @@
+//! What the texts that a compiler read say of this place, without asking its preprocessor.
+
+use std::cell::OnceCell;
+
+use larder_compiler::{Family, Naming};
+use larder_model::Looked;
+use larder_store::names_files;
+use memchr::memmem;
+
+use super::{Reach, is_library, whole};
+use crate::dead::Names;
+use crate::file_names::{a_file_is_named, no_file_is_named};
+use crate::unnamed::Macros;
+
+/// A traditional preprocessor has other strings and comments, and another character set other letters.
+const UNUSUAL: [&[u8]; 5] = [b"-Wp,", b"-Xpreprocessor", b"-finput-charset", b"-traditional", b"--traditional"];
+
+/// Flags that lead to headers, which are then called by what stands behind the flag.
+const LEADING: [&[u8]; 6] = [b"-I", b"-iquote", b"-isystem", b"-idirafter", b"-include", b"-imacros"];
+
+/// What was read, each text once.
+pub(super) struct Texts<'r> {
+    reach: &'r Reach<'r>,
+    naming: &'r Naming,
+    /// With its path; `None` where one cannot be read as it was.
+    read: OnceCell<Option<Vec<(&'r [u8], Vec<u8>)>>>,
+}
+
+impl<'r> Texts<'r> {
+    pub(super) fn of(reach: &'r Reach<'r>, naming: &'r Naming) -> Texts<'r> {
+        Texts { reach, naming, read: OnceCell::new() }
+    }
+
+    /// Whether this place stands in definitions of macros alone, none of which anything that was read can have named.
+    pub(super) fn only_unnamed_macros_hold_us(&self) -> bool {
+        let Texts { reach, naming, .. } = self;
+        let is_usual = !naming.others.iter().any(|word| UNUSUAL.iter().any(|flag| word.starts_with(flag)));
+        let is_gccs = reach.gcc_ran && reach.request.family == Family::Gcc;
+        let is_known = is_gccs && is_usual && reach.request.roots.names().is_empty();
+        if !is_known || reach.carried.fixed.is_some() {
+            return false;
+        }
+        if self.may_show_us() && self.may_name_files() && !self.no_file_is_named() {
+            return false;
+        }
+        let Some(read) = self.read() else { return false };
+        let is_rooted = |path: &[u8]| reach.carried.rooted.iter().any(|rooted| rooted == path);
+        let rooted: Option<Vec<_>> = reach.carried.rooted.iter().map(|path| whole(path)).collect();
+        let macros = rooted.and_then(|rooted| Macros::of(&naming.definitions, &rooted, &reach.roots()));
+        macros.is_some_and(|mut macros| {
+            macros.read(&reach.request.input)
+                && read.iter().filter(|(path, _)| !is_rooted(path)).all(|(_, text)| macros.read(text))
+                && macros.are_unnamed()
+        })
+    }
+
+    /// Whether the preprocessor would give a text that names this place, for certain. Where it would and this cannot
+    /// be told, it is asked.
+    pub(super) fn surely_name_us(&self) -> bool {
+        let Texts { reach, naming, .. } = self;
+        let value = |word: &'r Vec<u8>| LEADING.iter().find_map(|flag| word.strip_prefix(*flag));
+        let is_absolute = naming.sources.iter().all(|source| reach.names_us(source))
+            && naming.places.iter().filter_map(value).all(|directory| directory.starts_with(b"/"));
+        if !is_absolute || !self.may_name_files() {
+            return false;
+        }
+        let ours = self.by_compiler().filter(|(path, _)| !reach.request.roots.is_outside(path));
+        let texts: Option<Vec<Vec<u8>>> = ours.map(|(path, _)| whole(path)).collect();
+        texts.is_some_and(|texts| {
+            let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+            self.names(&texts).is_some_and(|names| a_file_is_named(&names, &texts))
+        })
+    }
+
+    /// Whether what a file is called may be called as this place is.
+    fn may_show_us(&self) -> bool {
+        let Texts { reach, naming, .. } = self;
+        let told = naming.places.iter().chain(naming.mapped.iter().map(|(_, map)| map)).chain(&naming.others);
+        let is_named = reach.environment_names_us() || reach.names_us(&reach.request.action.tool_path);
+        is_named || told.into_iter().any(|word| reach.names_us(word))
+    }
+
+    /// Whether a word that becomes a file's name stands in anything.
+    fn may_name_files(&self) -> bool {
+        self.naming.definitions.iter().any(|word| names_files(word)) || self.reach.carried.names_files.is_some()
+    }
+
+    /// Whether no file's name stands in what the preprocessor came to.
+    fn no_file_is_named(&self) -> bool {
+        let Some(read) = self.read() else { return false };
+        let input = self.reach.request.input.as_slice();
+        let texts: Vec<&[u8]> = read.iter().map(|(_, text)| text.as_slice()).chain([input]).collect();
+        self.names(&texts).is_some_and(|names| no_file_is_named(&names, &texts, &self.naming.definitions))
+    }
+
+    fn names<'t>(&'t self, texts: &'t [&'t [u8]]) -> Option<Names<'t>> {
+        let action = &self.reach.request.action;
+        Names::of(&action.tool_path, &action.argv[1..], &self.naming.definitions, texts)
+    }
+
+    fn by_compiler(&self) -> impl Iterator<Item = &'r (Vec<u8>, Looked)> {
+        let is_read = |(path, looked): &&(Vec<u8>, Looked)| looked.content && !looked.executed && !is_library(path);
+        self.reach.looked.iter().filter(is_read)
+    }
+
+    fn read(&self) -> Option<&[(&'r [u8], Vec<u8>)]> {
+        let read = self.read.get_or_init(|| {
+            let text = |(path, looked): &'r (Vec<u8>, Looked)| match whole(path).filter(|_| looked.prior.is_none()) {
+                Some(text) if self.is_libcs_table(path, &text) => None,
+                Some(text) => Some(Some((path.as_slice(), text))),
+                None => Some(None),
+            };
+            self.by_compiler().filter_map(text).collect()
+        });
+        read.as_deref()
+    }
+
+    /// What libc reads in any program: languages, character sets, where libraries are.
+    fn is_libcs_table(&self, path: &[u8], bytes: &[u8]) -> bool {
+        let is_named =
+            [&b"/locale/"[..], b"/gconv/", b"/ld.so.cache"].iter().any(|part| memmem::find(path, part).is_some());
+        is_named && bytes.contains(&0) && self.reach.request.roots.is_outside(path)
+    }
+}
