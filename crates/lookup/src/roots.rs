@@ -6,6 +6,7 @@
 //!
 //! Unaware of: what is replaced, and where.
 
+use std::cell::RefCell;
 use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -107,7 +108,7 @@ const SETTLED_NS: i64 = 1_000_000_000;
 
 /// The roots of a command that runs in `place`, where `PWD` says `apparent`, with these arguments.
 pub(crate) fn find(place: &Place, apparent: Option<&[u8]>, arguments: &[Vec<u8>], stamps: &Stamps) -> Roots {
-    let mut search = Search { place, stamps, found: Vec::new() };
+    let mut search = Search { place, stamps, found: Vec::new(), looked: RefCell::default() };
     place.roots.named.iter().for_each(|root| search.add_any(root));
     if place.roots.find {
         search.build_systems();
@@ -127,6 +128,8 @@ struct Search<'a> {
     place: &'a Place,
     stamps: &'a Stamps,
     found: Vec<Vec<u8>>,
+    /// Directories that were looked at: most lie above several others.
+    looked: RefCell<Vec<(Vec<u8>, Look)>>,
 }
 
 impl Search<'_> {
@@ -246,7 +249,7 @@ impl Search<'_> {
     fn first_of<'n>(&self, directory: &[u8], names: &[&'n [u8]]) -> Option<(&'n [u8], Look)> {
         let look = match directory == self.place.cwd {
             true => None,
-            false => Some(larder_sys::look_through(directory).ok()?),
+            false => Some(self.look_at(directory)?),
         };
         let digest = names_digest(names);
         if look.is_some_and(|look| self.stamps.names_absent(&look, &digest)) {
@@ -265,6 +268,16 @@ impl Search<'_> {
             self.stamps.keep_absent(&look, now_ns, &digest, trust);
         }
         None
+    }
+
+    fn look_at(&self, directory: &[u8]) -> Option<Look> {
+        let mut looked = self.looked.borrow_mut();
+        if let Some((_, look)) = looked.iter().find(|(known, _)| known == directory) {
+            return Some(*look);
+        }
+        let look = larder_sys::look_through(directory).ok()?;
+        looked.push((directory.to_vec(), look));
+        Some(look)
     }
 
     /// Further names of the same directories: a root by `PWD`'s name, and by the one without links.

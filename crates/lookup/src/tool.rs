@@ -43,6 +43,11 @@ impl Ourselves {
         Ourselves { file: larder_sys::look_through(path).ok().map(|look| (path.to_vec(), look)) }
     }
 
+    /// The running program, at this path, of which this was just found.
+    pub fn here(path: &[u8], look: Look) -> Ourselves {
+        Ourselves { file: Some((path.to_vec(), look)) }
+    }
+
     /// Whether this is the wrapper, or a copy of it.
     pub fn is(&self, tool: &Tool) -> bool {
         let Some((path, own)) = &self.file else { return false };

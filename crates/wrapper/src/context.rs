@@ -1,6 +1,6 @@
 //! Environment and configuration, read once at the start into plain values. Nothing else in the wrapper reads either.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,9 @@ impl Context {
         let variables: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let recording = Recording::find(&variables);
         let cwd = std::env::current_dir().ok()?;
-        let own_directory = std::fs::read_link(OWN_FILE).ok().and_then(|path| path.parent().map(Path::to_owned));
+        let own_program = larder_sys::own_program().ok();
+        let own_directory = own_program.as_ref().and_then(|(path, _)| Path::new(OsStr::from_bytes(path)).parent());
+        let own_directory = own_directory.map(Path::to_owned);
         let surroundings = Surroundings {
             env: &variables,
             read: &read_bounded,
@@ -61,8 +63,11 @@ impl Context {
             destinations: Destinations::now(),
             ignores_sigpipe_itself: false,
         };
-        let context =
-            Context { place, loaded, ourselves: Ourselves::at(Path::new(OWN_FILE)), own_directory, recording };
+        let ourselves = match own_program {
+            Some((path, look)) => Ourselves::here(&path, look),
+            None => Ourselves::at(Path::new(OWN_FILE)),
+        };
+        let context = Context { place, loaded, ourselves, own_directory, recording };
         context.phase("settings");
         Some(context)
     }

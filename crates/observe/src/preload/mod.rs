@@ -30,8 +30,6 @@ use crate::{Observed, Observer, Trace};
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/larder-preload.so"));
 /// The log never grows beyond this; it is sparse, so only what is written costs memory.
 const LOG_BYTES: u64 = 256 << 20;
-/// The path that leads to the running program.
-const OWN_FILE: &[u8] = b"/proc/self/exe";
 const LOG_VARIABLE: &[u8] = b"LARDER_PRELOAD_LOG=";
 const PRELOAD_VARIABLE: &[u8] = b"LD_PRELOAD=";
 
@@ -51,7 +49,7 @@ impl PreloadObserver {
         library.write_all(LIBRARY)?;
         let log = larder_sys::memory_file("larder-log", false)?;
         log.set_len(LOG_BYTES)?;
-        let wrapper = larder_sys::look_through(OWN_FILE).map_or((0, 0), |look| (look.device, look.inode));
+        let wrapper = larder_sys::own_program().map_or((0, 0), |(_, look)| (look.device, look.inode));
         let began_s = larder_sys::now_coarse_ns().max(0) as u64 / 1_000_000_000;
         log.write_all_at(&log::header(LOG_BYTES, wrapper, began_s), 0)?;
         let observer = PreloadObserver { library, log };

@@ -54,6 +54,8 @@ pub struct Witness<'a> {
 
 struct Opened {
     dir: Dir,
+    /// No link led to it.
+    plain: bool,
     /// It has not changed since before the run, so what was missing still is.
     unchanged: bool,
 }
@@ -508,8 +510,19 @@ impl Walk<'_> {
     }
 
     fn open_new(&mut self, path: &[u8]) -> io::Result<()> {
-        let (dir, real) = match Dir::open(path, true) {
+        let (above, name) = split(path);
+        let parent = self.open.get(above).filter(|above| above.plain && !name.is_empty());
+        // From there it is nearer, and that the name is missing needs no second look.
+        let opened = match parent {
+            Some(above) => above.dir.open_in(name),
+            None => Dir::open(path, true),
+        };
+        let (dir, real) = match opened {
             Ok(dir) => (dir, None),
+            Err(error) if parent.is_some() && error.kind() == io::ErrorKind::NotFound => {
+                self.absent.insert(path.to_vec());
+                return Err(error);
+            }
             Err(error) if error.raw_os_error() == Some(ELOOP) => {
                 let dir = Dir::open(path, false)?;
                 let real = dir.real_path()?;
@@ -529,7 +542,7 @@ impl Walk<'_> {
         entry.real = real.as_deref().map(encode);
         entry.unchanged = trusted.then_some(look);
         entry.identity = (look.device, look.inode);
-        self.open.insert(path.to_vec(), Opened { dir, unchanged: trusted });
+        self.open.insert(path.to_vec(), Opened { dir, plain: real.is_none(), unchanged: trusted });
         Ok(())
     }
 

@@ -36,6 +36,13 @@ impl Dir {
         Ok(Dir(with_c_path(path, |path| fs::openat2(CWD, path, flags, Mode::empty(), resolve))?))
     }
 
+    /// Open a directory in it; a symbolic link is an error (ELOOP).
+    pub fn open_in(&self, name: &[u8]) -> io::Result<Dir> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS;
+        Ok(Dir(with_c_path(name, |name| fs::openat2(&self.0, name, flags, Mode::empty(), resolve))?))
+    }
+
     /// Leave it open until the process ends, which closes all of them at once. Only while there are few.
     pub fn keep_open(self) {
         if self.0.as_raw_fd() < KEPT_OPEN_MAX {
@@ -116,6 +123,24 @@ pub fn look(path: &[u8]) -> io::Result<Look> {
 /// Look at a path, following links.
 pub fn look_through(path: &[u8]) -> io::Result<Look> {
     statx(CWD, path, AtFlags::empty())
+}
+
+/// The path of the running program's file, no link at its end, and what it is. What the kernel says the program was
+/// started by is that mostly, and costs one look; by `/proc`, which makes a directory for it, twenty times as much.
+pub fn own_program() -> io::Result<(Vec<u8>, Look)> {
+    const PROC: &[u8] = b"/proc/self/exe";
+    // SAFETY: asks only. What the kernel put there is a string that lives as long as the process.
+    let name = unsafe {
+        let name = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
+        if name.is_null() { &[][..] } else { CStr::from_ptr(name).to_bytes() }
+    };
+    let is_path = name.starts_with(b"/") && ![&b"/proc/"[..], b"/dev/"].iter().any(|other| name.starts_with(other));
+    if let Some(found) = Some(name).filter(|_| is_path).and_then(|name| look(name).ok())
+        && found.kind == Kind::File
+    {
+        return Ok((name.to_vec(), found));
+    }
+    Ok((fs::readlink(PROC, Vec::new())?.into_bytes(), look_through(PROC)?))
 }
 
 /// Whether this process may write to what `path` leads to, as `access` says.
