@@ -95,6 +95,9 @@ fn directory() -> Look {
 
 const TRUST: Trust = Trust { files: true, directories: true };
 
+/// A header, 4,096 slots, and 48 behind them.
+const TABLE_BYTES: usize = 80 + (4096 + 48) * 80;
+
 /// A table with one stamp, and where it is.
 fn stamps(store: &Store) -> (Stamps, PathBuf) {
     let stamps = Stamps::open(store, true);
@@ -108,7 +111,7 @@ fn golden_stamps() {
     let (_dir, store) = store();
     let (_stamps, path) = stamps(&store);
     let bytes = fs::read(path).expect("reads");
-    assert_eq!(bytes.len(), 80 + 4096 * 80);
+    assert_eq!(bytes.len(), TABLE_BYTES);
     let (header, slots) = bytes.split_at(80);
     let used: Vec<(usize, &[u8])> =
         slots.chunks(80).enumerate().filter(|(_, slot)| slot.iter().any(|&byte| byte != 0)).collect();
@@ -124,7 +127,7 @@ fn golden_stamps_are_read() {
     let golden = golden_bytes(&file("stamps.hex"));
     let (header, rest) = golden.split_at(80);
     let number = u64::from_le_bytes(rest[..8].try_into().expect("has them")) as usize;
-    let mut bytes = vec![0; 80 + 4096 * 80];
+    let mut bytes = vec![0; TABLE_BYTES];
     bytes[..80].copy_from_slice(header);
     bytes[80 + number * 80..][..80].copy_from_slice(&rest[8..]);
     fs::write(path, bytes).expect("writes");

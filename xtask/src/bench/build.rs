@@ -114,6 +114,12 @@ pub(crate) fn build(place: &Place, options: &Options) -> Result<Report> {
     Ok(report)
 }
 
+/// How many times as many rounds a project gets whose plain build takes so long: of a short one some rounds say little.
+fn more_rounds(plain: Duration) -> u32 {
+    const LONG: Duration = Duration::from_secs(6);
+    (LONG.as_secs_f64() / plain.as_secs_f64().max(1e-3)).clamp(1.0, 6.0) as u32
+}
+
 /// The plain build first, then the one that copies what it made, then every cache cold, then every cache warm, round by
 /// round.
 fn measure(
@@ -129,7 +135,9 @@ fn measure(
     let workload = Workload { project, sources: &sources, tree: work.join("tree"), logs, home, jobs };
     let (plain, replay) = (Launcher::plain(), Replay::of(&workload.tree, work)?);
     let mut kinds: Vec<Kind> = Vec::new();
-    for round in 0..options.rounds {
+    let mut rounds = options.rounds;
+    let mut round = 0;
+    while round < rounds {
         caches.iter_mut().try_for_each(|cache| cache.empty(&workload.home))?;
         for (index, way) in ways(&plain, &replay.launcher, caches).iter().enumerate() {
             if way.forgets {
@@ -153,6 +161,10 @@ fn measure(
             kinds[index].series.samples.push(built.build);
             kinds[index].last = built;
         }
+        if round == 0 && rounds > 1 {
+            rounds *= more_rounds(kinds[0].series.samples[0].wall);
+        }
+        round += 1;
     }
     remove(&workload.tree)?;
     Ok(kinds)
@@ -235,7 +247,7 @@ fn json_row(project: &Project, kind: &Kind) -> Value {
 fn notes(rounds: u32) -> Vec<String> {
     vec![
         format!(
-            "Medians of {rounds} rounds with one build of each kind; CPU is user and system time of all processes. \
+            "Medians of at least {rounds} rounds with one build of each kind, more where that is a short one; CPU is user and system time of all processes. \
              Without \
              configuring. Cold begins with an empty store; every build runs at the same path, from fresh sources."
         ),
