@@ -59,7 +59,8 @@ impl<'r> Texts<'r> {
     pub(super) fn surely_name_us(&self) -> bool {
         let Texts { reach, naming, .. } = self;
         let value = |word: &'r Vec<u8>| LEADING.iter().find_map(|flag| word.strip_prefix(*flag));
-        let is_absolute = naming.sources.iter().all(|source| reach.names_us(source))
+        let is_absolute = naming.mapped.is_empty()
+            && naming.sources.iter().all(|source| reach.names_us(source))
             && naming.places.iter().filter_map(value).all(|directory| directory.starts_with(b"/"));
         if !is_absolute || !self.may_name_files() {
             return false;
