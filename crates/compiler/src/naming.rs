@@ -82,7 +82,11 @@ impl Naming {
     fn flag(&mut self, word: &[u8], value: Option<&[u8]>) {
         let whole = [word, value.unwrap_or_default()].concat();
         let begins = |flags: &[&str]| flags.iter().any(|flag| word.starts_with(flag.as_bytes()));
-        if self.transforms.is_none() && (begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value)) {
+        let preprocessing = preprocessor_words(word);
+        // What it says besides is lost where it is left out as a word about a depfile.
+        let mixes = preprocessing == Some(Preprocessing::Mixed) && word.windows(3).any(|part| part == b",-M");
+        let transforms = begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value) || mixes;
+        if self.transforms.is_none() && transforms {
             self.transforms = Some(whole.clone());
         }
         if self.compares.is_none() && begins(COMPARE) {
@@ -98,6 +102,8 @@ impl Naming {
             self.mapped.push((old.to_vec(), whole));
         } else if begins(&["-frandom-seed"]) {
             self.seed = Some(whole.clone());
+            self.others.push(whole);
+        } else if preprocessing == Some(Preprocessing::Mixed) {
             self.others.push(whole);
         } else if begins(DEFINITIONS) {
             self.definitions.push(whole);
@@ -134,6 +140,27 @@ impl Naming {
         self.sources.push(path.to_vec());
         self.preprocess.push(path.to_vec());
     }
+}
+
+/// What a list for the preprocessor (`-Wp,…`) is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Preprocessing {
+    Definitions,
+    Dependencies,
+    Mixed,
+}
+
+fn preprocessor_words(word: &[u8]) -> Option<Preprocessing> {
+    let list = word.strip_prefix(b"-Wp,")?;
+    let all = |flags: &[&[u8]]| {
+        let mut words = list.split(|&b| b == b',').filter(|part| part.starts_with(b"-"));
+        words.all(|part| flags.iter().any(|flag| part.starts_with(flag)))
+    };
+    Some(match () {
+        () if all(&[b"-D", b"-U"]) => Preprocessing::Definitions,
+        () if all(&[b"-M"]) => Preprocessing::Dependencies,
+        () => Preprocessing::Mixed,
+    })
 }
 
 /// By its name; what else a linker is given may be a script, which can ask for the sizes of sections.
@@ -434,6 +461,14 @@ mod tests {
     }
 
     #[test]
+    fn lists_for_the_preprocessor() {
+        let naming = read("-Wp,-UX,-DX=1 -Wp,-MD,x.d -Wp,-DX,-finput-charset=latin1 x.c");
+        assert_eq!(joined(&naming.definitions), "-Wp,-UX,-DX=1");
+        assert_eq!(joined(&naming.places), "-Wp,-MD,x.d x.c");
+        assert_eq!(joined(&naming.others), "-Wp,-DX,-finput-charset=latin1");
+    }
+
+    #[test]
     fn names_that_are_compared() {
         let naming = read("-fsanitize=shift -fsanitize-ignorelist=x -fxray-attr-list=y x.c");
         assert_eq!(naming.compares, Some(b"-fsanitize-ignorelist=x".to_vec()));
@@ -461,6 +496,7 @@ mod tests {
             "-Wa,-alh",
             "-fprofile-arcs x.c",
             "-fmessage-length=72 x.c",
+            "-Wp,-MD,x.d,-DF=x x.c",
         ] {
             assert!(read(line).transforms.is_some(), "{line}");
         }
@@ -470,6 +506,8 @@ mod tests {
             "-x c x",
             "-gdwarf-4 x.c",
             "-fmessage-length=0 x.c",
+            "-Wp,-MD,x.d,-MT,x.o x.c",
+            "-Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=3 x.c",
         ] {
             assert_eq!(read(line).transforms, Option::None, "{line}");
         }

@@ -25,7 +25,7 @@ pub struct Surroundings<'a> {
     /// The home directory by the password database. Asked at most once, and only where `HOME` is not an absolute path
     /// and something needs it.
     pub home: &'a dyn Fn() -> Option<PathBuf>,
-    /// The directory of the wrapper's real file, links resolved.
+    /// The directory of the wrapper's file, no link at that one's end.
     pub wrapper_dir: Option<&'a Path>,
     /// The working directory: a project's file is looked for here and in no parent, relative paths of the environment
     /// start here.

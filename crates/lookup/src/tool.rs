@@ -43,7 +43,7 @@ impl Ourselves {
         Ourselves { file: larder_sys::look_through(path).ok().map(|look| (path.to_vec(), look)) }
     }
 
-    /// The running program, at this path, of which this was just found.
+    /// The running program, to which this path leads, and of which this was just found.
     pub fn here(path: &[u8], look: Look) -> Ourselves {
         Ourselves { file: Some((path.to_vec(), look)) }
     }

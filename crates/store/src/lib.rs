@@ -8,7 +8,7 @@
 //!   near               the weak fingerprints last recorded for each source file, for `explain` (near.rs draws it)
 //!   needs              how much memory tools needed (needs.rs)
 //!   judged/ab/cd…     how well a program is observed by the preloaded library (larder_model::Judgement)
-//!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps.rs draws it)
+//!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps/table.rs draws it)
 //!   counters           outcomes and reasons (counters.rs draws it)
 //!   locks/ab           taken while a manifest ab… is replaced; locks/evict while something is evicted
 //!   locks/turns        a byte of it is locked while an action runs (turns.rs)

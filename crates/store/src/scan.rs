@@ -4,6 +4,7 @@
 //!
 //! Unaware of: what follows from it.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -85,8 +86,8 @@ impl<'a> Scan<'a> {
             stamps,
             forms: Forms::NONE,
             rootless: Digest::of(&all),
-            nameless: Digest::of(b"no name of a file"),
-            naming: Digest::of(b"the name of a file"),
+            nameless: Digest::of(b"no name of a file, nor pieces of one"),
+            naming: Digest::of(b"the name of a file, or pieces of one"),
         }
     }
 
@@ -209,19 +210,96 @@ pub(crate) fn read_text(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     larder_sys::read_rest_at_most(file, TEXT_BYTES_MAX)
 }
 
-/// Whether a text holds a word that becomes the name of a file, or the end of one: it may be pasted together.
+/// Whether a text holds a word that becomes the name of a file, or a piece of one: it may be pasted together.
 pub fn names_files(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] =
         [b"__builtin_FILE", b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
     const NAMES: [&[u8]; 2] = [b"__BASE_FILE__", b"__FILE__"];
-    let is_end = |at: usize| {
-        let end = at + 3;
-        let start =
-            text[..at].iter().rposition(|b| !b.is_ascii_alphanumeric() && *b != b'_').map_or(0, |last| last + 1);
-        let whole = text.get(end).is_none_or(|b| !b.is_ascii_alphanumeric() && *b != b'_');
-        whole && NAMES.iter().any(|name| name.ends_with(&text[start..end]))
+    /// How the first piece of one begins.
+    const STARTS: [&[u8]; 3] = [b"__B", b"__F", b"__builtin_"];
+    // This is asked of single lines too, most of which have none.
+    if !text.contains(&b'_') {
+        return false;
+    }
+    let text = &*without_splices(text);
+    let begins = |word: &[u8]| {
+        let is_piece = |name: &&[u8]| name.len() > word.len() && name.starts_with(word);
+        NAMES.iter().chain(&WORDS[..3]).any(is_piece)
     };
-    memmem::find_iter(text, b"E__").any(is_end) || WORDS.iter().any(|word| memmem::find(text, word).is_some())
+    let is_start = |at: usize| (at == 0 || !is_in_word(text[at - 1])) && begins(word_around(text, at));
+    let is_end = |at: usize| {
+        text.get(at + 3).is_none_or(|b| !is_in_word(*b)) && {
+            let word = word_around(text, at);
+            NAMES.iter().any(|name| name.ends_with(word))
+        }
+    };
+    WORDS.iter().any(|word| memmem::find(text, word).is_some())
+        || memmem::find_iter(text, b"E__").any(is_end)
+        || STARTS.iter().any(|start| memmem::find_iter(text, start).any(is_start))
+        || memmem::find_iter(text, b"FILE").any(|at| is_beside_underscores(text, at))
+        || memmem::find_iter(text, b"__").any(|at| is_only_underscores(text, at) && has_another(text, at))
+}
+
+/// Whether the word there is all of such a name but for underscores, and others stand in its line.
+fn is_beside_underscores(text: &[u8], at: usize) -> bool {
+    let word = word_around(text, at);
+    let start = word.iter().position(|b| *b != b'_').unwrap_or(0);
+    let end = word.iter().rposition(|b| *b != b'_').map_or(0, |last| last + 1);
+    [&b"FILE"[..], b"BASE_FILE"].contains(&&word[start..end]) && {
+        let line = line_around(text, at);
+        memchr::memchr_iter(b'_', line).any(|at| word_around(line, at).iter().all(|b| *b == b'_'))
+    }
+}
+
+fn is_only_underscores(text: &[u8], at: usize) -> bool {
+    word_around(text, at) == b"__"
+}
+
+fn has_another(text: &[u8], at: usize) -> bool {
+    let line = line_around(text, at);
+    memmem::find_iter(line, b"__").filter(|at| is_only_underscores(line, *at)).count() > 1
+}
+
+fn line_around(text: &[u8], at: usize) -> &[u8] {
+    let start = memchr::memrchr(b'\n', &text[..at]).map_or(0, |last| last + 1);
+    let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
+    &text[start..end]
+}
+
+fn word_around(text: &[u8], at: usize) -> &[u8] {
+    let start = text[..at].iter().rposition(|b| !is_in_word(*b)).map_or(0, |last| last + 1);
+    let end = text[at..].iter().position(|b| !is_in_word(*b)).map_or(text.len(), |length| at + length);
+    &text[start..end]
+}
+
+fn is_in_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The text in which no word goes on in the next line.
+fn without_splices(text: &[u8]) -> Cow<'_, [u8]> {
+    let splice = |at: usize| {
+        let blanks = text[at + 1..].iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)).count();
+        let end = at + 1 + blanks;
+        (text.get(end) == Some(&b'\n')).then_some(end + 1)
+    };
+    let divides = |at: usize| {
+        at > 0
+            && (is_in_word(text[at - 1]) || text[at - 1] == b'\n')
+            && splice(at).is_some_and(|end| text.get(end).is_some_and(|b| is_in_word(*b) || *b == b'\\'))
+    };
+    if !memchr::memchr_iter(b'\\', text).any(divides) {
+        return Cow::Borrowed(text);
+    }
+    let (mut whole, mut from) = (Vec::with_capacity(text.len()), 0);
+    for at in memchr::memchr_iter(b'\\', text) {
+        if let Some(end) = splice(at).filter(|_| at >= from) {
+            whole.extend_from_slice(&text[from..at]);
+            from = end;
+        }
+    }
+    whole.extend_from_slice(&text[from..]);
+    Cow::Owned(whole)
 }
 
 #[cfg(test)]
@@ -230,9 +308,35 @@ mod tests {
 
     #[test]
     fn words_that_name_files() {
-        let named = [&b"assert(__FILE__)"[..], b"X(__FI, LE__)", b"p(E__)", b"__BASE_FILE__", b"__builtin_FILE()"];
+        let named = [
+            &b"assert(__FILE__)"[..],
+            b"X(__FI, LE__)",
+            b"p(E__)",
+            b"__BASE_FILE__",
+            b"__builtin_FILE()",
+            b"X(__FILE, __)",
+            b"X(__BASE_F, a)",
+            b"X(__builtin_, FILE)",
+            b"X(__, FILE, __)",
+            b"X(_, _FILE, __)",
+            b"X(__, FI, LE, __)",
+            b"__FI\\\nLE__",
+            b"__FILE_\\ \t\n_",
+            b"__FIL\\\n\\\nE__",
+            b"__builtin_FI\\\r\nLE()",
+        ];
         named.into_iter().for_each(|text| assert!(names_files(text), "{}", String::from_utf8_lossy(text)));
-        let none = [&b"#ifndef X_INCLUDE__\n"[..], b"__FILE__x", b"E__x", b"FILE *f;", b"__TABLE__"];
+        let none = [
+            &b"#ifndef X_INCLUDE__\n"[..],
+            b"__FILE__x",
+            b"E__x",
+            b"FILE *f;",
+            b"__TABLE__",
+            b"__CONCAT(__, name)",
+            b"FILE *f;\nx = _(\"y\");",
+            b"_(\"y\"); _(\"z\");",
+            b"__builtin_expect(x, 1) \\\n    __FILEx",
+        ];
         none.into_iter().for_each(|text| assert!(!names_files(text), "{}", String::from_utf8_lossy(text)));
     }
 

@@ -1,5 +1,5 @@
 //! The exact bytes and names of everything that lies in a store but the records, which are `larder-model`'s. How to
-//! renew them: `crates/testkit/src/golden.rs`; the versions are `VERSION` in `stamps.rs` and in `counters.rs`, and for
+//! renew them: `crates/testkit/src/golden.rs`; the versions are `VERSION` in `stamps/table.rs` and in `counters.rs`, and for
 //! names `FORMAT_VERSION` of `larder-model`.
 #![cfg(all(target_os = "linux", target_endian = "little"))]
 

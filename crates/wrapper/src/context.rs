@@ -21,7 +21,7 @@ pub(crate) struct Context {
     pub(crate) loaded: Loaded,
     /// The wrapper's own file.
     pub(crate) ourselves: Ourselves,
-    /// Its directory, links resolved: `larderd` is beside it.
+    /// Its directory, as the program was started: `larderd` is beside it.
     pub(crate) own_directory: Option<PathBuf>,
     /// The build is recorded.
     pub(crate) recording: Option<Recording>,
@@ -63,10 +63,9 @@ impl Context {
             destinations: Destinations::now(),
             ignores_sigpipe_itself: false,
         };
-        let ourselves = match own_program {
-            Some((path, look)) => Ourselves::here(&path, look),
-            None => Ourselves::at(Path::new(OWN_FILE)),
-        };
+        // To compare with what may be a copy, it is read by what leads to it also where it was removed.
+        let here = |(_, look): (Vec<u8>, _)| Ourselves::here(OWN_FILE.as_bytes(), look);
+        let ourselves = own_program.map_or_else(|| Ourselves::at(Path::new(OWN_FILE)), here);
         let context = Context { place, loaded, ourselves, own_directory, recording };
         context.phase("settings");
         Some(context)

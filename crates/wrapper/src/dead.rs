@@ -34,7 +34,7 @@ pub(crate) struct Line {
 struct Branch {
     /// The condition's first one is known to be taken.
     is_taken: bool,
-    /// None before this one is taken.
+    /// No branch before this one is taken.
     is_next: bool,
     is_dead: bool,
     is_certain: bool,
@@ -46,8 +46,9 @@ struct Branch {
 /// What gcc defines by itself without an underscore at the beginning, for Linux on x86 and 64-bit Arm.
 const PREDEFINED: [&[u8]; 3] = [b"unix", b"linux", b"i386"];
 
-/// What asks for headers by their names begins so.
-const ASKING: [&[u8]; 2] = [b"__has_include", b"__has_embed"];
+/// Directives in which nothing is the name of a header.
+const NO_HEADERS: [&[u8]; 10] =
+    [b"define", b"undef", b"ifdef", b"ifndef", b"else", b"endif", b"error", b"warning", b"line", b"pragma"];
 
 /// Within arguments that bring more of them, or have comments end elsewhere.
 const OTHERWISE: [&[u8]; 8] =
@@ -64,9 +65,7 @@ impl<'t> Names<'t> {
     ) -> Option<Names<'t>> {
         let says_more =
             |word: &Vec<u8>| word.starts_with(b"@") || OTHERWISE.iter().any(|part| memmem::find(word, part).is_some());
-        let is_hidden = |text: &&[u8]| {
-            text.contains(&0x0b) || hides_words(text) || goes_on(text) || hides_a_name(text) || renames_asking(text)
-        };
+        let is_hidden = |text: &&[u8]| text.contains(&0x0b) || hides_words(text) || goes_on(text) || hides_a_name(text);
         let is_known = is_for_here(tool) && !arguments.iter().any(says_more) && !texts.iter().any(is_hidden);
         is_known.then(|| Names { arguments, definitions, texts, known: RefCell::default() })
     }
@@ -113,7 +112,8 @@ impl<'t> Names<'t> {
             return None;
         }
         let (mut alive, mut open) = (Vec::new(), Vec::<Branch>::new());
-        let (mut rest, mut in_comment) = (text, false);
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        let (mut rest, mut in_comment) = (text.strip_prefix(MARK).unwrap_or(text), false);
         while !rest.is_empty() {
             let (line, next) = rest.split_at(end_of_line(rest));
             rest = next;
@@ -124,16 +124,15 @@ impl<'t> Names<'t> {
             match directive(&code) {
                 // It may stand behind other code, or go on behind the comment.
                 Some(_) if began_in_comment || in_comment => return None,
-                Some((b"include" | b"include_next" | b"import", name)) if has_comment(line) && !is_plain_name(name) => {
-                    return None;
-                }
-                _ if holds_header_name(&code) && has_comment(line) => return None,
+                // Its word goes on.
+                Some((_, rest)) if rest.first().is_some_and(|byte| may_be_in_name(*byte)) => return None,
+                Some((word, rest)) if has_comment(line) && may_begin_elsewhere(word, rest, line) => return None,
                 Some((word @ (b"if" | b"ifdef" | b"ifndef"), condition)) => {
                     let known = self.comes_out(word, condition);
                     let guard = if word == b"ifndef" { condition.trim_ascii().to_vec() } else { Vec::new() };
                     open.push(Branch::new(known, guard));
                 }
-                Some((word @ (b"elif" | b"else"), _)) => open.last_mut()?.go_on(word == b"else"),
+                Some((word @ (b"elif" | b"else"), _)) => open.last_mut()?.next_branch(word == b"else"),
                 // Not every compiler knows these.
                 Some((b"elifdef" | b"elifndef", _)) => *open.last_mut()? = Branch::default(),
                 Some((b"endif", _)) => _ = open.pop()?,
@@ -176,7 +175,7 @@ impl Branch {
         Branch { is_taken, is_next: is_dead, is_dead, is_certain: is_taken, guard }
     }
 
-    fn go_on(&mut self, is_last: bool) {
+    fn next_branch(&mut self, is_last: bool) {
         self.is_dead = self.is_taken;
         self.is_certain = is_last && self.is_next;
         self.is_next = false;
@@ -238,7 +237,7 @@ fn code_of(line: &[u8], in_comment: &mut bool) -> Option<Vec<u8>> {
 /// Whether a quote there may divide the digits of a number: behind what begins with a digit, a sign of its exponent
 /// included.
 fn may_be_in_a_number(before: &[u8]) -> bool {
-    let is_part = |byte: &u8| is_in_word(*byte) || b".'+-".contains(byte);
+    let is_part = |byte: &u8| is_in_word(*byte) || may_be_in_name(*byte) || b".'+-".contains(byte);
     let start = before.iter().rposition(|byte| !is_part(byte)).map_or(0, |last| last + 1);
     before[start..].iter().any(u8::is_ascii_digit)
 }
@@ -256,24 +255,25 @@ fn is_plain_name(rest: &[u8]) -> bool {
         Some(b'<') => b'>',
         _ => return false,
     };
-    let name = rest[1..].iter().position(|byte| *byte == close).map(|end| &rest[1..=end]);
-    name.is_some_and(|name| !name.iter().any(|byte| b"'\"\\".contains(byte)) && !has_comment(name))
+    let Some(end) = rest[1..].iter().position(|byte| *byte == close) else { return false };
+    let (name, behind) = (&rest[1..=end], &rest[end + 2..]);
+    behind.trim_ascii().is_empty() && !name.iter().any(|byte| b"'\"\\".contains(byte)) && !has_comment(name)
 }
 
-/// Whether names of headers may stand in the line elsewhere than behind `#include`.
-fn holds_header_name(code: &[u8]) -> bool {
-    ASKING.iter().any(|word| memmem::find(code, word).is_some())
+/// Whether what looks as if a comment began there may be the name of a header, or in one what looks like a string.
+fn may_begin_elsewhere(word: &[u8], rest: &[u8], line: &[u8]) -> bool {
+    if [&b"include"[..], b"include_next", b"import", b"embed"].contains(&word) {
+        return !is_plain_name(rest);
+    }
+    // What `__has_include` asks for, by whatever macro.
+    let comment = line.windows(2).position(|two| two == b"/*" || two == b"//").unwrap_or(line.len());
+    let may_be_a_name = line.contains(&b'"') || line[..comment].contains(&b'<') && line[comment..].contains(&b'>');
+    may_be_a_name && !NO_HEADERS.contains(&word)
 }
 
-/// Whether one of these words may have another name.
-fn renames_asking(text: &[u8]) -> bool {
-    let is_asking = |at: usize| {
-        let end = text[at..].iter().position(|byte| !is_in_word(*byte)).map_or(text.len(), |length| at + length);
-        text[end..].trim_ascii_start().starts_with(b"(")
-    };
-    ASKING.iter().any(|word| {
-        memmem::find_iter(text, word).any(|at| !is_asking(at) && holds_word(line_before(text, at), b"define"))
-    })
+/// A sign that gcc has in names, and `is_in_word` does not.
+fn may_be_in_name(byte: u8) -> bool {
+    byte == b'$' || byte == b'\\' || byte >= 0x80
 }
 
 /// The word of a directive, and what follows.
@@ -291,7 +291,8 @@ fn hides_directives(text: &[u8]) -> bool {
         let start = text[..=at].iter().rposition(|byte| !is_in_word(*byte)).map_or(0, |last| last + 1);
         RAW.contains(&&text[start..=at])
     };
-    const FORMS: [&[u8]; 8] = [b"??=", b"%:", b"%\\\n", b"/\\\n", b"*\\\n", b"\\\\\n", b"push_macro", b"pop_macro"];
+    const FORMS: [&[u8]; 9] =
+        [b"??=", b"??'", b"%:", b"%\\\n", b"/\\\n", b"*\\\n", b"\\\\\n", b"push_macro", b"pop_macro"];
     FORMS.iter().any(|form| memmem::find(text, form).is_some()) || memmem::find_iter(text, b"R\"").any(is_raw)
 }
 
@@ -449,7 +450,16 @@ mod tests {
             "#include \"a\\\" /* */\n",
             "#include <a\"b.h> // \n",
             "#include X // \n",
+            "#include \"x.h\" <a//b> /*\n",
+            "#include \"x.h\" \"\\\" /*\n",
             "#if __has_include(<a/*b.h>)\n#endif\n",
+            "#define H __has_include(\n#if !H <a//b.h>) /*\n#endif\n",
+            "#if H(\"a//b.h\") /*\n#endif\n",
+            "int a = 1 ??' 2; /*\n",
+            "#define X 1$'a /*\n",
+            "#define X 1\u{e4}'a /*\n",
+            "#if$\n",
+            "#endif\u{e4}\n",
             "1'0 /* */\n",
         ] {
             let text = format!("{before}{dead}");
@@ -460,7 +470,6 @@ mod tests {
         }
         check(&[&format!("#include <x.h> // a\n{dead}")], &[], Some("#include <x.h> "));
         check(&[&format!("#if __has_include(<x.h>)\na\n#endif // __has_include\n{dead}")], &[], Some("a\n"));
-        check(&[dead, "#define H __has_include\n"], &[], None);
         check(&[dead, "#ifdef __has_include\n#endif\n"], &[], Some(""));
         check(&[&format!("/* */ int x; // don't /*\n{dead}")], &[], Some("  int x; "));
         check(&["/* c */ #ifdef X\na\n/* d */ # endif\n"], &[], Some(""));

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use larder_store::names_files;
 
 use crate::dead::{Line, Names, directive};
-use crate::unnamed::{Macros, is_in_word, is_plain, named};
+use crate::unnamed::{Macros, is_in_word, is_plain, name_and_body};
 
 /// Such words, where they stand for themselves.
 const WORDS: [&[u8]; 2] = [b"__FILE__", b"__BASE_FILE__"];
@@ -21,8 +21,8 @@ const WORDS: [&[u8]; 2] = [b"__FILE__", b"__BASE_FILE__"];
 /// defined in one of them. Others may have been read.
 pub(crate) fn a_file_is_named(names: &Names<'_>, texts: &[&[u8]]) -> bool {
     let mut search = Search::of(names, texts);
-    while search.goes_on() {}
-    search.named().any(|line| line.is_certain && names_for_certain(&line.code, &search.macros))
+    while search.finds_more() {}
+    search.naming().any(|line| line.is_certain && names_for_certain(&line.code, &search.macros))
 }
 
 /// Whether no name of a file can stand in what the preprocessor came to, of a compile that read these texts and no
@@ -30,11 +30,11 @@ pub(crate) fn a_file_is_named(names: &Names<'_>, texts: &[&[u8]]) -> bool {
 pub(crate) fn no_file_is_named(names: &Names<'_>, texts: &[&[u8]], words: &[Vec<u8>]) -> bool {
     let mut search = Search::of(names, texts);
     loop {
-        let goes_on = search.goes_on();
-        if search.is_hidden || search.named().next().is_some() || !search.macros.keys().all(|name| is_plain(name)) {
+        let is_growing = search.finds_more();
+        if search.is_hidden || search.naming().next().is_some() || !search.macros.keys().all(|name| is_plain(name)) {
             return false;
         }
-        if !goes_on {
+        if !is_growing {
             break;
         }
     }
@@ -70,7 +70,7 @@ impl<'s> Search<'s> {
     }
 
     /// Those whose definitions name one that is known; whether there are any.
-    fn goes_on(&mut self) -> bool {
+    fn finds_more(&mut self) -> bool {
         let fresh = std::mem::take(&mut self.fresh);
         let mut these = Macros::named(fresh.iter().map(Vec::as_slice).collect());
         self.look_into(|text| !these.take(text));
@@ -103,7 +103,7 @@ impl<'s> Search<'s> {
     }
 
     /// The lines in which one of the words or macros stands and is expanded. A definition makes its own macro one.
-    fn named(&self) -> impl Iterator<Item = &Line> {
+    fn naming(&self) -> impl Iterator<Item = &Line> {
         let mut all = self.all();
         let lines = self.expanded().filter(|line| definition(&line.code).is_none());
         lines.filter(move |line| names_files(&line.code) || !all.take(&line.code))
@@ -133,7 +133,7 @@ fn definitions<'l>(lines: impl Iterator<Item = &'l Line>, macros: &HashMap<Vec<u
 
 fn definition(code: &[u8]) -> Option<(&[u8], &[u8])> {
     match directive(code)? {
-        (b"define", rest) => named(rest),
+        (b"define", rest) => name_and_body(rest),
         _ => None,
     }
 }
@@ -142,7 +142,7 @@ fn definition(code: &[u8]) -> Option<(&[u8], &[u8])> {
 /// and not where a file is included by its name or a macro is none any more.
 fn is_expanded(code: &[u8], macros: &HashMap<Vec<u8>, bool>) -> bool {
     match directive(code) {
-        Some((b"define", rest)) => named(rest).is_none_or(|(name, _)| !macros.contains_key(name)),
+        Some((b"define", rest)) => name_and_body(rest).is_none_or(|(name, _)| !macros.contains_key(name)),
         Some((b"include" | b"include_next" | b"import", rest)) => {
             !rest.trim_ascii_start().first().is_some_and(|byte| b"\"<".contains(byte))
         }

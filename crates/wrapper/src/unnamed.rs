@@ -55,7 +55,7 @@ impl Macros {
         let (mut names, mut parts) = (Vec::new(), Vec::new());
         for argument in arguments {
             if holds(argument) {
-                let (name, body) = named(argument.strip_prefix(b"-D")?)?;
+                let (name, body) = name_and_body(argument.strip_prefix(b"-D")?)?;
                 names.push(name);
                 parts.push(body);
             } else {
@@ -155,7 +155,7 @@ pub(crate) fn is_plain(name: &[u8]) -> bool {
 }
 
 /// The name that a definition begins with, and what follows.
-pub(crate) fn named(definition: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn name_and_body(definition: &[u8]) -> Option<(&[u8], &[u8])> {
     let start = definition.trim_ascii_start();
     let end = start.iter().position(|byte| !is_in_word(*byte)).unwrap_or(start.len());
     let (name, body) = start.split_at(end);
@@ -194,7 +194,7 @@ fn divide<'t>(
 fn definition(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let directive = line.trim_ascii_start().strip_prefix(b"#")?.trim_ascii_start();
     let rest = directive.strip_prefix(b"define").filter(|rest| rest.first().is_some_and(u8::is_ascii_whitespace))?;
-    named(rest).filter(|_| memmem::find(line, b"*/").is_none())
+    name_and_body(rest).filter(|_| memmem::find(line, b"*/").is_none())
 }
 
 /// The comment that a text begins with, if all of it is one: the end of a line that goes on may hide its end.

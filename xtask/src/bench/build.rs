@@ -24,7 +24,7 @@ use std::time::Duration;
 /// What `cargo xtask bench build` takes.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Rounds: one build of each kind in each
+    /// Rounds: one build of each kind in each; up to six times as many of a short build
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Every project of the full demo instead of the small one's

@@ -1,8 +1,8 @@
 //! Stamps: what `stat` said of a file whose content was read, or of a directory in which names were found missing, as
 //! proof that this is still so. `table` keeps them.
 //!
-//! A directory's has `u64::MAX` for its size and the digest of the names that it does not have; so has a file's that says
-//! what its bytes do not hold. Whoever knows how many come asks for room before.
+//! A directory's has `u64::MAX` for its size and the digest of the names that it does not have; so has a file's that
+//! says what its bytes do not hold. Whoever knows how many come asks for room before.
 //!
 //! A stamp is kept only where the file system's change time is the kernel's clock, and only when it was taken at least
 //! `STAMP_AGE_MIN_NS` after that time: a change within the same tick could otherwise go unseen.
@@ -27,6 +27,7 @@ pub const STAMP_AGE_MIN_NS: i64 = 20_000_000;
 const DIRECTORY: u64 = u64::MAX;
 /// Larger ones hash 20 MB by a twentieth faster, and what is smaller slower: `cargo xtask bench copy --buffers`.
 const BUFFER_BYTES: usize = 64 << 10;
+
 /// The stamps of this run of the system, for several threads: each has its own handle, all of them one table.
 pub struct SharedStamps {
     path: Option<PathBuf>,
@@ -220,8 +221,10 @@ impl Stamps {
         let temporary = store.temporary()?;
         let new = temporary.file.try_clone().and_then(|file| Table::create(file, count));
         let new = new.map_err(StoreError::writing(path))?;
-        new.fill_from(table, |slot| if slot[2] == DIRECTORY { slot[5] } else { 0 });
-        temporary.place(path).map(|()| true)
+        match new.fill_from(table, |slot| if slot[2] == DIRECTORY { slot[5] } else { 0 }) {
+            true => temporary.place(path).map(|()| true),
+            false => Ok(false),
+        }
     }
 }
 

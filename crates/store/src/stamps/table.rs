@@ -9,9 +9,9 @@
 //! damaged, is no slot. An empty slot is all zeros. A slot is looked for in a window of `WINDOW` slots from its home;
 //! when that is full of others' the table is doubled, up to `SLOTS_MAX`, and then the home slot is overwritten.
 //!
-//! Files that were made one after the other have their homes side by side, and what is near one of them is read at
-//! once: a page fault costs ten times as much as such a read, in a large table nearly each slot would take one, and
-//! having all of a small one mapped cost a twelfth of a hit. It is mapped by who writes to it.
+//! Files that were made one after the other have their homes side by side, and of a large table what is near one of
+//! them is read at once: nearly each slot would take a page fault, which costs several times as much. A large table is
+//! mapped by who writes to it, a small one by everybody.
 //!
 //! Unaware of: what a stamp says, and when it is believed.
 
@@ -42,7 +42,7 @@ const NEAR: usize = TOGETHER as usize + WINDOW;
 /// A table up to this size is mapped also for reading.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
 /// So many of these are remembered: a directory's files are asked for by name, and were not made in that order.
-const NEAR_KEPT: usize = 8;
+const NEAR_KEPT: usize = 16;
 /// What an empty table is made of: no memory is asked for, since where there is none the tool must still run.
 static ZEROS: [u8; 8 << 10] = [0; 8 << 10];
 
@@ -54,7 +54,7 @@ pub(super) struct Table {
     /// Without those behind them.
     count: usize,
     writable: bool,
-    /// The slots, once something was written.
+    /// Mapped, once that is needed.
     words: OnceLock<Option<Words>>,
     crowded: AtomicBool,
 }
@@ -143,8 +143,8 @@ impl Table {
     ) -> Option<Slot> {
         let (first, home) = self.home(stamp, salt);
         let is_it = |slot: &Slot| wanted(slot) && slot[9] == check(slot);
-        if self.is_small() {
-            let slots = self.slots()?[home * SLOT_WORDS..].chunks_exact(SLOT_WORDS).take(WINDOW);
+        if let (true, Some(slots)) = (self.is_small(), self.slots()) {
+            let slots = slots[home * SLOT_WORDS..].chunks_exact(SLOT_WORDS).take(WINDOW);
             return slots.filter(|slot| slot[1].load(Ordering::Acquire) == stamp[1]).map(read).find(is_it);
         }
         let mut bytes = near.bytes.borrow_mut();
@@ -174,13 +174,16 @@ impl Table {
         near.forget();
     }
 
-    /// Put all that is in `other` into this one, as far as there is room; `salt` is asked of each.
-    pub(super) fn fill_from(&self, other: &Table, salt: impl Fn(&Slot) -> u64) {
+    /// Put all that is in `other` into this one, as far as there is room; `salt` is asked of each. `false` where one of
+    /// them cannot be mapped.
+    pub(super) fn fill_from(&self, other: &Table, salt: impl Fn(&Slot) -> u64) -> bool {
+        let (Some(_), Some(all)) = (self.slots(), other.slots()) else { return false };
         let near = Near::default();
-        let all = other.slots().unwrap_or_default().chunks_exact(SLOT_WORDS).map(read);
+        let all = all.chunks_exact(SLOT_WORDS).map(read);
         for slot in all.filter(|slot| slot[9] != 0 && slot[9] == check(slot)) {
             self.keep(&near, &slot, salt(&slot), |_| false);
         }
+        true
     }
 
     fn slots(&self) -> Option<&[AtomicU64]> {

@@ -135,7 +135,8 @@ pub fn own_program() -> io::Result<(Vec<u8>, Look)> {
         if name.is_null() { &[][..] } else { CStr::from_ptr(name).to_bytes() }
     };
     let is_path = name.starts_with(b"/") && ![&b"/proc/"[..], b"/dev/"].iter().any(|other| name.starts_with(other));
-    if let Some(found) = Some(name).filter(|_| is_path).and_then(|name| look(name).ok())
+    if is_path
+        && let Ok(found) = look(name)
         && found.kind == Kind::File
     {
         return Ok((name.to_vec(), found));

@@ -1,4 +1,6 @@
 //! What the texts that a compiler read say of this place, without asking its preprocessor.
+//!
+//! Unaware of: what becomes of the answer.
 
 use std::cell::OnceCell;
 
