@@ -20,12 +20,15 @@ const UNUSUAL: [&[u8]; 5] = [b"-Wp,", b"-Xpreprocessor", b"-finput-charset", b"-
 /// Flags that lead to headers, which are then called by what stands behind the flag.
 const LEADING: [&[u8]; 6] = [b"-I", b"-iquote", b"-isystem", b"-idirafter", b"-include", b"-imacros"];
 
+/// A text and its path.
+type Read<'r> = (&'r [u8], Vec<u8>);
+
 /// What was read, each text once.
 pub(super) struct Texts<'r> {
     reach: &'r Reach<'r>,
     naming: &'r Naming,
-    /// With its path; `None` where one cannot be read as it was.
-    read: OnceCell<Option<Vec<(&'r [u8], Vec<u8>)>>>,
+    /// `None` where one cannot be read as it was.
+    read: OnceCell<Option<Vec<Read<'r>>>>,
 }
 
 impl<'r> Texts<'r> {
@@ -106,7 +109,7 @@ impl<'r> Texts<'r> {
         self.reach.looked.iter().filter(is_read)
     }
 
-    fn read(&self) -> Option<&[(&'r [u8], Vec<u8>)]> {
+    fn read(&self) -> Option<&[Read<'r>]> {
         let read = self.read.get_or_init(|| {
             let text = |(path, looked): &'r (Vec<u8>, Looked)| match whole(path).filter(|_| looked.prior.is_none()) {
                 Some(text) if self.is_libcs_table(path, &text) => None,
