@@ -82,10 +82,10 @@ impl Naming {
     fn flag(&mut self, word: &[u8], value: Option<&[u8]>) {
         let whole = [word, value.unwrap_or_default()].concat();
         let begins = |flags: &[&str]| flags.iter().any(|flag| word.starts_with(flag.as_bytes()));
-        let preprocessing = preprocessor_words(word);
-        // What it says besides is lost where it is left out as a word about a depfile.
-        let mixes = preprocessing == Some(Preprocessing::Mixed) && word.windows(3).any(|part| part == b",-M");
-        let transforms = begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value) || mixes;
+        let mixes = is_mixed_list(word);
+        // What it says besides would be lost where it is left out as a word about a depfile.
+        let hides = mixes && word.windows(3).any(|part| part == b",-M");
+        let transforms = begins(TRANSFORM) && !begins(HARMLESS) || foreign_language(word, value) || hides;
         if self.transforms.is_none() && transforms {
             self.transforms = Some(whole.clone());
         }
@@ -103,7 +103,7 @@ impl Naming {
         } else if begins(&["-frandom-seed"]) {
             self.seed = Some(whole.clone());
             self.others.push(whole);
-        } else if preprocessing == Some(Preprocessing::Mixed) {
+        } else if mixes {
             self.others.push(whole);
         } else if begins(DEFINITIONS) {
             self.definitions.push(whole);
@@ -142,25 +142,12 @@ impl Naming {
     }
 }
 
-/// What a list for the preprocessor (`-Wp,…`) is about.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Preprocessing {
-    Definitions,
-    Dependencies,
-    Mixed,
-}
-
-fn preprocessor_words(word: &[u8]) -> Option<Preprocessing> {
-    let list = word.strip_prefix(b"-Wp,")?;
-    let all = |flags: &[&[u8]]| {
-        let mut words = list.split(|&b| b == b',').filter(|part| part.starts_with(b"-"));
-        words.all(|part| flags.iter().any(|flag| part.starts_with(flag)))
-    };
-    Some(match () {
-        () if all(&[b"-D", b"-U"]) => Preprocessing::Definitions,
-        () if all(&[b"-M"]) => Preprocessing::Dependencies,
-        () => Preprocessing::Mixed,
-    })
+/// Whether it is a list for the preprocessor (`-Wp,…`) that is neither of definitions alone nor of dependencies alone.
+fn is_mixed_list(word: &[u8]) -> bool {
+    let Some(list) = word.strip_prefix(b"-Wp,") else { return false };
+    let flags = || list.split(|&b| b == b',').filter(|part| part.starts_with(b"-"));
+    let is_definition = |flag: &[u8]| flag.starts_with(b"-D") || flag.starts_with(b"-U");
+    !flags().all(is_definition) && !flags().all(|flag| flag.starts_with(b"-M"))
 }
 
 /// By its name; what else a linker is given may be a script, which can ask for the sizes of sections.

@@ -40,12 +40,12 @@ impl Ourselves {
     /// From a path that leads to the running program.
     pub fn at(path: &Path) -> Ourselves {
         let path = path.as_os_str().as_bytes();
-        Ourselves { file: larder_sys::look_through(path).ok().map(|look| (path.to_vec(), look)) }
+        Ourselves::here(path, larder_sys::look_through(path).ok())
     }
 
     /// The running program, to which this path leads, and of which this was just found.
-    pub fn here(path: &[u8], look: Look) -> Ourselves {
-        Ourselves { file: Some((path.to_vec(), look)) }
+    pub fn here(path: &[u8], look: Option<Look>) -> Ourselves {
+        Ourselves { file: look.map(|look| (path.to_vec(), look)) }
     }
 
     /// Whether this is the wrapper, or a copy of it.

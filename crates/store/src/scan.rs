@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -210,11 +211,13 @@ pub(crate) fn read_text(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     larder_sys::read_rest_at_most(file, TEXT_BYTES_MAX)
 }
 
+/// What becomes the name of a file, where it stands for itself.
+pub const FILE_WORDS: [&[u8]; 2] = [b"__BASE_FILE__", b"__FILE__"];
+
 /// Whether a text holds a word that becomes the name of a file, or a piece of one: it may be pasted together.
 pub fn names_files(text: &[u8]) -> bool {
     const WORDS: [&[u8]; 4] =
         [b"__builtin_FILE", b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
-    const NAMES: [&[u8]; 2] = [b"__BASE_FILE__", b"__FILE__"];
     /// How the first piece of one begins.
     const STARTS: [&[u8]; 3] = [b"__B", b"__F", b"__builtin_"];
     // This is asked of single lines too, most of which have none.
@@ -224,13 +227,13 @@ pub fn names_files(text: &[u8]) -> bool {
     let text = &*without_splices(text);
     let begins = |word: &[u8]| {
         let is_piece = |name: &&[u8]| name.len() > word.len() && name.starts_with(word);
-        NAMES.iter().chain(&WORDS[..3]).any(is_piece)
+        FILE_WORDS.iter().chain(&WORDS[..3]).any(is_piece)
     };
     let is_start = |at: usize| (at == 0 || !is_in_word(text[at - 1])) && begins(word_around(text, at));
     let is_end = |at: usize| {
         text.get(at + 3).is_none_or(|b| !is_in_word(*b)) && {
             let word = word_around(text, at);
-            NAMES.iter().any(|name| name.ends_with(word))
+            FILE_WORDS.iter().any(|name| name.ends_with(word))
         }
     };
     WORDS.iter().any(|word| memmem::find(text, word).is_some())
@@ -272,31 +275,38 @@ fn word_around(text: &[u8], at: usize) -> &[u8] {
     &text[start..end]
 }
 
-fn is_in_word(byte: u8) -> bool {
+/// Whether it is part of a word, for a preprocessor.
+pub fn is_in_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Whether a preprocessor lets it stand at the end of a line that goes on.
+pub fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
+}
+
+/// Where lines go on in the next one: from the backslash to behind the end of the line. gcc lets blanks stand between.
+pub fn splices(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    memchr::memchr_iter(b'\\', text).filter_map(move |at| {
+        let end = at + 1 + text[at + 1..].iter().take_while(|byte| is_blank(**byte)).count();
+        (text.get(end) == Some(&b'\n')).then_some(at..end + 1)
+    })
 }
 
 /// The text in which no word goes on in the next line.
 fn without_splices(text: &[u8]) -> Cow<'_, [u8]> {
-    let splice = |at: usize| {
-        let blanks = text[at + 1..].iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)).count();
-        let end = at + 1 + blanks;
-        (text.get(end) == Some(&b'\n')).then_some(end + 1)
+    let is_next_to_word = |Range { start, end }: Range<usize>| {
+        let before = start.checked_sub(1).map(|before| text[before]);
+        before.is_some_and(|b| is_in_word(b) || b == b'\n')
+            && text.get(end).is_some_and(|b| is_in_word(*b) || *b == b'\\')
     };
-    let divides = |at: usize| {
-        at > 0
-            && (is_in_word(text[at - 1]) || text[at - 1] == b'\n')
-            && splice(at).is_some_and(|end| text.get(end).is_some_and(|b| is_in_word(*b) || *b == b'\\'))
-    };
-    if !memchr::memchr_iter(b'\\', text).any(divides) {
+    if !splices(text).any(is_next_to_word) {
         return Cow::Borrowed(text);
     }
     let (mut whole, mut from) = (Vec::with_capacity(text.len()), 0);
-    for at in memchr::memchr_iter(b'\\', text) {
-        if let Some(end) = splice(at).filter(|_| at >= from) {
-            whole.extend_from_slice(&text[from..at]);
-            from = end;
-        }
+    for splice in splices(text) {
+        whole.extend_from_slice(&text[from..splice.start]);
+        from = splice.end;
     }
     whole.extend_from_slice(&text[from..]);
     Cow::Owned(whole)

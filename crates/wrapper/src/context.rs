@@ -64,8 +64,7 @@ impl Context {
             ignores_sigpipe_itself: false,
         };
         // To compare with what may be a copy, it is read by what leads to it also where it was removed.
-        let here = |(_, look): (Vec<u8>, _)| Ourselves::here(OWN_FILE.as_bytes(), look);
-        let ourselves = own_program.map_or_else(|| Ourselves::at(Path::new(OWN_FILE)), here);
+        let ourselves = Ourselves::here(OWN_FILE.as_bytes(), own_program.map(|(_, look)| look));
         let context = Context { place, loaded, ourselves, own_directory, recording };
         context.phase("settings");
         Some(context)

@@ -9,9 +9,10 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use larder_store::{is_in_word, splices};
 use memchr::memmem;
 
-use crate::unnamed::{hides_words, is_continued, is_in_word};
+use crate::unnamed::{hides_words, is_continued};
 
 /// How conditions come out.
 pub(crate) struct Names<'t> {
@@ -67,7 +68,13 @@ impl<'t> Names<'t> {
             |word: &Vec<u8>| word.starts_with(b"@") || OTHERWISE.iter().any(|part| memmem::find(word, part).is_some());
         let is_hidden = |text: &&[u8]| text.contains(&0x0b) || hides_words(text) || goes_on(text) || hides_a_name(text);
         let is_known = is_for_here(tool) && !arguments.iter().any(says_more) && !texts.iter().any(is_hidden);
-        is_known.then(|| Names { arguments, definitions, texts, known: RefCell::default() })
+        is_known.then(|| Names::likely(arguments, definitions, texts))
+    }
+
+    /// The same by what is likely, where a wrong answer does no harm: in whatever form and for whatever machine names
+    /// are defined, and whoever else read texts.
+    pub(crate) fn likely(arguments: &'t [Vec<u8>], definitions: &'t [Vec<u8>], texts: &'t [&'t [u8]]) -> Names<'t> {
+        Names { arguments, definitions, texts, known: RefCell::default() }
     }
 
     /// Whether it is defined all the time, or never; `None` where that is not known.
@@ -262,7 +269,7 @@ fn is_plain_name(rest: &[u8]) -> bool {
 
 /// Whether what looks as if a comment began there may be the name of a header, or in one what looks like a string.
 fn may_begin_elsewhere(word: &[u8], rest: &[u8], line: &[u8]) -> bool {
-    if [&b"include"[..], b"include_next", b"import", b"embed"].contains(&word) {
+    if is_include(word) || word == b"embed" {
         return !is_plain_name(rest);
     }
     // What `__has_include` asks for, by whatever macro.
@@ -274,6 +281,11 @@ fn may_begin_elsewhere(word: &[u8], rest: &[u8], line: &[u8]) -> bool {
 /// A sign that gcc has in names, and `is_in_word` does not.
 fn may_be_in_name(byte: u8) -> bool {
     byte == b'$' || byte == b'\\' || byte >= 0x80
+}
+
+/// Whether it is the word of a directive that includes another text.
+pub(crate) fn is_include(word: &[u8]) -> bool {
+    matches!(word, b"include" | b"include_next" | b"import")
 }
 
 /// The word of a directive, and what follows.
@@ -298,10 +310,7 @@ fn hides_directives(text: &[u8]) -> bool {
 
 /// Whether a line goes on in the next one with blanks behind its last sign, which gcc takes for none.
 fn goes_on(text: &[u8]) -> bool {
-    memchr::memchr_iter(b'\\', text).any(|at| {
-        let blanks = text[at + 1..].iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | 0x0c)).count();
-        blanks > 0 && text.get(at + 1 + blanks) == Some(&b'\n')
-    })
+    splices(text).any(|splice| splice.len() > 2)
 }
 
 /// Whether the compiler of this name is for Linux on x86 or 64-bit Arm: others define names of their own.

@@ -9,13 +9,10 @@
 
 use std::collections::HashMap;
 
-use larder_store::names_files;
+use larder_store::{FILE_WORDS, is_in_word, names_files};
 
-use crate::dead::{Line, Names, directive};
-use crate::unnamed::{Macros, is_in_word, is_plain, name_and_body};
-
-/// Such words, where they stand for themselves.
-const WORDS: [&[u8]; 2] = [b"__FILE__", b"__BASE_FILE__"];
+use crate::dead::{Line, Names, directive, is_include};
+use crate::unnamed::{Macros, is_plain, name_and_body};
 
 /// Whether the name of one of these texts stands for certain in what the preprocessor came to, by a macro that is
 /// defined in one of them. Others may have been read.
@@ -143,7 +140,7 @@ fn definition(code: &[u8]) -> Option<(&[u8], &[u8])> {
 fn is_expanded(code: &[u8], macros: &HashMap<Vec<u8>, bool>) -> bool {
     match directive(code) {
         Some((b"define", rest)) => name_and_body(rest).is_none_or(|(name, _)| !macros.contains_key(name)),
-        Some((b"include" | b"include_next" | b"import", rest)) => {
+        Some((word, rest)) if is_include(word) => {
             !rest.trim_ascii_start().first().is_some_and(|byte| b"\"<".contains(byte))
         }
         Some((b"undef", _)) => false,
@@ -162,7 +159,7 @@ fn names_for_certain(code: &[u8], macros: &HashMap<Vec<u8>, bool>) -> bool {
         };
         if quote.is_none() && is_in_word(byte) {
             let word = &code[at..at + length];
-            if WORDS.contains(&word) || macros.get(word) == Some(&true) {
+            if FILE_WORDS.contains(&word) || macros.get(word) == Some(&true) {
                 return true;
             }
         }

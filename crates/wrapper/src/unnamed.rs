@@ -8,7 +8,9 @@
 //! Unaware of: which texts were read.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
+use larder_store::{is_blank, is_in_word, splices};
 use memchr::{memchr_iter, memmem};
 
 /// What gcc defines by itself expands to such words (`gcc -dM -E -x c /dev/null`), to numbers, and to names that begin
@@ -213,25 +215,19 @@ pub(crate) fn is_continued(line: &[u8]) -> bool {
     line.iter().rev().find(|byte| !is_blank(**byte)) == Some(&b'\\')
 }
 
-fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
-}
-
 /// Whether words may stand in it in another form than letter by letter: it is no text, or a word goes on in the next
 /// line. And whether lines end where none seems to: for gcc they do at a carriage return alone.
 pub(crate) fn hides_words(text: &[u8]) -> bool {
-    let divides_a_word = |at: usize| {
-        let next = text[at + 1..].iter().position(|byte| !is_blank(*byte));
-        let Some(end) = next.map(|next| at + 1 + next).filter(|end| text[*end] == b'\n') else { return false };
-        let before = at.checked_sub(1).map(|before| text[before]);
-        let after = text.get(end + 1).copied();
+    let divides_a_word = |Range { start, end }: Range<usize>| {
+        let before = start.checked_sub(1).map(|before| text[before]);
+        let after = text.get(end).copied();
         // `R`, and in the next line the quote of a raw string, are no less one.
         before.is_some_and(is_in_word) && after.is_some_and(|byte| is_in_word(byte) || b"\\\"".contains(&byte))
     };
     let ends_a_line = |at: usize| text.get(at + 1) != Some(&b'\n');
     text.contains(&0)
         || memmem::find(text, b"??/").is_some()
-        || memchr_iter(b'\\', text).any(divides_a_word)
+        || splices(text).any(divides_a_word)
         || memchr_iter(b'\r', text).any(ends_a_line)
 }
 
@@ -244,10 +240,6 @@ fn embeds_files(text: &[u8]) -> bool {
 /// As `__LINE__` and gcc's own macros make them.
 fn is_number(word: &[u8]) -> bool {
     word[0].is_ascii_digit() && word.iter().all(|byte| byte.is_ascii_hexdigit() || b"xXuUlLpP".contains(byte))
-}
-
-pub(crate) fn is_in_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
 #[cfg(test)]

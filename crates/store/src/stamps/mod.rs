@@ -414,7 +414,7 @@ mod tests {
         }
         let known = |stamps: &Stamps| inodes().filter(|&inode| stamps.content(&look(inode, 5)).is_some()).count();
         let found = known(&stamps);
-        assert!(found > SLOTS_FIRST * 48 / 100, "{found}");
+        assert!(found > SLOTS_FIRST * 49 / 100, "{found}");
         stamps.settle(&store).expect("settles");
         assert!(known(&Stamps::open(&store, false)) >= found);
     }

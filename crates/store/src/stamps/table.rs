@@ -34,15 +34,15 @@ pub(super) const SLOT_WORDS: usize = 10;
 const SLOT_BYTES: usize = SLOT_WORDS * 8;
 pub(super) const SLOTS_FIRST: usize = 1 << 12;
 pub(super) const SLOTS_MAX: usize = 1 << 20;
-const WINDOW: usize = 40;
+const WINDOW: usize = 44;
 /// So many inodes in a row have their homes side by side.
-const TOGETHER: u64 = 8;
+const TOGETHER: u64 = 4;
 /// So many slots are read at once: all in which such inodes can have theirs, less than a page.
 const NEAR: usize = TOGETHER as usize + WINDOW;
 /// A table up to this size is mapped also for reading.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
 /// So many of these are remembered: a directory's files are asked for by name, and were not made in that order.
-const NEAR_KEPT: usize = 16;
+const NEAR_KEPT: usize = 8;
 /// What an empty table is made of: no memory is asked for, since where there is none the tool must still run.
 static ZEROS: [u8; 8 << 10] = [0; 8 << 10];
 
@@ -268,5 +268,18 @@ fn write(words: &[AtomicU64], slot: &Slot) {
     words[9].store(0, Ordering::Release);
     for (word, value) in words.iter().zip(slot) {
         word.store(*value, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_made_one_after_the_other_are_read_at_once() {
+        let file = tempfile::tempfile().expect("a file");
+        let table = Table::create(file, SLOTS_FIRST).expect("is made");
+        let first = |inode| table.home(&[9, inode, 5, 1, 5], 0).0;
+        assert!((1..TOGETHER).all(|inode| first(inode) == first(0)) && first(TOGETHER) != first(0));
     }
 }

@@ -5,6 +5,7 @@
 use std::cell::OnceCell;
 
 use larder_compiler::{Family, Naming};
+use larder_lookup::Request;
 use larder_model::Looked;
 use larder_store::names_files;
 use memchr::memmem;
@@ -27,13 +28,14 @@ type Read<'r> = (&'r [u8], Vec<u8>);
 pub(super) struct Texts<'r> {
     reach: &'r Reach<'r>,
     naming: &'r Naming,
-    /// `None` where one cannot be read as it was.
-    read: OnceCell<Option<Vec<Read<'r>>>>,
+    /// Those of this place, and those outside; `None` where one cannot be read as it was.
+    ours: OnceCell<Option<Vec<Read<'r>>>>,
+    others: OnceCell<Option<Vec<Read<'r>>>>,
 }
 
 impl<'r> Texts<'r> {
     pub(super) fn of(reach: &'r Reach<'r>, naming: &'r Naming) -> Texts<'r> {
-        Texts { reach, naming, read: OnceCell::new() }
+        Texts { reach, naming, ours: OnceCell::new(), others: OnceCell::new() }
     }
 
     /// Whether this place stands in definitions of macros alone, none of which anything that was read can have named.
@@ -48,13 +50,13 @@ impl<'r> Texts<'r> {
         if self.may_show_us() && self.may_name_files() && !self.no_file_is_named() {
             return false;
         }
-        let Some(read) = self.read() else { return false };
+        let Some(mut read) = self.read() else { return false };
         let is_rooted = |path: &[u8]| reach.carried.rooted.iter().any(|rooted| rooted == path);
         let rooted: Option<Vec<_>> = reach.carried.rooted.iter().map(|path| whole(path)).collect();
         let macros = rooted.and_then(|rooted| Macros::of(&naming.definitions, &rooted, &reach.roots()));
         macros.is_some_and(|mut macros| {
             macros.read(&reach.request.input)
-                && read.iter().filter(|(path, _)| !is_rooted(path)).all(|(_, text)| macros.read(text))
+                && read.all(|(path, text)| is_rooted(path) || macros.read(text))
                 && macros.are_unnamed()
         })
     }
@@ -70,11 +72,11 @@ impl<'r> Texts<'r> {
         if !is_absolute || !self.may_name_files() {
             return false;
         }
-        let ours = self.by_compiler().filter(|(path, _)| !reach.request.roots.is_outside(path));
-        let texts: Option<Vec<Vec<u8>>> = ours.map(|(path, _)| whole(path)).collect();
-        texts.is_some_and(|texts| {
-            let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
-            self.names(&texts).is_some_and(|names| a_file_is_named(&names, &texts))
+        self.ours().is_some_and(|ours| {
+            let texts: Vec<&[u8]> = ours.iter().map(|(_, text)| text.as_slice()).collect();
+            // Where it is wrong, the result serves here only.
+            let names = Names::likely(&reach.request.action.argv[1..], &naming.definitions, &texts);
+            a_file_is_named(&names, &texts)
         })
     }
 
@@ -95,30 +97,33 @@ impl<'r> Texts<'r> {
     fn no_file_is_named(&self) -> bool {
         let Some(read) = self.read() else { return false };
         let input = self.reach.request.input.as_slice();
-        let texts: Vec<&[u8]> = read.iter().map(|(_, text)| text.as_slice()).chain([input]).collect();
-        self.names(&texts).is_some_and(|names| no_file_is_named(&names, &texts, &self.naming.definitions))
+        let texts: Vec<&[u8]> = read.map(|(_, text)| text.as_slice()).chain([input]).collect();
+        let Texts { reach: Reach { request: Request { action, .. }, .. }, naming, .. } = self;
+        let names = Names::of(&action.tool_path, &action.argv[1..], &naming.definitions, &texts);
+        names.is_some_and(|names| no_file_is_named(&names, &texts, &naming.definitions))
     }
 
-    fn names<'t>(&'t self, texts: &'t [&'t [u8]]) -> Option<Names<'t>> {
-        let action = &self.reach.request.action;
-        Names::of(&action.tool_path, &action.argv[1..], &self.naming.definitions, texts)
+    fn read(&self) -> Option<impl Iterator<Item = &Read<'r>>> {
+        let others = self.others.get_or_init(|| self.read_where(|path| self.reach.request.roots.is_outside(path)));
+        Some(self.ours()?.iter().chain(others.as_deref()?))
     }
 
-    fn by_compiler(&self) -> impl Iterator<Item = &'r (Vec<u8>, Looked)> {
-        let is_read = |(path, looked): &&(Vec<u8>, Looked)| looked.content && !looked.executed && !is_library(path);
-        self.reach.looked.iter().filter(is_read)
+    fn ours(&self) -> Option<&[Read<'r>]> {
+        let read = || self.read_where(|path| !self.reach.request.roots.is_outside(path));
+        self.ours.get_or_init(read).as_deref()
     }
 
-    fn read(&self) -> Option<&[Read<'r>]> {
-        let read = self.read.get_or_init(|| {
-            let text = |(path, looked): &'r (Vec<u8>, Looked)| match whole(path).filter(|_| looked.prior.is_none()) {
-                Some(text) if self.is_libcs_table(path, &text) => None,
-                Some(text) => Some(Some((path.as_slice(), text))),
-                None => Some(None),
-            };
-            self.by_compiler().filter_map(text).collect()
-        });
-        read.as_deref()
+    /// What the compiler read of such paths.
+    fn read_where(&self, is_wanted: impl Fn(&[u8]) -> bool) -> Option<Vec<Read<'r>>> {
+        let is_read = |(path, looked): &&(Vec<u8>, Looked)| {
+            looked.content && !looked.executed && is_wanted(path) && !is_library(path)
+        };
+        let text = |(path, looked): &'r (Vec<u8>, Looked)| match whole(path).filter(|_| looked.prior.is_none()) {
+            Some(text) if self.is_libcs_table(path, &text) => None,
+            Some(text) => Some(Some((path.as_slice(), text))),
+            None => Some(None),
+        };
+        self.reach.looked.iter().filter(is_read).filter_map(text).collect()
     }
 
     /// What libc reads in any program: languages, character sets, where libraries are.
