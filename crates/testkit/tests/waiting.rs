@@ -177,8 +177,8 @@ fn a_slow_holder_is_waited_for_no_longer_than_the_tool_ran_before() {
     let first = start(&place, COMPILE);
     until_it_runs(&place);
     let second = start(&place, COMPILE);
-    for child in [first, second] {
-        Ran::of(child).ends(0);
+    for ran in [first, second].map(Ran::of) {
+        ran.ends(0);
         assert_eq!(place.read("x.o"), b"int a;\n");
     }
     counted(&place, "miss+miss+miss");
