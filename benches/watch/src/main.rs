@@ -3,7 +3,8 @@
 //! `cargo run --release -p larder-watch` answers one question after the other in a thread that first asks inotify, as a
 //! daemon that keeps a watch would have to: an answer from before the question says nothing of what happened in
 //! between. Then it changes a watched file by `write` and through a mapping, as linkers do, and counts what inotify and
-//! `stat` tell of that.
+//! `stat` tell of that. Last, it holds files by leases, which the kernel breaks before anybody can write to them, and
+//! says what that saves and what it costs those who write.
 
 use anyhow::Result;
 
@@ -21,15 +22,18 @@ fn main() -> Result<()> {
 mod watch {
     use anyhow::{Context, Result};
     use larder_samples::cpu_of_process;
+    use nix::sys::signal::{SigSet, Signal};
     use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+    use rustix::fs::{AtFlags, StatxFlags};
     use rustix::mm::{MapFlags, ProtFlags, mmap};
     use std::fs::{self, File};
     use std::io::{Read, Write};
     use std::mem::MaybeUninit;
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::fd::{AsFd, AsRawFd, OwnedFd};
     use std::os::unix::fs::{FileExt, MetadataExt};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::{Duration, Instant};
 
     const ROUNDS: usize = 2000;
@@ -37,11 +41,17 @@ mod watch {
     /// Longer than a tick of any kernel's clock.
     const TICKS: Duration = Duration::from_millis(20);
     const FILE_BYTES: usize = 4096;
+    /// As many as the C compile of `bench hit` includes.
+    const HEADERS: usize = 225;
+    const LOOKS: usize = 200;
 
     pub(crate) fn run() -> Result<()> {
         let dir = std::env::current_dir()?.join(format!("larder-watch-{}", std::process::id()));
         fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let done = asking(&dir).and_then(|()| seeing(&dir));
+        // How the kernel tells of a lease. Blocked in every thread, so that one can wait for it.
+        let told = SigSet::from(Signal::SIGIO);
+        told.thread_block()?;
+        let done = asking(&dir).and_then(|()| seeing(&dir)).and_then(|()| holding(&dir, told));
         fs::remove_dir_all(&dir)?;
         done
     }
@@ -70,8 +80,7 @@ mod watch {
             wall_us.push(start.elapsed().as_secs_f64() * 1e6);
         }
         let each_us = (cpu_of_process() - before).as_secs_f64() * 1e6 / ROUNDS as f64;
-        wall_us.sort_by(f64::total_cmp);
-        println!("asking: CPU of both sides {each_us:.1} µs, wall {:.1} µs, median", wall_us[ROUNDS / 2]);
+        println!("asking: CPU of both sides {each_us:.1} µs, wall {:.1} µs, median", median(wall_us.into_iter()));
         Ok(())
     }
 
@@ -100,7 +109,73 @@ mod watch {
         let after = fs::metadata(&path)?;
         let is_told = (before.ctime(), before.ctime_nsec()) != (after.ctime(), after.ctime_nsec());
         println!("of {CHANGES} stores through a mapping inotify saw {stored}; stat tells of them: {is_told}");
+        drop(file);
+        let is_leased = lease(&File::open(&path)?, libc::F_RDLCK).is_ok();
+        println!("a lease while the mapping is there: {}", if is_leased { "given" } else { "refused" });
         Ok(())
+    }
+
+    /// A read lease (`fcntl(2)`, `F_SETLEASE`) of each file: who opens one for writing is held until its holder was told
+    /// and lets go, so a holder's word about contents is never late.
+    fn holding(dir: &Path, told: SigSet) -> Result<()> {
+        let dir = dir.join("held");
+        fs::create_dir(&dir)?;
+        let names: Vec<String> = (0..HEADERS).map(|at| format!("{at}.h")).collect();
+        names.iter().try_for_each(|name| fs::write(dir.join(name), [b' '; FILE_BYTES]))?;
+        let directory = File::open(&dir)?;
+        let look = |name: &String| {
+            rustix::fs::statx(&directory, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS).is_ok()
+        };
+        let looks_us = median((0..LOOKS).map(|_| timed_us(|| names.iter().all(look))));
+        let open = |name| File::open(dir.join(name));
+        let start = Instant::now();
+        let held = names.iter().map(open).collect::<std::io::Result<Vec<File>>>()?;
+        held.iter().try_for_each(|file| lease(file, libc::F_RDLCK))?;
+        let leases_us = start.elapsed().as_secs_f64() * 1e6;
+        println!("leases of {HEADERS} files: {leases_us:.0} µs to take; they save {looks_us:.0} µs of looks");
+        drop(held);
+
+        let file = Arc::new(open(&names[0])?);
+        let holder = Arc::clone(&file);
+        std::thread::spawn(move || -> Result<()> {
+            loop {
+                told.wait()?;
+                lease(&holder, libc::F_UNLCK)?;
+            }
+        });
+        let write = || File::options().write(true).open(dir.join(&names[0])).is_ok();
+        let free_us = median((0..CHANGES).map(|_| timed_us(write)));
+        let mut held_us = Vec::new();
+        for _ in 0..CHANGES {
+            lease(&file, libc::F_RDLCK)?;
+            held_us.push(timed_us(write));
+        }
+        let held_us = median(held_us.into_iter());
+        let seconds = fs::read_to_string("/proc/sys/fs/lease-break-time")?;
+        println!(
+            "opening one to write: {free_us:.1} µs, with a lease {held_us:.1} µs, and up to {} s while its holder does not answer",
+            seconds.trim()
+        );
+        Ok(())
+    }
+
+    fn lease(file: &File, kind: libc::c_int) -> std::io::Result<()> {
+        #[allow(unsafe_code, reason = "no crate has this call")]
+        // SAFETY: two numbers, and a descriptor that is open.
+        let done = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) };
+        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    }
+
+    fn timed_us(what: impl FnOnce() -> bool) -> f64 {
+        let start = Instant::now();
+        assert!(what(), "a file of this program's own cannot be had");
+        start.elapsed().as_secs_f64() * 1e6
+    }
+
+    fn median(of: impl Iterator<Item = f64>) -> f64 {
+        let mut sorted: Vec<f64> = of.collect();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
     }
 
     fn watched(dir: &Path) -> Result<OwnedFd> {
