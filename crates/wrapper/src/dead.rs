@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use larder_store::{is_in_word, splices};
 use memchr::memmem;
 
-use crate::unnamed::{hides_words, is_continued};
+use crate::unnamed::{hides_words, is_continued, name_and_body};
 
 /// How conditions come out.
 pub(crate) struct Names<'t> {
@@ -146,7 +146,7 @@ impl<'t> Names<'t> {
                 _ if open.iter().any(|branch| branch.is_dead) => {}
                 told => {
                     if let (Some((b"define", name)), Some(last)) = (told, open.last_mut()) {
-                        last.is_certain |= guard.is_some_and(|guard| !guard.is_empty() && guard == name.trim_ascii());
+                        last.is_certain |= name_and_body(name).is_some_and(|(name, _)| guard.as_deref() == Some(name));
                     }
                     let is_certain = open.iter().all(|branch| branch.is_certain);
                     alive.push(Line { code, is_certain });

@@ -14,12 +14,20 @@ use larder_store::{FILE_WORDS, is_in_word, names_files};
 use crate::dead::{Line, Names, directive, is_include};
 use crate::unnamed::{Macros, is_plain, name_and_body};
 
-/// Whether the name of one of these texts stands for certain in what the preprocessor came to, by a macro that is
-/// defined in one of them. Others may have been read.
-pub(crate) fn a_file_is_named(names: &Names<'_>, texts: &[&[u8]]) -> bool {
+/// Whether the name of one of the first `wanted` texts stands for certain in what the preprocessor came to, by a macro
+/// that is defined in any of them. Others may have been read.
+pub(crate) fn a_file_is_named(names: &Names<'_>, texts: &[&[u8]], wanted: usize) -> bool {
     let mut search = Search::of(names, texts);
-    while search.finds_more() {}
-    search.naming().any(|line| line.is_certain && names_for_certain(&line.code, &search.macros))
+    loop {
+        let is_growing = search.finds_more();
+        let is_certain = |line: &Line| line.is_certain && names_for_certain(&line.code, &search.macros);
+        if search.naming().any(|(index, line)| index < wanted && is_certain(line)) {
+            return true;
+        }
+        if !is_growing {
+            return false;
+        }
+    }
 }
 
 /// Whether no name of a file can stand in what the preprocessor came to, of a compile that read these texts and no
@@ -37,7 +45,7 @@ pub(crate) fn no_file_is_named(names: &Names<'_>, texts: &[&[u8]], words: &[Vec<
     }
     let mut macros = search.all();
     words.iter().all(|word| !names_files(word) && macros.take(word))
-        && search.expanded().all(|line| macros.take(&line.code))
+        && search.expanded().all(|(_, line)| macros.take(&line.code))
         && search.others().all(|text| macros.take(text))
         && macros.are_unnamed()
 }
@@ -95,15 +103,17 @@ impl<'s> Search<'s> {
         Macros::named(self.macros.keys().map(Vec::as_slice).collect())
     }
 
-    fn expanded(&self) -> impl Iterator<Item = &Line> {
-        self.mentioning.values().flatten().filter(|line| is_expanded(&line.code, &self.macros))
+    /// By the texts' numbers.
+    fn expanded(&self) -> impl Iterator<Item = (usize, &Line)> {
+        let lines = self.mentioning.iter().flat_map(|(index, lines)| lines.iter().map(|line| (*index, line)));
+        lines.filter(|(_, line)| is_expanded(&line.code, &self.macros))
     }
 
     /// The lines in which one of the words or macros stands and is expanded. A definition makes its own macro one.
-    fn naming(&self) -> impl Iterator<Item = &Line> {
+    fn naming(&self) -> impl Iterator<Item = (usize, &Line)> {
         let mut all = self.all();
-        let lines = self.expanded().filter(|line| definition(&line.code).is_none());
-        lines.filter(move |line| names_files(&line.code) || !all.take(&line.code))
+        let lines = self.expanded().filter(|(_, line)| definition(&line.code).is_none());
+        lines.filter(move |(_, line)| names_files(&line.code) || !all.take(&line.code))
     }
 
     fn others(&self) -> impl Iterator<Item = &'s [u8]> {
@@ -192,7 +202,7 @@ mod tests {
         let words: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
         let names = |texts| Names::of(b"/usr/bin/gcc", &words, &words, texts).expect("is known");
-        let is_sure = a_file_is_named(&names(&texts[..1]), &texts[..1]);
+        let is_sure = a_file_is_named(&names(&texts[..1]), &texts[..1], 1);
         let found = match no_file_is_named(&names(&texts), &texts, &words) {
             true => Named::Never,
             false if is_sure => Named::Surely,
@@ -223,7 +233,16 @@ mod tests {
         check("#ifndef G_H\n#define G_H\nensure(1);\n#endif\n", &["-DX"], Named::Surely);
         check("#ifdef X\nensure(1);\n#endif\n", &["-DX"], Named::Surely);
         check("#include A\n#define A __FILE__\n", &[], Named::Surely);
+        check("#ifndef A\n#define A(x) ensure(x)\n#endif\nA(1);\n", &[], Named::Surely);
         check("#ifdef X\nensure(1);\n#endif\n", &[], Named::Never);
+    }
+
+    #[test]
+    fn only_the_wanted_ones_count() {
+        let texts = ["char *s = __FILE__;\n".as_bytes(), b"ensure(1);\n", ASSERT.as_bytes()];
+        let is_named = |texts: &[&[u8]], wanted| a_file_is_named(&Names::likely(&[], &[], texts), texts, wanted);
+        assert_eq!([0, 1].map(|wanted| is_named(&texts, wanted)), [false, true]);
+        assert_eq!([0, 1].map(|wanted| is_named(&texts[1..], wanted)), [false, true]);
     }
 
     #[test]

@@ -166,6 +166,14 @@ impl Reach<'_> {
         streams: &KeptStreams,
         messages: &mut [Rewrite; 2],
     ) -> Result<(), Bind> {
+        let contents: Vec<&KeptContent> = streams.contents().collect();
+        let said: Option<Vec<Cow<[u8]>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
+        let said = said.ok_or((Bound::Message, Vec::new()))?;
+        let suspect = self.suspect(naming, holding.any(), &said)?;
+        let texts = Texts::of(self, naming);
+        if let Some(suspect) = suspect.filter(|_| texts.surely_name_us()) {
+            return Err((Bound::Text, suspect.clone()));
+        }
         for (output, _) in outputs.iter_mut().zip(&holding.outputs).filter(|(_, holds)| **holds) {
             let rewrite = self.rewrite_of(output).ok_or_else(|| (Bound::Output, output.shown_path()))?;
             if rewrite == Rewrite::Text && output.content().is_some_and(|content| self.stands_bare(content)) {
@@ -173,7 +181,6 @@ impl Reach<'_> {
             }
             output.is_rewritten(rewrite);
         }
-        let contents: Vec<&KeptContent> = streams.contents().collect();
         for (index, content) in contents.iter().enumerate().filter(|(index, _)| holding.messages[*index]) {
             let depends = index == 0 && self.writes_dependencies();
             let rules: Vec<Rewrite> = if depends { self.depfile().into_iter().collect() } else { vec![Rewrite::Text] };
@@ -192,13 +199,20 @@ impl Reach<'_> {
         if can_be_expanded(roots) && made.iter().any(is_in) {
             return Err((Bound::Text, self.request.invocation.source.clone()));
         }
-        let said: Option<Vec<Cow<[u8]>>> = contents.iter().map(|content| self.bytes_of(content)).collect();
-        let said = said.ok_or((Bound::Message, Vec::new()))?;
-        self.nothing_was_derived(naming, holding.any(), &said)
+        match suspect.filter(|_| !texts.only_unnamed_macros_hold_us()) {
+            Some(suspect) => self.nothing_was_derived(naming, suspect),
+            None => Ok(()),
+        }
     }
 
-    /// A compile's result cannot have been made of this place's path, but where it shows.
-    fn nothing_was_derived(&self, naming: &Naming, is_rewritten: bool, said: &[Cow<[u8]>]) -> Result<(), Bind> {
+    /// Of what a compile's result may have been made in which this place's path stands, what the preprocessed text would
+    /// show. It cannot have been made of anything else where the path stands.
+    fn suspect<'a>(
+        &'a self,
+        naming: &'a Naming,
+        is_rewritten: bool,
+        said: &[Cow<[u8]>],
+    ) -> Result<Option<&'a Vec<u8>>, Bind> {
         // Standard error's, or both in one.
         let warned = said.last().map_or(&[][..], |bytes| bytes);
         let said = &said.concat()[..];
@@ -229,7 +243,7 @@ impl Reach<'_> {
         let defined = naming.definitions.iter().find(|word| self.names_us(word));
         let generated = self.carried.rooted.first();
         if self.request.invocation.stage == Stage::Early && self.writes_dependencies() {
-            return Ok(());
+            return Ok(None);
         }
         // A column in a text that was generated, or on the command line. All else that is said of what stands there
         // comes of the preprocessed text.
@@ -247,32 +261,30 @@ impl Reach<'_> {
         }
         let suspect = defined.or(generated).or(asked.filter(|_| named));
         // The preprocessed text is the result, and was searched.
-        let Some(suspect) = suspect.filter(|_| !preprocesses) else { return Ok(()) };
+        let Some(suspect) = suspect.filter(|_| !preprocesses) else { return Ok(None) };
         if naming.assembles {
-            return if generated.is_some() { Err((Bound::Input, suspect.clone())) } else { Ok(()) };
+            return if generated.is_some() { Err((Bound::Input, suspect.clone())) } else { Ok(None) };
         }
         // By `.incbin` or `.include`: no preprocessor shows what became of it.
         if let Some(input) = self.assembled {
             return Err((Bound::Input, input.clone()));
         }
-        let texts = Texts::of(self, naming);
-        if texts.surely_name_us() {
-            return Err((Bound::Text, suspect.clone()));
-        }
-        if texts.only_unnamed_macros_hold_us() {
-            return Ok(());
-        }
+        Ok(Some(suspect))
+    }
+
+    /// The text that comes of preprocessing does not name this place.
+    fn nothing_was_derived(&self, naming: &Naming, suspect: &[u8]) -> Result<(), Bind> {
         let before: Vec<Vec<u8>> = naming.preprocessed.iter().map(|source| self.request.absolute(source)).collect();
         let is_free = |text: Vec<u8>| what_it_says(&text, &self.request.roots, &[]) == Preprocessed::Free;
         if !before.iter().all(|source| whole(source).is_some_and(is_free)) {
-            return Err((Bound::Text, suspect.clone()));
+            return Err((Bound::Text, suspect.to_vec()));
         }
         let is_included = |input: &&Vec<u8>| !self.is_a_response_file(input) && !before.contains(input);
         let generated: Vec<&[u8]> =
             self.carried.rooted.iter().filter(is_included).map(|input| file_name(input)).collect();
         match preprocess(self.command, &naming.preprocess, &self.request.roots, &generated, self.failed) {
             Preprocessed::Free => Ok(()),
-            Preprocessed::Names | Preprocessed::Fails => Err((Bound::Text, suspect.clone())),
+            Preprocessed::Names | Preprocessed::Fails => Err((Bound::Text, suspect.to_vec())),
         }
     }
 

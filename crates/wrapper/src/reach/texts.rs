@@ -3,10 +3,14 @@
 //! Unaware of: what becomes of the answer.
 
 use std::cell::OnceCell;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use larder_compiler::{Family, Naming};
 use larder_lookup::Request;
 use larder_model::Looked;
+use larder_observe::without_parents;
 use larder_store::names_files;
 use memchr::memmem;
 
@@ -66,17 +70,24 @@ impl<'r> Texts<'r> {
     pub(super) fn surely_name_us(&self) -> bool {
         let Texts { reach, naming, .. } = self;
         let value = |word: &'r Vec<u8>| LEADING.iter().find_map(|flag| word.strip_prefix(*flag));
-        let is_absolute = naming.mapped.is_empty()
-            && naming.sources.iter().all(|source| reach.names_us(source))
-            && naming.places.iter().filter_map(value).all(|directory| directory.starts_with(b"/"));
+        let is_absolute = naming.mapped.is_empty() && naming.sources.iter().all(|source| reach.names_us(source));
         if !is_absolute || !self.may_name_files() {
             return false;
         }
+        // What is found in these is called by a relative path.
+        let relative = naming.places.iter().filter_map(value).filter(|directory| !directory.starts_with(b"/"));
+        let absolute = |path: &[u8]| PathBuf::from(OsString::from_vec(without_parents(&reach.request.absolute(path))));
+        let relative: Vec<PathBuf> = relative.map(absolute).collect();
+        let is_called_whole = |path: &[u8]| {
+            let path = Path::new(OsStr::from_bytes(path));
+            !relative.iter().any(|directory| path.starts_with(directory))
+        };
         self.ours().is_some_and(|ours| {
-            let texts: Vec<&[u8]> = ours.iter().map(|(_, text)| text.as_slice()).collect();
+            let (whole, other): (Vec<_>, Vec<_>) = ours.iter().partition(|(path, _)| is_called_whole(path));
+            let texts: Vec<&[u8]> = whole.iter().chain(&other).map(|(_, text)| text.as_slice()).collect();
             // Where it is wrong, the result serves here only.
             let names = Names::likely(&reach.request.action.argv[1..], &naming.definitions, &texts);
-            a_file_is_named(&names, &texts)
+            a_file_is_named(&names, &texts, whole.len())
         })
     }
 
