@@ -9,6 +9,8 @@ pub(super) fn cases() -> Vec<Case> {
     let plain = [SOURCE, HEADER];
     let unit = |text: &'static str| [("src/x.c", text), HEADER];
     let config = |text: &'static str| [("src/x.c", "#include \"config.h\"\nint f(void){return HAVE_X;}\n"), ("inc/config.h", text)];
+    let names_itself = [("src/x.c", "#include <n.h>\nconst char *f(void){return n();}\n"),
+        ("inc/n.h", "#ifndef N\n#define N(x) __FILE__\n#endif\nstatic inline const char *n(void){return N(1);}\n")];
     let relative = format!("cc -O1 {RELATIVE}");
     let absolute = format!("cc -O1 {ABSOLUTE}");
     let derived = |name: &str, files: &[(&str, &str)], cmd: &str, far| in_places(&format!("derived-{name}"), files, cmd, far);
@@ -25,6 +27,10 @@ pub(super) fn cases() -> Vec<Case> {
         derived("assert-unused", &unit("#include <assert.h>\nint f(int a){return a;}\n"), &absolute, Far::Hits),
         derived("assert-used", &unit("#include <assert.h>\nint f(int a){assert(a);return a;}\n"), &absolute, Far::Differs),
         derived("assert-relative", &unit("#include <assert.h>\nint f(int a){assert(a);return a;}\n"), &relative, Far::Hits),
+        // A header that names itself, found by a relative path and by an absolute one.
+        derived("header-names-itself-relative", &names_itself, "cc -O1 -Iinc -c {cwd}/src/x.c -o out/x.o", Far::Hits),
+        derived("header-names-itself-absolute", &names_itself, "cc -O1 -I{cwd}/inc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
+        derived("header-names-itself-both", &names_itself, "cc -O1 -Iother -I{cwd}/inc -c {cwd}/src/x.c -o out/x.o", Far::Differs),
         derived("define-length", &unit("int f(void){return sizeof P;}\n"), "cc '-DP=\"{cwd}/x\"' -Iinc -c src/x.c -o out/x.o", Far::Differs),
         derived("define-in-if", &unit("#if defined(P)\nint f(void){return 1;}\n#endif\n"), "cc '-DP=\"{cwd}/x\"' -Iinc -c src/x.c -o out/x.o", Far::Hits),
         derived("define-in-warning", &unit("int f(void){return P;}\n"), "cc -Wall '-DP=\"{cwd}/x\"' -Iinc -c src/x.c -o out/x.o", Far::Differs),
