@@ -64,7 +64,9 @@ pub use images::{Lease, Live, StoredImage};
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;
 pub use materialise::{Bounds, MaterialiseError, finished, permitted};
-pub use scan::{Anywhere, FILE_WORDS, Forms, Uncut, content_anywhere, is_blank, is_in_word, names_files, splices};
+pub use scan::{
+    Anywhere, FILE_FUNCTIONS, FILE_WORDS, Forms, Uncut, content_anywhere, is_blank, is_in_word, names_files, splices,
+};
 pub use stamps::{STAMP_AGE_MIN_NS, SharedStamps, Stamps};
 pub use turns::{Asked, Running, Turn};
 pub use uploads::Upload;

@@ -214,10 +214,12 @@ pub(crate) fn read_text(file: &mut File) -> io::Result<Option<Vec<u8>>> {
 /// What becomes the name of a file, where it stands for itself.
 pub const FILE_WORDS: [&[u8]; 2] = [b"__BASE_FILE__", b"__FILE__"];
 
+/// What gives the name of a file, or may hold one.
+pub const FILE_FUNCTIONS: [&[u8]; 4] =
+    [b"__builtin_FILE", b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
+
 /// Whether a text holds a word that becomes the name of a file, or a piece of one: it may be pasted together.
 pub fn names_files(text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 4] =
-        [b"__builtin_FILE", b"__builtin_source_location", b"__builtin_dump_struct", b"__PRETTY_FUNCTION__"];
     /// How the first piece of one begins.
     const STARTS: [&[u8]; 3] = [b"__B", b"__F", b"__builtin_"];
     // This is asked of single lines too, most of which have none.
@@ -227,7 +229,7 @@ pub fn names_files(text: &[u8]) -> bool {
     let text = &*without_splices(text);
     let begins = |word: &[u8]| {
         let is_piece = |name: &&[u8]| name.len() > word.len() && name.starts_with(word);
-        FILE_WORDS.iter().chain(&WORDS[..3]).any(is_piece)
+        FILE_WORDS.iter().chain(&FILE_FUNCTIONS[..3]).any(is_piece)
     };
     let is_start = |at: usize| (at == 0 || !is_in_word(text[at - 1])) && begins(word_around(text, at));
     let is_end = |at: usize| {
@@ -236,7 +238,7 @@ pub fn names_files(text: &[u8]) -> bool {
             FILE_WORDS.iter().any(|name| name.ends_with(word))
         }
     };
-    WORDS.iter().any(|word| memmem::find(text, word).is_some())
+    FILE_FUNCTIONS.iter().any(|word| memmem::find(text, word).is_some())
         || memmem::find_iter(text, b"E__").any(is_end)
         || STARTS.iter().any(|start| memmem::find_iter(text, start).any(is_start))
         || memmem::find_iter(text, b"FILE").any(|at| is_beside_underscores(text, at))

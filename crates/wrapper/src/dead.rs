@@ -22,12 +22,30 @@ pub(crate) struct Names<'t> {
     known: RefCell<HashMap<Vec<u8>, Option<bool>>>,
 }
 
+/// The lines of a text that no condition leaves out.
+#[derive(Default)]
+pub(crate) struct Alive {
+    code: Vec<u8>,
+    /// Where each line ends in it, and whether it is certain.
+    ends: Vec<(usize, bool)>,
+}
+
 /// A line with those that it goes on in.
-pub(crate) struct Line {
+#[derive(Clone, Copy)]
+pub(crate) struct Line<'a> {
     /// Without comments and what divides it.
-    pub(crate) code: Vec<u8>,
+    pub(crate) code: &'a [u8],
     /// It is compiled, where the text is read at all.
     pub(crate) is_certain: bool,
+}
+
+impl Alive {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Line<'_>> + Clone {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        starts
+            .zip(&self.ends)
+            .map(|(start, (end, is_certain))| Line { code: &self.code[start..*end], is_certain: *is_certain })
+    }
 }
 
 /// A branch of a condition that is open.
@@ -114,23 +132,27 @@ impl<'t> Names<'t> {
     }
 
     /// The lines of a text that no condition leaves out; `None` where directives cannot be told for sure.
-    pub(crate) fn alive(&self, text: &[u8]) -> Option<Vec<Line>> {
+    pub(crate) fn alive(&self, text: &[u8]) -> Option<Alive> {
         if hides_directives(text) {
             return None;
         }
-        let (mut alive, mut open) = (Vec::new(), Vec::<Branch>::new());
+        let (mut alive, mut open) = (Alive::default(), Vec::<Branch>::new());
+        let mut code = Vec::new();
         const MARK: &[u8] = b"\xef\xbb\xbf";
         let (mut rest, mut in_comment) = (text.strip_prefix(MARK).unwrap_or(text), false);
         while !rest.is_empty() {
-            let (line, next) = rest.split_at(end_of_line(rest));
-            rest = next;
-            let began_in_comment = in_comment;
-            let code = code_of(line, &mut in_comment)?;
+            let before = rest;
+            code.clear();
+            // A comment is a blank, whatever ends of lines are in it.
+            while !rest.is_empty() && (in_comment || rest.len() == before.len()) {
+                let (line, next) = rest.split_at(end_of_line(rest));
+                rest = next;
+                code_of(line, &mut in_comment, &mut code)?;
+            }
+            let line = &before[..before.len() - rest.len()];
             let is_blank = code.trim_ascii().is_empty();
             let guard = open.last_mut().filter(|_| !is_blank).map(|last| std::mem::take(&mut last.guard));
             match directive(&code) {
-                // It may stand behind other code, or go on behind the comment.
-                Some(_) if began_in_comment || in_comment => return None,
                 // Its word goes on.
                 Some((_, rest)) if rest.first().is_some_and(|byte| may_be_in_name(*byte)) => return None,
                 Some((word, rest)) if has_comment(line) && may_begin_elsewhere(word, rest, line) => return None,
@@ -149,7 +171,8 @@ impl<'t> Names<'t> {
                         last.is_certain |= name_and_body(name).is_some_and(|(name, _)| guard.as_deref() == Some(name));
                     }
                     let is_certain = open.iter().all(|branch| branch.is_certain);
-                    alive.push(Line { code, is_certain });
+                    alive.code.extend_from_slice(&code);
+                    alive.ends.push((alive.code.len(), is_certain));
                 }
             }
         }
@@ -202,10 +225,10 @@ fn end_of_line(text: &[u8]) -> usize {
     text.len()
 }
 
-/// The line without comments and what divides it, and whether a comment is open at its end. A quote that is not closed
+/// The line without comments and what divides it, appended to `code`, and whether a comment is open at its end. A quote that is not closed
 /// ends with the line. `None` where that is not sure: a quote may divide the digits of a number (from C++14 on).
-fn code_of(line: &[u8], in_comment: &mut bool) -> Option<Vec<u8>> {
-    let (mut at, mut quote, mut code) = (0, None, Vec::with_capacity(line.len()));
+fn code_of(line: &[u8], in_comment: &mut bool, code: &mut Vec<u8>) -> Option<()> {
+    let (mut at, mut quote) = (0, None);
     while at < line.len() {
         let (byte, two) = (line[at], &line[at..line.len().min(at + 2)]);
         let mut length = 1;
@@ -228,7 +251,7 @@ fn code_of(line: &[u8], in_comment: &mut bool) -> Option<Vec<u8>> {
             None if two == b"/*" => (*in_comment, length) = (true, 2),
             None if two == b"//" => break,
             None => {
-                let may_divide = byte == b'\'' && may_be_in_a_number(&code);
+                let may_divide = byte == b'\'' && may_be_in_a_number(code);
                 if may_divide && has_comment(&line[at..]) {
                     return None;
                 }
@@ -238,7 +261,7 @@ fn code_of(line: &[u8], in_comment: &mut bool) -> Option<Vec<u8>> {
         }
         at += length;
     }
-    Some(code)
+    Some(())
 }
 
 /// Whether a quote there may divide the digits of a number: behind what begins with a digit, a sign of its exponent
@@ -303,9 +326,16 @@ fn hides_directives(text: &[u8]) -> bool {
         let start = text[..=at].iter().rposition(|byte| !is_in_word(*byte)).map_or(0, |last| last + 1);
         RAW.contains(&&text[start..=at])
     };
-    const FORMS: [&[u8]; 9] =
-        [b"??=", b"??'", b"%:", b"%\\\n", b"/\\\n", b"*\\\n", b"\\\\\n", b"push_macro", b"pop_macro"];
-    FORMS.iter().any(|form| memmem::find(text, form).is_some()) || memmem::find_iter(text, b"R\"").any(is_raw)
+    const FORMS: [&[u8]; 4] = [b"??=", b"??'", b"%:", b"\\\\\n"];
+    // What goes on in the next line, and how.
+    const DIVIDED: [(&[u8], &[u8]); 3] = [(b"%\\\n", b":\\"), (b"/\\\n", b"/*\\"), (b"*\\\n", b"/\\")];
+    let goes_on = |(form, rest): &(&[u8], &[u8])| {
+        let behind = |at: usize| text.get(at + form.len());
+        memmem::find_iter(text, form).any(|at| behind(at).is_some_and(|next| rest.contains(next)))
+    };
+    FORMS.iter().any(|form| memmem::find(text, form).is_some())
+        || DIVIDED.iter().any(goes_on)
+        || memmem::find_iter(text, b"R\"").any(is_raw)
 }
 
 /// Whether a line goes on in the next one with blanks behind its last sign, which gcc takes for none.
@@ -330,9 +360,12 @@ fn is_for_here(tool: &[u8]) -> bool {
 /// Whether a comment stands between a directive that defines and the name.
 fn hides_a_name(text: &[u8]) -> bool {
     let is_comment = |end: usize| {
-        let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\\';
-        let from = text[end..].iter().position(|byte| !is_blank(byte)).map_or(text.len(), |at| end + at);
-        text[from..].starts_with(b"/")
+        let goes_on = |at: &usize| match text[*at] {
+            b'\n' => is_continued(&text[..*at]),
+            byte => byte.is_ascii_whitespace() || byte == b'\\',
+        };
+        let behind = (end..text.len()).find(|at| !goes_on(at));
+        behind.is_some_and(|at| text[at] == b'/')
     };
     // Behind `#`, in whatever form, or a comment.
     let is_directive = |at: usize| {
@@ -369,7 +402,7 @@ mod tests {
 
     /// The code that is alive, or the text where that is not known.
     fn code(names: &Names<'_>, text: &[u8]) -> String {
-        let alive = names.alive(text).map(|lines| lines.into_iter().flat_map(|line| line.code).collect());
+        let alive = names.alive(text).map(|alive| alive.code);
         String::from_utf8(alive.unwrap_or_else(|| text.to_vec())).expect("is text")
     }
 
@@ -399,6 +432,8 @@ mod tests {
         check(&[ASSERT, "\x0b"], &[], None);
         check(&[ASSERT, "# define /\\\n*\n*/ NDEBUG\n"], &[], None);
         check(&[ASSERT, "/* define / undef */\n"], &[], Some("a\nc\nd\ne\n"));
+        check(&[ASSERT, "// by #define\n// X\n"], &[], Some("a\nc\nd\ne\n"));
+        check(&[ASSERT, "#define \\\n/**/ NDEBUG\n"], &[], None);
         check(&[ASSERT], &["-D", "NDEBUG"], Some("a\nb\nc\nd\ne\n"));
         check(&[ASSERT, "#undef NDEBUG\n"], &["-DNDEBUG"], Some("a\nb\nc\nd\ne\n"));
         check(&[ASSERT, "# define \\\nNDEBUG\n"], &[], Some("a\nb\nc\nd\ne\n"));
@@ -452,8 +487,6 @@ mod tests {
             "#endif\n",
             "#if 1\n",
             "/*\n",
-            "#if 0 /*\n*/ + 1\n#endif\n",
-            "# pragma push_macro\n",
             "#include <a/*b.h>\n",
             "#include <it's.h> /* */\n",
             "#include \"a\\\" /* */\n",
@@ -482,6 +515,12 @@ mod tests {
         check(&[dead, "#ifdef __has_include\n#endif\n"], &[], Some(""));
         check(&[&format!("/* */ int x; // don't /*\n{dead}")], &[], Some("  int x; "));
         check(&["/* c */ #ifdef X\na\n/* d */ # endif\n"], &[], Some(""));
+        check(&["/* c\n*/ #ifdef X\na\n# endif /*\nd */\nb\n"], &[], Some("b\n"));
+        check(&["#if 0 /*\n*/ + 1\na\n#endif\n"], &[], Some("a\n"));
+        check(&["#define X /* a\n */ 1 /*\n\n*/ + 2 // b\nc\n"], &[], Some("#define X   1   + 2 c\n"));
+        check(&["a /*\n*/ #ifdef X\nb\n"], &[], Some("a   #ifdef X\nb\n"));
+        check(&["a /* */\\\n b *\\\n c\n"], &[], Some("a   b * c\n"));
+        check(&["#ifdef X\na\n#endif\n/* \n"], &[], Some("#ifdef X\na\n#endif\n/* \n"));
     }
 
     #[test]
@@ -489,9 +528,9 @@ mod tests {
         let check = |text: &str, expect: &str| {
             let arguments = [b"-DX".to_vec()];
             let names = Names::of(b"gcc", &arguments, &arguments, &[]).expect("is known");
-            let lines = names.alive(text.as_bytes()).expect("is known");
-            let certain: Vec<u8> =
-                lines.into_iter().filter(|line| line.is_certain).flat_map(|line| line.code).collect();
+            let alive = names.alive(text.as_bytes()).expect("is known");
+            let certain: Vec<_> = alive.lines().filter(|line| line.is_certain).map(|line| line.code).collect();
+            let certain = certain.concat();
             assert_eq!(String::from_utf8(certain).expect("is text"), expect, "{text}");
         };
         check("a\n", "a\n");

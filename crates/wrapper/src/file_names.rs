@@ -2,164 +2,67 @@
 //! certain, or none, so that the preprocessor need not be asked.
 //!
 //! A macro is one of them where its definition names such a word or another one of them. None is expanded where none is
-//! named outside of their definitions, nor can be pasted together of words that stand there: what stands within a
-//! definition is read only where that is expanded. What is in doubt counts as named.
+//! named outside of definitions, nor can be put together of what stands there: what stands within a definition is read
+//! only where that is expanded. What is in doubt counts as named.
 //!
 //! Unaware of: which texts were read.
 
-use std::collections::HashMap;
+use larder_model::quick::{Map, Set};
+use larder_store::{FILE_FUNCTIONS, FILE_WORDS, is_in_word, names_files};
 
-use larder_store::{FILE_WORDS, is_in_word, names_files};
+use crate::dead::{Alive, Names};
+use crate::defined::{Defined, definition, is_expanded};
+use crate::unnamed::is_plain;
 
-use crate::dead::{Line, Names, directive, is_include};
-use crate::unnamed::{Macros, is_plain, name_and_body};
+/// These come to what the text is called in which they are expanded, whatever it is that is compiled, and gcc's second
+/// one to no file's name at all.
+const OF_ITS_OWN_TEXT: [&[u8]; 2] = [b"__FILE__", b"__PRETTY_FUNCTION__"];
 
 /// Whether the name of one of the first `wanted` texts stands for certain in what the preprocessor came to, by a macro
 /// that is defined in any of them. Others may have been read.
 pub(crate) fn a_file_is_named(names: &Names<'_>, texts: &[&[u8]], wanted: usize) -> bool {
-    let mut search = Search::of(names, texts);
-    loop {
-        let is_growing = search.finds_more();
-        let is_certain = |line: &Line| line.is_certain && names_for_certain(&line.code, &search.macros);
-        if search.naming().any(|(index, line)| index < wanted && is_certain(line)) {
-            return true;
-        }
-        if !is_growing {
-            return false;
+    let alive: Vec<Alive> = texts.iter().map(|text| names.alive(text).unwrap_or_default()).collect();
+    // By name: how often it is defined in a way of which all is certain, and how often at all.
+    let mut definitions: Map<&[u8], Vec<(&[u8], bool)>> = Map::default();
+    for line in alive.iter().flat_map(Alive::lines) {
+        if let Some((name, body)) = definition(line.code) {
+            definitions.entry(name).or_default().push((body, line.is_certain));
         }
     }
-}
-
-/// Whether no name of a file can stand in what the preprocessor came to, of a compile that read these texts and no
-/// other, and was told these words.
-pub(crate) fn no_file_is_named(names: &Names<'_>, texts: &[&[u8]], words: &[Vec<u8>]) -> bool {
-    let mut search = Search::of(names, texts);
+    let mut certain: Set<&[u8]> = FILE_WORDS.into_iter().collect();
     loop {
-        let is_growing = search.finds_more();
-        if search.is_hidden || search.naming().next().is_some() || !search.macros.keys().all(|name| is_plain(name)) {
-            return false;
-        }
-        if !is_growing {
+        let comes_to_one = |(body, is_certain): &(&[u8], bool)| *is_certain && names_for_certain(body, &certain);
+        let more = definitions.iter().filter(|(_, bodies)| bodies.iter().all(comes_to_one)).map(|(name, _)| *name);
+        let more: Vec<&[u8]> = more.filter(|name| !certain.contains(name)).collect();
+        if more.is_empty() {
             break;
         }
+        certain.extend(more);
     }
-    let mut macros = search.all();
-    words.iter().all(|word| !names_files(word) && macros.take(word))
-        && search.expanded().all(|(_, line)| macros.take(&line.code))
-        && search.others().all(|text| macros.take(text))
-        && macros.are_unnamed()
+    let mut lines = alive[..wanted].iter().flat_map(Alive::lines).filter(|line| line.is_certain);
+    lines.any(|line| is_expanded(line.code) && names_for_certain(line.code, &certain))
 }
 
-/// The macros that are known so far.
-struct Search<'s> {
-    names: &'s Names<'s>,
-    texts: &'s [&'s [u8]],
-    /// By name, and whether it is for certain that it is one of them.
-    macros: HashMap<Vec<u8>, bool>,
-    /// Those that were found last.
-    fresh: Vec<Vec<u8>>,
-    /// What is alive of each text in which one of the words or macros stands.
-    mentioning: HashMap<usize, Vec<Line>>,
-    /// Of one of these that is not known.
-    is_hidden: bool,
+/// Whether no name of one of the first `wanted` texts can stand in what gcc's preprocessor came to, of a compile that
+/// read these texts and no other, and was told these words. The source is one of the first.
+pub(crate) fn no_file_is_named(names: &Names<'_>, texts: &[&[u8]], wanted: usize, words: &[Vec<u8>]) -> bool {
+    let alive: Option<Vec<Alive>> = texts.iter().map(|text| names.alive(text)).collect();
+    let Some(alive) = alive.filter(|_| !words.iter().any(|word| names_files(word))) else { return false };
+    let all: Vec<&[u8]> = FILE_WORDS.into_iter().chain(FILE_FUNCTIONS).collect();
+    let defined = Defined::of(&alive, words, &all);
+    let near = defined.reaching(all.iter().copied());
+    // By these another text can name one of the wanted.
+    let far = defined.reaching(all.iter().copied().filter(|word| !OF_ITS_OWN_TEXT.contains(word)));
+    let is_known = |name: &&[u8]| all.contains(name) || is_plain(name);
+    let is_unnamed = |texts, words: &Set<&[u8]>| {
+        let pieces = defined.pieces(texts, words);
+        pieces.is_some_and(|pieces| !words.iter().any(|word| pieces.may_make(word)))
+    };
+    near.iter().all(is_known) && is_unnamed(&alive[..wanted], &near) && is_unnamed(&alive[wanted..], &far)
 }
 
-impl<'s> Search<'s> {
-    /// Those whose definitions name such words.
-    fn of(names: &'s Names<'s>, texts: &'s [&'s [u8]]) -> Search<'s> {
-        let (macros, mentioning) = (HashMap::new(), HashMap::new());
-        let mut search = Search { names, texts, macros, fresh: Vec::new(), mentioning, is_hidden: false };
-        search.look_into(names_files);
-        search.define();
-        search
-    }
-
-    /// Those whose definitions name one that is known; whether there are any.
-    fn finds_more(&mut self) -> bool {
-        let fresh = std::mem::take(&mut self.fresh);
-        let mut these = Macros::named(fresh.iter().map(Vec::as_slice).collect());
-        self.look_into(|text| !these.take(text));
-        self.define();
-        !self.fresh.is_empty()
-    }
-
-    fn look_into(&mut self, mut mentions: impl FnMut(&[u8]) -> bool) {
-        for (index, text) in self.texts.iter().enumerate() {
-            if !self.mentioning.contains_key(&index) && mentions(text) {
-                let alive = self.names.alive(text);
-                self.is_hidden |= alive.is_none();
-                self.mentioning.insert(index, alive.unwrap_or_default());
-            }
-        }
-    }
-
-    fn define(&mut self) {
-        let found = definitions(self.mentioning.values().flatten(), &self.macros);
-        self.fresh = found.keys().cloned().collect();
-        self.macros.extend(found);
-    }
-
-    fn all(&self) -> Macros {
-        Macros::named(self.macros.keys().map(Vec::as_slice).collect())
-    }
-
-    /// By the texts' numbers.
-    fn expanded(&self) -> impl Iterator<Item = (usize, &Line)> {
-        let lines = self.mentioning.iter().flat_map(|(index, lines)| lines.iter().map(|line| (*index, line)));
-        lines.filter(|(_, line)| is_expanded(&line.code, &self.macros))
-    }
-
-    /// The lines in which one of the words or macros stands and is expanded. A definition makes its own macro one.
-    fn naming(&self) -> impl Iterator<Item = (usize, &Line)> {
-        let mut all = self.all();
-        let lines = self.expanded().filter(|(_, line)| definition(&line.code).is_none());
-        lines.filter(move |(_, line)| names_files(&line.code) || !all.take(&line.code))
-    }
-
-    fn others(&self) -> impl Iterator<Item = &'s [u8]> {
-        let texts = self.texts.iter().enumerate();
-        texts.filter(|(index, _)| !self.mentioning.contains_key(index)).map(|(_, text)| *text)
-    }
-}
-
-/// Further macros of which a definition stands in these lines that names such a word or one of `macros`.
-fn definitions<'l>(lines: impl Iterator<Item = &'l Line>, macros: &HashMap<Vec<u8>, bool>) -> HashMap<Vec<u8>, bool> {
-    let mut known = Macros::named(macros.keys().map(Vec::as_slice).collect());
-    let mut found: HashMap<Vec<u8>, bool> = HashMap::new();
-    for line in lines {
-        let Some((name, body)) = definition(&line.code).filter(|(name, _)| !macros.contains_key(*name)) else {
-            continue;
-        };
-        if names_files(body) || !known.take(body) {
-            let is_certain = line.is_certain && names_for_certain(body, macros);
-            found.entry(name.to_vec()).and_modify(|all| *all &= is_certain).or_insert(is_certain);
-        }
-    }
-    found
-}
-
-fn definition(code: &[u8]) -> Option<(&[u8], &[u8])> {
-    match directive(code)? {
-        (b"define", rest) => name_and_body(rest),
-        _ => None,
-    }
-}
-
-/// Whether macros in this line are expanded: not in a definition of one of `macros`, which is read where that one is,
-/// and not where a file is included by its name or a macro is none any more.
-fn is_expanded(code: &[u8], macros: &HashMap<Vec<u8>, bool>) -> bool {
-    match directive(code) {
-        Some((b"define", rest)) => name_and_body(rest).is_none_or(|(name, _)| !macros.contains_key(name)),
-        Some((word, rest)) if is_include(word) => {
-            !rest.trim_ascii_start().first().is_some_and(|byte| b"\"<".contains(byte))
-        }
-        Some((b"undef", _)) => false,
-        _ => true,
-    }
-}
-
-/// Whether one stands there outside of strings and of which that is certain.
-fn names_for_certain(code: &[u8], macros: &HashMap<Vec<u8>, bool>) -> bool {
+/// Whether one of the words stands there outside of strings.
+fn names_for_certain(code: &[u8], words: &Set<&[u8]>) -> bool {
     let (mut at, mut quote) = (0, None);
     while let Some(&byte) = code.get(at) {
         let length = match byte {
@@ -168,8 +71,7 @@ fn names_for_certain(code: &[u8], macros: &HashMap<Vec<u8>, bool>) -> bool {
             _ => 1,
         };
         if quote.is_none() && is_in_word(byte) {
-            let word = &code[at..at + length];
-            if FILE_WORDS.contains(&word) || macros.get(word) == Some(&true) {
+            if words.contains(&code[at..at + length]) {
                 return true;
             }
         }
@@ -203,7 +105,7 @@ mod tests {
         let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
         let names = |texts| Names::of(b"/usr/bin/gcc", &words, &words, texts).expect("is known");
         let is_sure = a_file_is_named(&names(&texts[..1]), &texts[..1], 1);
-        let found = match no_file_is_named(&names(&texts), &texts, &words) {
+        let found = match no_file_is_named(&names(&texts), &texts, 1, &words) {
             true => Named::Never,
             false if is_sure => Named::Surely,
             false => Named::Perhaps,
@@ -214,14 +116,20 @@ mod tests {
     #[test]
     fn what_nobody_names() {
         check(&["int x;\n", ASSERT], &[], Named::Never);
-        check(&["/* ensure */ int x; // ensure\n", ASSERT, "int ensured;\n"], &[], Named::Never);
+        check(&["/* ensure */ int x; // ensure\n", ASSERT, "int ensured;\n"], &["-DF=ensure"], Named::Never);
         check(&["/* ensure */ int x; // ensure __FILE__\n#define A __FILE__\n", ASSERT], &[], Named::Never);
         check(&["/* A */ int x; // A __FILE__\n#define A __FILE__\n#undef A\n"], &[], Named::Never);
         check(&["#include <A.h>\n#include \"A.h\"\n#define A __FILE__\n"], &[], Named::Never);
         check(&["#ifdef OFF\nA\n#endif\n#define A __FILE__\n"], &[], Named::Never);
-        check(&["#ifdef A\nint x;\n#endif\n#define A __FILE__\n"], &[], Named::Never);
+        check(&["#ifdef A\nint x;\n#endif\n#define A __FILE__\n#define _b A\n"], &[], Named::Never);
         check(&["#define B A\n#define A __FILE__\n#define C(x) B\n", "int x;"], &[], Named::Never);
         check(&["int x;", "#define X(a, b) a##b\nX(ens, ured)\n", ASSERT], &[], Named::Never);
+        // Another text's own name.
+        check(&["int x;\n", "ensure(1);\nchar *x = __FILE__;\n", ASSERT], &[], Named::Never);
+        check(&["int x;\n", "#define X(a, b) a##b\nX(ens, ure)(1);\n", ASSERT], &[], Named::Never);
+        // libc's pieces.
+        let libcs = "#define __lib_x(f) __ ## f ## _alias\ntypedef struct _IO_FILE __FILE;\n";
+        check(&["FILE *x;\n", "#define X(a, b) a##b\nX(a, b)\n", libcs, ASSERT], &[], Named::Never);
     }
 
     #[test]
@@ -247,15 +155,25 @@ mod tests {
 
     #[test]
     fn what_only_the_preprocessor_knows() {
-        check(&["int x;\n", "ensure(1);\n", ASSERT], &[], Named::Perhaps);
         check(&["char *s = \"ensure\";\n", ASSERT], &[], Named::Perhaps);
         check(&["#if X > 1\nensure(1);\n#endif\n", ASSERT], &[], Named::Perhaps);
         check(&["A\n#if X > 1\n#define A __FILE__\n#endif\n"], &[], Named::Perhaps);
-        check(&["int x;\n", ASSERT], &["-DF=ensure"], Named::Perhaps);
+        check(&["F(1)\n", ASSERT], &["-DF=ensure"], Named::Perhaps);
+        check(&["int x;\n", ASSERT], &["-imacros ensure"], Named::Perhaps);
         check(&["int x;\n"], &["-DF=__FILE__"], Named::Perhaps);
         check(&["#define X(a, b) a##b\nX(ens, ure)(1);\n", ASSERT], &[], Named::Perhaps);
         check(&["#define X(a, b) a##b\nX(__FI, LE__)(1);\n"], &[], Named::Perhaps);
-        check(&["#define _A __FILE__\n"], &[], Named::Perhaps);
+        check(&["#define _A_ __FILE__\n"], &[], Named::Perhaps);
+        check(&["#define X(a, b) a##b\nX(__FILE, __)\n"], &[], Named::Perhaps);
+        check(&["X(__FILE, __)\n", "#define X(a, b) a##b\n"], &[], Named::Perhaps);
+        check(&["char *x = Y(FILE__);\n", "#define X(a, b) a##b\n#define Y(a) X(__, a)\n"], &[], Named::Perhaps);
+        check(&["char *x = X(FILE__);\n", "#define X(f) __ ## f\n"], &[], Named::Perhaps);
+        check(&["char *x = X(FILE)();\n", "#define X(f) __builtin_ ## f\n"], &[], Named::Perhaps);
+        // By another text.
+        check(&["int x;\n", "char *x = __BASE_FILE__;\n"], &[], Named::Perhaps);
+        check(&["int x;\n", "A\n#define A B\n#define B __BASE_FILE__\n"], &[], Named::Perhaps);
+        check(&["int x;\n", "void f(char * = __builtin_FILE());\n"], &[], Named::Perhaps);
+        check(&["int x;\n", "#define X(a, b) a##b\nX(__BASE_, FILE__)\n"], &[], Named::Perhaps);
         check(&["R\"(\n#define A __FILE__\n)\""], &[], Named::Perhaps);
         check(&[&format!("#define {} __FILE__\n", "A".repeat(100))], &[], Named::Perhaps);
     }

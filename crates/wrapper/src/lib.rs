@@ -20,6 +20,8 @@ mod dates;
 #[cfg(target_os = "linux")]
 mod dead;
 #[cfg(target_os = "linux")]
+mod defined;
+#[cfg(target_os = "linux")]
 mod fetch;
 #[cfg(target_os = "linux")]
 mod file_names;

@@ -14,8 +14,9 @@ use larder_store::{is_blank, is_in_word, splices};
 use memchr::{memchr_iter, memmem};
 
 /// What gcc defines by itself expands to such words (`gcc -dM -E -x c /dev/null`), to numbers, and to names that begin
-/// with `_`.
-const BUILT_IN: [&[u8]; 15] = [
+/// and end with `_`.
+const BUILT_IN: [&[u8]; 16] = [
+    b"__int128",
     b"bool",
     b"c",
     b"char",
@@ -131,29 +132,36 @@ impl Macros {
         !self.names.iter().any(|name| self.may_be_pasted(name))
     }
 
-    /// Whether a name can be put together of at least two words: of those that were found, of what gcc's own macros
-    /// expand to, and of numbers.
     fn may_be_pasted(&self, name: &[u8]) -> bool {
-        let mut reached = [false; NAME_BYTES_MAX + 1];
-        reached[0] = true;
-        for start in 0..name.len() {
-            if !reached[start] {
-                continue;
-            }
-            for end in start + 1..=name.len() {
-                let word = &name[start..end];
-                let is_whole = start == 0 && end == name.len();
-                let is_there = is_number(word) || self.found.contains(word) || BUILT_IN.contains(&word);
-                reached[end] |= is_there && !is_whole;
-            }
-        }
-        reached[name.len()]
+        is_pasted_of(name, |word| self.found.contains(word))
     }
+}
+
+/// Whether a name can be put together of at least two words: of those that are there, of what gcc's own macros expand
+/// to, and of numbers. One that is too long counts as if.
+pub(crate) fn is_pasted_of(name: &[u8], is_there: impl Fn(&[u8]) -> bool) -> bool {
+    let mut reached = [false; NAME_BYTES_MAX + 1];
+    if name.len() > NAME_BYTES_MAX {
+        return true;
+    }
+    reached[0] = true;
+    for start in 0..name.len() {
+        if !reached[start] {
+            continue;
+        }
+        for end in start + 1..=name.len() {
+            let word = &name[start..end];
+            let is_whole = start == 0 && end == name.len();
+            reached[end] |= !is_whole && (is_number(word) || is_there(word) || BUILT_IN.contains(&word));
+        }
+    }
+    reached[name.len()]
 }
 
 /// Whether a macro of this name can be told from what gcc's own macros expand to.
 pub(crate) fn is_plain(name: &[u8]) -> bool {
-    name.len() <= NAME_BYTES_MAX && name[0] != b'_' && !BUILT_IN.contains(&name)
+    let may_be_gccs = name.starts_with(b"_") && name.ends_with(b"_") || BUILT_IN.contains(&name);
+    name.len() <= NAME_BYTES_MAX && !may_be_gccs
 }
 
 /// The name that a definition begins with, and what follows.

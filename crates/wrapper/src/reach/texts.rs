@@ -104,14 +104,18 @@ impl<'r> Texts<'r> {
         self.naming.definitions.iter().any(|word| names_files(word)) || self.reach.carried.names_files.is_some()
     }
 
-    /// Whether no file's name stands in what the preprocessor came to.
+    /// Whether no name of a file that names this place stands in what the preprocessor came to.
     fn no_file_is_named(&self) -> bool {
         let Some(read) = self.read() else { return false };
-        let input = self.reach.request.input.as_slice();
-        let texts: Vec<&[u8]> = read.map(|(_, text)| text.as_slice()).chain([input]).collect();
         let Texts { reach: Reach { request: Request { action, .. }, .. }, naming, .. } = self;
+        // What is called by a path that names this place, through whatever directories and links, comes first.
+        let may_be_called_as_we = |path: &[u8]| !naming.mapped.is_empty() || self.reach.names_us(path);
+        let (ours, others): (Vec<_>, Vec<_>) = read.partition(|(path, _)| may_be_called_as_we(path));
+        let input = self.reach.request.input.as_slice();
+        let read = ours.iter().chain(&others).map(|(_, text)| text.as_slice());
+        let texts: Vec<&[u8]> = [input].into_iter().chain(read).collect();
         let names = Names::of(&action.tool_path, &action.argv[1..], &naming.definitions, &texts);
-        names.is_some_and(|names| no_file_is_named(&names, &texts, &naming.definitions))
+        names.is_some_and(|names| no_file_is_named(&names, &texts, 1 + ours.len(), &naming.definitions))
     }
 
     fn read(&self) -> Option<impl Iterator<Item = &Read<'r>>> {
@@ -141,6 +145,7 @@ impl<'r> Texts<'r> {
     fn is_libcs_table(&self, path: &[u8], bytes: &[u8]) -> bool {
         let is_named =
             [&b"/locale/"[..], b"/gconv/", b"/ld.so.cache"].iter().any(|part| memmem::find(path, part).is_some());
-        is_named && bytes.contains(&0) && self.reach.request.roots.is_outside(path)
+        let is_table = bytes.contains(&0) || path.ends_with(b"/locale.alias");
+        is_named && is_table && self.reach.request.roots.is_outside(path)
     }
 }

@@ -1,0 +1,280 @@
+//! The macros that texts define: which of them come to certain words, and what may be put together by `##`.
+//!
+//! Words are put together only where a macro is named that does so, or one that names such a one, and only of what stands
+//! around there: of the lines as far as their parentheses go, and of what the macros named in them stand for. What is in
+//! doubt counts as named, and as put together.
+//!
+//! Unaware of: which words matter.
+
+use larder_model::quick::{Map, Set};
+use larder_store::is_in_word;
+use memchr::memmem;
+
+use crate::dead::{Alive, Line, directive, is_include};
+use crate::unnamed::{is_pasted_of, name_and_body};
+
+/// gcc's own that put something together: what they are given, and the end of a number's name.
+const PASTING: [&[u8]; 10] = [
+    b"__INT8_C",
+    b"__INT16_C",
+    b"__INT32_C",
+    b"__INT64_C",
+    b"__INTMAX_C",
+    b"__UINT8_C",
+    b"__UINT16_C",
+    b"__UINT32_C",
+    b"__UINT64_C",
+    b"__UINTMAX_C",
+];
+
+/// All macros of some texts, and of arguments.
+pub(crate) struct Defined<'t> {
+    bodies: Map<&'t [u8], Vec<&'t [u8]>>,
+    /// Those whose bodies name one of these.
+    naming: Map<&'t [u8], Vec<&'t [u8]>>,
+    /// Those that put words together, or name one that does.
+    pasting: Set<&'t [u8]>,
+    /// Words of arguments that may be anything else.
+    told: Vec<&'t [u8]>,
+}
+
+/// Words that may be put together.
+pub(crate) struct Pieces<'t>(Set<&'t [u8]>);
+
+impl<'t> Defined<'t> {
+    /// Those of these texts, of a compile that was told these words for its preprocessor. Others than macros are known
+    /// by [`Defined::reaching`] where they are among `words`.
+    pub(crate) fn of(texts: &'t [Alive], arguments: &'t [Vec<u8>], words: &[&[u8]]) -> Defined<'t> {
+        let mut bodies: Map<_, Vec<_>> = Map::default();
+        let mut told = Vec::new();
+        for argument in arguments {
+            match argument.strip_prefix(b"-D").and_then(name_and_body) {
+                Some((name, body)) => bodies.entry(name).or_default().push(body),
+                None => told.extend(self::words(argument)),
+            }
+        }
+        for (name, body) in texts.iter().flat_map(Alive::lines).filter_map(|line| definition(line.code)) {
+            bodies.entry(name).or_default().push(body);
+        }
+        let mut naming: Map<&[u8], Vec<&[u8]>> = Map::default();
+        let mut pasting = Set::default();
+        let is_known = |word: &&[u8]| bodies.contains_key(word) || words.contains(word) || PASTING.contains(word);
+        for (name, body) in bodies.iter().flat_map(|(name, bodies)| bodies.iter().map(|body| (*name, *body))) {
+            if memmem::find(body, b"##").is_some() {
+                pasting.insert(name);
+            }
+            for word in self::words(body).filter(is_known) {
+                naming.entry(word).or_default().push(name);
+            }
+        }
+        let mut all = Defined { bodies, naming, pasting: Set::default(), told };
+        all.pasting = all.reaching(pasting.into_iter().chain(PASTING));
+        all
+    }
+
+    /// These words, and the macros whose expansion names one of them.
+    pub(crate) fn reaching<'w>(&self, words: impl Iterator<Item = &'w [u8]>) -> Set<&'w [u8]>
+    where
+        't: 'w,
+    {
+        let mut found: Set<&[u8]> = words.collect();
+        let mut fresh: Vec<&[u8]> = found.iter().copied().collect();
+        while let Some(word) = fresh.pop() {
+            let names = self.naming.get(word).into_iter().flatten();
+            fresh.extend(names.filter(|name| found.insert(name)));
+        }
+        found
+    }
+
+    /// What may be put together where these texts are read, if none of them names one of `banned`.
+    pub(crate) fn pieces(&self, texts: &'t [Alive], banned: &Set<&[u8]>) -> Option<Pieces<'t>> {
+        let mut pieces: Set<&[u8]> = self.told.iter().copied().collect();
+        if pieces.iter().any(|word| banned.contains(word)) {
+            return None;
+        }
+        let starts = starts_of(banned.iter().chain(&self.pasting));
+        for text in texts {
+            let mut pastes = false;
+            for word in text.lines().filter(|line| is_expanded(line.code)).flat_map(|line| words(line.code)) {
+                if is_started(&starts, word) {
+                    if banned.contains(word) {
+                        return None;
+                    }
+                    pastes |= self.pasting.contains(word);
+                }
+            }
+            if pastes {
+                self.take(text, &mut pieces);
+            }
+        }
+        let mut fresh: Vec<&[u8]> = pieces.iter().copied().collect();
+        loop {
+            while let Some(word) = fresh.pop() {
+                let within = self.bodies.get(word).into_iter().flatten().flat_map(|body| words(body));
+                fresh.extend(within.filter(|word| pieces.insert(word)));
+            }
+            // One that is named by what was put together.
+            let is_made = |name: &&&[u8]| !pieces.contains(**name) && is_made_of(&pieces, name);
+            fresh = self.bodies.keys().filter(is_made).copied().collect();
+            if fresh.is_empty() {
+                return Some(Pieces(pieces));
+            }
+            pieces.extend(&fresh);
+        }
+    }
+
+    /// Adds the words of the lines in which something may be put together.
+    fn take(&self, text: &'t Alive, pieces: &mut Set<&'t [u8]>) {
+        let pastes = |line: &Line<'_>| words(line.code).any(|word| self.pasting.contains(word));
+        let (mut group, mut depth) = (Vec::new(), 0);
+        let mut end = |group: &mut Vec<Line<'t>>| {
+            if group.iter().any(pastes) {
+                pieces.extend(group.iter().flat_map(|line| words(line.code)));
+            }
+            group.clear();
+        };
+        for line in text.lines() {
+            if directive(line.code).is_some() {
+                // A definition's words count where it is named.
+                if is_expanded(line.code) {
+                    end(&mut vec![line]);
+                }
+                continue;
+            }
+            // What stands in parentheses may be another's arguments, those in the next line too.
+            if depth == 0 && line.code.trim_ascii_start().first().is_some_and(|first| *first != b'(') {
+                end(&mut group);
+            }
+            group.push(line);
+            depth += deeper(line.code);
+            if depth < 0 {
+                // Conditions divide what belongs together.
+                return end(&mut text.lines().collect());
+            }
+        }
+        end(&mut group);
+    }
+}
+
+impl Pieces<'_> {
+    /// Whether this word can be put together of at least two of them.
+    pub(crate) fn may_make(&self, name: &[u8]) -> bool {
+        is_made_of(&self.0, name)
+    }
+}
+
+fn is_made_of(pieces: &Set<&[u8]>, name: &[u8]) -> bool {
+    is_pasted_of(name, |word| pieces.contains(word))
+}
+
+/// By their first byte, and seven bits of the second: most words of a text are told apart by these.
+fn starts_of<'w>(words: impl Iterator<Item = &'w &'w [u8]>) -> [u128; 256] {
+    let mut starts = [0; 256];
+    words.for_each(|word| starts[usize::from(word[0])] |= second_bit(word));
+    starts
+}
+
+fn is_started(starts: &[u128; 256], word: &[u8]) -> bool {
+    starts[usize::from(word[0])] & second_bit(word) != 0
+}
+
+fn second_bit(word: &[u8]) -> u128 {
+    1 << (word.get(1).copied().unwrap_or(0) & 0x7f)
+}
+
+/// The name of the macro that a line defines, and what follows.
+pub(crate) fn definition(code: &[u8]) -> Option<(&[u8], &[u8])> {
+    match directive(code)? {
+        (b"define", rest) => name_and_body(rest),
+        _ => None,
+    }
+}
+
+/// Whether macros in this line are expanded: not in a definition, which is read where its macro is, and not where a file
+/// is included by its name or a macro is none any more.
+pub(crate) fn is_expanded(code: &[u8]) -> bool {
+    match directive(code) {
+        Some((b"define", rest)) => name_and_body(rest).is_none(),
+        Some((word, rest)) if is_include(word) => {
+            !rest.trim_ascii_start().first().is_some_and(|byte| b"\"<".contains(byte))
+        }
+        Some((b"undef", _)) => false,
+        _ => true,
+    }
+}
+
+/// All words, those of strings too.
+fn words(code: &[u8]) -> impl Iterator<Item = &[u8]> {
+    code.split(|byte| !is_in_word(*byte)).filter(|word| !word.is_empty())
+}
+
+/// How many parentheses more are open behind the line, strings left out.
+fn deeper(code: &[u8]) -> isize {
+    let (mut depth, mut quote, mut at) = (0, None, 0);
+    while let Some(&byte) = code.get(at) {
+        match (quote, byte) {
+            (Some(_), b'\\') => at += 1,
+            (Some(open), _) if open == byte => quote = None,
+            (Some(_), _) => {}
+            // It divides the digits of a number.
+            (None, b'\'') if word_before(&code[..at]).first().is_some_and(u8::is_ascii_digit) => {}
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'(') => depth += 1,
+            (None, b')') => depth -= 1,
+            (None, _) => {}
+        }
+        at += 1;
+    }
+    depth
+}
+
+fn word_before(code: &[u8]) -> &[u8] {
+    &code[code.iter().rposition(|byte| !is_in_word(*byte)).map_or(0, |last| last + 1)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dead::Names;
+
+    #[track_caller]
+    fn check(text: &str, arguments: &[&str], name: &str, expect: bool) {
+        let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let alive = [Names::likely(&[], &[], &[]).alive(text.as_bytes()).expect("is known")];
+        let pieces = Defined::of(&alive, &arguments, &[]).pieces(&alive, &Set::default()).expect("none is banned");
+        assert_eq!(pieces.may_make(name.as_bytes()), expect, "{text}: {:?}", pieces.0);
+    }
+
+    #[test]
+    fn what_can_be_put_together() {
+        let check = |text: &str, expect| check(&format!("#define CAT(a, b) a ## b\n{text}"), &[], "name", expect);
+        check("na me\n", false);
+        check("CAT(na, me)\n", true);
+        check("CAT(na, you)\nme\n", false);
+        check("f(CAT(na, x),\nme)\n", true);
+        check("CAT\n(na, me)\n", true);
+        check("f(\n  CAT(na, x)\n,\n\n\")\", me)\n", true);
+        check("f(\"(\", CAT(na, x));\nme\n", false);
+        check("f(1'0 + '(' + CAT(na, x));\nme\n", false);
+        check(")\nCAT(na, x);\nme\n", true);
+        check("#define X CAT\n#define Y(a) X(a, me)\nY(na)\n", true);
+        check("#define Y(a) CAT(a, me)\n#undef Y\nna\n", false);
+        check("#define M me\nCAT(na, M)\n", true);
+        check("#define AB me\nCAT(A, B) na\n", true);
+        check("#pragma x CAT(na, me)\n", true);
+        check("#define Y(a) na ## a\nY(me)\n", true);
+        check("#define Y(a) na ## a\nX(me)\n", false);
+        check("CAT(n, 1) am e\n", true);
+        check("#define Y \"na##me\"\nY na me\n", true);
+    }
+
+    #[test]
+    fn what_arguments_define() {
+        check("C(na, me)\n", &["-DC(a, b)=a##b"], "name", true);
+        check("C(na, x)\n", &["-DC(a, b)=a##b"], "name", false);
+        check("C(na, x)\n", &["-DC(a, b)=a##b", "-Dx=me"], "name", true);
+        check("C(na, x)\n", &["-DC(a, b)=a##b", "-imacros me"], "name", true);
+        check("__INT64_C(na)\n", &[], "naL", true);
+        check("#define I(a) __INT64_C(a)\nI(na)\n", &[], "naUL", true);
+    }
+}
