@@ -69,9 +69,9 @@ const PREDEFINED: [&[u8]; 3] = [b"unix", b"linux", b"i386"];
 const NO_HEADERS: [&[u8]; 10] =
     [b"define", b"undef", b"ifdef", b"ifndef", b"else", b"endif", b"error", b"warning", b"line", b"pragma"];
 
-/// Within arguments that bring more of them, or have comments end elsewhere.
-const OTHERWISE: [&[u8]; 8] =
-    [b"__has_", b"-specs", b"ansi", b"c89", b"c90", b"9899:199", b"traditional", b"preprocessed"];
+/// Within arguments that bring more of them, or have comments and strings end elsewhere.
+const OTHERWISE: [&[u8]; 9] =
+    [b"__has_", b"-specs", b"ansi", b"c89", b"c90", b"9899:199", b"traditional", b"preprocessed", b"assembler"];
 
 impl<'t> Names<'t> {
     /// Of a compile by this tool with these arguments, which of them are definitions, and which read these texts and no
@@ -136,7 +136,8 @@ impl<'t> Names<'t> {
         if hides_directives(text) {
             return None;
         }
-        let (mut alive, mut open) = (Alive::default(), Vec::<Branch>::new());
+        let mut alive = Alive { code: Vec::with_capacity(text.len()), ends: Vec::new() };
+        let mut open = Vec::<Branch>::new();
         let mut code = Vec::new();
         const MARK: &[u8] = b"\xef\xbb\xbf";
         let (mut rest, mut in_comment) = (text.strip_prefix(MARK).unwrap_or(text), false);
@@ -234,8 +235,9 @@ fn code_of(line: &[u8], in_comment: &mut bool, code: &mut Vec<u8>) -> Option<()>
         let mut length = 1;
         match quote {
             _ if *in_comment => {
-                if two == b"*/" {
-                    (*in_comment, length) = (false, 2);
+                length = line.len() - at;
+                if let Some(end) = memmem::find(&line[at..], b"*/") {
+                    (*in_comment, length) = (false, end + 2);
                     code.push(b' ');
                 }
             }
@@ -247,6 +249,11 @@ fn code_of(line: &[u8], in_comment: &mut bool, code: &mut Vec<u8>) -> Option<()>
             Some(open) => {
                 quote = quote.filter(|_| byte != open);
                 code.push(byte);
+            }
+            None if !matches!(byte, b'/' | b'"' | b'\'' | b'\\') => {
+                let is_other = |byte: &u8| matches!(byte, b'/' | b'"' | b'\'' | b'\\');
+                length = line[at..].iter().position(is_other).unwrap_or(line.len() - at);
+                code.extend_from_slice(&line[at..at + length]);
             }
             None if two == b"/*" => (*in_comment, length) = (true, 2),
             None if two == b"//" => break,
@@ -518,6 +525,7 @@ mod tests {
         check(&["/* c\n*/ #ifdef X\na\n# endif /*\nd */\nb\n"], &[], Some("b\n"));
         check(&["#if 0 /*\n*/ + 1\na\n#endif\n"], &[], Some("a\n"));
         check(&["#define X /* a\n */ 1 /*\n\n*/ + 2 // b\nc\n"], &[], Some("#define X   1   + 2 c\n"));
+        check(&["a /*/ b\n/*/ c\n"], &[], Some("a   c\n"));
         check(&["a /*\n*/ #ifdef X\nb\n"], &[], Some("a   #ifdef X\nb\n"));
         check(&["a /* */\\\n b *\\\n c\n"], &[], Some("a   b * c\n"));
         check(&["#ifdef X\na\n#endif\n/* \n"], &[], Some("#ifdef X\na\n#endif\n/* \n"));

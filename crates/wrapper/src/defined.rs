@@ -39,7 +39,14 @@ pub(crate) struct Defined<'t> {
 }
 
 /// Words that may be put together.
-pub(crate) struct Pieces<'t>(Set<&'t [u8]>);
+#[derive(Default)]
+pub(crate) struct Pieces<'t> {
+    words: Set<&'t [u8]>,
+    starts: Starts,
+}
+
+/// What words begin with, by their first byte, and seven bits of the second: most others are told from them by that.
+struct Starts([u128; 256]);
 
 impl<'t> Defined<'t> {
     /// Those of these texts, of a compile that was told these words for its preprocessor. Others than macros are known
@@ -88,15 +95,17 @@ impl<'t> Defined<'t> {
 
     /// What may be put together where these texts are read, if none of them names one of `banned`.
     pub(crate) fn pieces(&self, texts: &'t [Alive], banned: &Set<&[u8]>) -> Option<Pieces<'t>> {
-        let mut pieces: Set<&[u8]> = self.told.iter().copied().collect();
-        if pieces.iter().any(|word| banned.contains(word)) {
+        if self.told.iter().any(|word| banned.contains(word)) {
             return None;
         }
-        let starts = starts_of(banned.iter().chain(&self.pasting));
+        let mut pieces = Pieces::default();
+        self.told.iter().for_each(|word| _ = pieces.insert(word));
+        let mut starts = Starts::default();
+        banned.iter().chain(&self.pasting).for_each(|word| starts.add(word));
         for text in texts {
             let mut pastes = false;
             for word in text.lines().filter(|line| is_expanded(line.code)).flat_map(|line| words(line.code)) {
-                if is_started(&starts, word) {
+                if starts.may_be(word) {
                     if banned.contains(word) {
                         return None;
                     }
@@ -107,29 +116,29 @@ impl<'t> Defined<'t> {
                 self.take(text, &mut pieces);
             }
         }
-        let mut fresh: Vec<&[u8]> = pieces.iter().copied().collect();
+        let mut fresh: Vec<&[u8]> = pieces.words.iter().copied().collect();
         loop {
             while let Some(word) = fresh.pop() {
                 let within = self.bodies.get(word).into_iter().flatten().flat_map(|body| words(body));
                 fresh.extend(within.filter(|word| pieces.insert(word)));
             }
             // One that is named by what was put together.
-            let is_made = |name: &&&[u8]| !pieces.contains(**name) && is_made_of(&pieces, name);
+            let is_made = |name: &&&[u8]| !pieces.words.contains(**name) && pieces.may_make(name);
             fresh = self.bodies.keys().filter(is_made).copied().collect();
             if fresh.is_empty() {
-                return Some(Pieces(pieces));
+                return Some(pieces);
             }
-            pieces.extend(&fresh);
+            fresh.iter().for_each(|word| _ = pieces.insert(word));
         }
     }
 
     /// Adds the words of the lines in which something may be put together.
-    fn take(&self, text: &'t Alive, pieces: &mut Set<&'t [u8]>) {
+    fn take(&self, text: &'t Alive, pieces: &mut Pieces<'t>) {
         let pastes = |line: &Line<'_>| words(line.code).any(|word| self.pasting.contains(word));
         let (mut group, mut depth) = (Vec::new(), 0);
         let mut end = |group: &mut Vec<Line<'t>>| {
             if group.iter().any(pastes) {
-                pieces.extend(group.iter().flat_map(|line| words(line.code)));
+                group.iter().flat_map(|line| words(line.code)).for_each(|word| _ = pieces.insert(word));
             }
             group.clear();
         };
@@ -156,30 +165,38 @@ impl<'t> Defined<'t> {
     }
 }
 
-impl Pieces<'_> {
+impl<'t> Pieces<'t> {
     /// Whether this word can be put together of at least two of them.
     pub(crate) fn may_make(&self, name: &[u8]) -> bool {
-        is_made_of(&self.0, name)
+        is_pasted_of(name, |word| self.starts.may_be(word) && self.words.contains(word))
+    }
+
+    /// Whether it is new.
+    fn insert(&mut self, word: &'t [u8]) -> bool {
+        self.starts.add(word);
+        self.words.insert(word)
     }
 }
 
-fn is_made_of(pieces: &Set<&[u8]>, name: &[u8]) -> bool {
-    is_pasted_of(name, |word| pieces.contains(word))
+impl Default for Starts {
+    fn default() -> Starts {
+        Starts([0; 256])
+    }
 }
 
-/// By their first byte, and seven bits of the second: most words of a text are told apart by these.
-fn starts_of<'w>(words: impl Iterator<Item = &'w &'w [u8]>) -> [u128; 256] {
-    let mut starts = [0; 256];
-    words.for_each(|word| starts[usize::from(word[0])] |= second_bit(word));
-    starts
-}
+impl Starts {
+    fn add(&mut self, word: &[u8]) {
+        self.0[usize::from(word[0])] |= Starts::second(word);
+    }
 
-fn is_started(starts: &[u128; 256], word: &[u8]) -> bool {
-    starts[usize::from(word[0])] & second_bit(word) != 0
-}
+    /// Whether one of them begins as this word does.
+    fn may_be(&self, word: &[u8]) -> bool {
+        self.0[usize::from(word[0])] & Starts::second(word) != 0
+    }
 
-fn second_bit(word: &[u8]) -> u128 {
-    1 << (word.get(1).copied().unwrap_or(0) & 0x7f)
+    fn second(word: &[u8]) -> u128 {
+        1 << (word.get(1).copied().unwrap_or(0) & 0x7f)
+    }
 }
 
 /// The name of the macro that a line defines, and what follows.
@@ -242,7 +259,7 @@ mod tests {
         let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.as_bytes().to_vec()).collect();
         let alive = [Names::likely(&[], &[], &[]).alive(text.as_bytes()).expect("is known")];
         let pieces = Defined::of(&alive, &arguments, &[]).pieces(&alive, &Set::default()).expect("none is banned");
-        assert_eq!(pieces.may_make(name.as_bytes()), expect, "{text}: {:?}", pieces.0);
+        assert_eq!(pieces.may_make(name.as_bytes()), expect, "{text}: {:?}", pieces.words);
     }
 
     #[test]

@@ -70,10 +70,8 @@ fn names_for_certain(code: &[u8], words: &Set<&[u8]>) -> bool {
             _ if is_in_word(byte) => code[at..].iter().position(|byte| !is_in_word(*byte)).unwrap_or(code.len() - at),
             _ => 1,
         };
-        if quote.is_none() && is_in_word(byte) {
-            if words.contains(&code[at..at + length]) {
-                return true;
-            }
+        if quote.is_none() && is_in_word(byte) && words.contains(&code[at..at + length]) {
+            return true;
         }
         quote = match quote {
             Some(open) if open == byte => None,

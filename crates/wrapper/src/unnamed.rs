@@ -86,6 +86,11 @@ impl Macros {
         Macros { names, within, first, pairs, longest, found: HashSet::new() }
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
     /// Takes in what was read as well. `false` where it names one of them, or cannot be looked into.
     pub(crate) fn read(&mut self, text: &[u8]) -> bool {
         !hides_words(text) && !embeds_files(text) && self.take(text)

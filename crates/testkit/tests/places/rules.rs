@@ -119,6 +119,88 @@ fn macros_that_hold_the_place() {
     }
 }
 
+const ASSERTS: &str =
+    "#define ensure(x) ((x) ? 0 : (long)__FILE__)\nstatic inline long g(int a) { return ensure(a); }\n";
+const PASTES: &str = "#define C(a, b) C_(a, b)\n#define C_(a, b) a ## b\n";
+
+/// Whether a compile is answered in another place, with a header `e.h` that lies outside of both and a `list.h` in each.
+fn with_a_header_outside(header: &str, source: &str, flags: &[&str]) -> bool {
+    let trees = ["a", "longer/and/deeper"];
+    let place = trees_of(&trees, source);
+    place.put("ext/e.h", header);
+    let top = |tree: &str| place.text(&format!("work/{tree}"));
+    // A directory that arguments name by an absolute path would be one of the place's.
+    let run = |tree: &str, larder: bool, output: &str| {
+        let (inc, source) = (format!("-I{}/inc", top(tree)), format!("{}/x.cc", top(tree)));
+        let set = |flag: &&str| flag.replace("@PLACE@", &top(tree)).replace("@EXT@", &top("ext"));
+        let flags: Vec<String> = flags.iter().map(set).collect();
+        let words = ["g++", "-O1", "-fpermissive", "-w", "-c", &inc, &source, "-o", output];
+        let words: Vec<&str> = words.into_iter().chain(flags.iter().map(String::as_str)).collect();
+        let run = if larder { place.larder(&words) } else { place.run(&words) };
+        run.cwd(place.path(format!("work/{tree}"))).env("LARDER_ROOTS", top(tree)).env("CPATH", top("ext"))
+    };
+    let [first, second] = outcomes(&place, trees.map(|tree| run(tree, true, "x.o")));
+    assert_eq!(first, "miss");
+    run(trees[1], false, "plain.o").run().ends(0);
+    let object = |name: &str| std::fs::read(place.path(format!("work/{}/{name}", trees[1]))).expect("was made");
+    assert!(object("x.o") == object("plain.o"), "{header}{source}");
+    second == "hit"
+}
+
+fn trees_of(names: &[&str], source: &str) -> Place {
+    let place = Place::new();
+    for name in names {
+        place.put(&format!("{name}/x.cc"), source);
+        place.put(&format!("{name}/inc/list.h"), "X(one)\nX(two)\n");
+        let _ = std::os::unix::fs::symlink(place.path("work/ext"), place.path(format!("work/{name}/inc/link")));
+    }
+    place
+}
+
+/// One that names itself does not name the place; what it does for the place's own texts may.
+#[test]
+fn headers_outside_of_the_place() {
+    probe_skip!(has("g++"), "g++ is not installed");
+    let uses = "#include <e.h>\nlong f(int a) { return (long)g(a); }\n";
+    let libc = format!("#include <stdio.h>\n#include <math.h>\n#include <vector>\n{ASSERTS}");
+    let pastes_itself = format!("{PASTES}static inline long g(int a) {{ return (long)C(__FI, LE__); }}\n");
+    for (header, source) in [
+        (ASSERTS, uses),
+        (&libc, uses),
+        (&pastes_itself, uses),
+        ("X(one)\nX(two)\n", "#define X(n) const char *n = __FILE__;\n#include <e.h>\n"),
+        (ASSERTS, "#include <e.h>\n#if ensure\n#endif\nint ensured; // ensure\n"),
+    ] {
+        assert!(with_a_header_outside(header, source, &[]), "{header}{source}");
+    }
+    let base = "static inline long g(int a) { return a ? (long)__BASE_FILE__ : 0; }\n";
+    let where_called = "inline const char *g(int a, const char *p = __builtin_FILE()) { return p; }\n";
+    let pasted = |rest: &str| format!("{PASTES}{rest}");
+    for (header, source) in [
+        (ASSERTS, "#include <e.h>\nlong f(int a) { return ensure(a); }\n"),
+        (ASSERTS, "#include <e.h>\n#define check ensure\nlong f(int a) { return check(a); }\n"),
+        (base, uses),
+        (where_called, uses),
+        (PASTES, "#include <e.h>\nconst char *f() { return C(__FI,\nLE__); }\n"),
+        (&pasted(ASSERTS), "#include <e.h>\nlong f(int a) { return C(en, sure)(a); }\n"),
+        (&pasted("#define A __FI\n#define B LE__\n"), "#include <e.h>\nconst char *f() { return C(A, B); }\n"),
+        (&pasted("#define NM __FI\n"), "#include <e.h>\nconst char *f() { return C(C(N, M), LE__); }\n"),
+        (
+            &pasted("#define NM P\n#define P(a, b) a ## b\n"),
+            "#include <e.h>\nconst char *f() { return C(N, M)\n(__FI, LE__); }\n",
+        ),
+        (&pasted("static inline long g(int a) { return (long)C(__BASE_, FILE__); }\n"), uses),
+        ("#define X(n) const char *n = __FILE__;\n#include \"list.h\"\n", "#include <e.h>\n"),
+        (ASSERTS, "#include \"link/e.h\"\nlong f(int a) { return g(a); }\n"),
+    ] {
+        assert!(!with_a_header_outside(header, source, &[]), "{header}{source}");
+    }
+    let pieces = "#include <e.h>\nconst char *f() { return D(A, B); }\n";
+    let told = ["-DC(a,b)=a##b", "-DA=__FI", "-DB=LE__", "-DD(a,b)=C(a,b)"];
+    assert!(!with_a_header_outside(ASSERTS, pieces, &told));
+    assert!(!with_a_header_outside(ASSERTS, uses, &["-fmacro-prefix-map=@EXT@=@PLACE@/e"]));
+}
+
 #[test]
 fn debug_information_only_here() {
     probe_skip!(has("gcc"), "gcc is not installed");

@@ -59,9 +59,10 @@ impl<'r> Texts<'r> {
         let rooted: Option<Vec<_>> = reach.carried.rooted.iter().map(|path| whole(path)).collect();
         let macros = rooted.and_then(|rooted| Macros::of(&naming.definitions, &rooted, &reach.roots()));
         macros.is_some_and(|mut macros| {
-            macros.read(&reach.request.input)
-                && read.all(|(path, text)| is_rooted(path) || macros.read(text))
-                && macros.are_unnamed()
+            macros.is_empty()
+                || macros.read(&reach.request.input)
+                    && read.all(|(path, text)| is_rooted(path) || macros.read(text))
+                    && macros.are_unnamed()
         })
     }
 
@@ -106,8 +107,10 @@ impl<'r> Texts<'r> {
 
     /// Whether no name of a file that names this place stands in what the preprocessor came to.
     fn no_file_is_named(&self) -> bool {
-        let Some(read) = self.read() else { return false };
         let Texts { reach: Reach { request: Request { action, .. }, .. }, naming, .. } = self;
+        // Quotes are none there.
+        let is_assembler = |source: &Vec<u8>| source.ends_with(b".S") || source.ends_with(b".sx");
+        let Some(read) = self.read().filter(|_| !naming.sources.iter().any(is_assembler)) else { return false };
         // What is called by a path that names this place, through whatever directories and links, comes first.
         let may_be_called_as_we = |path: &[u8]| !naming.mapped.is_empty() || self.reach.names_us(path);
         let (ours, others): (Vec<_>, Vec<_>) = read.partition(|(path, _)| may_be_called_as_we(path));
