@@ -21,6 +21,9 @@ pub struct Naming {
     pub mapped: Vec<(Vec<u8>, Vec<u8>)>,
     /// Names of directories that the compiler may shorten, where that makes them shorter than they are as typed.
     pub shortened: Vec<Vec<u8>>,
+    /// Directories of which the same holds for what is found in them through a link: those that are named by a relative
+    /// path.
+    pub system: Vec<Vec<u8>>,
     /// `-frandom-seed`, with which the name of a source may become part of a symbol's.
     pub seed: Option<Vec<u8>>,
     /// The first flag by which names of files are cut, or compared with patterns.
@@ -108,12 +111,12 @@ impl Naming {
         } else if begins(DEFINITIONS) {
             self.definitions.push(whole);
         } else if begins(PLACES) {
-            let goes_up = |flag: &&str| {
-                let path = whole.strip_prefix(flag.as_bytes()).unwrap_or_default();
-                !path.starts_with(b"/") && path.windows(2).any(|part| part == b"..")
-            };
-            if SYSTEM_DIRECTORIES.iter().any(goes_up) {
-                self.shortened.push(whole.clone());
+            let path = SYSTEM_DIRECTORIES.iter().find_map(|flag| whole.strip_prefix(flag.as_bytes()));
+            if let Some(path) = path.filter(|path| !path.starts_with(b"/")) {
+                self.system.push(path.to_vec());
+                if path.windows(2).any(|part| part == b"..") {
+                    self.shortened.push(whole.clone());
+                }
             }
             self.places.push(whole);
         } else {

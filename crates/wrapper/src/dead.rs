@@ -28,6 +28,8 @@ pub(crate) struct Alive {
     code: Vec<u8>,
     /// Where each line ends in it, and whether it is certain.
     ends: Vec<(usize, bool)>,
+    /// So many lines stand before a condition, or a branch of one, of which it is not known how it comes out.
+    undecided: Vec<usize>,
 }
 
 /// A line with those that it goes on in.
@@ -40,6 +42,11 @@ pub(crate) struct Line<'a> {
 }
 
 impl Alive {
+    /// The numbers of the lines before which such a condition or its end stands.
+    pub(crate) fn undecided(&self) -> &[usize] {
+        &self.undecided
+    }
+
     pub(crate) fn lines(&self) -> impl Iterator<Item = Line<'_>> + Clone {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
         starts
@@ -57,6 +64,8 @@ struct Branch {
     is_next: bool,
     is_dead: bool,
     is_certain: bool,
+    /// Which of the branches is taken is not known.
+    is_undecided: bool,
     /// The name that must not be defined, where no line came yet: one that defines it makes this a guard against being
     /// read twice.
     guard: Vec<u8>,
@@ -136,7 +145,7 @@ impl<'t> Names<'t> {
         if hides_directives(text) {
             return None;
         }
-        let mut alive = Alive { code: Vec::with_capacity(text.len()), ends: Vec::new() };
+        let mut alive = Alive { code: Vec::with_capacity(text.len()), ..Alive::default() };
         let mut open = Vec::<Branch>::new();
         let mut code = Vec::new();
         const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -153,6 +162,8 @@ impl<'t> Names<'t> {
             let line = &before[..before.len() - rest.len()];
             let is_blank = code.trim_ascii().is_empty();
             let guard = open.last_mut().filter(|_| !is_blank).map(|last| std::mem::take(&mut last.guard));
+            let is_within = |open: &[Branch]| open.last().is_some_and(|last| last.is_undecided);
+            let was_undecided = is_within(&open);
             match directive(&code) {
                 // Its word goes on.
                 Some((_, rest)) if rest.first().is_some_and(|byte| may_be_in_name(*byte)) => return None,
@@ -161,11 +172,21 @@ impl<'t> Names<'t> {
                     let known = self.comes_out(word, condition);
                     let guard = if word == b"ifndef" { condition.trim_ascii().to_vec() } else { Vec::new() };
                     open.push(Branch::new(known, guard));
+                    alive.undecided.extend(is_within(&open).then_some(alive.ends.len()));
                 }
-                Some((word @ (b"elif" | b"else"), _)) => open.last_mut()?.next_branch(word == b"else"),
+                Some((word @ (b"elif" | b"else"), _)) => {
+                    open.last_mut()?.next_branch(word == b"else");
+                    alive.undecided.extend(is_within(&open).then_some(alive.ends.len()));
+                }
                 // Not every compiler knows these.
-                Some((b"elifdef" | b"elifndef", _)) => *open.last_mut()? = Branch::default(),
-                Some((b"endif", _)) => _ = open.pop()?,
+                Some((b"elifdef" | b"elifndef", _)) => {
+                    *open.last_mut()? = Branch { is_undecided: true, ..Branch::default() };
+                    alive.undecided.push(alive.ends.len());
+                }
+                Some((b"endif", _)) => {
+                    open.pop()?;
+                    alive.undecided.extend(was_undecided.then_some(alive.ends.len()));
+                }
                 _ if open.iter().any(|branch| branch.is_dead) => {}
                 told => {
                     if let (Some((b"define", name)), Some(last)) = (told, open.last_mut()) {
@@ -203,10 +224,12 @@ impl<'t> Names<'t> {
 impl Branch {
     fn new(known: Option<bool>, guard: Vec<u8>) -> Branch {
         let (is_taken, is_dead) = (known == Some(true), known == Some(false));
-        Branch { is_taken, is_next: is_dead, is_dead, is_certain: is_taken, guard }
+        let is_undecided = known.is_none();
+        Branch { is_taken, is_next: is_dead, is_dead, is_certain: is_taken, is_undecided, guard }
     }
 
     fn next_branch(&mut self, is_last: bool) {
+        self.is_undecided |= !self.is_taken && !is_last;
         self.is_dead = self.is_taken;
         self.is_certain = is_last && self.is_next;
         self.is_next = false;
@@ -273,7 +296,7 @@ fn code_of(line: &[u8], in_comment: &mut bool, code: &mut Vec<u8>) -> Option<()>
 
 /// Whether a quote there may divide the digits of a number: behind what begins with a digit, a sign of its exponent
 /// included.
-fn may_be_in_a_number(before: &[u8]) -> bool {
+pub(crate) fn may_be_in_a_number(before: &[u8]) -> bool {
     let is_part = |byte: &u8| is_in_word(*byte) || may_be_in_name(*byte) || b".'+-".contains(byte);
     let start = before.iter().rposition(|byte| !is_part(byte)).map_or(0, |last| last + 1);
     before[start..].iter().any(u8::is_ascii_digit)
@@ -333,7 +356,7 @@ fn hides_directives(text: &[u8]) -> bool {
         let start = text[..=at].iter().rposition(|byte| !is_in_word(*byte)).map_or(0, |last| last + 1);
         RAW.contains(&&text[start..=at])
     };
-    const FORMS: [&[u8]; 4] = [b"??=", b"??'", b"%:", b"\\\\\n"];
+    const FORMS: [&[u8]; 6] = [b"??=", b"??'", b"??(", b"??)", b"%:", b"\\\\\n"];
     // What goes on in the next line, and how.
     const DIVIDED: [(&[u8], &[u8]); 3] = [(b"%\\\n", b":\\"), (b"/\\\n", b"/*\\"), (b"*\\\n", b"/\\")];
     let goes_on = |(form, rest): &(&[u8], &[u8])| {

@@ -10,8 +10,8 @@ use larder_model::quick::{Map, Set};
 use larder_store::is_in_word;
 use memchr::memmem;
 
-use crate::dead::{Alive, Line, directive, is_include};
-use crate::unnamed::{is_pasted_of, name_and_body};
+use crate::dead::{Alive, Line, directive, is_include, may_be_in_a_number};
+use crate::unnamed::{BUILT_IN, is_pasted_of, name_and_body};
 
 /// gcc's own that put something together: what they are given, and the end of a number's name.
 const PASTING: [&[u8]; 10] = [
@@ -45,23 +45,39 @@ pub(crate) struct Pieces<'t> {
     starts: Starts,
 }
 
+/// How the parentheses of a text lie.
+struct Shape {
+    /// All of its conditions, and its end, stand outside of them, and strings are told for sure.
+    is_known: bool,
+    /// Another text is included within some.
+    includes_within: bool,
+}
+
 /// What words begin with, by their first byte, and seven bits of the second: most others are told from them by that.
 struct Starts([u128; 256]);
 
 impl<'t> Defined<'t> {
     /// Those of these texts, of a compile that was told these words for its preprocessor. Others than macros are known
-    /// by [`Defined::reaching`] where they are among `words`.
-    pub(crate) fn of(texts: &'t [Alive], arguments: &'t [Vec<u8>], words: &[&[u8]]) -> Defined<'t> {
+    /// by [`Defined::reaching`] where they are among `words`. `None` where a name has letters of another kind, or an
+    /// argument may put words together in a form that is not looked for.
+    pub(crate) fn of(texts: &'t [Alive], arguments: &'t [Vec<u8>], words: &[&[u8]]) -> Option<Defined<'t>> {
         let mut bodies: Map<_, Vec<_>> = Map::default();
         let mut told = Vec::new();
         for argument in arguments {
             match argument.strip_prefix(b"-D").and_then(name_and_body) {
                 Some((name, body)) => bodies.entry(name).or_default().push(body),
+                None if memmem::find(argument, b"##").is_some() => return None,
                 None => told.extend(self::words(argument)),
             }
         }
-        for (name, body) in texts.iter().flat_map(Alive::lines).filter_map(|line| definition(line.code)) {
-            bodies.entry(name).or_default().push(body);
+        if arguments.iter().any(|argument| memmem::find(argument, b"%:").is_some()) {
+            return None;
+        }
+        for line in texts.iter().flat_map(Alive::lines) {
+            if let Some((b"define", rest)) = directive(line.code) {
+                let (name, body) = name_and_body(rest)?;
+                bodies.entry(name).or_default().push(body);
+            }
         }
         let mut naming: Map<&[u8], Vec<&[u8]>> = Map::default();
         let mut pasting = Set::default();
@@ -76,7 +92,7 @@ impl<'t> Defined<'t> {
         }
         let mut all = Defined { bodies, naming, pasting: Set::default(), told };
         all.pasting = all.reaching(pasting.into_iter().chain(PASTING));
-        all
+        Some(all)
     }
 
     /// These words, and the macros whose expansion names one of them.
@@ -93,13 +109,17 @@ impl<'t> Defined<'t> {
         found
     }
 
-    /// What may be put together where these texts are read, if none of them names one of `banned`.
-    pub(crate) fn pieces(&self, texts: &'t [Alive], banned: &Set<&[u8]>) -> Option<Pieces<'t>> {
-        if self.told.iter().any(|word| banned.contains(word)) {
+    /// What may be put together where these texts are read, if none of them names one of `banned`, and each macro's
+    /// arguments end in the text in which they begin. Where texts are `ours` that has to be certain of each.
+    pub(crate) fn pieces(&self, texts: &'t [Alive], banned: &Set<&[u8]>, ours: bool) -> Option<Pieces<'t>> {
+        // gcc's own macros come to these.
+        let gccs = || BUILT_IN.into_iter().filter(|word| self.bodies.contains_key(word));
+        let is_bad = |word: &[u8]| banned.contains(word) || self.pasting.contains(word);
+        if self.told.iter().any(|word| banned.contains(word)) || gccs().any(is_bad) {
             return None;
         }
         let mut pieces = Pieces::default();
-        self.told.iter().for_each(|word| _ = pieces.insert(word));
+        self.told.iter().copied().chain(gccs()).for_each(|word| _ = pieces.insert(word));
         let mut starts = Starts::default();
         banned.iter().chain(&self.pasting).for_each(|word| starts.add(word));
         for text in texts {
@@ -112,8 +132,12 @@ impl<'t> Defined<'t> {
                     pastes |= self.pasting.contains(word);
                 }
             }
+            let shape = Shape::of(text);
+            if shape.includes_within || ours && !shape.is_known {
+                return None;
+            }
             if pastes {
-                self.take(text, &mut pieces);
+                self.take(text, shape.is_known, &mut pieces);
             }
         }
         let mut fresh: Vec<&[u8]> = pieces.words.iter().copied().collect();
@@ -133,7 +157,7 @@ impl<'t> Defined<'t> {
     }
 
     /// Adds the words of the lines in which something may be put together.
-    fn take(&self, text: &'t Alive, pieces: &mut Pieces<'t>) {
+    fn take(&self, text: &'t Alive, is_known: bool, pieces: &mut Pieces<'t>) {
         let pastes = |line: &Line<'_>| words(line.code).any(|word| self.pasting.contains(word));
         let (mut group, mut depth) = (Vec::new(), 0);
         let mut end = |group: &mut Vec<Line<'t>>| {
@@ -142,6 +166,9 @@ impl<'t> Defined<'t> {
             }
             group.clear();
         };
+        if !is_known {
+            return end(&mut text.lines().collect());
+        }
         for line in text.lines() {
             if directive(line.code).is_some() {
                 // A definition's words count where it is named.
@@ -155,11 +182,7 @@ impl<'t> Defined<'t> {
                 end(&mut group);
             }
             group.push(line);
-            depth += deeper(line.code);
-            if depth < 0 {
-                // Conditions divide what belongs together.
-                return end(&mut text.lines().collect());
-            }
+            depth += deeper(line.code).map_or(0, |(_, depth)| depth);
         }
         end(&mut group);
     }
@@ -175,6 +198,28 @@ impl<'t> Pieces<'t> {
     fn insert(&mut self, word: &'t [u8]) -> bool {
         self.starts.add(word);
         self.words.insert(word)
+    }
+}
+
+impl Shape {
+    fn of(text: &Alive) -> Shape {
+        let (mut shape, mut depth) = (Shape { is_known: true, includes_within: false }, 0);
+        let mut undecided = text.undecided().iter().peekable();
+        for (index, line) in text.lines().enumerate() {
+            while undecided.next_if(|before| **before <= index).is_some() {
+                shape.is_known &= depth == 0;
+            }
+            if let Some((word, _)) = directive(line.code) {
+                shape.includes_within |= is_include(word) && depth != 0;
+                continue;
+            }
+            match deeper(line.code) {
+                Some((lowest, more)) if depth + lowest >= 0 => depth += more,
+                _ => (shape.is_known, depth) = (false, 0),
+            }
+        }
+        shape.is_known &= depth == 0;
+        shape
     }
 }
 
@@ -225,28 +270,27 @@ fn words(code: &[u8]) -> impl Iterator<Item = &[u8]> {
     code.split(|byte| !is_in_word(*byte)).filter(|word| !word.is_empty())
 }
 
-/// How many parentheses more are open behind the line, strings left out.
-fn deeper(code: &[u8]) -> isize {
-    let (mut depth, mut quote, mut at) = (0, None, 0);
-    while let Some(&byte) = code.get(at) {
-        match (quote, byte) {
-            (Some(_), b'\\') => at += 1,
-            (Some(open), _) if open == byte => quote = None,
+/// How many parentheses more are open at the line's lowest place, and behind it, strings left out. `None` where a quote
+/// may divide the digits of a number.
+fn deeper(code: &[u8]) -> Option<(isize, isize)> {
+    let is_sign = |byte: &u8| matches!(byte, b'(' | b')' | b'"' | b'\'' | b'\\');
+    let (mut lowest, mut depth, mut quote, mut at) = (0, 0, None, 0);
+    while let Some(next) = code[at..].iter().position(is_sign) {
+        at += next;
+        match (quote, code[at]) {
+            // What follows it is no end.
+            (_, b'\\') => at += 1,
+            (Some(open), byte) if open == byte => quote = None,
             (Some(_), _) => {}
-            // It divides the digits of a number.
-            (None, b'\'') if word_before(&code[..at]).first().is_some_and(u8::is_ascii_digit) => {}
-            (None, b'"' | b'\'') => quote = Some(byte),
+            (None, b'\'') if may_be_in_a_number(&code[..at]) => return None,
             (None, b'(') => depth += 1,
             (None, b')') => depth -= 1,
-            (None, _) => {}
+            (None, byte) => quote = Some(byte),
         }
-        at += 1;
+        lowest = lowest.min(depth);
+        at = (at + 1).min(code.len());
     }
-    depth
-}
-
-fn word_before(code: &[u8]) -> &[u8] {
-    &code[code.iter().rposition(|byte| !is_in_word(*byte)).map_or(0, |last| last + 1)..]
+    Some((lowest, depth))
 }
 
 #[cfg(test)]
@@ -258,7 +302,8 @@ mod tests {
     fn check(text: &str, arguments: &[&str], name: &str, expect: bool) {
         let arguments: Vec<Vec<u8>> = arguments.iter().map(|word| word.as_bytes().to_vec()).collect();
         let alive = [Names::likely(&[], &[], &[]).alive(text.as_bytes()).expect("is known")];
-        let pieces = Defined::of(&alive, &arguments, &[]).pieces(&alive, &Set::default()).expect("none is banned");
+        let defined = Defined::of(&alive, &arguments, &[]).expect("is known");
+        let pieces = defined.pieces(&alive, &Set::default(), false).expect("is known");
         assert_eq!(pieces.may_make(name.as_bytes()), expect, "{text}: {:?}", pieces.words);
     }
 
@@ -272,8 +317,15 @@ mod tests {
         check("CAT\n(na, me)\n", true);
         check("f(\n  CAT(na, x)\n,\n\n\")\", me)\n", true);
         check("f(\"(\", CAT(na, x));\nme\n", false);
-        check("f(1'0 + '(' + CAT(na, x));\nme\n", false);
+        check("f('(' + CAT(na, x));\nme\n", false);
+        // Where parentheses are not sure.
+        check("f(1'0 + '(' + CAT(na, x));\nme\n", true);
+        check("CAT(na, x) '1 + '\nme\n", false);
+        check("CAT(na, 1.e1'0)\nme\n", true);
         check(")\nCAT(na, x);\nme\n", true);
+        check("CAT(na, x) ) + (\nme\n", true);
+        check("CAT(na,\n#if Z > 1\nx);\nf(\n#endif\nme)\n", true);
+        check("CAT(na,\n#ifndef Z\nx);\n#else\n#endif\nme\n", false);
         check("#define X CAT\n#define Y(a) X(a, me)\nY(na)\n", true);
         check("#define Y(a) CAT(a, me)\n#undef Y\nna\n", false);
         check("#define M me\nCAT(na, M)\n", true);
@@ -292,6 +344,30 @@ mod tests {
         check("C(na, x)\n", &["-DC(a, b)=a##b", "-Dx=me"], "name", true);
         check("C(na, x)\n", &["-DC(a, b)=a##b", "-imacros me"], "name", true);
         check("__INT64_C(na)\n", &[], "naL", true);
+        check("#define int na\nx\n", &["-DC(a)=a##me"], "name", false);
+        check("#define int na\nC(me)\n", &["-DC(a)=a##me"], "name", true);
         check("#define I(a) __INT64_C(a)\nI(na)\n", &[], "naUL", true);
+    }
+
+    #[test]
+    fn what_is_not_known() {
+        let check = |text: &str, argument: &str, ours, expect| {
+            let arguments = [argument.as_bytes().to_vec()];
+            let alive = [Names::likely(&[], &[], &[]).alive(text.as_bytes()).expect("is known")];
+            let defined = Defined::of(&alive, &arguments, &[]);
+            let is_known = defined.is_some_and(|known| known.pieces(&alive, &Set::default(), ours).is_some());
+            assert_eq!(is_known, expect, "{text} {argument}");
+        };
+        check("f(a)\n#include <x.h>\n", "-DX", true, true);
+        check("#define $P(a, b) a##b\n", "-DX", true, false);
+        check("#define \u{e9}P(a, b) a##b\n", "-DX", true, false);
+        check("int x;\n", "--define-macro=C(a)=a##b", true, false);
+        check("int x;\n", "-DC(a)=a%:%:b", true, false);
+        check("#define int P\n#define P(a, b) a##b\n", "-DX", true, false);
+        check("f(a\n#include <x.h>\n);\n", "-DX", false, false);
+        for text in ["f(\n#if X > 1\na\n#endif\n)\n", ")\n", "(\n", "f(1'0)\n", "a) + (b\n"] {
+            check(text, "-DX", true, false);
+            check(text, "-DX", false, true);
+        }
     }
 }

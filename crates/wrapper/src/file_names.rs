@@ -49,16 +49,16 @@ pub(crate) fn no_file_is_named(names: &Names<'_>, texts: &[&[u8]], wanted: usize
     let alive: Option<Vec<Alive>> = texts.iter().map(|text| names.alive(text)).collect();
     let Some(alive) = alive.filter(|_| !words.iter().any(|word| names_files(word))) else { return false };
     let all: Vec<&[u8]> = FILE_WORDS.into_iter().chain(FILE_FUNCTIONS).collect();
-    let defined = Defined::of(&alive, words, &all);
+    let Some(defined) = Defined::of(&alive, words, &all) else { return false };
     let near = defined.reaching(all.iter().copied());
     // By these another text can name one of the wanted.
     let far = defined.reaching(all.iter().copied().filter(|word| !OF_ITS_OWN_TEXT.contains(word)));
     let is_known = |name: &&[u8]| all.contains(name) || is_plain(name);
-    let is_unnamed = |texts, words: &Set<&[u8]>| {
-        let pieces = defined.pieces(texts, words);
+    let is_unnamed = |texts, words: &Set<&[u8]>, ours| {
+        let pieces = defined.pieces(texts, words, ours);
         pieces.is_some_and(|pieces| !words.iter().any(|word| pieces.may_make(word)))
     };
-    near.iter().all(is_known) && is_unnamed(&alive[..wanted], &near) && is_unnamed(&alive[wanted..], &far)
+    near.iter().all(is_known) && is_unnamed(&alive[..wanted], &near, true) && is_unnamed(&alive[wanted..], &far, false)
 }
 
 /// Whether one of the words stands there outside of strings.

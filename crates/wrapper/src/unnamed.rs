@@ -13,9 +13,12 @@ use std::ops::Range;
 use larder_store::{is_blank, is_in_word, splices};
 use memchr::{memchr_iter, memmem};
 
-/// What gcc defines by itself expands to such words (`gcc -dM -E -x c /dev/null`), to numbers, and to names that begin
-/// and end with `_`.
-const BUILT_IN: [&[u8]; 16] = [
+/// What gcc defines by itself expands to such words (`gcc -dM -E -x c /dev/null`) and to numbers; elsewhere to others that
+/// begin and end with `_`.
+pub(crate) const BUILT_IN: [&[u8]; 19] = [
+    b"__ORDER_LITTLE_ENDIAN__",
+    b"__WCHAR_MAX__",
+    b"__SIG_ATOMIC_MAX__",
     b"__int128",
     b"bool",
     b"c",

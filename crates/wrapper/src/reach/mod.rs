@@ -24,6 +24,7 @@ use larder_compiler::{Family, Naming, Stage, naming};
 use larder_lookup::relocated::rule;
 use larder_lookup::{Request, ResponseFilesOnDisk, roots_digest};
 use larder_model::{Bound, Looked, Made, PLACEHOLDER, Rewrite};
+use larder_observe::without_parents;
 use larder_relocate::{can_be_relocated, hides_its_text, holds_a_root, sums_sources};
 use larder_spawn::Command;
 use larder_store::{Carried, Stamps, names_files};
@@ -230,7 +231,7 @@ impl Reach<'_> {
         if let (Some(flag), true) = (&naming.compares, named) {
             return Err((Bound::Flag, flag.clone()));
         }
-        if let Some(directory) = naming.shortened.first() {
+        if let Some(directory) = naming.shortened.first().or_else(|| self.system_through_a_link(naming)) {
             return Err((Bound::Argument, directory.clone()));
         }
         if let (Some(input), true) = (&self.carried.fixed, is_rewritten) {
@@ -270,6 +271,21 @@ impl Reach<'_> {
             return Err((Bound::Input, input.clone()));
         }
         Ok(Some(suspect))
+    }
+
+    /// A directory of the system's, named by a relative path, of which something was read that a link led to. Of what is
+    /// found there gcc takes the shorter of two names: the one that it was told, and the absolute one without links
+    /// (`maybe_shorter_path` in its `libcpp/files.cc`).
+    fn system_through_a_link<'a>(&self, naming: &'a Naming) -> Option<&'a Vec<u8>> {
+        let is_linked = |path: &[u8]| {
+            let path = Path::new(OsStr::from_bytes(path));
+            path.canonicalize().map_or(true, |real| real != path)
+        };
+        naming.system.iter().find(|directory| {
+            let top = without_parents(&self.request.absolute(directory));
+            let mut read = self.looked.iter().filter(|(path, looked)| looked.content && path.starts_with(&top));
+            read.any(|(path, _)| is_linked(path))
+        })
     }
 
     /// The text that comes of preprocessing does not name this place.

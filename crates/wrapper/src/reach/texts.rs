@@ -19,8 +19,10 @@ use crate::dead::Names;
 use crate::file_names::{a_file_is_named, no_file_is_named};
 use crate::unnamed::Macros;
 
-/// A traditional preprocessor has other strings and comments, and another character set other letters.
-const UNUSUAL: [&[u8]; 5] = [b"-Wp,", b"-Xpreprocessor", b"-finput-charset", b"-traditional", b"--traditional"];
+/// A traditional preprocessor has other strings and comments, another character set other letters, and
+/// `__USER_LABEL_PREFIX__` is a piece of a name where it is not empty.
+const UNUSUAL: [&[u8]; 6] =
+    [b"-Wp,", b"-Xpreprocessor", b"-finput-charset", b"-traditional", b"--traditional", b"-fleading-underscore"];
 
 /// Flags that lead to headers, which are then called by what stands behind the flag.
 const LEADING: [&[u8]; 6] = [b"-I", b"-iquote", b"-isystem", b"-idirafter", b"-include", b"-imacros"];

@@ -104,6 +104,13 @@ pub(super) fn cases() -> Vec<Case> {
         &format!("cc -traditional-cpp {RELATIVE}"), Far::Differs, FAR));
     cases.push(in_places("derived-lambda-name", &[("src/x.cc", "template<class T> int n(T){return sizeof __PRETTY_FUNCTION__;}\nint f(){return n([]{});}\n")],
         "c++ -std=c++17 -c {cwd}/src/x.cc -o out/x.o", Far::Differs));
+    // A link that is longer than what it leads to: gcc names what is in a directory of the system's by the shorter path.
+    let link = "l".repeat(150);
+    let linked = ["a", FAR, super::THIRD].iter().fold(case("B/derived-isystem-through-a-link").both(), |case, place| {
+        case.setup(symlink("inc", format!("{place}/{link}")))
+    });
+    cases.push(in_two(linked, &[("src/x.c", "#include <n.h>\nconst char *f(void){return n;}\n"), ("inc/n.h", "static const char *n = __FILE__;\n")],
+        &format!("cc -isystem {link} -c src/x.c -o out/x.o"), Far::Differs, FAR));
     // A header of the system's that names itself.
     cases.push(in_two(case("B/derived-asserts-of-the-library"), &[("src/x.cc", "#include <vector>\nint f(std::vector<int> &v){return v[1];}\n")],
         "c++ -O1 -D_GLIBCXX_ASSERTIONS -c {cwd}/src/x.cc -o out/x.o", Far::Hits, FAR));
