@@ -50,7 +50,14 @@ EXPORT int fclose(void *file)
 {
     if (file && fileno && fflush && watched(fileno(file))) {
         int before = errno;
-        fflush(file);
+        if (fflush(file) != 0) {
+            /* libc has given up what could not be written, and fclose would not say so. */
+            int error = errno;
+            closing(fileno(file));
+            REAL(fclose)(file);
+            errno = error;
+            return -1;
+        }
         closing(fileno(file));
         errno = before;
     }

@@ -115,7 +115,7 @@ impl<'t> Defined<'t> {
         // gcc's own macros come to these.
         let gccs = || BUILT_IN.into_iter().filter(|word| self.bodies.contains_key(word));
         let is_bad = |word: &[u8]| banned.contains(word) || self.pasting.contains(word);
-        if self.told.iter().any(|word| banned.contains(word)) || gccs().any(is_bad) {
+        if self.told.iter().copied().chain(gccs()).any(is_bad) {
             return None;
         }
         let mut pieces = Pieces::default();
@@ -279,7 +279,8 @@ fn deeper(code: &[u8]) -> Option<(isize, isize)> {
         at += next;
         match (quote, code[at]) {
             // What follows it is no end.
-            (_, b'\\') => at += 1,
+            (Some(_), b'\\') => at += 1,
+            (None, b'\\') => {}
             (Some(open), byte) if open == byte => quote = None,
             (Some(_), _) => {}
             (None, b'\'') if may_be_in_a_number(&code[..at]) => return None,
@@ -321,6 +322,7 @@ mod tests {
         // Where parentheses are not sure.
         check("f(1'0 + '(' + CAT(na, x));\nme\n", true);
         check("CAT(na, x) '1 + '\nme\n", false);
+        check("f(CAT(na, \\(),\nme, \\);\n", true);
         check("CAT(na, 1.e1'0)\nme\n", true);
         check(")\nCAT(na, x);\nme\n", true);
         check("CAT(na, x) ) + (\nme\n", true);
@@ -363,6 +365,8 @@ mod tests {
         check("#define \u{e9}P(a, b) a##b\n", "-DX", true, false);
         check("int x;\n", "--define-macro=C(a)=a##b", true, false);
         check("int x;\n", "-DC(a)=a%:%:b", true, false);
+        check("#define C(a) a##b\n", "--define-macro=P=C", true, false);
+        check("#define C(a) a##b\n", "-D$P=C", true, false);
         check("#define int P\n#define P(a, b) a##b\n", "-DX", true, false);
         check("f(a\n#include <x.h>\n);\n", "-DX", false, false);
         for text in ["f(\n#if X > 1\na\n#endif\n)\n", ")\n", "(\n", "f(1'0)\n", "a) + (b\n"] {

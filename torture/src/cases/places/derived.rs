@@ -104,6 +104,9 @@ pub(super) fn cases() -> Vec<Case> {
         &format!("cc -traditional-cpp {RELATIVE}"), Far::Differs, FAR));
     cases.push(in_places("derived-lambda-name", &[("src/x.cc", "template<class T> int n(T){return sizeof __PRETTY_FUNCTION__;}\nint f(){return n([]{});}\n")],
         "c++ -std=c++17 -c {cwd}/src/x.cc -o out/x.o", Far::Differs));
+    // A call that ends in another place by each branch of a condition, the source's name in its arguments.
+    cases.push(in_places("derived-pasted-between-conditions", &unit("#define CAT(a,b) a##b\nint f(int); int x;\nint g(void){int n = sizeof CAT(__FI,\n#if Z > 1\n x);\n n += f(\n#endif\n LE__); return n;}\n"),
+        &absolute, Far::Differs));
     // A link that is longer than what it leads to: gcc names what is in a directory of the system's by the shorter path.
     let link = "l".repeat(150);
     let linked = ["a", FAR, super::THIRD].iter().fold(case("B/derived-isystem-through-a-link").both(), |case, place| {
