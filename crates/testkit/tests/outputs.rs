@@ -194,3 +194,17 @@ fn an_output_that_somebody_else_changes_is_not_recorded() {
     place.remove(&["busy", "x.o"]);
     place.check(&argv[1..], &["miss", "hit"]);
 }
+
+/// What a stream could not write is said where it is closed.
+#[test]
+fn a_full_disk() {
+    if !has("gcc") {
+        return println!("skipped: gcc is not installed");
+    }
+    let place = Place::new();
+    place.put("x.c", "int a;\n");
+    for _ in 0..2 {
+        let ran = place.larder(&["gcc", "-S", "x.c", "-o", "/dev/full"]).run().ends(1);
+        assert!(ran.stderr.contains("No space left on device"), "{ran:#?}");
+    }
+}
