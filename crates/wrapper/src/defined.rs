@@ -11,7 +11,7 @@ use larder_store::is_in_word;
 use memchr::memmem;
 
 use crate::dead::{Alive, Line, directive, is_include, may_be_in_a_number};
-use crate::unnamed::{BUILT_IN, is_pasted_of, name_and_body};
+use crate::unnamed::{BUILT_IN, Starts, is_pasted_of, name_and_body};
 
 /// gcc's own that put something together: what they are given, and the end of a number's name.
 const PASTING: [&[u8]; 10] = [
@@ -52,9 +52,6 @@ struct Shape {
     /// Another text is included within some.
     includes_within: bool,
 }
-
-/// What words begin with, by their first byte, and seven bits of the second: most others are told from them by that.
-struct Starts([u128; 256]);
 
 impl<'t> Defined<'t> {
     /// Those of these texts, of a compile that was told these words for its preprocessor. Others than macros are known
@@ -220,27 +217,6 @@ impl Shape {
         }
         shape.is_known &= depth == 0;
         shape
-    }
-}
-
-impl Default for Starts {
-    fn default() -> Starts {
-        Starts([0; 256])
-    }
-}
-
-impl Starts {
-    fn add(&mut self, word: &[u8]) {
-        self.0[usize::from(word[0])] |= Starts::second(word);
-    }
-
-    /// Whether one of them begins as this word does.
-    fn may_be(&self, word: &[u8]) -> bool {
-        self.0[usize::from(word[0])] & Starts::second(word) != 0
-    }
-
-    fn second(word: &[u8]) -> u128 {
-        1 << (word.get(1).copied().unwrap_or(0) & 0x7f)
     }
 }
 

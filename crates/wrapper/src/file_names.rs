@@ -22,7 +22,7 @@ const OF_ITS_OWN_TEXT: [&[u8]; 2] = [b"__FILE__", b"__PRETTY_FUNCTION__"];
 /// that is defined in any of them. Others may have been read.
 pub(crate) fn a_file_is_named(names: &Names<'_>, texts: &[&[u8]], wanted: usize) -> bool {
     let alive: Vec<Alive> = texts.iter().map(|text| names.alive(text).unwrap_or_default()).collect();
-    // By name: how often it is defined in a way of which all is certain, and how often at all.
+    // By name: each body, and whether it is certain that it is defined so.
     let mut definitions: Map<&[u8], Vec<(&[u8], bool)>> = Map::default();
     for line in alive.iter().flat_map(Alive::lines) {
         if let Some((name, body)) = definition(line.code) {

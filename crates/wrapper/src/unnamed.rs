@@ -45,13 +45,13 @@ pub(crate) struct Macros {
     names: Vec<Vec<u8>>,
     /// All words that a name could be pasted together of, and the names.
     within: HashSet<Vec<u8>>,
-    /// By what these begin with: most words of a text are told apart by it.
-    first: [bool; 256],
-    /// By their first two bytes, seven bits of each.
-    pairs: [u128; 128],
+    starts: Starts,
     longest: usize,
     found: HashSet<Vec<u8>>,
 }
+
+/// What words begin with, by their first byte, and seven bits of the second: most others are told from them by that.
+pub(crate) struct Starts([u128; 256]);
 
 impl Macros {
     /// Those that `arguments` define, as `-DX="/root"`, and texts that hold a root. `None` where a root stands in
@@ -75,18 +75,17 @@ impl Macros {
     }
 
     /// Those with these names.
-    pub(crate) fn named(names: Vec<&[u8]>) -> Macros {
-        let (mut within, mut first, mut pairs) = (HashSet::new(), [false; 256], [0_u128; 128]);
+    fn named(names: Vec<&[u8]>) -> Macros {
+        let (mut within, mut starts) = (HashSet::new(), Starts::default());
         for name in &names {
-            name.windows(2).for_each(|pair| pairs[usize::from(pair[0] & 0x7f)] |= 1 << (pair[1] & 0x7f));
             for start in 0..name.len() {
-                first[usize::from(name[start])] = true;
                 within.extend((start + 1..=name.len()).map(|end| name[start..end].to_vec()));
             }
         }
         let longest = names.iter().map(|name| name.len()).max().unwrap_or(0);
         let names = names.into_iter().map(<[u8]>::to_vec).collect();
-        Macros { names, within, first, pairs, longest, found: HashSet::new() }
+        within.iter().for_each(|word: &Vec<u8>| starts.add(word));
+        Macros { names, within, starts, longest, found: HashSet::new() }
     }
 
     /// Whether there are none.
@@ -100,7 +99,7 @@ impl Macros {
     }
 
     /// Takes in a text that hides no words. `false` where it names one of them.
-    pub(crate) fn take(&mut self, text: &[u8]) -> bool {
+    fn take(&mut self, text: &[u8]) -> bool {
         let holds_raw_strings = memmem::find(text, b"R\"").is_some();
         // Whether nothing but blanks precedes on this line, and it begins where it seems to.
         let (mut at, mut begins) = (0, !holds_raw_strings);
@@ -118,7 +117,7 @@ impl Macros {
             let length = text[at..].iter().position(|byte| !is_in_word(*byte)).unwrap_or(text.len() - at);
             let word = &text[at..at + length];
             at += length;
-            let may_be_within = self.first[usize::from(byte)] && length <= self.longest && self.begins_one(word);
+            let may_be_within = length <= self.longest && self.starts.may_be(word);
             if may_be_within && self.within.contains(word) {
                 if self.names.iter().any(|name| name == word) {
                     return false;
@@ -131,10 +130,6 @@ impl Macros {
         true
     }
 
-    fn begins_one(&self, word: &[u8]) -> bool {
-        word.get(1).is_none_or(|second| self.pairs[usize::from(word[0] & 0x7f)] >> (second & 0x7f) & 1 == 1)
-    }
-
     /// Whether none can have been named in all that was read.
     pub(crate) fn are_unnamed(&self) -> bool {
         !self.names.iter().any(|name| self.may_be_pasted(name))
@@ -142,6 +137,27 @@ impl Macros {
 
     fn may_be_pasted(&self, name: &[u8]) -> bool {
         is_pasted_of(name, |word| self.found.contains(word))
+    }
+}
+
+impl Default for Starts {
+    fn default() -> Starts {
+        Starts([0; 256])
+    }
+}
+
+impl Starts {
+    pub(crate) fn add(&mut self, word: &[u8]) {
+        self.0[usize::from(word[0])] |= Starts::second(word);
+    }
+
+    /// Whether one of them begins as this word does.
+    pub(crate) fn may_be(&self, word: &[u8]) -> bool {
+        self.0[usize::from(word[0])] & Starts::second(word) != 0
+    }
+
+    fn second(word: &[u8]) -> u128 {
+        1 << (word.get(1).copied().unwrap_or(0) & 0x7f)
     }
 }
 

@@ -14,11 +14,11 @@ mod again;
 mod texts;
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 use larder_compiler::{Family, Naming, Stage, naming};
 use larder_lookup::relocated::rule;
@@ -282,10 +282,16 @@ impl Reach<'_> {
             path.canonicalize().map_or(true, |real| real != path)
         };
         naming.system.iter().find(|directory| {
-            let top = without_parents(&self.request.absolute(directory));
-            let mut read = self.looked.iter().filter(|(path, looked)| looked.content && path.starts_with(&top));
+            let directory = self.directory(directory);
+            let is_in = |path: &[u8]| Path::new(OsStr::from_bytes(path)).starts_with(&directory);
+            let mut read = self.looked.iter().filter(|(path, looked)| looked.content && is_in(path));
             read.any(|(path, _)| is_linked(path))
         })
+    }
+
+    /// One that the command names, by its whole path.
+    fn directory(&self, named: &[u8]) -> PathBuf {
+        PathBuf::from(OsString::from_vec(without_parents(&self.request.absolute(named))))
     }
 
     /// The text that comes of preprocessing does not name this place.

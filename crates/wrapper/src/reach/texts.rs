@@ -3,14 +3,13 @@
 //! Unaware of: what becomes of the answer.
 
 use std::cell::OnceCell;
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use larder_compiler::{Family, Naming};
 use larder_lookup::Request;
 use larder_model::Looked;
-use larder_observe::without_parents;
 use larder_store::names_files;
 use memchr::memmem;
 
@@ -79,8 +78,7 @@ impl<'r> Texts<'r> {
         }
         // What is found in these is called by a relative path.
         let relative = naming.places.iter().filter_map(value).filter(|directory| !directory.starts_with(b"/"));
-        let absolute = |path: &[u8]| PathBuf::from(OsString::from_vec(without_parents(&reach.request.absolute(path))));
-        let relative: Vec<PathBuf> = relative.map(absolute).collect();
+        let relative: Vec<PathBuf> = relative.map(|named| reach.directory(named)).collect();
         let is_called_whole = |path: &[u8]| {
             let path = Path::new(OsStr::from_bytes(path));
             !relative.iter().any(|directory| path.starts_with(directory))
