@@ -128,7 +128,7 @@ pub struct BothObserved {
 impl BothObservers {
     /// Where both are possible.
     pub fn new(closing: Closing) -> io::Result<BothObservers> {
-        Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new(closing)? })
+        Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new(closing) })
     }
 
     /// Run the tool, seen by both. An error means that it was not started and still can be.

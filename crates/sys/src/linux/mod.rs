@@ -27,7 +27,7 @@ mod terminal;
 mod touch;
 mod trace;
 
-pub use attended::spawn_attended;
+pub use attended::{spawn_attended, try_attending};
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
 pub use copy::copy_bytes;
 pub use files::{
@@ -53,7 +53,7 @@ pub use namespace::{
     process_number,
 };
 pub use notify::{
-    Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target, may_access,
+    Answered, Attendant, FilterStep, Listener, Notification, effective_group, is_thread_of, link_target, may_access,
     process_handle, read_memory, signal_that_ended,
 };
 pub use process::{
