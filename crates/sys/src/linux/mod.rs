@@ -3,6 +3,7 @@
 mod attended;
 mod bytelock;
 mod copy;
+mod features;
 mod files;
 mod follow;
 mod futex;
@@ -30,6 +31,7 @@ mod trace;
 pub use attended::{spawn_attended, try_attending};
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
 pub use copy::copy_bytes;
+pub use features::processor_features;
 pub use files::{
     Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, has_attributes, is_write_locked, look,
     look_through, may_make_in, may_write, memory_file, open, own_program, random_u64, read_at_most, read_rest_at_most,
@@ -60,8 +62,8 @@ pub use process::{
     Child, ChildEnd, Use, address_space_is_limited, allowed_processors, become_subreaper, build_of_ours,
     busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec, exec_with,
     file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, now_coarse_ns, out_of_the_way,
-    parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets,
-    standard_descriptors_open, umask, umask_beside_threads, wanted_processor_ns, wanting_to_run,
+    parent_process_id, process_id, process_state, processor_is_free, sockets, standard_descriptors_open, umask,
+    umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;
