@@ -2,6 +2,7 @@
 //! that it calls from the program that it is loaded into, glibc's or musl's.
 
 use std::env;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 #[path = "preload/compile.rs"]
@@ -9,16 +10,22 @@ mod compile;
 
 fn main() {
     println!("cargo::rerun-if-changed=preload");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("larder-preload.so");
+    println!("cargo::rerun-if-changed=selftest");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let (library, self_test) = (out.join("larder-preload.so"), out.join("self-test"));
+    // What `src/preload/self_test.rs` replaces.
+    println!("cargo::rustc-env=LARDER_LOADER_ROOM={}", compile::LOADER_ROOM);
     if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os != "linux") {
         // larder is only type-checked for other systems. Nothing is preloaded there.
-        return std::fs::write(&out, []).expect("OUT_DIR can be written");
+        return [library, self_test].iter().for_each(|file| std::fs::write(file, []).expect("OUT_DIR can be written"));
     }
     let target = env::var("TARGET").expect("cargo sets TARGET");
     let machine = target.split('-').next().unwrap_or_default();
     let compiler = compiler(&target, machine);
     // Never an empty library instead: a wrapper without its observer would look like any other.
-    if let Err(error) = compile::compile(&compiler, machine, Path::new("preload"), &out) {
+    let compiled = compile::compile(&compiler, machine, Path::new("preload"), &library)
+        .and_then(|()| compile::compile_self_test(&compiler, machine, Path::new("selftest"), &self_test));
+    if let Err(error) = compiled {
         panic!(
             "the preloaded library cannot be compiled for {target}: {error}\nIt needs a C compiler for {machine}. \
              `cargo xtask setup` installs one (Debian's package for aarch64 is gcc-aarch64-linux-gnu); another one can \
@@ -26,6 +33,10 @@ fn main() {
             target.replace('-', "_")
         );
     }
+    // Names this build of both files, so that an outcome of the self-test is not taken for that of another build.
+    let mut hash = DefaultHasher::new();
+    [library, self_test].iter().for_each(|file| std::fs::read(file).expect("it was compiled").hash(&mut hash));
+    println!("cargo::rustc-env=LARDER_LIBRARY_ID={:016x}", hash.finish());
 }
 
 /// The compiler of the host if the target's machine is the host's, whatever the libc. Else the compiler that

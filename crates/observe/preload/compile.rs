@@ -1,21 +1,19 @@
-//! Compiles the preloaded library with one compiler for one machine. The build script includes this file, and so does the
-//! test that checks what is undefined in the library, so that both use the same flags.
+//! Compiles the preloaded library, and the program that it is tried on, with one compiler for one machine. The build script
+//! includes this file, and so does the test that checks what is undefined in the library, so that both use the same flags.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O2",
     "-fPIC",
-    "-shared",
     "-nostdlib",
     "-fvisibility=hidden",
     "-fno-stack-protector",
     "-fno-builtin",
     "-fno-asynchronous-unwind-tables",
     "-U_FORTIFY_SOURCE",
-    "-Wl,-soname,larder-preload.so",
     "-Wl,-z,noexecstack",
     // A symbol that is undefined and not weak fails the build, because it would fail every program at its start.
     "-Wl,-z,defs",
@@ -45,8 +43,32 @@ pub(crate) fn compile(compiler: &Path, machine: &str, sources: &Path, out: &Path
     files.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
     // In an order that does not depend on the file system, so that the library does not either.
     files.sort();
+    link(compiler, machine, &[FLAGS, &["-shared", "-Wl,-soname,larder-preload.so"]].concat(), &files, out)
+}
+
+/// The loader that the self-test is linked with: room for the path of the one that is tried.
+#[allow(dead_code, reason = "the test of the library makes no self-test")]
+pub(crate) const LOADER_ROOM: &str = concat!(
+    "/larder/loader/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+);
+
+/// Compiles the self-test in `sources` to the program `out`, by way of a library in the same directory that stands for
+/// libc.
+#[allow(dead_code, reason = "the test of the library makes no self-test")]
+pub(crate) fn compile_self_test(compiler: &Path, machine: &str, sources: &Path, out: &Path) -> Result<(), String> {
+    let libc = out.with_file_name("self-test-libc.so");
+    let named = [FLAGS, &["-shared", "-fvisibility=default", "-Wl,-soname,libc.so.6"]].concat();
+    link(compiler, machine, &named, &[sources.join("libc.c")], &libc)?;
+    let loader = format!("-Wl,--dynamic-linker={LOADER_ROOM}");
+    // A symbol that is there but not used does not make the linker leave the library out.
+    let program = [FLAGS, &["-pie", "-fPIE", "-Wl,--no-as-needed", &loader]].concat();
+    link(compiler, machine, &program, &[sources.join("selftest.c"), libc], out)
+}
+
+fn link(compiler: &Path, machine: &str, flags: &[&str], files: &[PathBuf], out: &Path) -> Result<(), String> {
     let mut command = Command::new(compiler);
-    command.args(FLAGS);
+    command.args(flags);
     match is_clang(compiler)? {
         true if machine != std::env::consts::ARCH => drop(command.arg(format!("--target={machine}-linux-gnu"))),
         true => {}
