@@ -14,6 +14,7 @@ const FLAGS: &[&str] = &[
     "-fno-stack-protector",
     "-fno-builtin",
     "-fno-asynchronous-unwind-tables",
+    "-fno-unwind-tables",
     "-U_FORTIFY_SOURCE",
     "-Wl,-soname,larder-preload.so",
     "-Wl,-z,noexecstack",
