@@ -48,11 +48,7 @@ const LIMIT: Duration = Duration::from_secs(60 * 60);
 /// A program of tests must end within it.
 const LIMIT_OF_ONE: Duration = Duration::from_secs(15 * 60);
 
-/// Packages whose tests all run in user emulation.
-const IN_USER_EMULATION: &[&str] =
-    &["larder-model", "larder-compiler", "larder-config", "larder-ipc", "larder-relocate", "larder-record"];
-
-/// A program of tests that runs in the machine.
+/// A program of tests.
 struct Row {
     package: &'static str,
     /// The test's name, or the library's for the tests in it.
@@ -64,6 +60,17 @@ struct Row {
 const fn row(package: &'static str, test: &'static str) -> Row {
     Row { package, test, leave_out: &[] }
 }
+
+const IN_USER_EMULATION: &[Row] = &[
+    row("larder-model", "larder_model"),
+    row("larder-model", "golden"),
+    row("larder-model", "golden_image"),
+    row("larder-compiler", "larder_compiler"),
+    row("larder-config", "larder_config"),
+    row("larder-ipc", "larder_ipc"),
+    row("larder-ipc", "golden"),
+    row("larder-relocate", "larder_relocate"),
+];
 
 const IN_MACHINE: &[Row] = &[
     row("larder-sys", "larder_sys"),
@@ -168,11 +175,24 @@ fn of_message(line: &str) -> Option<Built> {
     Some(Built { package: package.into(), dir: dir.into(), test: test.into(), program: program.into() })
 }
 
+/// The programs of these rows, built, and each with its row.
+fn built_rows(place: &Place, rows: &'static [Row]) -> Result<Vec<(&'static Row, Built)>> {
+    let mut packages: Vec<&str> = rows.iter().map(|row| row.package).collect();
+    packages.dedup();
+    let mut built = built_tests(place, &packages)?;
+    let mut found = |row: &'static Row| {
+        let at = built.iter().position(|built| built.package == row.package && built.test == row.test);
+        let at = at.with_context(|| format!("{} has no tests {}", row.package, row.test))?;
+        Ok((row, built.swap_remove(at)))
+    };
+    rows.iter().map(&mut found).collect()
+}
+
 fn in_user_emulation(place: &Place, logs: &Path) -> Result<Vec<Outcome>> {
-    let run_one = |built: &Built| {
-        let name = format!("{} {}", built.package, built.test);
+    let run_one = |(row, built): (&Row, Built)| {
+        let name = format!("{} {}", row.package, row.test);
         println!("── {name}, in user emulation");
-        let log = logs.join(format!("{}-{}", built.package, built.test));
+        let log = logs.join(format!("{}-{}", row.package, row.test));
         let start = Instant::now();
         let mut command = Command::new("qemu-aarch64-static");
         command.arg(&built.program).arg("--nocapture").current_dir(&built.dir);
@@ -187,7 +207,7 @@ fn in_user_emulation(place: &Place, logs: &Path) -> Result<Vec<Outcome>> {
             is_failure: ended.failure.is_some(),
         })
     };
-    built_tests(place, IN_USER_EMULATION)?.iter().map(run_one).collect()
+    built_rows(place, IN_USER_EMULATION)?.into_iter().map(run_one).collect()
 }
 
 /// Sums what each `test result:` line says, and counts the tests that say that they were skipped.
@@ -208,9 +228,7 @@ fn counts(text: &str) -> Counts {
 }
 
 fn in_machine(place: &Place, guest: &Guest, logs: &Path) -> Result<Vec<Outcome>> {
-    let mut packages: Vec<&str> = IN_MACHINE.iter().map(|row| row.package).collect();
-    packages.dedup();
-    let built = built_tests(place, &packages)?;
+    let built = built_rows(place, IN_MACHINE)?;
     let host = place.own("aarch64")?.join("host");
     place::fresh(&host)?;
     let share = Share { repo: &place.repo, host: &host };
@@ -223,13 +241,11 @@ fn in_machine(place: &Place, guest: &Guest, logs: &Path) -> Result<Vec<Outcome>>
     share.copy(&suite, "bin/larder-torture")?;
     let mut script = share.begin()?;
     let mut names = Vec::new();
-    for Row { package, test, leave_out } in IN_MACHINE {
-        let found = built.iter().find(|built| built.package == *package && built.test == *test);
-        let found = found.with_context(|| format!("{package} has no test {test}"))?;
+    for (Row { package, test, leave_out }, built) in built {
         let name = format!("{package}-{test}");
-        share.copy(&found.program, &format!("tests/{name}"))?;
+        share.copy(&built.program, &format!("tests/{name}"))?;
         let skip: String = leave_out.iter().map(|part| format!(" --skip {part}")).collect();
-        let dir = found.dir.display();
+        let dir = built.dir.display();
         script += &format!("one {name} {dir} /host/tests/{name} --nocapture --test-threads={PROCESSORS}{skip}\n");
         names.push((name, format!("{package} {test}")));
     }
@@ -296,6 +312,7 @@ export LARDER_BIN=/opt/larder/larder PATH=/opt/larder:$PATH
 one() {
     name=$1; dir=$2; shift 2
     start=$(date +%s)
+    mkdir -p "$dir"
     (cd "$dir" && exec timeout --kill-after=5 900 "$@") > /tmp/log-of-one 2>&1
     code=$?
     seconds=$(($(date +%s) - start))
