@@ -409,6 +409,7 @@ ln -sf gcc usr/bin/cc
 ln -sf g++ usr/bin/c++
 ln -sf mawk usr/bin/awk
 ln -sf which.debianutils usr/bin/which
+qemu-aarch64-static usr/sbin/ldconfig -r .
 cp usr/bin/busybox ../busybox
 mv boot/vmlinuz-* ../vmlinuz
 mkdir -p ../modules/lib
