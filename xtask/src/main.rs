@@ -2,6 +2,7 @@
 //!
 //! This file reads the command line and calls the module of the same name; it decides nothing else.
 
+mod aarch64;
 mod arch;
 mod bench;
 mod binaries;
@@ -12,6 +13,7 @@ mod launcher;
 mod place;
 mod progress;
 mod projects;
+mod qemu;
 mod run;
 mod setup;
 mod stages;

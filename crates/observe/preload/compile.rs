@@ -13,6 +13,7 @@ const FLAGS: &[&str] = &[
     "-fno-stack-protector",
     "-fno-builtin",
     "-fno-asynchronous-unwind-tables",
+    "-fno-unwind-tables",
     "-U_FORTIFY_SOURCE",
     "-Wl,-z,noexecstack",
     // A symbol that is undefined and not weak fails the build, because it would fail every program at its start.
