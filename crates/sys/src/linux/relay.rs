@@ -183,6 +183,16 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option
     poll(set, at_most).map(drop)
 }
 
+/// Returns an error if a sandbox refuses the call by which `relay` waits: then no tool is to be started whose messages it
+/// would pass on.
+pub fn can_wait_for_streams() -> io::Result<()> {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut [], Some(&at_once)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Pass on all streams until the tool has ended and nothing is left to read, or until only other processes still hold
 /// them, serving the attendant until the tool has ended, and stopping the tool where its rival wins. Does not collect
 /// the child.
