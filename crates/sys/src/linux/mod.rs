@@ -2,6 +2,7 @@
 
 mod attended;
 mod bytelock;
+mod closing;
 mod copy;
 mod files;
 mod follow;

@@ -86,6 +86,17 @@ impl Child {
         self.wait_and_measure().map(|(end, _)| end)
     }
 
+    /// Returns true if it has ended. It still has to be waited for.
+    pub fn has_ended(&self) -> bool {
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: plain numbers, for which zero is a value.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: asks about our own child, writes to our own structure.
+        let asked = unsafe { libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut info, flags) };
+        // SAFETY: the kernel filled the structure, or left zeros.
+        asked != 0 || unsafe { info.si_pid() } == self.pid
+    }
+
     /// The same, and what it used.
     pub fn wait_and_measure(self) -> io::Result<(ChildEnd, Use)> {
         let mut status = 0;
