@@ -18,6 +18,7 @@ mod namespace;
 mod near;
 mod notify;
 mod process;
+mod refused;
 mod relay;
 mod signals;
 mod socket;
@@ -64,6 +65,7 @@ pub use process::{
     parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets,
     standard_descriptors_open, umask, umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
+pub use refused::{calls_may_be_refused, refused_calls};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart};
 pub use signals::SignalForwarding;
 pub use socket::{
