@@ -2,6 +2,7 @@
 //!
 //! This file reads the command line and calls the module of the same name; it decides nothing else.
 
+mod arch;
 mod bench;
 mod binaries;
 mod demo;
@@ -36,7 +37,7 @@ enum Word {
     /// Install what the other commands need: compilers, build tools, Rust targets. Says nothing when nothing is missing
     Setup,
     /// Build the static release binaries into target/larder
-    Build,
+    Build(binaries::Options),
     /// Build real C and C++ projects plainly and through larder, and compare every file
     Demo(demo::Options),
     /// Run every check and test: format, lints, tests, the torture suite, type checks for other systems
@@ -65,7 +66,7 @@ fn act(word: Word) -> Result<bool> {
     let place = place::Place::find()?;
     match word {
         Word::Setup => setup::everything(&place).map(|()| true),
-        Word::Build => binaries::build(&place).map(|()| true),
+        Word::Build(options) => binaries::build_as_asked(&place, &options).map(|()| true),
         Word::Demo(options) => demo::demo(&place, &options),
         Word::Test(options) => stages::test(&place, &options),
         Word::Torture(options) => torture::torture(&place, &options),

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every check and test as a list of stages, a line for each, and the count at the end.
 
+use crate::arch::Arch;
 use crate::binaries::{self, cargo};
 use crate::demo;
 use crate::fuzz;
@@ -73,6 +74,7 @@ fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
     for target in CHECKED_TARGETS {
         stages.push(stage(&format!("type check for {target}"), move || type_check(place, target)));
     }
+    stages.push(stage("type check for aarch64, and a wrapper for it", || aarch64(place)));
     // The longest last: what they find stands at the end of what is printed.
     let full = options.full;
     stages.push(stage("tests", move || tests(place, full)));
@@ -109,4 +111,13 @@ fn type_check(place: &Place, target: &str) -> Result<()> {
         command.args(["--exclude", package]);
     }
     run::shown_to_user(&mut command)
+}
+
+/// Checks the types of everything for aarch64, and links the wrapper: a type check finds no wrong linker, no missing
+/// cross compiler and no symbol that is undefined in the preloaded library.
+fn aarch64(place: &Place) -> Result<()> {
+    let target = Arch::Aarch64.static_target();
+    type_check(place, target)?;
+    let words = ["build", "--locked", "--target", target, "--package", "larder-wrapper"];
+    run::shown_to_user(cargo(place).args(words))
 }

@@ -128,7 +128,7 @@ pub struct BothObserved {
 impl BothObservers {
     /// Where both are possible.
     pub fn new(closing: Closing) -> io::Result<BothObservers> {
-        Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new(closing)? })
+        Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new(closing) })
     }
 
     /// Run the tool, seen by both. An error means that it was not started and still can be.
@@ -460,6 +460,16 @@ impl<'t> Links<'t> {
                         _ => way.plain = true,
                     }
                 }
+                // `realpath` of glibc before 2.33 looks at each component first, and reads those that are links.
+                Kind::Lstat => {
+                    const LINK: u32 = 0o12;
+                    let way = links.read.entry(program).or_default().entry(e.path).or_default();
+                    match e.error {
+                        0 if e.mode >> 12 == LINK => {}
+                        libc::ENOENT => way.missing = true,
+                        _ => way.plain = true,
+                    }
+                }
                 Kind::Access => {
                     if let Some(directory) = e.path.strip_suffix(b"/") {
                         links.directories.entry(program).or_default().insert(directory, e.error);
@@ -604,5 +614,21 @@ mod tests {
         assert!(alike);
         let (alike, _, missed) = judged(&[event(Kind::RealPath, "/a", 0)], &kernel);
         assert_eq!((alike, missed.len()), (false, 3));
+    }
+
+    #[test]
+    fn a_real_path_by_looking_at_each_component() {
+        let looked = |path: &str, mode: u32| trace::Event { mode, ..event(Kind::Lstat, path, 0) };
+        let (directory, link) = (0o040_755, 0o120_777);
+        let kernel = [
+            begins(),
+            looked("/a", directory),
+            looked("/a/l", link),
+            trace::Event { path2: b"../b".to_vec(), ..event(Kind::ReadLink, "/a/l", 0) },
+            looked("/b", directory),
+            event(Kind::Lstat, "/b/x", libc::ENOENT),
+        ];
+        let (alike, ..) = judged(&[event(Kind::RealPath, "/a/l/x", libc::ENOENT)], &kernel);
+        assert!(alike);
     }
 }

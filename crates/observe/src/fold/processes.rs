@@ -42,6 +42,7 @@ impl<'t> Fold<'t> {
             }
             Kind::Anonymous => self.anonymous += 1,
             Kind::Drop if e.extra == crate::UNPROVABLE => self.refuse(Unrecorded::Unprovable, e.path),
+            Kind::Drop if e.extra == crate::INTERRUPTED => self.refuse(Unrecorded::Interrupted, e.path),
             _ => self.refuse(Unrecorded::NotObserved, e.path),
         }
         // Without a look at it there is no such file, and the failure that follows says so.

@@ -4,6 +4,7 @@ mod attended;
 mod bytelock;
 mod closing;
 mod copy;
+mod features;
 mod files;
 mod follow;
 mod futex;
@@ -29,9 +30,10 @@ mod terminal;
 mod touch;
 mod trace;
 
-pub use attended::spawn_attended;
+pub use attended::{spawn_attended, try_attending};
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
 pub use copy::copy_bytes;
+pub use features::processor_features;
 pub use files::{
     Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, has_attributes, is_write_locked, look,
     look_through, may_access, may_make_in, may_write, memory_file, open, own_program, random_u64, read_at_most,
@@ -55,15 +57,15 @@ pub use namespace::{
     process_number,
 };
 pub use notify::{
-    Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target,
+    Answered, Attendant, FilterStep, Listener, Notification, effective_group, is_thread_of, link_target,
     process_handle, read_memory, signal_that_ended,
 };
 pub use process::{
     Child, ChildEnd, Use, address_space_is_limited, allowed_processors, become_subreaper, build_of_ours,
     busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec, exec_with,
     file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, now_coarse_ns, out_of_the_way,
-    parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets,
-    standard_descriptors_open, umask, umask_beside_threads, wanted_processor_ns, wanting_to_run,
+    parent_process_id, process_id, process_state, processor_is_free, sockets, standard_descriptors_open, umask,
+    umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
 pub use refused::{calls_may_be_refused, refused_calls};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart};

@@ -473,30 +473,3 @@ pub fn standard_descriptors_open() -> bool {
     // SAFETY: asks for flags only.
     (0..3).all(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
 }
-
-/// What the processor says it can do: the raw answers that `-march=native` is made from.
-pub fn processor_features() -> Vec<u8> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::__cpuid_count;
-        let mut bytes = Vec::new();
-        for (leaf, sub) in
-            [(0, 0), (1, 0), (4, 0), (4, 1), (4, 2), (4, 3), (7, 0), (7, 1), (0xd, 1), (0x14, 0), (0x19, 0)]
-                .into_iter()
-                .chain((0x8000_0000u32..=0x8000_0008).map(|leaf| (leaf, 0)))
-        {
-            let answer = __cpuid_count(leaf, sub);
-            // Leaf 1 tells in the high byte of EBX which processor answered; leaf 4 and others do not.
-            let ebx = if leaf == 1 { answer.ebx & 0x00ff_ffff } else { answer.ebx };
-            // OSXSAVE and the like are in ECX and matter; all else is taken as it is.
-            for register in [answer.eax, ebx, answer.ecx, answer.edx] {
-                bytes.extend(register.to_le_bytes());
-            }
-        }
-        bytes
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        std::fs::read("/proc/cpuinfo").unwrap_or_default()
-    }
-}

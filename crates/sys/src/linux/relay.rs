@@ -177,7 +177,8 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option
             (ready(&all[..set.len()]), ready(&all[set.len()..set.len() + 1]))
         };
         if asked {
-            served.serve();
+            // It was told at the start if the kernel does not take its answers.
+            let _ = served.serve();
         }
         if ready {
             break;
@@ -239,23 +240,26 @@ pub fn relay(
         }
     }
     if let (None, Some(served)) = (&ended, attendant) {
-        serve_while_any_lives(served)?;
+        serve_until_ended(served, child)?;
     }
     Ok(RelayEnd { held_open: false, stopped: stopping.is_some() })
 }
 
-/// Answer until nobody is left who could ask: a tool that has closed its streams may go on.
-fn serve_while_any_lives(attendant: &mut dyn Attendant) -> io::Result<()> {
-    loop {
+/// Answers until the tool has ended or no process is left that could ask: a tool that has closed its streams may go on.
+/// Looks whether it has ended from time to time, because the listener does not say so before Linux 5.9.
+fn serve_until_ended(attendant: &mut dyn Attendant, child: &Child) -> io::Result<()> {
+    const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    while !child.has_ended() {
         match attendant.listener() {
             None => return Ok(()),
-            Some(listener) => match poll(&mut [PollFd::from_borrowed_fd(listener, PollFlags::IN)], None) {
-                Err(Errno::INTR) => continue,
+            Some(listener) => match poll(&mut [PollFd::from_borrowed_fd(listener, PollFlags::IN)], Some(&LOOK_AGAIN)) {
+                Err(Errno::INTR) | Ok(0) => continue,
                 polled => drop(polled?),
             },
         }
-        attendant.serve();
+        let _ = attendant.serve();
     }
+    Ok(())
 }
 
 /// What there is to be done.

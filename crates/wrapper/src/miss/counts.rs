@@ -25,10 +25,10 @@ impl Run<'_> {
         let refusals = std::mem::take(&mut folded.refusals);
         if let Some((why, path)) = refusals.first() {
             if *why == Unrecorded::NotObserved {
-                self.programs().leave_to_the_kernel(watched, path);
+                self.programs.leave_to_the_kernel(watched, path);
             }
             let changed = refusals.iter().filter(|(why, _)| *why == Unrecorded::UpdatesFile);
-            self.programs().learn_changes(changed.map(|(_, path)| path.as_slice()));
+            self.programs.learn_changes(changed.map(|(_, path)| path.as_slice()));
             return Err(NotRecorded::Because(*why, path.clone()));
         }
         if let Some((path, _)) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
@@ -47,7 +47,7 @@ impl Run<'_> {
         texts: &Texts,
         folded: &mut Folded,
     ) -> Result<(), NotRecorded> {
-        let unseen = self.programs().unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
+        let unseen = self.programs.unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
         let place = &self.context.place;
         let seen = &mut folded.seen;
         seen.looked.extend(unseen);

@@ -65,6 +65,7 @@ pub(super) struct Run<'a> {
     pub(super) started_ns: i64,
     pub(super) run_time_us: u64,
     pub(super) observer: larder_model::Observer,
+    pub(super) programs: &'a Programs<'a>,
 }
 
 impl Run<'_> {
@@ -72,6 +73,9 @@ impl Run<'_> {
     pub(super) fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
         let finished = &watched.observed.finished;
         let exit_code = exit_code(finished)?;
+        if let Some(sign) = watched.sign_of_harm(exit_code) {
+            return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
+        }
         let texts = Texts::of(self.request, &watched.observed.trace);
         let mut folded = self.folded(watched, &texts)?;
         let dates = Dates::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
@@ -112,10 +116,6 @@ impl Run<'_> {
         let difference = before.and_then(|before| crate::verify::difference(before, &result, self.sink, self.stamps));
         let (grown, strong) = self.write(&set, &made, &result)?;
         Ok(Recorded { grown: kept.grown + grown, strong, difference })
-    }
-
-    pub(super) fn programs(&self) -> Programs<'_> {
-        Programs::new(self.context, self.sink, self.stamps, self.request)
     }
 
     /// Look at everything once more.
