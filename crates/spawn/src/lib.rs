@@ -158,6 +158,8 @@ fn run(
     rival: Rivalry,
 ) -> io::Result<Finished> {
     larder_sys::become_subreaper()?;
+    // Its messages could not be passed on, and it would have run.
+    larder_sys::can_wait_for_streams()?;
     let mut plumbing = Plumbing::new(to)?;
     let forwarding = SignalForwarding::prepare()?;
     let Command { program, argv, environment, manner } = command;

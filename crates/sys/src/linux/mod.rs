@@ -2,6 +2,7 @@
 
 mod attended;
 mod bytelock;
+mod closing;
 mod copy;
 mod features;
 mod files;
@@ -18,6 +19,7 @@ mod namespace;
 mod near;
 mod notify;
 mod process;
+mod refused;
 mod relay;
 mod signals;
 mod socket;
@@ -34,9 +36,9 @@ pub use copy::copy_bytes;
 pub use features::processor_features;
 pub use files::{
     Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, has_attributes, is_write_locked, look,
-    look_through, may_make_in, may_write, memory_file, open, own_program, random_u64, read_at_most, read_rest_at_most,
-    read_sized, real_path_of, rename_new, seal, sealed_memory_file, standard_look, times_are_multigrain,
-    try_write_lock, volatile_path, write_lock,
+    look_through, may_access, may_make_in, may_write, memory_file, open, own_program, random_u64, read_at_most,
+    read_rest_at_most, read_sized, real_path_of, rename_new, seal, sealed_memory_file, standard_look,
+    times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
 pub use follow::{Beside, Did, Followed};
 pub use loopback::loop_device;
@@ -55,7 +57,7 @@ pub use namespace::{
     process_number,
 };
 pub use notify::{
-    Answered, Attendant, FilterStep, Listener, Notification, effective_group, is_thread_of, link_target, may_access,
+    Answered, Attendant, FilterStep, Listener, Notification, effective_group, is_thread_of, link_target,
     process_handle, read_memory, signal_that_ended,
 };
 pub use process::{
@@ -65,7 +67,8 @@ pub use process::{
     parent_process_id, process_id, process_state, processor_is_free, sockets, standard_descriptors_open, umask,
     umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
-pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};
+pub use refused::{calls_may_be_refused, refused_calls};
+pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart};
 pub use signals::SignalForwarding;
 pub use socket::{
     Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, passed_file, raise_descriptor_limit,

@@ -216,14 +216,6 @@ pub fn is_thread_of(thread: u32, process: u32) -> bool {
     done == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
 }
 
-/// Whether this process, by its effective ids or its real ones, may execute (1), write (2) or read (4) what `path`
-/// leads to.
-pub fn may_access(path: &[u8], rights: u8, effective: bool) -> io::Result<()> {
-    let wanted = rustix::fs::Access::from_bits_truncate(rights.into());
-    let flags = if effective { rustix::fs::AtFlags::EACCESS } else { rustix::fs::AtFlags::empty() };
-    Ok(rustix::fs::accessat(rustix::fs::CWD, path, wanted, flags)?)
-}
-
 /// The target of a symbolic link.
 pub fn link_target(path: &[u8]) -> io::Result<Vec<u8>> {
     Ok(rustix::fs::readlink(path, Vec::new())?.into_bytes())

@@ -43,6 +43,9 @@ const STOP_PATIENCE: Duration = Duration::from_millis(200);
 /// Then again, as long as something is left of it.
 const STOP_AGAIN: Duration = Duration::from_millis(20);
 
+/// Between two looks at a tool whose end cannot be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// How a relay ended.
 pub struct RelayEnd {
     /// A stream was still open for writing when the tool had ended: some other process holds it.
@@ -184,6 +187,16 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option
     poll(set, at_most).map(drop)
 }
 
+/// Returns an error if a sandbox refuses the call by which `relay` waits: then no tool is to be started whose messages it
+/// would pass on.
+pub fn can_wait_for_streams() -> io::Result<()> {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut [], Some(&at_once)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Pass on all streams until the tool has ended and nothing is left to read, or until only other processes still hold
 /// them, serving the attendant until the tool has ended, and stopping the tool where its rival wins. Does not collect
 /// the child.
@@ -194,21 +207,27 @@ pub fn relay(
     mut rival: Rivalry,
 ) -> io::Result<RelayEnd> {
     let pid = Pid::from_raw(child.pid).ok_or_else(|| io::Error::other("no process id"))?;
-    // Without such a descriptor the tool has ended when its streams have.
+    // Linux before 5.3 and some sandboxes have no such descriptor. Then it is looked at from time to time whether the tool
+    // has ended, and its processes could not be stopped, so that its rival has lost.
     let ended = pidfd_open(pid, PidfdFlags::empty()).ok();
+    if ended.is_none() {
+        rival.take().into_iter().for_each(|rival| rival.lose());
+    }
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut tool_ended = false;
     let mut stopping = None;
     while streams.iter().any(|s| s.from.is_some()) || !tool_ended && ended.is_some() {
+        let look_again = ended.is_none().then(|| Instant::now() + LOOK_AGAIN);
+        let until = stopping.or(look_again);
         let Ready { streams: ready, end, rival: heard } =
-            wait(ended.as_ref(), tool_ended, streams, &mut attendant, &rival, stopping)?;
+            wait(ended.as_ref(), tool_ended, streams, &mut attendant, &rival, until)?;
         if ready.is_empty() && tool_ended {
             return Ok(RelayEnd { held_open: true, stopped: stopping.is_some() });
         }
         for index in ready {
             streams[index].advance(&mut buffer, &mut attendant, &mut rival)?;
         }
-        tool_ended |= end;
+        tool_ended |= end || ended.is_none() && child.has_ended();
         if heard && !tool_ended && rival.as_mut().is_some_and(|rival| rival.hear()) && !SignalForwarding::seen() {
             rival = None;
             streams.iter_mut().for_each(|stream| stream.silent = true);

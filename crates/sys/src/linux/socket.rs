@@ -230,11 +230,10 @@ pub fn close_others(first: i32, keep: &[i32]) {
     keep.sort_unstable();
     let mut from = first;
     for fd in keep.into_iter().chain([-1]) {
-        let last = if fd < 0 { libc::c_uint::MAX } else { fd as libc::c_uint };
-        if fd < 0 || from < fd {
-            let last = if fd < 0 { last } else { last - 1 };
+        let last = if fd < 0 { i32::MAX } else { fd - 1 };
+        if from <= last {
             // SAFETY: only at the start of a program, before anything of it has opened a descriptor.
-            unsafe { libc::syscall(libc::SYS_close_range, from as libc::c_uint, last, 0) };
+            unsafe { super::closing::close_range(from, last) };
         }
         from = fd + 1;
     }
