@@ -24,6 +24,8 @@ const PACKAGES: &[(Sign, &str)] = &[
     (Sign::Program("cmake"), "cmake"),
     (Sign::Program("ninja"), "ninja-build"),
     (Sign::Program("clang"), "clang"),
+    (Sign::Program("ld.lld"), "lld"),
+    (Sign::Program("ld.mold"), "mold"),
     (Sign::Program("musl-gcc"), "musl-tools"),
     (Sign::Program("python3"), "python3"),
     (Sign::Program("strace"), "strace"),
@@ -76,7 +78,6 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
     (Sign::Program("bison"), "bison"),
     (Sign::Program("flex"), "flex"),
     (Sign::Program("protoc"), "protobuf-compiler"),
-    (Sign::Program("ld.lld"), "lld"),
     (Sign::File(&["/usr/bin/python3"]), "python3"),
 ];
 

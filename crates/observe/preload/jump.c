@@ -339,6 +339,8 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         drop_event(LARDER_DROP_UNSUPPORTED, name, 0, NULL);
         break;
     case PLAN_SYSCALL:
+        if (arguments[0] == __NR_getrandom && one_of_few(&randoms))
+            number_event(LARDER_RANDOM, 0, "getrandom");
         if (names_something(arguments[0]) && !opens_setting(arguments))
             drop_event(LARDER_DROP_UNSUPPORTED, name, (uint32_t)arguments[0], NULL);
         break;

@@ -173,6 +173,9 @@ impl BothObserved {
 /// In a `Kind::Clock`.
 const LOCAL_TIME: u32 = 4;
 
+/// Stands for random numbers in what is asked for.
+const RANDOM: &[u8] = b"random";
+
 type Event<'t> = trace::Event<&'t [u8]>;
 type Fact<'t> = (&'t [u8], Vec<u8>, What);
 
@@ -214,7 +217,10 @@ pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &
         };
         list.push(sight(fact));
     }
-    verdict.invented = theirs.all.iter().filter(|fact| !ours.cover(fact)).map(sight).collect();
+    // The kernel is not told which random numbers are for libc itself, and which ones are asked for in the same way.
+    let is_random = |fact: &Fact| fact.2 == What::Asked && fact.1 == RANDOM;
+    let invented = theirs.all.iter().filter(|fact| !ours.cover(fact) && !is_random(fact));
+    verdict.invented = invented.map(sight).collect();
     for list in [&mut verdict.unseen, &mut verdict.missed, &mut verdict.invented] {
         list.sort();
     }
@@ -402,6 +408,7 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         Kind::Umask => vec![(b"umask".to_vec(), What::Asked)],
         // A local time is asked for by reading the time zone, which both see in their own ways.
         Kind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), What::Asked)],
+        Kind::Random => vec![(RANDOM.to_vec(), What::Asked)],
         // What a program keeps to itself, and what the two say in their own ways.
         _ => Vec::new(),
     }
@@ -585,6 +592,9 @@ mod tests {
         check("where it is", &[event(Kind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
         let shell = |kind| [trace::Event { identity: Some(id), ..event(kind, "/bin/sh", 0) }];
         check("by a shell", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
+        let asks = event(Kind::Random, "getrandom", 0);
+        check("random numbers", &[], &[begins(), asks.clone()], false, &[], &["random"]);
+        check("as libc asks for its own", &[asks], &[begins()], true, &[], &[]);
         check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
         check("without the library", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
     }

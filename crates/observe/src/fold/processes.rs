@@ -137,6 +137,7 @@ impl<'t> Fold<'t> {
         }
         let program = self.who.runs(e.pid).program;
         match e.identity {
+            _ if !clock && policy.chance_is_compared => self.chance_program = self.chance_program.or(Some(program)),
             Some(output) if clock && habit.tells_time => {
                 self.times_told.push((program, (output.device, output.inode)));
             }

@@ -26,6 +26,7 @@ mod socket;
 mod start;
 mod stdin;
 mod stop;
+mod survivors;
 mod terminal;
 mod touch;
 mod trace;
@@ -68,7 +69,7 @@ pub use process::{
     umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
 pub use refused::{calls_may_be_refused, refused_calls};
-pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart};
+pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
 pub use signals::SignalForwarding;
 pub use socket::{
     Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, passed_file, raise_descriptor_limit,
@@ -79,6 +80,7 @@ pub use stdin::{
     standard_input_modified, take_standard_input,
 };
 pub use stop::end_descendants;
+pub use survivors::{Survivors, survivors};
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_input_size, standard_outputs};
 pub use touch::{Answer, Touch, Touches};
 pub use trace::{

@@ -313,6 +313,41 @@ fn wait(
     })
 }
 
+/// Pass on what comes out of `streams` within `time` after the tool's end, serving the attendant meanwhile. With no time,
+/// pass on all that is there. Returns whether one of them is still open for writing.
+pub fn relay_for(streams: &mut [Stream], mut attendant: Attending, time: Duration) -> io::Result<bool> {
+    let until = Instant::now() + time;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let (ready, asked) = {
+            let (open, mut set) = poll_set(streams);
+            if let Some(listener) = attendant.as_deref().and_then(|served| served.listener()) {
+                set.push(PollFd::from_borrowed_fd(listener, PollFlags::IN));
+            }
+            let left = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut set, Some(&left)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let is_ready = |fd: &PollFd| !fd.revents().is_empty();
+            let asked = set.get(open.len()).is_some_and(is_ready);
+            let ready = open.into_iter().zip(&set).filter(|(_, fd)| is_ready(fd)).map(|(stream, _)| stream);
+            (ready.collect::<Vec<_>>(), asked)
+        };
+        if let (true, Some(served)) = (asked, attendant.as_deref_mut()) {
+            served.serve();
+        }
+        for index in &ready {
+            streams[*index].advance(&mut buffer, &mut attendant, &mut None)?;
+        }
+        let nothing = ready.is_empty() && !asked;
+        if if time.is_zero() { nothing } else { left.is_zero() } {
+            return Ok(streams.iter().any(|stream| stream.from.is_some()));
+        }
+    }
+}
+
 /// Go on passing on what other processes still write to `streams`, in a process of its own, so that the caller can be
 /// let go now that the tool has ended. That process lives as long as they do.
 pub fn relay_apart(mut streams: Vec<Stream>) {

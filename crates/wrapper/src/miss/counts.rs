@@ -3,7 +3,7 @@
 
 use larder_compiler::{
     Family, LISTS_VARIABLES, SERVED, Told, adds_execute, getenv_is_covered, habit, is_compiler_part,
-    matters_on_terminal_only, replaces_output, unlinks_output,
+    matters_on_terminal_only, opens_output, replaces_output, rewrites_output, unlinks_output,
 };
 use larder_model::Observer::Kernel;
 use larder_model::{
@@ -79,6 +79,8 @@ impl Run<'_> {
         let policy = Policy {
             replaces_output: &replaces_output,
             unlinks_output: &unlinks_output,
+            rewrites_output: &rewrites_output,
+            opens_output: &opens_output,
             adds_execute: &adds_execute,
             variable_is_covered: &|name| {
                 getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
@@ -91,6 +93,7 @@ impl Run<'_> {
             is_log: &larder_compiler::is_log,
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
+            chance_is_compared: matches!(family, Family::Gcc | Family::Clang | Family::Binutils),
         };
         fold(&observed.trace, &policy)
     }

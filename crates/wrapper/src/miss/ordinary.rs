@@ -1,6 +1,8 @@
 //! Whether a run ended as it will the next time.
 
-use larder_model::Unrecorded;
+use std::time::UNIX_EPOCH;
+
+use larder_model::{Change, Unrecorded};
 use larder_spawn::{Finished, Written};
 use larder_sys::ChildEnd;
 use memchr::memmem;
@@ -46,6 +48,23 @@ fn holds(written: &Written, sign: &str) -> bool {
         Written::Together(both) => [both, b""],
     };
     texts.iter().any(|text| memmem::find(text, sign.as_bytes()).is_some())
+}
+
+/// Refuses a run if a process that the tool left running changed an output after the tool had ended: at that moment the
+/// caller would have found another one.
+///
+/// For example, mold's child only unmaps what it had written before its parent ended, which changes no file's ctime. A
+/// change within the same tick of the kernel's clock as the tool's end goes unseen, and is in the output that is kept.
+pub(super) fn unchanged_since_the_end(finished: &Finished, changed: &[(Vec<u8>, Change)]) -> Result<(), NotRecorded> {
+    let Some(left_at) = finished.left_at else { return Ok(()) };
+    let left_at_ns = left_at.duration_since(UNIX_EPOCH).map_or(i64::MAX, |time| time.as_nanos() as i64);
+    // The entries of a directory change with what others do in it.
+    let is_one = |change: &Change| matches!(change, Change::File { .. } | Change::Link);
+    let is_later = |path: &[u8]| larder_sys::look(path).is_ok_and(|look| look.changed_ns > left_at_ns);
+    match changed.iter().find(|(path, change)| is_one(change) && is_later(path)) {
+        Some((path, _)) => Err(NotRecorded::Because(Unrecorded::Outlives, path.clone())),
+        None => Ok(()),
+    }
 }
 
 /// Signs in a failed run's messages that it would not fail so again: an internal error, a shortage, a killed child.
