@@ -220,7 +220,8 @@ mod tests {
         assert!(record.is_of_this_boot() && record.is_of_our_mounts() && record.open_namespace().is_some());
         let text = record.encode();
         assert_eq!(Record::decode(&text).as_ref(), Some(&record));
-        let reused = |source: Option<&str>| Known::Reused { number: 4, device: 5, kind: 6, source: source.map(str::to_owned) };
+        let reused =
+            |source: Option<&str>| Known::Reused { number: 4, device: 5, kind: 6, source: source.map(str::to_owned) };
         for known in [Known::Unique(12), reused(None), reused(Some("larder-07"))] {
             let line = known.line();
             record.known = Some(known);

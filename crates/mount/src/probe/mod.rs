@@ -105,7 +105,8 @@ impl Trial {
             Rung::Lazy => {
                 let layer = layer::erofs(&self.erofs(), Some(&self.data())).map_err(text)?;
                 self.asked_before_reading().map_err(|error| format!("reads cannot be waited with: {error}"))?;
-                self.write_on(&layer, Self::EROFS_OWNERS).map(|whose| format!("EROFS from files, filled when they are read{whose}"))
+                self.write_on(&layer, Self::EROFS_OWNERS)
+                    .map(|whose| format!("EROFS from files, filled when they are read{whose}"))
             }
             Rung::Mount => {
                 let (metadata, data) = (self.erofs(), self.data());

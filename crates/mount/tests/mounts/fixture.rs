@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_mount::Image;
+use larder_mount::{Image, Mount, MountError, Rung, erofs, erofs_by_loop_device, squashfs};
 
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn());
@@ -100,12 +100,32 @@ impl Fixture {
         Some(Image::Squashfs(file))
     }
 
+    /// An image that this kernel mounts by itself, by its rung: EROFS, or squashfs before Linux 5.16.
+    pub(crate) fn of_kernel(&self) -> Option<(Rung, Image)> {
+        let image = self.erofs()?;
+        match layer(&image) {
+            Ok(_) => Some((Rung::Mount, image)),
+            Err(_) => Some((Rung::Squashfs, self.squashfs()?)),
+        }
+    }
+
     /// Whether a directory has the same tree: bytes, and all that can be seen from outside, to the second.
     pub(crate) fn assert_same(&self, other: &Path) {
         let done = Command::new("diff").args(["-r", "--no-dereference"]).arg(self.tree()).arg(other).output();
         let done = done.expect("diff runs");
         assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
         assert_eq!(looks(&self.tree()), looks(other));
+    }
+}
+
+/// An image as a mount that is nowhere, as the kernel has it.
+pub(crate) fn layer(image: &Image) -> Result<Mount, MountError> {
+    match image {
+        Image::Erofs { metadata, data } => {
+            let by_file = erofs(metadata, data.as_deref());
+            by_file.or_else(|first| erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first))
+        }
+        Image::Squashfs(file) => squashfs(file),
     }
 }
 

@@ -49,8 +49,8 @@ pub use mount::{
 };
 pub use namespace::{
     OwnerRange, in_mount_namespace, is_of_first_users, is_of_other_users, kill_process, lead_session,
-    lending_mount_rights, may_mount, mounts_of, open_process, own_namespaces, owners_namespace, peer_process, process_ended,
-    process_number,
+    lending_mount_rights, may_mount, mounts_of, open_process, own_namespaces, owners_namespace, peer_process,
+    process_ended, process_number,
 };
 pub use notify::{
     Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target, may_access,
