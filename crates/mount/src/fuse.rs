@@ -61,12 +61,20 @@ pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError
     }
     let place = near.join(format!(".fuse-{:016x}", larder_sys::random_u64()));
     fs::create_dir(&place).map_err(MountError::path(&place, "cannot be made"))?;
-    let layer = mount(image, &place, life).and_then(|()| {
+    let layer = || {
+        mount(image, &place, life)?;
         let open = || larder_sys::open_place(&place).map_err(MountError::path(&place, "cannot be opened"));
         let layer = Mount::passed(open()?).another();
         larder_sys::unmount(open()?).map_err(MountError::path(&place, "cannot be unmounted"))?;
         layer
-    });
+    };
+    let layer = match life {
+        Life::AsThread => layer(),
+        // Nobody else sees the place, so nothing is mounted there any more if we are killed meanwhile.
+        Life::AsMount => larder_sys::in_lasting_mounts(|| Ok(layer()))
+            .map_err(MountError::path(&place, "there can be no mounts of its own for it"))
+            .and_then(|layer| layer),
+    };
     let _ = fs::remove_dir(&place);
     layer
 }

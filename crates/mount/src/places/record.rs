@@ -60,7 +60,7 @@ impl Known {
             MountNumber::Reused(number) => number,
         };
         let (look, system) = (rustix::fs::fstat(root)?, rustix::fs::fstatfs(root)?);
-        Ok(Known::Reused { number, device: look.st_dev as u64, kind: system.f_type as u64, source })
+        Ok(Known::Reused { number, device: look.st_dev, kind: system.f_type as u64, source })
     }
 
     /// Whether it is the mount that this descriptor is in, which this thread sees. `own` is an open `/proc/self`.

@@ -81,6 +81,7 @@ impl Trial {
         fs::create_dir_all(&directory)?;
         let trial = Trial { directory };
         File::create(trial.erofs())?.write_all(&tiny::erofs())?;
+        File::create(trial.whole())?.write_all(&tiny::whole())?;
         File::create(trial.data())?.write_all(&tiny::data())?;
         File::create(trial.squashfs())?.write_all(&tiny::squashfs())?;
         Ok(trial)
@@ -88,6 +89,10 @@ impl Trial {
 
     fn erofs(&self) -> PathBuf {
         self.directory.join("erofs")
+    }
+
+    fn whole(&self) -> PathBuf {
+        self.directory.join("whole")
     }
 
     fn data(&self) -> PathBuf {
@@ -111,7 +116,10 @@ impl Trial {
             Rung::Mount => {
                 let (metadata, data) = (self.erofs(), self.data());
                 let by_file = layer::erofs(&metadata, Some(&data)).map(|layer| (layer, "EROFS from files"));
-                let by_device = || layer::erofs_by_loop_device(&metadata, Some(&data));
+                let by_device = || match layer::erofs_has_data() {
+                    true => layer::erofs_by_loop_device(&metadata, Some(&data)),
+                    false => layer::erofs_by_loop_device(&self.whole(), None),
+                };
                 let (layer, how) = by_file
                     .or_else(|first| by_device().map(|layer| (layer, "EROFS by a loop device")).map_err(|_| first))
                     .map_err(text)?;

@@ -15,6 +15,14 @@ pub(super) fn data() -> Vec<u8> {
     vec![0; BLOCK_BYTES]
 }
 
+/// `erofs` without a data device, for kernels before 5.16.
+pub(super) fn whole() -> Vec<u8> {
+    let mut image = erofs();
+    // Features, number of devices, where they are described.
+    image[1024 + 80..1024 + 90].fill(0);
+    image
+}
+
 /// EROFS: the superblock at 1024, the data device in a slot of 128 bytes, then the root's inode with its two names inside.
 /// It has what larder's images have, because kernels before 5.16 mount EROFS but not images with a data device.
 pub(super) fn erofs() -> Vec<u8> {

@@ -24,12 +24,14 @@ const STRANGERS_MAX: usize = 300;
 /// Mount, say so, and wait to be killed.
 pub(crate) fn mount_and_wait(arguments: &[String]) {
     let [state, rung, target, lease, files @ ..] = arguments else { panic!("{arguments:?}") };
+    let rung: Rung = rung.parse().expect("is a rung");
     let image = match files {
-        [metadata, data] => Image::Erofs { metadata: metadata.into(), data: Some(data.into()) },
+        [metadata, data @ ..] if rung == Rung::Mount => {
+            Image::Erofs { metadata: metadata.into(), data: data.first().map(Into::into) }
+        }
         [file] => Image::Squashfs(file.into()),
         _ => panic!("{arguments:?}"),
     };
-    let rung: Rung = rung.parse().expect("is a rung");
     let places = Places::open(Path::new(state)).expect("opens");
     let lease = match lease.as_str() {
         "held" => Lease::Held,

@@ -44,8 +44,9 @@ pub use machine::{
 pub use manner::{Manner, answer_promptly, is_lowered, lower_thread, would_starve};
 pub use map::Words;
 pub use mount::{
-    MountAttributes, MountNumber, MountRefused, MountValue, clone_mount, house_mount, in_private_mounts, mount_number,
-    mount_source, new_mount, open_directory, open_place, own_mounts, place_mount, set_mount_owners, unmount,
+    MountAttributes, MountNumber, MountRefused, MountValue, clone_mount, house_mount, in_lasting_mounts,
+    in_private_mounts, knows_mount_option, mount_number, mount_source, new_mount, open_directory, open_place,
+    own_mounts, place_mount, set_mount_owners, unmount,
 };
 pub use namespace::{
     OwnerRange, in_mount_namespace, is_of_first_users, is_of_other_users, kill_process, lead_session,

@@ -86,6 +86,12 @@ pub fn new_mount(
         .map_err(|error| at("fsmount", error, said(&context)))
 }
 
+/// Whether a file system knows an option that is text; true if that cannot be asked, because it is none or we may not.
+pub fn knows_mount_option(kind: &str, option: &str) -> bool {
+    let Ok(context) = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC) else { return true };
+    fsconfig_set_string(&context, option, "?") != Err(rustix::io::Errno::INVAL)
+}
+
 /// What the file system says of its trouble: lines that begin with a level.
 fn said(context: &OwnedFd) -> String {
     let mut lines = Vec::new();
@@ -219,21 +225,28 @@ pub fn in_private_mounts<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) ->
     })
 }
 
-/// Give a mount that is nowhere yet a place in a new mount namespace, and return that namespace: the mount is there as
-/// long as the namespace is, and `clone_mount` works on it for a thread in that namespace. Our other mounts are taken away
-/// there, as far as that is allowed, because otherwise they would be busy for as long.
-pub fn house_mount(mount: impl AsFd) -> io::Result<OwnedFd> {
-    let mount = mount.as_fd();
+/// The same for a namespace that stays, because a descriptor of it is kept, or a program that was started in it: at the end
+/// our own mounts are taken away there, as far as that is allowed, because otherwise they would be busy for as long.
+pub fn in_lasting_mounts<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     in_private_mounts(|| {
-        let namespace = OwnedFd::from(File::open("/proc/thread-self/ns/mnt")?);
-        let others = std::fs::read("/proc/thread-self/mountinfo")?;
-        place_mount(mount, open_place(Path::new("/"))?)?;
-        let lines = others.split(|byte| *byte == b'\n');
+        let ours = std::fs::read("/proc/thread-self/mountinfo")?;
+        let done = act();
+        let lines = ours.split(|byte| *byte == b'\n');
         for place in lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).filter(|place| *place != b"/") {
             // It may be gone already with the one above it.
             let _ = rustix::mount::unmount(&*plain(place), UnmountFlags::DETACH);
         }
-        Ok(namespace)
+        done
+    })
+}
+
+/// Give a mount that is nowhere yet a place in a new mount namespace, and return that namespace: the mount is there as
+/// long as the namespace is, and `clone_mount` works on it for a thread in that namespace.
+pub fn house_mount(mount: impl AsFd) -> io::Result<OwnedFd> {
+    let mount = mount.as_fd();
+    in_lasting_mounts(|| {
+        place_mount(mount, open_place(Path::new("/"))?)?;
+        Ok(OwnedFd::from(File::open("/proc/thread-self/ns/mnt")?))
     })
 }
 
