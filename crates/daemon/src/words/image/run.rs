@@ -164,7 +164,10 @@ fn had(
     // Among mounts of its own an ordinary user's command has fewer rights: not for nothing.
     let is_possible = broker.is_ok() || ways.contains(&Rung::Fuse) && by_fuse_possible().is_ok();
     let own = match (is_possible, &broker) {
-        (false, Err(why)) => Err(anyhow!("{why:#}; {}", by_fuse_possible().err().unwrap_or_default())),
+        (false, Err(why)) => {
+            let by_fuse = ways.contains(&Rung::Fuse).then(by_fuse_possible).and_then(Result::err);
+            Err(anyhow!("{why:#}{}", by_fuse.map(|why| format!("; {why}")).unwrap_or_default()))
+        }
         _ => own_mounts().context("it can have no mounts of its own here"),
     };
     let far = FarImages::open(around, &store)?.map(Arc::new);
@@ -212,7 +215,7 @@ fn had(
 
 /// From here on what we mount is seen by us and what we start alone. The superuser stays who he is: in a user namespace
 /// files of others would be nobody's.
-pub(super) fn own_mounts() -> io::Result<()> {
+pub(in crate::words) fn own_mounts() -> io::Result<()> {
     if larder_sys::effective_user() == 0 { larder_sys::own_mounts() } else { larder_sys::own_namespaces() }
 }
 
