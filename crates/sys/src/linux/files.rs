@@ -36,6 +36,10 @@ const PATH_BYTES_MAX: usize = 4096;
 /// another way gave the result, this process does not make it again.
 struct Newer(AtomicBool);
 
+/// A file in memory is meant to be executed, or is not: Linux 6.3. If `vm.memfd_noexec` is 2, only the second is allowed.
+const MFD_EXEC: u32 = 0x10;
+const MFD_NOEXEC_SEAL: u32 = 0x8;
+
 /// Linux 5.6.
 static OPENAT2: Newer = Newer::new();
 /// Linux 4.11; Docker refused it until 18.04.
@@ -464,15 +468,11 @@ pub fn read_rest_at_most(file: &File, bytes_max: u64) -> io::Result<Option<Vec<u
 
 /// Returns a file that has no name and is gone with the last descriptor of it: in memory, or in a directory for temporary
 /// files if the system gives none in memory (`memfd_create` is Linux 3.17, and `vm.memfd_noexec` may refuse it). With
-/// `executable` it can be mapped for execution.
+/// `executable` it can be executed, and mapped for execution.
 pub fn memory_file(name: &str, executable: bool) -> io::Result<File> {
     use rustix::fs::MemfdFlags;
-    // Both are Linux 6.3. The first says that execution is meant; the second says that it is not, and still allows to map
-    // for execution. Where `vm.memfd_noexec` is 2 there must be the second.
-    const MFD_EXEC: u32 = 0x10;
-    const MFD_NOEXEC_SEAL: u32 = 0x8;
-    let exact = if executable { MFD_EXEC } else { 0 };
-    let made = [exact, 0, MFD_NOEXEC_SEAL]
+    let tried = if executable { [MFD_EXEC, 0] } else { [0, MFD_NOEXEC_SEAL] };
+    let made = tried
         .into_iter()
         .find_map(|flag| fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::from_bits_retain(flag)).ok());
     made.map_or_else(|| unnamed_file(executable), |file| Ok(File::from(file)))
@@ -482,10 +482,11 @@ pub fn memory_file(name: &str, executable: bool) -> io::Result<File> {
 fn unnamed_file(executable: bool) -> io::Result<File> {
     let temporary = std::env::temp_dir();
     let directories = [Path::new("/dev/shm"), &temporary, Path::new("/tmp"), Path::new("/var/tmp")];
+    let mode = if executable { Mode::RWXU } else { Mode::RUSR | Mode::WUSR };
     let mut failed = io::Error::from(Errno::NOSYS);
     for directory in directories {
-        match unnamed_file_in(directory) {
-            // On a file system that is mounted `noexec` nothing can be mapped for execution.
+        match unnamed_file_in(directory, mode) {
+            // From a file system that is mounted `noexec` nothing can be executed.
             Ok(file) if executable && !may_execute_from(&file) => {}
             Ok(file) => return Ok(file),
             Err(error) => failed = error,
@@ -494,16 +495,15 @@ fn unnamed_file(executable: bool) -> io::Result<File> {
     Err(failed)
 }
 
-fn unnamed_file_in(directory: &Path) -> io::Result<File> {
+fn unnamed_file_in(directory: &Path, mode: Mode) -> io::Result<File> {
     use std::os::unix::ffi::OsStrExt;
-    const OURS_ALONE: Mode = Mode::RUSR.union(Mode::WUSR);
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
-    if let Ok(file) = fs::open(directory, flags | OFlags::TMPFILE, OURS_ALONE) {
+    if let Ok(file) = fs::open(directory, flags | OFlags::TMPFILE, mode) {
         return Ok(File::from(file));
     }
     // Some file systems make none without a name.
     let path = directory.join(format!(".larder-{:016x}", random_u64()));
-    let file = fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, OURS_ALONE)?;
+    let file = fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)?;
     with_c_path(path.as_os_str().as_bytes(), |path| fs::unlink(path))?;
     Ok(File::from(file))
 }
@@ -523,7 +523,14 @@ pub fn sealed_memory_file(name: &str, bytes: &[u8]) -> io::Result<File> {
 /// A file in memory that can be sealed once it is written.
 pub fn growing_memory_file(name: &str) -> io::Result<File> {
     use rustix::fs::MemfdFlags;
-    Ok(File::from(fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
+    let sealable = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let made = fs::memfd_create(name, sealable);
+    // If `vm.memfd_noexec` is 2.
+    let made = made.or_else(|error| match error {
+        Errno::ACCESS => fs::memfd_create(name, sealable | MemfdFlags::from_bits_retain(MFD_NOEXEC_SEAL)),
+        error => Err(error),
+    });
+    Ok(File::from(made?))
 }
 
 /// From now on nobody can change this file in memory.
@@ -614,6 +621,8 @@ pub fn boot_id() -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
 
     /// A directory that is removed with what is in it.
@@ -733,6 +742,9 @@ mod tests {
     fn a_file_without_a_name_is_as_good_as_one_in_memory() {
         for executable in [false, true] {
             let made = unnamed_file(executable).expect("some directory takes one");
+            let may_execute =
+                fs::access(Path::new(std::ffi::OsStr::from_bytes(&volatile_path(&made))), fs::Access::EXEC_OK);
+            assert_eq!(may_execute.is_ok(), executable);
             io::Write::write_all(&mut &made, b"content").expect("writes");
             let path = volatile_path(&made);
             let again = open(&path, Opening::Read).expect("opens by its path");

@@ -6,10 +6,10 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use larder_testkit::{Counters, Place, Ran, Run, Tree, larder};
+use larder_testkit::{Place, Ran, Run, Tree, larder};
 
 /// A run takes some tenths of a second. One that takes longer than this hangs, and is killed with all that it started.
-pub(crate) const HANGS: Duration = Duration::from_secs(30);
+pub(crate) const HANGS: Duration = Duration::from_secs(60);
 /// A run records at the latest when it was repeated so often: before that larder may have to learn how well the library
 /// sees the tool.
 const RUNS: usize = 3;
@@ -21,6 +21,25 @@ const BEFORE: &str = "before";
 const NOT_LOADED: i32 = 127;
 /// Random letters in the name of a compiler's temporary file.
 const RANDOM_BYTES: usize = 6;
+
+/// Reasons by their codes, and how their sentences begin.
+const REASONS: &[(&str, &str)] = &[
+    ("cannot-observe", "the tool cannot be observed"),
+    ("clock", "the result depends on the time"),
+    ("closed-descriptor", "standard input, output or error is closed"),
+    ("input-changed", "an input is as new as the run"),
+    ("materialise", "an output could not be put in place"),
+    ("no-daemon", "the store cannot be written, and no larderd"),
+    ("not-observed", "a program that cannot be observed was started"),
+    ("observer-failed", "the observer could not be started"),
+    ("output-elsewhere", "the tool wrote outside"),
+    ("refused", "a system call was refused here"),
+    ("shortage", "memory, disk space"),
+    ("store-unwritable", "the store cannot be written"),
+    ("suspect", "the tool failed in a way that its being observed"),
+    ("unjudged", "a program ran that is not known"),
+    ("write-failed", "the tool could not write"),
+];
 
 /// What runs: the same plainly and behind larder.
 pub(crate) struct Bench {
@@ -95,16 +114,13 @@ impl Bench {
 
     /// The outcome of one run, compared with a plain one.
     fn outcome(&self, refusals: &[String], store: &str, plain: &Left) -> Result<String, String> {
+        let log = self.place.path("log");
+        let _ = std::fs::remove_file(&log);
         let larders = [&[larder().to_str().expect("is text")], &self.argv[..]].concat();
-        let in_store = |run: Run| run.env("LARDER_DIR", self.place.path(store));
-        let counted = || {
-            let stats = [larder().as_os_str(), "stats".as_ref(), "--json".as_ref()];
-            Counters::parse(&in_store(self.place.run(&stats)).run().ends(0).stdout)
-        };
-        let earlier = if self.place.path(store).exists() { counted() } else { Counters::default() };
         self.place.settle();
-        let found = self.left_by(in_store(self.refused(refusals, &larders)))?;
-        let outcome = counted().since(&earlier);
+        let run = self.refused(refusals, &larders).env("LARDER_DIR", self.place.path(store)).env("LARDER_LOG", &log);
+        let found = self.left_by(run)?;
+        let outcome = outcome_in(&std::fs::read_to_string(&log).unwrap_or_default());
         // A record answers that was made before the calls were refused: then the tool's trouble with that is none.
         let answered = outcome == "hit" && store == BEFORE && found == self.right;
         // If the tool cannot be loaded, the loader names the library that larder preloads, too.
@@ -152,6 +168,20 @@ impl Bench {
         self.tree.put_back(&work);
         ran.stderr = without_random_names(&ran.stderr);
         Ok((ran, left))
+    }
+}
+
+/// What the last line of a log says: `hit`, `miss`, `miss:REASON` …; `nothing` if there is none.
+fn outcome_in(log: &str) -> String {
+    let Some(line) = log.lines().last() else { return "nothing".to_owned() };
+    let said = line.splitn(3, ' ').nth(2).unwrap_or_default();
+    let (what, rest) = said.split_once(": ").unwrap_or((said, ""));
+    let why = rest.split(" · ").nth(1).unwrap_or_default();
+    let what = what.split(',').next().unwrap_or_default();
+    match REASONS.iter().find(|(_, sentence)| why.starts_with(sentence)) {
+        Some((code, _)) => format!("{what}:{code}"),
+        None if why.is_empty() || why == "recorded" => what.to_owned(),
+        None => format!("{what}:{why}"),
     }
 }
 
