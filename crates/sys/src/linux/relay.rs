@@ -336,7 +336,7 @@ pub fn relay_for(streams: &mut [Stream], mut attendant: Attending, time: Duratio
             (ready.collect::<Vec<_>>(), asked)
         };
         if let (true, Some(served)) = (asked, attendant.as_deref_mut()) {
-            served.serve();
+            let _ = served.serve();
         }
         for index in &ready {
             streams[*index].advance(&mut buffer, &mut attendant, &mut None)?;
