@@ -55,6 +55,8 @@ impl<'a> Abilities<'a> {
         let mut which = Writer::default();
         which.u8(kind);
         which.bytes(boot.as_bytes());
+        // A container and its host share a boot, and may share a store.
+        which.bytes(&larder_sys::sandbox());
         which.bytes(PreloadObserver::LIBRARY_ID);
         which.bytes(what);
         let key = Digest::of(&which.bytes);

@@ -69,7 +69,7 @@ pub use process::{
     parent_process_id, process_id, process_state, processor_is_free, sockets, standard_descriptors_open, umask,
     umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
-pub use refused::{calls_may_be_refused, refused_calls};
+pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
 pub use signals::SignalForwarding;
 pub use socket::{

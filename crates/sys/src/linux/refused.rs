@@ -57,6 +57,20 @@ pub fn calls_may_be_refused() -> bool {
     mode > 0 || mode == -1 && io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
 }
 
+/// Returns what tells processes for which different calls are refused from each other: seccomp filters, and which process
+/// may look into another one. Two containers with as many filters are told apart by their process namespaces.
+pub fn sandbox() -> Vec<u8> {
+    use std::os::unix::fs::MetadataExt;
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let status = read("/proc/self/status");
+    let mut said: Vec<&str> = status.lines().filter(|line| line.starts_with("Seccomp")).collect();
+    let scope = read("/proc/sys/kernel/yama/ptrace_scope");
+    said.push(&scope);
+    let is_filtered = said.iter().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
+    let namespace = std::fs::metadata("/proc/self/ns/pid").ok().filter(|_| is_filtered);
+    format!("{} {}", said.join(" "), namespace.map_or(0, |look| look.ino())).into_bytes()
+}
+
 impl Asked {
     fn is_refused(&self) -> bool {
         let [a, b, c, d, e, f] = self.arguments;
