@@ -84,6 +84,9 @@ mod tests {
         for rung in Rung::ALL {
             assert_eq!(rung.to_string().parse(), Ok(rung));
         }
-        assert_eq!("nfs".parse::<Rung>(), Err("`nfs` is none of lazy, mount, lazy-fuse, squashfs, fuse, unpack".to_owned()));
+        assert_eq!(
+            "nfs".parse::<Rung>(),
+            Err("`nfs` is none of lazy, mount, lazy-fuse, squashfs, fuse, unpack".to_owned())
+        );
     }
 }

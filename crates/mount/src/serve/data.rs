@@ -72,11 +72,7 @@ impl Data {
     }
 }
 
-fn read_all(
-    pieces: &Pieces,
-    device: impl Fn(&mut [u8], u64) -> io::Result<()>,
-    then: impl FnOnce(io::Result<&[u8]>),
-) {
+fn read_all(pieces: &Pieces, device: impl Fn(&mut [u8], u64) -> io::Result<()>, then: impl FnOnce(io::Result<&[u8]>)) {
     BUFFER.with_borrow_mut(|buffer| {
         let length = pieces.parts.iter().map(|part| part.length as usize).sum();
         if buffer.len() < length {

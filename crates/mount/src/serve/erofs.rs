@@ -310,9 +310,8 @@ impl Erofs {
         let mut bytes = vec![0; inode.attributes_bytes];
         self.file.read_exact_at(&mut bytes, inode.attributes_at)?;
         let shared = usize::from(bytes[4]);
-        let (listed, own) = bytes[ATTRIBUTES_HEAD..]
-            .split_at_checked(shared * 4)
-            .ok_or_else(|| damaged("attributes are cut"))?;
+        let (listed, own) =
+            bytes[ATTRIBUTES_HEAD..].split_at_checked(shared * 4).ok_or_else(|| damaged("attributes are cut"))?;
         for number in listed.chunks_exact(4) {
             let at = self.shared_at + u64::from(u32_at(number, 0)) * 4;
             let mut head = [0; 4];
@@ -358,7 +357,8 @@ impl Erofs {
         let mut parts: Vec<Part> = Vec::new();
         let (mut offset, mut left) = (range.start, length);
         for chunk in listed.chunks_exact(width as usize) {
-            let (device, block) = if with_device { (u16_at(chunk, 2), u32_at(chunk, 4)) } else { (0, u32_at(chunk, 0)) };
+            let (device, block) =
+                if with_device { (u16_at(chunk, 2), u32_at(chunk, 4)) } else { (0, u32_at(chunk, 0)) };
             let within = offset & ((1 << bits) - 1);
             let count = left.min((1 << bits) - within);
             let from = match (block, device) {
@@ -416,7 +416,11 @@ impl Erofs {
 
     fn on_device(&self, block: u64, within: u64, length: u64) -> io::Result<From> {
         let at = (block << self.block_bits).checked_add(within);
-        let size = self.device.map_or(0, |device| device.blocks << self.block_bits);
+        let size = match self.device {
+            // `mkfs.erofs` does not say how many it has.
+            Some(Device { blocks: 0, .. }) => u64::MAX,
+            device => device.map_or(0, |device| device.blocks << self.block_bits),
+        };
         let end = at.and_then(|at| at.checked_add(length));
         match (at, end) {
             (Some(at), Some(end)) if end <= size => Ok(From::Data(at)),

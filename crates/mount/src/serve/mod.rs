@@ -145,16 +145,18 @@ pub fn mount(wanted: &ToServe) -> Result<(Mount, Option<Server>), MountError> {
     let unable = |why: String| MountError::Unable { rung: Rung::LazyFuse, why };
     let device = open_device().map_err(|error| unable(format!("{DEVICE} cannot be opened: {error}")))?;
     let mount = mount_device(device.as_fd())?;
-    let failed = |error: io::Error| MountError::Program { program: "the FUSE server".to_owned(), why: error.to_string() };
+    let failed =
+        |error: io::Error| MountError::Program { program: "the FUSE server".to_owned(), why: error.to_string() };
     let channel = start(wanted).map_err(failed)?;
-    channel.send(&encode(wanted), &[device.as_fd()]).map_err(failed)?;
+    // One that ended at once says nothing, which is said below.
+    let _ = channel.send(&encode(wanted), &[device.as_fd()]);
     drop(device);
     let said = hear(&channel, &mut Vec::new()).map_err(failed)?;
     match &*said {
         READY => {}
         why => return Err(failed(io::Error::other(String::from_utf8_lossy(why).into_owned()))),
     }
-    Ok((mount, (wanted.life == Life::AsThread).then_some(Server { channel })))
+    Ok((mount, (wanted.life == Life::AsThread).then(|| Server { channel })))
 }
 
 fn open_device() -> io::Result<File> {
@@ -258,7 +260,11 @@ fn decode(text: &str) -> Option<Asked> {
 fn hear(channel: &Channel, passed: &mut Vec<OwnedFd>) -> io::Result<Vec<u8>> {
     let (mut all, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
-        let count = channel.receive(&mut buffer, passed)?;
+        let count = match channel.receive(&mut buffer, passed) {
+            // It ended before it had heard us.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
+            received => received?,
+        };
         all.extend_from_slice(&buffer[..count]);
         if let Some(end) = all.iter().position(|byte| *byte == 0) {
             all.truncate(end);

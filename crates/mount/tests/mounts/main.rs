@@ -12,6 +12,8 @@ mod lazy;
 #[cfg(target_os = "linux")]
 mod rungs;
 #[cfg(target_os = "linux")]
+mod served;
+#[cfg(target_os = "linux")]
 mod state;
 
 #[cfg(target_os = "linux")]
@@ -25,7 +27,7 @@ fn main() {
         eprintln!("skipped: this process cannot have mounts of its own: {error}");
         return;
     }
-    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS, broker::TESTS].concat();
+    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS, served::TESTS, broker::TESTS].concat();
     let wanted = first.filter(|name| !name.starts_with('-'));
     let mut failed = Vec::new();
     for (name, test) in tests {
@@ -51,6 +53,8 @@ fn roles(role: &str, arguments: Vec<String>) {
         "broker" => broker::be_broker(&arguments),
         "gate" => lazy::be_gate(),
         "fill" => lazy::fill_and_wait(&arguments),
+        "serve" => served::be_server(),
+        "serve-and-wait" => served::serve_and_wait(&arguments),
         "mount" => state::mount_and_wait(&arguments),
         _ => panic!("no such role: {role}"),
     }

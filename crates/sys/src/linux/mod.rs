@@ -66,7 +66,8 @@ pub use process::{
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};
 pub use signals::SignalForwarding;
 pub use socket::{
-    Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, own_descriptors, keep_to_ourselves, passed_file, raise_descriptor_limit,
+    Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, own_descriptors, passed_file,
+    raise_descriptor_limit,
 };
 pub use start::{spawn, spawn_apart, spawn_bound, spawn_bound_to, spawn_job};
 pub use stdin::{

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use larder_mount::serve::{Bytes, Filled, Served, serve};
 use larder_mount::Image;
+use larder_mount::serve::{Bytes, Filled, Served, serve};
 use larder_store::Store;
 
 use super::super::FINE;
