@@ -54,9 +54,10 @@ fn doctor_says_what_a_kernel_lacks_and_what_is_used_instead() {
     // Before 6.15 a mount that is nowhere cannot be copied, which showing it with others' owners takes.
     let ran = refused(&place, &["open_tree:error=EINVAL"], &["doctor"]).expect("as before");
     assert!(said(&ran, "lazy").contains("for root's jobs alone"), "{ran:#?}");
+    assert!(!said(&ran, "lazy-fuse").contains("not possible"), "{ran:#?}");
     // Before 5.2, and in many a sandbox, nothing can be mounted so at all.
     let ran = refused(&place, &["fsopen:error=ENOSYS"], &["doctor"]).expect("as before");
-    ["lazy", "mount", "squashfs", "fuse"]
+    ["lazy", "mount", "lazy-fuse", "squashfs", "fuse"]
         .iter()
         .for_each(|way| assert!(said(&ran, way).contains("not possible"), "{ran:#?}"));
     assert!(said(&ran, "unpack").contains("used so"), "{ran:#?}");
