@@ -73,9 +73,10 @@ pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
 pub use signals::SignalForwarding;
 pub use socket::{
-    Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, passed_file, raise_descriptor_limit,
+    Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, own_descriptors, passed_file,
+    raise_descriptor_limit,
 };
-pub use start::{spawn, spawn_apart, spawn_bound, spawn_job};
+pub use start::{spawn, spawn_apart, spawn_bound, spawn_bound_to, spawn_job};
 pub use stdin::{
     Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left,
     standard_input_modified, take_standard_input,
