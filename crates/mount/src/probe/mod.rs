@@ -142,7 +142,8 @@ impl Trial {
     fn try_fuse(&self) -> Result<String, String> {
         let image = Image::Squashfs(self.squashfs());
         let program = fuse::program_for(&image)?;
-        let layer = fuse::layer(&image, &self.directory, fuse::Life::AsMount).map_err(|error| error.to_string())?;
+        // So a program without rights of its own is lent the right to mount, as for `image run`.
+        let layer = fuse::layer(&image, &self.directory, fuse::Life::AsThread).map_err(|error| error.to_string())?;
         self.write_on(&layer, "").map(|_| program.display().to_string())
     }
 
