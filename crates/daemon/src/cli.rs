@@ -148,6 +148,9 @@ pub(crate) struct Doctor {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only try the ways to mount images in this directory, among mounts of its own; doctor starts it
+    #[arg(long, hide = true, value_name = "DIR")]
+    pub(crate) ways_in: Option<PathBuf>,
 }
 
 /// Options of `config`.

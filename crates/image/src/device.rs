@@ -17,12 +17,19 @@ thread_local! {
 /// The blocks of an image.
 pub struct Device<'a> {
     image: &'a Image,
+    /// Where its first block is in the file that stands for it, bytes.
+    start: u64,
 }
 
 impl<'a> Device<'a> {
     /// Of this image.
     pub fn new(image: &'a Image) -> Self {
-        Device { image }
+        Device { image, start: 0 }
+    }
+
+    /// Of this image, in a file that has other bytes before it, so many: only `fill` says where in the file that is.
+    pub fn behind(image: &'a Image, start: u64) -> Self {
+        Device { image, start }
     }
 
     /// How large the file is that stands for it, bytes.
@@ -62,7 +69,7 @@ impl<'a> Device<'a> {
     }
 
     fn write(&self, number: usize, raw: &[u8], into: impl AsFd) -> Result<u64, ImageError> {
-        let offset = u64::from(self.image.packs.start(number)) * BLOCK_BYTES;
+        let offset = self.start + u64::from(self.image.packs.start(number)) * BLOCK_BYTES;
         let mut written = 0;
         while written < raw.len() {
             let count =

@@ -37,7 +37,7 @@ mod tree;
 
 pub use archive::{Exported, Format, Packing, SQUASHED, Unpacked, export, squash, unpack};
 pub use device::Device;
-pub use erofs::metadata;
+pub use erofs::{Whole, metadata, whole};
 pub use error::ImageError;
 pub use find::{Found, find_here, newest_of};
 pub use image::{Image, is_directory};

@@ -52,33 +52,31 @@ pub fn possible() -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// Where there is no program for it, or that fails.
+/// Where there is no program for it, or that fails; and if we may not mount here. Without rights the program could still
+/// mount by `fusermount3`, but that unmounts only if `/etc/mtab` is there, and no overlay can be put on it.
 pub fn layer(image: &Image, near: &Path, life: Life) -> Result<Mount, MountError> {
+    if !larder_sys::may_mount() {
+        let why = "it takes the superuser, or a user namespace of one's own".to_owned();
+        return Err(MountError::Unable { rung: Rung::Fuse, why });
+    }
     let place = near.join(format!(".fuse-{:016x}", larder_sys::random_u64()));
     fs::create_dir(&place).map_err(MountError::path(&place, "cannot be made"))?;
-    let layer = mount(image, &place, life).and_then(|()| {
+    let layer = || {
+        mount(image, &place, life)?;
         let open = || larder_sys::open_place(&place).map_err(MountError::path(&place, "cannot be opened"));
         let layer = Mount::passed(open()?).another();
-        match larder_sys::unmount(open()?) {
-            Ok(()) => {}
-            // Without rights it was mounted by a program that has them.
-            Err(_) if unmounted_by_program(&place) => {}
-            Err(error) => return Err(MountError::path(&place, "cannot be unmounted")(error)),
-        }
+        larder_sys::unmount(open()?).map_err(MountError::path(&place, "cannot be unmounted"))?;
         layer
-    });
+    };
+    let layer = match life {
+        Life::AsThread => layer(),
+        // Nobody else sees the place, so nothing is mounted there any more if we are killed meanwhile.
+        Life::AsMount => larder_sys::in_lasting_mounts(|| Ok(layer()))
+            .map_err(MountError::path(&place, "there can be no mounts of its own for it"))
+            .and_then(|layer| layer),
+    };
     let _ = fs::remove_dir(&place);
     layer
-}
-
-fn unmounted_by_program(place: &Path) -> bool {
-    let by = |program: &str| {
-        let mut command = Command::new(program);
-        command.env_clear().env("PATH", SEARCHED).args(["-u", "--"]).arg(place);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
-    by("fusermount3") || by("fusermount")
 }
 
 fn mount(image: &Image, target: &Path, life: Life) -> Result<(), MountError> {

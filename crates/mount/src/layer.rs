@@ -24,6 +24,11 @@ pub fn erofs(metadata: &Path, data: Option<&Path>) -> Result<Mount, MountError> 
     mount_erofs(&metadata, data.as_deref(), &metadata)
 }
 
+/// Whether the kernel mounts EROFS images that have their data in a file of its own: Linux 5.16. Else all must be in one.
+pub fn erofs_has_data() -> bool {
+    larder_sys::knows_mount_option("erofs", "device")
+}
+
 /// Mount an EROFS image by loop devices, for all kernels that know its format. Every byte must be there.
 ///
 /// # Errors

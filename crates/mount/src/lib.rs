@@ -55,7 +55,7 @@ pub use rung::{Rung, Step};
 #[cfg(target_os = "linux")]
 pub use handle::{Mount, Placed};
 #[cfg(target_os = "linux")]
-pub use layer::{erofs, erofs_by_loop_device, owned_by, squashfs};
+pub use layer::{erofs, erofs_by_loop_device, erofs_has_data, owned_by, squashfs};
 #[cfg(target_os = "linux")]
 pub use overlay::{Scratch, overlay};
 #[cfg(target_os = "linux")]

@@ -2,8 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -48,6 +47,12 @@ impl Scratch {
         self.directory.join("work")
     }
 
+    /// What the kernel shows as the source of the overlay, as others show a device. The name of the directory is in it,
+    /// because no other mount has that.
+    fn source(&self) -> String {
+        source(&self.directory)
+    }
+
     /// Leave them when this is dropped.
     pub fn keep(mut self) {
         self.kept = true;
@@ -60,6 +65,11 @@ impl Drop for Scratch {
             let _ = remove_scratch(&self.directory);
         }
     }
+}
+
+/// The source of an overlay that writes to this directory.
+pub(crate) fn source(directory: &Path) -> String {
+    format!("larder-{}", directory.file_name().unwrap_or_default().display())
 }
 
 /// Remove what `Scratch` made, and all that was written there.
@@ -78,31 +88,34 @@ pub(crate) fn remove_scratch(directory: &Path) -> io::Result<()> {
 /// # Errors
 ///
 /// Where the kernel refuses: the file system of `scratch` must have extended attributes and not be an overlay itself.
-pub fn overlay(lower: BorrowedFd, scratch: &Scratch) -> Result<Mount, MountError> {
+pub fn overlay(lower: &Mount, scratch: &Scratch) -> Result<Mount, MountError> {
     let refused = || MountError::refused(format!("an overlay that writes to {}", scratch.directory.display()));
-    like(lower, &scratch.upper()).map_err(MountError::path(scratch.upper(), "cannot be made like the image's root"))?;
-    let for_users = || {
-        let made = match by_descriptor(lower, scratch, &FOR_USERS) {
-            Err(error) if error.error.raw_os_error() == Some(EINVAL) => by_path(lower, scratch, &FOR_USERS),
-            made => made,
-        };
-        made.map_err(refused())
+    let alike = like(lower.descriptor(), &scratch.upper());
+    alike.map_err(MountError::path(scratch.upper(), "cannot be made like the image's root"))?;
+    let made = |options: &[(&'static str, MountValue<'static>)]| match by_descriptor(lower, scratch, options) {
+        Err(refused) if wants_paths(&refused.error) => by_path(lower, scratch, options),
+        done => done,
     };
     // Without rights over the machine its marks must be a user's own attributes. Others are taken there as well, and
     // then a directory cannot be removed.
     if !larder_sys::is_of_first_users() {
-        return for_users();
+        return made(&FOR_USERS).map_err(refused());
     }
-    match by_descriptor(lower, scratch, &OPTIONS) {
-        Err(error) if is_denied(&error.error) => for_users(),
-        Err(error) if error.error.raw_os_error() == Some(EINVAL) => {
-            by_path(lower, scratch, &OPTIONS).map_err(refused())
-        }
+    match made(&OPTIONS) {
+        Err(error) if is_denied(&error.error) => made(&FOR_USERS).map_err(refused()),
         done => done.map_err(refused()),
     }
 }
 
 const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+
+/// Whether this is what a kernel answers that takes layers by path only. From 6.5 to 6.12 overlays know no option that is
+/// a descriptor (EINVAL), and 6.13 and 6.14 may not take a layer that is mounted nowhere (EINVAL). Before 6.5 overlays
+/// have options as text only (EOPNOTSUPP).
+fn wants_paths(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(EINVAL | EOPNOTSUPP))
+}
 
 fn is_denied(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
@@ -118,21 +131,21 @@ const OPTIONS: [(&str, MountValue); 3] = [
 /// The same with a user's own attributes as marks, with which there are no redirections: Linux 5.11.
 const FOR_USERS: [(&str, MountValue); 2] = [("volatile", MountValue::Flag), ("userxattr", MountValue::Flag)];
 
-/// Layers by descriptor: Linux 6.13.
-fn by_descriptor(
-    lower: BorrowedFd,
-    scratch: &Scratch,
-    more: &[(&'static str, MountValue<'static>)],
-) -> Result<Mount, larder_sys::MountRefused> {
-    let at = |step: &str| {
-        let step = step.to_owned();
-        move |error| larder_sys::MountRefused { step, error, said: String::new() }
-    };
-    let lower = open_directory(lower).map_err(at("lowerdir"))?;
+type Made = Result<Mount, larder_sys::MountRefused>;
+
+fn at(step: &str) -> impl FnOnce(io::Error) -> larder_sys::MountRefused {
+    let step = step.to_owned();
+    move |error| larder_sys::MountRefused { step, error, said: String::new() }
+}
+
+/// Layers by descriptor: Linux 6.13, and 6.15 if the lower one is mounted nowhere.
+fn by_descriptor(lower: &Mount, scratch: &Scratch, more: &[(&'static str, MountValue<'static>)]) -> Made {
+    let lower = open_directory(lower.descriptor()).map_err(at("lowerdir"))?;
     let upper = fs::File::open(scratch.upper()).map_err(at("upperdir"))?;
     let work = fs::File::open(scratch.work()).map_err(at("workdir"))?;
+    let source = scratch.source();
     let mut options = vec![
-        ("source", MountValue::Text(b"larder")),
+        ("source", MountValue::Text(source.as_bytes())),
         ("lowerdir+", MountValue::Descriptor(lower.as_fd())),
         ("upperdir", MountValue::Descriptor(upper.as_fd())),
         ("workdir", MountValue::Descriptor(work.as_fd())),
@@ -141,38 +154,39 @@ fn by_descriptor(
     new_mount("overlay", &options, HARMLESS).map(Mount::passed)
 }
 
-/// Layers by path, for kernels before that: the lower one needs a place for a moment.
-fn by_path(
-    lower: BorrowedFd,
-    scratch: &Scratch,
-    more: &[(&'static str, MountValue<'static>)],
-) -> Result<Mount, larder_sys::MountRefused> {
-    let at = |step: &str| {
-        let step = step.to_owned();
-        move |error| larder_sys::MountRefused { step, error, said: String::new() }
-    };
-    let place = scratch.directory.join("lower");
-    fs::create_dir(&place).map_err(at("lowerdir"))?;
-    let placed = || {
-        let target = larder_sys::open_place(&place)?;
-        // Another mount, so that this one is still nowhere.
-        let another = larder_sys::clone_mount(lower)?;
-        larder_sys::place_mount(&another, &target).map(|()| another)
-    };
-    let another = placed().inspect_err(|_| drop(fs::remove_dir(&place))).map_err(at("lowerdir"))?;
-    let (upper, work) = (scratch.upper(), scratch.work());
-    let mut options = vec![
-        ("source", MountValue::Text(b"larder")),
-        ("lowerdir", MountValue::Text(place.as_os_str().as_bytes())),
-        ("upperdir", MountValue::Text(upper.as_os_str().as_bytes())),
-        ("workdir", MountValue::Text(work.as_os_str().as_bytes())),
-    ];
-    options.extend(more.iter().copied());
-    let made = new_mount("overlay", &options, HARMLESS);
-    // The overlay has its own hold on it.
-    let _ = larder_sys::unmount(&another);
-    let _ = fs::remove_dir(&place);
-    made.map(Mount::passed)
+/// Layers by path, for kernels before that. All of them must be among the mounts of the thread that makes the overlay:
+///
+/// 1. The lower mount is copied, so that `lower` itself stays where it is.
+/// 2. A thread gets a copy of our mounts in a namespace of its own, which nobody else sees.
+/// 3. It puts the copy of the lower mount there, on the directory of `scratch`, of which it has opened what it needs.
+/// 4. It makes the overlay, which has its own hold on its layers, and ends; with it the namespace is gone.
+///
+/// The paths are those of descriptors, so that no byte of a name is taken for the end of a layer or of an option.
+fn by_path(lower: &Mount, scratch: &Scratch, more: &[(&'static str, MountValue<'static>)]) -> Made {
+    let copy = lower.copy(lower.descriptor()).map_err(at("lowerdir"))?;
+    let made = larder_sys::in_private_mounts(|| {
+        let layers = || {
+            let (upper, work) = (larder_sys::open_place(&scratch.upper())?, larder_sys::open_place(&scratch.work())?);
+            larder_sys::place_mount(&copy, larder_sys::open_place(&scratch.directory)?)?;
+            Ok((upper, work))
+        };
+        let (upper, work) = match layers() {
+            Ok(layers) => layers,
+            Err(error) => return Ok(Err(at("a place for lowerdir")(error))),
+        };
+        let path = |of: BorrowedFd| format!("/proc/self/fd/{}", of.as_raw_fd());
+        let (source, lower, upper, work) =
+            (scratch.source(), path(copy.as_fd()), path(upper.as_fd()), path(work.as_fd()));
+        let mut options = vec![
+            ("source", MountValue::Text(source.as_bytes())),
+            ("lowerdir", MountValue::Text(lower.as_bytes())),
+            ("upperdir", MountValue::Text(upper.as_bytes())),
+            ("workdir", MountValue::Text(work.as_bytes())),
+        ];
+        options.extend(more.iter().copied());
+        Ok(new_mount("overlay", &options, HARMLESS).map(Mount::passed))
+    });
+    made.map_err(at("mounts of its own"))?
 }
 
 /// The root of an overlay is as its upper directory is: make that as the image's root is.

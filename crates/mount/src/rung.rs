@@ -50,7 +50,7 @@ impl Rung {
     pub fn needs(self) -> &'static str {
         match self {
             Rung::Lazy => "Linux 6.14 (fanotify events before access; EROFS from files, 6.12), superuser or the broker",
-            Rung::Mount => "Linux 6.12 (EROFS from files), or 5.16 and a loop device; superuser or the broker",
+            Rung::Mount => "Linux 6.12 (EROFS from files), or 5.10 and a loop device; superuser or the broker",
             Rung::LazyFuse => "/dev/fuse; for writing, Linux 5.11 (overlay in a user namespace)",
             Rung::Squashfs => "squashfs and a loop device; superuser or the broker",
             Rung::Fuse => "/dev/fuse, squashfuse or erofsfuse; for writing, Linux 5.11 (overlay in a user namespace)",

@@ -56,6 +56,8 @@ pub(crate) struct UsedImages {
 pub enum Live {
     /// What is mounted of the saved path of this number.
     Metadata(usize),
+    /// The same together with the bytes of its files.
+    Whole(usize),
     /// The bytes of its files, as far as they came.
     Data(usize),
     /// A directory: what came, and what was touched.
@@ -73,6 +75,7 @@ impl Live {
     fn name(self) -> (String, bool) {
         match self {
             Live::Metadata(number) => (format!("metadata-{number}-"), true),
+            Live::Whole(number) => (format!("whole-{number}-"), true),
             Live::Data(number) => (format!("data-{number}"), false),
             Live::Lazy(number) => (format!("lazy-{number}"), false),
             Live::Served(number) => (format!("served-{number}"), false),

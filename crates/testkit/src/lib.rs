@@ -11,6 +11,7 @@
 //! | `terminal.rs` | a command on a pseudo-terminal |
 //! | `golden.rs` | exact bytes of a format, as text |
 //! | `server.rs`, `proxy.rs` | real servers, and what makes them late, silent or gone |
+//! | `older.rs` | this kernel as an older one, as far as mounting goes |
 //! | `probe.rs` | is it installed, may we; if not, the test says so and ends |
 //!
 //! Unaware of: larder's insides. All of it goes through the programs that a user has.
@@ -18,6 +19,7 @@
 
 mod binaries;
 mod golden;
+mod older;
 mod outcome;
 mod place;
 mod probe;
@@ -29,6 +31,7 @@ mod tree;
 
 pub use binaries::{larder, workspace};
 pub use golden::{golden, golden_bytes};
+pub use older::older;
 pub use outcome::Counters;
 pub use place::Place;
 pub use probe::{can_mount, has, is_full, is_ignored, is_root};

@@ -1,88 +1,194 @@
-//! Kernels that know less: each thing that they refuse is refused here, by strace, and the next way is taken by itself.
+//! Kernels that know less: what they refuse is refused here, with their own answers (`older.c`), and the next way is taken
+//! by itself.
 
-use larder_testkit::{Place, Ran, has, is_root, larder, probe_skip};
+use std::path::PathBuf;
 
-/// `larder` where these calls fail; none where nothing can be refused. Whoever it starts is followed, and waited for by
-/// nobody.
-fn refused(place: &Place, calls: &[&str], words: &[&str]) -> Option<Ran> {
-    if !has("strace") {
-        eprintln!("skipped: strace is not installed");
-        return None;
+use larder_testkit::{Place, Ran, has, is_root, larder, older, probe_skip};
+
+/// The best rung of each kernel, and how doctor describes those that a kernel has in another way, or not.
+const KERNELS: [(&str, &str, &[(&str, &str)]); 4] = [
+    (
+        "5.10",
+        "mount",
+        &[
+            ("lazy", "not possible"),
+            ("lazy-fuse", "larder's own FUSE server"),
+            ("mount", "EROFS by a loop device; for root's jobs alone (others' need Linux 5.19)"),
+            ("squashfs", "squashfs by a loop device; for root's jobs alone (others' need Linux 6.2)"),
+        ],
+    ),
+    (
+        "6.1",
+        "mount",
+        &[
+            ("lazy", "not possible"),
+            ("mount", "EROFS by a loop device: images are used so"),
+            ("squashfs", "squashfs by a loop device; for root's jobs alone (others' need Linux 6.2)"),
+        ],
+    ),
+    (
+        "6.12",
+        "mount",
+        &[
+            ("lazy", "not possible: reads cannot be waited with"),
+            ("mount", "EROFS from files: images are used so"),
+            ("squashfs", "squashfs by a loop device"),
+        ],
+    ),
+    ("6.14", "lazy", &[("lazy", "EROFS from files, filled when they are read: images are used so")]),
+];
+
+/// A place with a directory that has been saved, and `older`.
+fn saved() -> Option<(Place, PathBuf)> {
+    let place = Place::new();
+    let older = older(&place.path("."))?;
+    for number in 0..60 {
+        place.put(&format!("deps/{}/{number}", number % 7), format!("{number} ").repeat(number * 97));
     }
-    // Output to files: who mounts stays a while, and strace with it.
-    let script = "strace -D -f -q -o /dev/null \"$@\" > out 2> err";
-    let calls = calls.iter().map(|call| format!("--inject={call}")).collect::<Vec<_>>();
-    let trace = format!("--trace={}", calls.iter().map(|call| call_of(call)).collect::<Vec<_>>().join(","));
-    let program = larder().to_str().expect("is text");
-    let first = ["sh", "-c", script, "sh", "--seccomp-bpf", &trace];
-    let argv: Vec<&str> = first.into_iter().chain(calls.iter().map(String::as_str)).chain([program]).collect();
-    let ran = place.run(&[&argv, words].concat()).run();
-    let text = |name: &str| String::from_utf8_lossy(&place.read(name)).into_owned();
-    let ran = Ran { stdout: text("out"), stderr: text("err"), ..ran };
-    if ran.stderr.starts_with("strace:") {
-        eprintln!("skipped: {}", ran.stderr);
-        return None;
-    }
-    Some(ran)
+    // Several pieces; the second of them is that of another file as well.
+    let bytes = |seed: u32, count: u32| (0..count).map(|at| (at / 7 * seed % 251) as u8).collect::<Vec<_>>();
+    let (first, second) = (bytes(3, 1 << 20), bytes(5, 1 << 20));
+    place.put("deps/one", second.clone());
+    place.put("deps/two", [first, second, bytes(7, 70_000)].concat());
+    let sparse = std::fs::File::create(place.path("work/deps/sparse")).expect("makes");
+    sparse.set_len(5 << 20).expect("grows");
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"middle", 2_500_000).expect("writes");
+    words(&place, &["image", "save", "--key", "k-1", "deps"]).quiet();
+    Some((place, older))
 }
 
-/// `--inject=CALL:error=…`
-fn call_of(inject: &str) -> &str {
-    inject.trim_start_matches("--inject=").split(':').next().unwrap_or_default()
+fn words(place: &Place, words: &[&str]) -> Ran {
+    place.run(&[&[larder().to_str().expect("is text")], words].concat()).run()
+}
+
+/// `larder` as on this kernel.
+fn as_on(place: &Place, older: &PathBuf, kernel: &str, words: &[&str]) -> Ran {
+    let first = [older.to_str().expect("is text"), kernel, larder().to_str().expect("is text")];
+    place.run(&[&first, words].concat()).run()
+}
+
+fn json(ran: Ran) -> serde_json::Value {
+    let ran = ran.ends(0);
+    serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:#?}"))
 }
 
 /// What doctor says of a way.
 fn said<'a>(ran: &'a Ran, way: &str) -> &'a str {
-    let line = ran.stdout.lines().find(|line| line.contains(&format!("via {way}")));
+    let line = ran.stdout.lines().find(|line| line.contains(&format!("via {way} ")));
     line.unwrap_or_else(|| panic!("nothing of {way}: {ran:#?}"))
 }
 
 #[test]
 fn doctor_says_what_a_kernel_lacks_and_what_is_used_instead() {
     probe_skip!(is_root(), "only root can mount");
-    let place = Place::new();
-    place.put("deps/a", "a");
-    // The ways are tried in the store.
-    place.run(&[larder().to_str().expect("is text"), "image", "save", "--key", "k-1", "deps"]).run().quiet();
-    let Some(all) = refused(&place, &["getcpu:error=ENOSYS"], &["doctor"]) else { return };
-    probe_skip!(said(&all, "lazy").contains("used so"), "not possible here anyway: {}", said(&all, "lazy"));
-    // Before Linux 6.14 there are no events before access.
-    let ran = refused(&place, &["fanotify_mark:error=EINVAL"], &["doctor"]).expect("as before");
-    assert!(said(&ran, "lazy").contains("not possible: reads cannot be waited with"), "{ran:#?}");
-    assert!(said(&ran, "lazy").contains("Linux 6.14"), "{ran:#?}");
-    assert!(said(&ran, "mount").contains("used so"), "{ran:#?}");
-    // Before 6.15 a mount that is nowhere cannot be copied, which showing it with others' owners takes.
-    let ran = refused(&place, &["open_tree:error=EINVAL"], &["doctor"]).expect("as before");
-    assert!(said(&ran, "lazy").contains("for root's jobs alone"), "{ran:#?}");
-    assert!(!said(&ran, "lazy-fuse").contains("not possible"), "{ran:#?}");
-    // Before 5.2, and in many a sandbox, nothing can be mounted so at all.
-    let ran = refused(&place, &["fsopen:error=ENOSYS"], &["doctor"]).expect("as before");
-    ["lazy", "mount", "lazy-fuse", "squashfs", "fuse"]
-        .iter()
-        .for_each(|way| assert!(said(&ran, way).contains("not possible"), "{ran:#?}"));
-    assert!(said(&ran, "unpack").contains("used so"), "{ran:#?}");
+    let Some((place, older)) = saved() else { return };
+    let here = words(&place, &["doctor"]);
+    probe_skip!(said(&here, "lazy").contains("used so"), "not possible here anyway: {}", said(&here, "lazy"));
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("is there");
+    for (kernel, best, ways) in KERNELS {
+        let ran = as_on(&place, &older, kernel, &["doctor"]);
+        assert!(said(&ran, best).contains("used so"), "as on {kernel}: {ran:#?}");
+        for (way, expect) in ways {
+            assert!(said(&ran, way).contains(expect), "as on {kernel}, {way}: {ran:#?}");
+        }
+    }
+    assert_eq!(std::fs::read_to_string("/proc/self/mounts").expect("is there"), mounts, "nothing is left of trying");
 }
 
 #[test]
-fn the_next_way_is_taken_by_itself() {
+fn every_way_of_an_older_kernel_gives_the_same_tree() {
     probe_skip!(is_root(), "only root can mount without a broker");
-    for (call, via, why) in [
-        ("getcpu:error=ENOSYS", "lazy", None),
-        ("fanotify_mark:error=EINVAL", "mount", Some("`lazy`: ")),
-        ("open_tree:error=EINVAL", "lazy", None),
-        ("fsopen:error=ENOSYS", "unpack", Some("`mount`: ")),
-    ] {
-        let place = Place::new();
-        place.put("deps/a/index.js", "a");
-        place.run(&[larder().to_str().expect("is text"), "image", "save", "--key", "k-1", "deps"]).run().quiet();
-        let words = ["image", "mount", "--key", "k-1", "--json", "there"];
-        let Some(ran) = refused(&place, &[call], &words) else { return };
-        let ran = ran.ends(0);
-        let object: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
-        probe_skip!(call != "getcpu:error=ENOSYS" || object["via"] == via, "nothing can be mounted here: {ran:#?}");
-        assert_eq!(object["via"], via, "{ran:#?}");
-        assert_eq!(object["passed_over"].as_str().map(|said| said.contains(why.unwrap_or("-"))), why.map(|_| true));
-        assert_eq!(place.read("there/a/index.js"), b"a");
-        place.run(&[larder().to_str().expect("is text"), "image", "unmount", "--strict", "there"]).run().ends(0);
+    for (kernel, best, _) in KERNELS {
+        // Each has a broker of its own, which is as on that kernel.
+        let Some((place, older)) = saved() else { return };
+        let here = words(&place, &["doctor"]);
+        probe_skip!(said(&here, "lazy").contains("used so"), "not possible here anyway: {}", said(&here, "lazy"));
+        for via in [None, Some("mount"), Some("lazy-fuse"), Some("squashfs"), Some("fuse")] {
+            let needs = via.filter(|via| matches!(*via, "squashfs" | "fuse")).map(|_| "mksquashfs");
+            let program = via.filter(|via| *via == "fuse").map(|_| "squashfuse");
+            if needs.iter().chain(&program).any(|program| !has(program)) {
+                eprintln!("skipped: as on {kernel}, {via:?}: mksquashfs or squashfuse is not installed");
+                continue;
+            }
+            let asked = ["image", "mount", "--strict", "--key", "k-1", "--json", "there"];
+            let words_of: Vec<&str> = match via {
+                Some(via) => [&asked[..2], &["--via", via], &asked[2..]].concat(),
+                None => asked.to_vec(),
+            };
+            let object = json(as_on(&place, &older, kernel, &words_of));
+            assert_eq!(object["via"], via.unwrap_or(best), "as on {kernel}: {object}");
+            place.run(&["diff", "-r", "deps", "there"]).run().quiet();
+            place.run(&["sh", "-c", "echo more >> there/two; rm there/one; mkdir there/new"]).run().quiet();
+            as_on(&place, &older, kernel, &["image", "unmount", "--strict", "there"]).ends(0);
+            assert!(!place.path("work/there").exists(), "it was made to mount on, and nothing is mounted there");
+        }
+        let inside = ["image", "run", "--strict", "--key", "k-1", "there", "--", "diff", "-r", "deps", "there"];
+        as_on(&place, &older, kernel, &inside).ends(0);
+        words(&place, &["fsck"]).ends(0);
     }
+}
+
+#[test]
+fn without_the_calls_of_mounting_it_is_unpacked() {
+    probe_skip!(is_root(), "only root can mount without a broker");
+    probe_skip!(has("strace"), "strace is not installed");
+    let Some((place, _)) = saved() else { return };
+    // Before Linux 5.2, and in many a sandbox. Output goes to files, because who mounts stays a while, and strace with it.
+    let script =
+        "strace -D -f -q -o /dev/null --seccomp-bpf --trace=fsopen --inject=fsopen:error=ENOSYS \"$@\" > out 2> err";
+    let program = larder().to_str().expect("is text");
+    let without = |words: &[&str]| place.run(&[&["sh", "-c", script, "sh", program], words].concat()).run();
+    let ran = without(&["doctor"]);
+    let text = |name: &str| String::from_utf8_lossy(&place.read(name)).into_owned();
+    let ran = Ran { stdout: text("out"), stderr: text("err"), ..ran };
+    probe_skip!(!ran.stderr.starts_with("strace:"), "{}", ran.stderr);
+    for way in ["lazy", "mount", "lazy-fuse", "squashfs", "fuse"] {
+        assert!(said(&ran, way).contains("not possible"), "{ran:#?}");
+    }
+    assert!(said(&ran, "unpack").contains("used so"), "{ran:#?}");
+    without(&["image", "mount", "--strict", "--key", "k-1", "--json", "there"]).ends(0);
+    let object: serde_json::Value = serde_json::from_slice(&place.read("out")).expect("JSON");
+    assert_eq!(object["via"], "unpack", "{object}");
+    assert!(object["passed_over"].as_str().is_some_and(|why| why.contains("`mount`: ")), "{object}");
+    place.run(&["diff", "-r", "deps", "there"]).run().quiet();
+}
+
+#[test]
+fn doctor_tries_the_ways_before_there_is_a_store() {
+    let place = Place::new();
+    let ran = words(&place, &["doctor"]);
+    assert!(said(&ran, "unpack").contains("files made from the image"), "{ran:#?}");
+    assert!(!place.path("store").exists(), "trying makes no store");
+    let left = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("lists").file_name();
+    let left: Vec<_> = std::fs::read_dir(place.path(".")).expect("lists").map(left).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".larder-trial")), "{left:?}");
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_image_run_can_do() {
+    probe_skip!(is_root(), "only root can become another user");
+    probe_skip!(has("setpriv") && has("squashfuse"), "setpriv or squashfuse is not installed");
+    let place = Place::new();
+    place.run(&["chmod", "-R", "a+rwX", place.path(".").to_str().expect("is text")]).run().quiet();
+    let program = larder().to_str().expect("is text");
+    // Among mounts of its own, where every user may open /dev/fuse, as on most machines.
+    let script = "mknod -m 666 ../fuse c 10 229 2>/dev/null; mount --bind ../fuse /dev/fuse || exit 90; \
+        exec setpriv --reuid=1234 --regid=1234 --clear-groups \"$@\"";
+    let as_user = |words: &[&str]| place.run(&[&["unshare", "-m", "sh", "-c", script, "sh"], words].concat()).run();
+    probe_skip!(as_user(&["dd", "if=/dev/fuse", "count=0"]).code == Some(0), "there can be no /dev/fuse here");
+    probe_skip!(as_user(&[program, "version"]).code == Some(0), "another user cannot run {program}");
+    place.put("deps/a", "a");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("is there");
+    as_user(&[program, "image", "save", "--strict", "--key", "k-1", "deps"]).quiet();
+    let told = as_user(&[program, "doctor"]);
+    let script = "cat to/a; grep ' /.*/to ' /proc/self/mounts";
+    let ran = as_user(&[program, "image", "run", "--key", "k-1", "to", "--", "sh", "-c", script]);
+    let is_mounted = ran.stdout.starts_with('a') && ran.stdout.contains("overlay");
+    let has_namespaces = as_user(&["unshare", "--user", "--map-root-user", "--mount", "true"]).code == Some(0);
+    assert!(is_mounted || !has_namespaces, "{told:#?} {ran:#?}");
+    assert_eq!(said(&told, "lazy-fuse").contains("images are used so"), is_mounted, "{told:#?} {ran:#?}");
+    assert_eq!(std::fs::read_to_string("/proc/self/mounts").expect("is there"), mounts, "nothing is left of trying");
+    // Only root has this way: that is said, without what was never tried.
+    let ran = as_user(&[program, "image", "run", "--key", "k-1", "--via", "mount", "to", "--", "true"]);
+    assert!(ran.stderr.contains("only root can mount") && !ran.stderr.contains(";:"), "{ran:#?}");
 }

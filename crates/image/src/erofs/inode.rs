@@ -76,7 +76,9 @@ impl<'a> Inodes<'a> {
             Kind::File { size: 0, .. } => (LAYOUT_PLAIN, FILE, 0, 0),
             Kind::File { size, .. } if layout.is_listed(tree, node) => (LAYOUT_CHUNKS, FILE, size, CHUNKS),
             Kind::File { size, pieces, .. } => {
-                (LAYOUT_PLAIN, FILE, size, layout.blocks + tree.blocks[pieces.range().start])
+                let copy = layout.copies.as_ref().and_then(|copies| copies.start(number));
+                let start = copy.unwrap_or_else(|| tree.blocks[pieces.range().start]);
+                (LAYOUT_PLAIN, FILE, size, layout.blocks + start)
             }
             Kind::Directory(_) => (inline, DIRECTORY, bytes, block),
             Kind::Link(target) => (inline, LINK, target.range().len() as u64, block),

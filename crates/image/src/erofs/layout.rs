@@ -1,5 +1,7 @@
 //! Where each inode is, and what of it is elsewhere.
 
+use larder_model::{BLOCK_BYTES, PIECE_BYTES};
+
 use super::{BLOCK, DEVICE, DEVICE_BYTES, directory};
 use crate::ImageError;
 use crate::tree::{Attribute, HOLE, Kind, Node, Span, Tree};
@@ -16,6 +18,9 @@ const ATTRIBUTES_BYTES_MAX: usize = 4 * (u16::MAX as usize - 1);
 /// this file's have, too: what 67 million names take is far less than the other half.
 pub(super) const DEVICE_BLOCKS_COUNTED_ON_MAX: u32 = 1 << 31;
 const NAMES_MAX: &str = "128 GiB of names";
+const BYTES_MAX: &str = "16 TiB of names and bytes in one file";
+/// Of a piece of a file that has another after it.
+const PIECE_BLOCKS: u32 = (PIECE_BYTES / BLOCK_BYTES) as u32;
 
 /// See above.
 pub(super) struct Layout {
@@ -33,6 +38,42 @@ pub(super) struct Layout {
     pub(super) blocks: u32,
     /// Blocks of the device, which are counted on from those.
     pub(super) device_blocks: u32,
+    /// If there is no device, because its blocks follow in this file: the files that do not lie there in one stretch.
+    pub(super) copies: Option<Copies>,
+}
+
+/// Files that are laid down a second time, behind the device's blocks, because their pieces do not follow each other.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// Each node with the block where it begins, counted on from the device's, in the order of nodes.
+    pub(super) files: Vec<(u32, u32)>,
+    /// Of all of them.
+    pub(super) blocks: u64,
+}
+
+impl Copies {
+    fn of(tree: &Tree, device_blocks: u32) -> Result<Copies, ImageError> {
+        let mut copies = Copies::default();
+        for (number, node) in tree.nodes.iter().enumerate() {
+            let Kind::File { size, pieces, .. } = node.kind else { continue };
+            let blocks = &tree.blocks[pieces.range()];
+            let follows = |pair: &[u32]| pair[0].checked_add(PIECE_BLOCKS) == Some(pair[1]);
+            if size == 0 || !blocks.contains(&HOLE) && blocks.windows(2).all(follows) {
+                continue;
+            }
+            let start = u64::from(device_blocks) + copies.blocks;
+            let start = u32::try_from(start).map_err(|_| ImageError::TooLarge(BYTES_MAX))?;
+            copies.files.push((number as u32, start));
+            copies.blocks += size.div_ceil(BLOCK as u64);
+        }
+        Ok(copies)
+    }
+
+    /// The block where a file begins that is laid down a second time.
+    pub(super) fn start(&self, number: usize) -> Option<u32> {
+        let found = self.files.binary_search_by_key(&(number as u32), |(node, _)| *node).ok()?;
+        Some(self.files[found].1)
+    }
 }
 
 /// How the bytes of a directory or link lie: so many whole blocks elsewhere, and so many bytes behind the inode.
@@ -52,7 +93,22 @@ impl Split {
 }
 
 impl Layout {
+    /// With the device's blocks behind it in one file.
+    pub(super) fn whole(tree: &Tree, device_blocks: u32) -> Result<Layout, ImageError> {
+        let layout = Layout::of(tree, device_blocks, Some(Copies::of(tree, device_blocks)?))?;
+        let blocks = u64::from(layout.blocks) + u64::from(device_blocks);
+        match u32::try_from(blocks + layout.copies.iter().map(|copies| copies.blocks).sum::<u64>()) {
+            Ok(_) => Ok(layout),
+            Err(_) => Err(ImageError::TooLarge(BYTES_MAX)),
+        }
+    }
+
+    /// With a device.
     pub(super) fn new(tree: &Tree, device_blocks: u32) -> Result<Layout, ImageError> {
+        Layout::of(tree, device_blocks, None)
+    }
+
+    fn of(tree: &Tree, device_blocks: u32, copies: Option<Copies>) -> Result<Layout, ImageError> {
         let sets: Vec<usize> = tree.sets.iter().map(|set| set_bytes(set)).collect();
         if sets.iter().any(|&bytes| bytes > ATTRIBUTES_BYTES_MAX) {
             return Err(ImageError::TooLarge("256 KiB of extended attributes of a file where it is mounted"));
@@ -65,6 +121,7 @@ impl Layout {
             first_block: 0,
             blocks: 0,
             device_blocks,
+            copies,
         };
         let (mut at, mut blocks) = (DEVICE + DEVICE_BYTES, 0u64);
         for node in &tree.nodes {
@@ -123,6 +180,7 @@ impl Layout {
     /// piece could all do that, but for those of which nothing is written, and those that lie too far behind.
     pub(super) fn is_listed(&self, tree: &Tree, node: &Node) -> bool {
         match node.kind {
+            _ if self.copies.is_some() => false,
             Kind::File { pieces, .. } if pieces.range().len() == 1 => {
                 tree.blocks[pieces.range().start] == HOLE || self.device_blocks > DEVICE_BLOCKS_COUNTED_ON_MAX
             }

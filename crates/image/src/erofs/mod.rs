@@ -19,14 +19,16 @@ mod layout;
 mod out;
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use larder_model::BLOCK_BYTES;
+use larder_model::{BLOCK_BYTES, PIECE_BYTES};
 
 use self::inode::Inodes;
 use self::layout::{DEVICE_BLOCKS_COUNTED_ON_MAX, Layout};
 use self::out::Out;
 use crate::ImageError;
-use crate::tree::Tree;
+use crate::tree::{HOLE, Kind, Tree};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 const SUPERBLOCK: usize = 1024;
@@ -43,10 +45,56 @@ const FEATURES: u32 = 0x4 | 0x8;
 /// The device's blocks are counted on from those of this file, as Linux knows since 5.16: so a file of one piece says in
 /// its inode where that is, as most files do.
 pub fn metadata(tree: &Tree, device_blocks: u32, owner: (u32, u32), into: &File) -> Result<(), ImageError> {
-    let layout = Layout::new(tree, device_blocks)?;
+    write(tree, &Layout::new(tree, device_blocks)?, owner, into)
+}
+
+/// The same without a device, for kernels before 5.16: what would be on it is expected in this file, behind what is
+/// written here. There a file can only be one stretch of blocks, so files whose pieces do not follow each other are laid
+/// down a second time at the end: see `Whole::end`.
+pub fn whole(tree: &Tree, device_blocks: u32, owner: (u32, u32), into: &File) -> Result<Whole, ImageError> {
+    let layout = Layout::whole(tree, device_blocks)?;
+    write(tree, &layout, owner, into)?;
+    let copies = layout.copies.unwrap_or_default();
+    let bytes = |block: u32| (u64::from(layout.blocks) + u64::from(block)) * BLOCK_BYTES;
+    let mut ranges = Vec::new();
+    for &(node, start) in &copies.files {
+        let Kind::File { size, pieces, .. } = tree.nodes[node as usize].kind else { continue };
+        for (number, &block) in tree.blocks[pieces.range()].iter().enumerate().filter(|(_, block)| **block != HOLE) {
+            let done = number as u64 * PIECE_BYTES;
+            ranges.push((bytes(block), bytes(start) + done, PIECE_BYTES.min(size - done)));
+        }
+    }
+    let size_bytes = bytes(device_blocks) + copies.blocks * BLOCK_BYTES;
+    Ok(Whole { device_at: bytes(0), size_bytes, copies: ranges })
+}
+
+/// A file system in one file, of which only the names are written.
+pub struct Whole {
+    /// Where the blocks of the device begin, bytes.
+    pub device_at: u64,
+    /// Of the file.
+    pub size_bytes: u64,
+    /// From where to where how many bytes are laid down a second time.
+    copies: Vec<(u64, u64, u64)>,
+}
+
+impl Whole {
+    /// Once the blocks of the device are there: lay down those files that are not one stretch of them.
+    pub fn end(&self, file: &File) -> Result<(), ImageError> {
+        let mut bytes = Vec::new();
+        for &(from, to, count) in &self.copies {
+            bytes.resize(count as usize, 0);
+            let copied = file.read_exact_at(&mut bytes, from).and_then(|()| file.write_all_at(&bytes, to));
+            copied.map_err(ImageError::io("write it", Path::new("(what is mounted)")))?;
+        }
+        Ok(())
+    }
+}
+
+fn write(tree: &Tree, layout: &Layout, owner: (u32, u32), into: &File) -> Result<(), ImageError> {
     let mut out = Out::new(u64::from(layout.first_block) * BLOCK_BYTES, BLOCK_BYTES, into);
-    out.inodes.add(&head(tree, &layout));
-    let mut inodes = Inodes::new(tree, &layout, owner);
+    out.inodes.add(&head(tree, layout));
+    let mut inodes = Inodes::new(tree, layout, owner);
     for (number, node) in tree.nodes.iter().enumerate() {
         inodes.write(number, node, &mut out)?;
     }
@@ -61,6 +109,11 @@ fn head(tree: &Tree, layout: &Layout) -> Vec<u8> {
     put16(&mut bytes, SUPERBLOCK + 14, layout.number_of(0) as u16);
     put64(&mut bytes, SUPERBLOCK + 16, tree.nodes.len() as u64);
     put32(&mut bytes, SUPERBLOCK + 36, layout.blocks);
+    if let Some(copies) = &layout.copies {
+        // Without a device, and all files one stretch: nothing that Linux 5.4 does not know.
+        put32(&mut bytes, SUPERBLOCK + 36, layout.blocks + layout.device_blocks + copies.blocks as u32);
+        return bytes;
+    }
     put32(&mut bytes, SUPERBLOCK + 80, FEATURES);
     put16(&mut bytes, SUPERBLOCK + 86, 1);
     put16(&mut bytes, SUPERBLOCK + 88, (DEVICE / DEVICE_BYTES) as u16);

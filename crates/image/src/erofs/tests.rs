@@ -1,6 +1,7 @@
 use super::*;
 use crate::tree::tests::sample;
 use larder_testkit::{golden, has, probe_skip};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -31,6 +32,41 @@ fn the_checker_of_its_makers_finds_nothing() {
     let checked = Command::new("fsck.erofs").arg(format!("--device={}", data.display())).arg(&image).output();
     let checked = checked.expect("starts");
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
+fn in_one_file_each_file_is_one_stretch() {
+    probe_skip!(has("fsck.erofs"), "fsck.erofs is not installed (erofs-utils)");
+    let (tree, dir) = (sample(), tempfile::tempdir().expect("a directory"));
+    let blocks = tree.blocks.iter().filter(|block| **block != HOLE).max().expect("files have bytes") + 256;
+    let byte = |block: u32| (block % 251) as u8 + 1;
+    let path = dir.path().join("image");
+    let file = File::options().read(true).write(true).create_new(true).open(&path).expect("makes");
+    let made = whole(&tree, blocks, (0, 0), &file).expect("makes");
+    assert_eq!(made.device_at % BLOCK_BYTES, 0);
+    file.set_len(made.size_bytes).expect("grows");
+    let device: Vec<u8> = (0..blocks).flat_map(|block| [byte(block); BLOCK]).collect();
+    file.write_all_at(&device, made.device_at).expect("writes");
+    made.end(&file).expect("writes");
+    let to = dir.path().join("to");
+    let checked = Command::new("fsck.erofs").arg(format!("--extract={}", to.display())).arg(&path).output();
+    let checked = checked.expect("starts");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    let mut several = 0;
+    for (number, node) in tree.nodes.iter().enumerate() {
+        let Kind::File { size, pieces, .. } = node.kind else { continue };
+        let name = std::ffi::OsString::from_vec(tree.path(number as u32));
+        let bytes = std::fs::read(to.join(&name)).expect("was unpacked");
+        assert_eq!(bytes.len() as u64, size);
+        for (piece, &block) in tree.blocks[pieces.range()].iter().enumerate() {
+            for (at, part) in bytes[piece << 20..].chunks(BLOCK).take(256).enumerate() {
+                let expect = if block == HOLE { 0 } else { byte(block + at as u32) };
+                assert!(part.iter().all(|byte| *byte == expect), "{name:?}, piece {piece}, block {at}");
+            }
+        }
+        several += usize::from(pieces.range().len() > 1);
+    }
+    assert!(several > 0, "a file of several pieces is what this is about");
 }
 
 #[test]

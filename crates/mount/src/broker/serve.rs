@@ -225,7 +225,8 @@ impl Broker {
         let nothing = || MountError::NotMounted(PathBuf::new());
         let number = passed.first().and_then(|root| larder_sys::mount_number(root).ok()).ok_or_else(nothing)?;
         let mut mounts = self.places.list()?.into_iter();
-        let found = mounts.find(|mount| mount.number == Some(number) && mount.user == caller.peer.user);
+        let is_it = |mount: &Listed| mount.number == Some(number) && mount.mounted && mount.user == caller.peer.user;
+        let found = mounts.find(is_it);
         let id = found.ok_or_else(nothing)?.id;
         self.places.end(&id)?;
         self.used().remove(&id);

@@ -22,9 +22,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use larder_sys::MountNumber;
+
 pub use self::lease::Lease;
-use self::record::Record;
-use crate::overlay::remove_scratch;
+use self::record::{Known, Record};
+use crate::overlay::{remove_scratch, source};
 use crate::{Image, Mount, MountError, Owners, Placed, Rung, Scratch, fuse, layer, overlay};
 
 const RECORD: &str = "record";
@@ -82,7 +84,7 @@ pub struct Listed {
     /// Whose it is.
     pub user: u32,
     /// The kernel's number for it.
-    pub number: Option<u64>,
+    pub number: Option<MountNumber>,
     /// Where.
     pub target: PathBuf,
     /// Its image's first file.
@@ -207,20 +209,19 @@ impl Places {
             owned = layer::owned_by(layer, owners)?;
             layer = &owned;
         }
-        // A mount that is nowhere cannot be copied before Linux 6.15: not where an overlay is made of it.
-        let mount = if ask.writable {
+        let (mount, source) = if ask.writable {
             let scratch = Scratch::make(directory)?;
-            let mount = overlay(layer.descriptor(), &scratch)?;
+            let mount = overlay(layer, &scratch)?;
             scratch.keep();
-            mount
+            (mount, Some(source(directory)))
         } else {
-            layer.another()?
+            (layer.another()?, None)
         };
-        let numbered = larder_sys::mount_number(mount.descriptor()).and_then(|number| {
+        let numbered = Known::of(mount.descriptor(), source).and_then(|known| {
             let mut to = record;
-            to.write_all(Record::numbered(number).as_bytes())
+            to.write_all(known.line().as_bytes())
         });
-        // One that goes with whoever made it is not looked for again: older kernels have no numbers.
+        // One that goes with whoever made it is not looked for again: kernels before 5.8 have no numbers.
         let numbered = if ask.lease == Lease::Held { numbered.or(Ok(())) } else { numbered };
         numbered.map_err(MountError::path(directory, "a mount cannot be noted there"))?;
         Ok(mount)
@@ -282,7 +283,7 @@ impl Places {
             mounted: is_mounted(&record),
             name: record.name,
             user: record.user,
-            number: record.number,
+            number: record.known.as_ref().map(Known::number),
             target: record.target,
             image: record.image,
             via: record.via,
@@ -403,10 +404,11 @@ fn is_mounted(record: &Record) -> bool {
 
 /// Do something with the mount of a record, where it is; `None` where it is gone.
 fn at_root<T: Send>(record: &Record, act: impl FnOnce(OwnedFd) -> io::Result<T> + Send) -> io::Result<Option<T>> {
+    let own = File::open("/proc/self")?;
     let act = || {
         let Ok(root) = larder_sys::open_place(&record.target) else { return Ok(None) };
-        let is_it = record.number.is_some() && larder_sys::mount_number(&root).ok() == record.number;
-        if is_it { act(root).map(Some) } else { Ok(None) }
+        let is_it = |known: &Known| known.is(root.as_fd(), own.as_fd()).unwrap_or(false);
+        if record.known.as_ref().is_some_and(is_it) { act(root).map(Some) } else { Ok(None) }
     };
     match record.is_of_our_mounts() {
         true => act(),

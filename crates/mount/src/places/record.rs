@@ -10,16 +10,19 @@
 //! user 1000
 //! image /path
 //! target /path
-//! number 8123             the mount's own, once it has one
+//! number 8123             the mount's own, once it has one; before Linux 6.8, where others get it later:
+//! reused 45 52 17 larder-0f1e…   number, device, kind of file system; the source, if the mount is an overlay
 //! ```
 //! Boot, lease and image are read by whoever evicts as well (crates/store/src/images.rs).
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+use larder_sys::MountNumber;
 
 use super::{Ask, Lease};
 use crate::Rung;
@@ -36,7 +39,73 @@ pub(super) struct Record {
     pub(super) user: u32,
     pub(super) image: PathBuf,
     pub(super) target: PathBuf,
-    pub(super) number: Option<u64>,
+    pub(super) known: Option<Known>,
+}
+
+/// By what a mount is told from all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// By its number.
+    Unique(u64),
+    /// The next mount may have the same number, and the same device, once this one is gone. An overlay of ours has a
+    /// source that no other mount has; what is not an overlay is at least of this kind.
+    Reused { number: u64, device: u64, kind: u64, source: Option<String> },
+}
+
+impl Known {
+    /// Of a mount, which has this source if it is an overlay of ours.
+    pub(super) fn of(root: BorrowedFd, source: Option<String>) -> io::Result<Known> {
+        let number = match larder_sys::mount_number(root)? {
+            MountNumber::Unique(number) => return Ok(Known::Unique(number)),
+            MountNumber::Reused(number) => number,
+        };
+        let (look, system) = (rustix::fs::fstat(root)?, rustix::fs::fstatfs(root)?);
+        Ok(Known::Reused { number, device: look.st_dev, kind: system.f_type as u64, source })
+    }
+
+    /// Whether it is the mount that this descriptor is in, which this thread sees. `own` is an open `/proc/self`.
+    pub(super) fn is(&self, root: BorrowedFd, own: BorrowedFd) -> io::Result<bool> {
+        let Known::Reused { number, source, .. } = self else { return Ok(Known::of(root, None)? == *self) };
+        // The descriptor holds the mount, so the number cannot become another's meanwhile.
+        let is_alike = Known::of(root, source.clone())? == *self;
+        Ok(is_alike
+            && match source {
+                Some(source) => larder_sys::mount_source(own, *number)?.as_deref() == Some(source.as_bytes()),
+                None => true,
+            })
+    }
+
+    pub(super) fn number(&self) -> MountNumber {
+        match *self {
+            Known::Unique(number) => MountNumber::Unique(number),
+            Known::Reused { number, .. } => MountNumber::Reused(number),
+        }
+    }
+
+    /// The line that follows once the mount is made.
+    pub(super) fn line(&self) -> String {
+        match self {
+            Known::Unique(number) => format!("number {number}\n"),
+            Known::Reused { number, device, kind, source } => {
+                let source = source.as_ref().map(|source| format!(" {source}")).unwrap_or_default();
+                format!("reused {number} {device} {kind}{source}\n")
+            }
+        }
+    }
+
+    fn read(line: &str) -> Option<Known> {
+        let mut words = line.split(' ');
+        let name = words.next()?;
+        let mut next = || words.next()?.parse().ok();
+        match name {
+            "number" => next().map(Known::Unique),
+            "reused" => {
+                let (number, device, kind) = (next()?, next()?, next()?);
+                Some(Known::Reused { number, device, kind, source: words.next().map(str::to_owned) })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Record {
@@ -51,28 +120,24 @@ impl Record {
             user: ask.user,
             image: std::path::absolute(ask.image.first_file())?,
             target: target.to_owned(),
-            number: None,
+            known: None,
         })
     }
 
     pub(super) fn encode(&self) -> String {
-        let Record { boot, namespace, via, lease, name, user, image, target, number } = self;
+        let Record { boot, namespace, via, lease, name, user, image, target, known } = self;
         let (name, image, target) = (escaped(Path::new(name)), escaped(image), escaped(target));
         let lease = lease.text();
-        let number = number.map(Record::numbered).unwrap_or_default();
+        let known = known.as_ref().map(Known::line).unwrap_or_default();
         format!(
-            "{FIRST}\nboot {boot}\nnamespace {namespace}\nvia {via}\nlease {lease}\nname {name}\nuser {user}\nimage {image}\ntarget {target}\n{number}"
+            "{FIRST}\nboot {boot}\nnamespace {namespace}\nvia {via}\nlease {lease}\nname {name}\nuser {user}\nimage {image}\ntarget {target}\n{known}"
         )
     }
 
-    /// The line that follows once the mount is made.
-    pub(super) fn numbered(number: u64) -> String {
-        format!("number {number}\n")
-    }
-
     pub(super) fn decode(text: &str) -> Option<Record> {
-        let mut lines = text.lines();
-        let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
+        let mut lines = text.split_inclusive('\n');
+        let mut whole = || lines.next()?.strip_suffix('\n');
+        let mut value = |name: &str| whole()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
         (value("larder-mount")? == "1").then_some(())?;
         Some(Record {
             boot: value("boot")?,
@@ -84,7 +149,7 @@ impl Record {
             image: unescaped(&value("image")?)?,
             target: unescaped(&value("target")?)?,
             // The last line may be missing, or cut.
-            number: value("number").and_then(|number| number.parse().ok()),
+            known: whole().and_then(Known::read),
         })
     }
 
@@ -155,8 +220,17 @@ mod tests {
         assert!(record.is_of_this_boot() && record.is_of_our_mounts() && record.open_namespace().is_some());
         let text = record.encode();
         assert_eq!(Record::decode(&text).as_ref(), Some(&record));
-        record.number = Some(12);
-        assert_eq!(Record::decode(&(text.clone() + &Record::numbered(12))), Some(record));
+        let reused =
+            |source: Option<&str>| Known::Reused { number: 4, device: 5, kind: 6, source: source.map(str::to_owned) };
+        for known in [Known::Unique(12), reused(None), reused(Some("larder-07"))] {
+            let line = known.line();
+            record.known = Some(known);
+            assert_eq!(Record::decode(&(text.clone() + &line)).as_ref(), Some(&record));
+            for cut in 0..line.len() {
+                let known = Record::decode(&(text.clone() + &line[..cut])).expect("what is before it is whole").known;
+                assert_eq!(known, None, "{line}: a number that is cut is another one");
+            }
+        }
         for cut in 0..text.len() - 1 {
             // Whatever is left is a record without its last bytes, or none.
             let _ = Record::decode(&text[..cut]);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use larder_sys::{Answer, Touches};
 
-use crate::{Image, Mount, MountError, Rung, Scratch, Step, fuse, layer, overlay, serve};
+use crate::{Image, Mount, MountError, Owners, Rung, Scratch, Step, fuse, layer, overlay, serve};
 
 /// A read that is asked about is asked about at once.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -81,12 +81,22 @@ impl Trial {
         fs::create_dir_all(&directory)?;
         let trial = Trial { directory };
         File::create(trial.erofs())?.write_all(&tiny::erofs())?;
+        File::create(trial.whole())?.write_all(&tiny::whole())?;
+        File::create(trial.data())?.write_all(&tiny::data())?;
         File::create(trial.squashfs())?.write_all(&tiny::squashfs())?;
         Ok(trial)
     }
 
     fn erofs(&self) -> PathBuf {
         self.directory.join("erofs")
+    }
+
+    fn whole(&self) -> PathBuf {
+        self.directory.join("whole")
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.join("data")
     }
 
     fn squashfs(&self) -> PathBuf {
@@ -98,26 +108,32 @@ impl Trial {
         let text = |error: MountError| error.to_string();
         match rung {
             Rung::Lazy => {
-                let layer = layer::erofs(&self.erofs(), None).map_err(text)?;
+                let layer = layer::erofs(&self.erofs(), Some(&self.data())).map_err(text)?;
                 self.asked_before_reading().map_err(|error| format!("reads cannot be waited with: {error}"))?;
-                self.write_on(&layer).map(|whose| format!("EROFS from files, filled when they are read{whose}"))
+                self.write_on(&layer, Self::EROFS_OWNERS)
+                    .map(|whose| format!("EROFS from files, filled when they are read{whose}"))
             }
             Rung::Mount => {
-                let by_file = layer::erofs(&self.erofs(), None).map(|layer| (layer, "EROFS from files"));
-                let by_device = || layer::erofs_by_loop_device(&self.erofs(), None);
+                let (metadata, data) = (self.erofs(), self.data());
+                let by_file = layer::erofs(&metadata, Some(&data)).map(|layer| (layer, "EROFS from files"));
+                let by_device = || match layer::erofs_has_data() {
+                    true => layer::erofs_by_loop_device(&metadata, Some(&data)),
+                    false => layer::erofs_by_loop_device(&self.whole(), None),
+                };
                 let (layer, how) = by_file
                     .or_else(|first| by_device().map(|layer| (layer, "EROFS by a loop device")).map_err(|_| first))
                     .map_err(text)?;
-                self.write_on(&layer).map(|whose| format!("{how}{whose}"))
+                self.write_on(&layer, Self::EROFS_OWNERS).map(|whose| format!("{how}{whose}"))
             }
             Rung::LazyFuse => {
                 serve::possible()?;
                 let layer = serve::on_trial(&self.erofs()).map_err(text)?;
-                self.write_on(&layer).map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
+                // The server itself answers with owners as they are to be seen.
+                self.write_on(&layer, "").map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
             }
             Rung::Squashfs => {
                 let layer = layer::squashfs(&self.squashfs()).map_err(text)?;
-                self.write_on(&layer).map(|whose| format!("squashfs by a loop device{whose}"))
+                self.write_on(&layer, "6.2").map(|whose| format!("squashfs by a loop device{whose}"))
             }
             Rung::Fuse => self.try_fuse(),
             Rung::Unpack => Ok("files made from the image".to_owned()),
@@ -127,16 +143,25 @@ impl Trial {
     fn try_fuse(&self) -> Result<String, String> {
         let image = Image::Squashfs(self.squashfs());
         let program = fuse::program_for(&image)?;
-        let layer = fuse::layer(&image, &self.directory, fuse::Life::AsMount).map_err(|error| error.to_string())?;
-        self.write_on(&layer).map(|_| program.display().to_string())
+        // So a program without rights of its own is lent the right to mount, as for `image run`.
+        let layer = fuse::layer(&image, &self.directory, fuse::Life::AsThread).map_err(|error| error.to_string())?;
+        self.write_on(&layer, "").map(|_| program.display().to_string())
     }
 
-    /// Whether an overlay is possible on it, here; and for whom, where that is not everybody.
-    fn write_on(&self, layer: &Mount) -> Result<&'static str, String> {
-        let scratch = Scratch::make(&self.directory.join("scratch")).map_err(|error| error.to_string())?;
-        overlay(layer.descriptor(), &scratch).map_err(|error| error.to_string())?;
-        // A broker maps owners on a copy of it.
-        Ok(if layer.another().is_ok() { "" } else { "; for root's jobs alone (others' need Linux 6.15)" })
+    /// The first Linux that shows EROFS with other owners.
+    const EROFS_OWNERS: &str = "5.19";
+
+    /// Whether an overlay is possible on it, here. Returns for whom, if that is not everybody: `since` is the first Linux
+    /// that shows the file system with other owners.
+    fn write_on(&self, layer: &Mount, since: &str) -> Result<String, String> {
+        let write_on = |layer: &Mount, name: &str| {
+            let scratch = Scratch::make(&self.directory.join(name))?;
+            overlay(layer, &scratch).map(drop)
+        };
+        write_on(layer, "scratch").map_err(|error| error.to_string())?;
+        // A broker shows the files of an image as those of whoever asks.
+        let others = layer::owned_by(layer, &Owners::one((0, 0), (1, 1))).and_then(|owned| write_on(&owned, "others"));
+        Ok(if others.is_ok() { String::new() } else { format!("; for root's jobs alone (others' need Linux {since})") })
     }
 
     /// Whether a read of a file here waits until we say so, and fails when we say that.

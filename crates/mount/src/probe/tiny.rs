@@ -10,11 +10,28 @@ fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// EROFS: the superblock at 1024, then the root's inode with its two names inside.
+/// The data device of `erofs`.
+pub(super) fn data() -> Vec<u8> {
+    vec![0; BLOCK_BYTES]
+}
+
+/// `erofs` without a data device, for kernels before 5.16.
+pub(super) fn whole() -> Vec<u8> {
+    let mut image = erofs();
+    // Features, number of devices, where they are described.
+    image[1024 + 80..1024 + 90].fill(0);
+    image
+}
+
+/// EROFS: the superblock at 1024, the data device in a slot of 128 bytes, then the root's inode with its two names inside.
+/// It has what larder's images have, because kernels before 5.16 mount EROFS but not images with a data device.
 pub(super) fn erofs() -> Vec<u8> {
     const SUPERBLOCK: usize = 1024;
-    /// Inodes are counted in slots of 32 bytes; this is the first after the superblock's 128.
-    const ROOT: u64 = 36;
+    const DEVICE: usize = 1152;
+    /// Files are lists of chunks; there is a table of devices.
+    const FEATURES: u32 = 0x4 | 0x8;
+    /// Inodes are counted in slots of 32 bytes; this is the first after the device's.
+    const ROOT: u64 = 40;
     const ROOT_AT: usize = ROOT as usize * 32;
     const INLINE: u16 = 2 << 1;
     const NAMES: &[u8] = b"...";
@@ -24,6 +41,10 @@ pub(super) fn erofs() -> Vec<u8> {
     put(&mut image, SUPERBLOCK + 14, &(ROOT as u16).to_le_bytes());
     put(&mut image, SUPERBLOCK + 16, &1u64.to_le_bytes());
     put(&mut image, SUPERBLOCK + 36, &1u32.to_le_bytes());
+    put(&mut image, SUPERBLOCK + 80, &FEATURES.to_le_bytes());
+    put(&mut image, SUPERBLOCK + 86, &1u16.to_le_bytes());
+    put(&mut image, SUPERBLOCK + 88, &((DEVICE / 128) as u16).to_le_bytes());
+    put(&mut image, DEVICE + 64, &1u32.to_le_bytes());
     put(&mut image, ROOT_AT, &INLINE.to_le_bytes());
     put(&mut image, ROOT_AT + 4, &DIRECTORY.to_le_bytes());
     put(&mut image, ROOT_AT + 6, &2u16.to_le_bytes());

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_mount::broker::{Broker, Client, Lazily, Policy, Programs, Supplied, Supply, Wish};
-use larder_mount::{Fill, Image, Rung};
+use larder_mount::{Fill, Image, Owners, Rung, owned_by};
 use larder_sys::Door;
 
-use crate::fixture::{Fixture, Test};
+use crate::fixture::{Fixture, Test, layer};
 use crate::lazy::{FromFile, far, gate_command, until};
 use crate::rungs::mounts;
 use crate::served::{Told, server_command, servers};
@@ -82,6 +82,11 @@ impl Served {
         let image = fixture.erofs()?;
         if !can_be_others() {
             println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+            return None;
+        }
+        let owners = Owners::one((0, 0), (USER, USER + 1));
+        if let Err(error) = layer(&image).and_then(|layer| owned_by(&layer, &owners)) {
+            println!("    skipped: {error}");
             return None;
         }
         fs::set_permissions(fixture.path(""), fs::Permissions::from_mode(0o755)).expect("changes");

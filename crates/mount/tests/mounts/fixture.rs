@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_mount::Image;
+use larder_mount::{Image, Mount, MountError, Rung, erofs, erofs_by_loop_device, erofs_has_data, squashfs};
 
 /// A test and its name.
 pub(crate) type Test = (&'static str, fn());
@@ -75,17 +75,19 @@ impl Fixture {
         path
     }
 
-    /// An EROFS image with the data in a file of its own, by the tool that everybody has; `None` where it is not
-    /// installed.
+    /// An EROFS image by the tool that everybody has; `None` where it is not installed. Its data is in a file of its own, or
+    /// in the same one if the kernel does not know that.
     pub(crate) fn erofs(&self) -> Option<Image> {
-        let (metadata, data) = (self.path("metadata.erofs"), self.path("data"));
+        let (metadata, data) = (self.path("metadata.erofs"), erofs_has_data().then(|| self.path("data")));
         if !metadata.exists() {
-            let words = ["--quiet", "--chunksize=4096", &format!("--blobdev={}", data.display())];
-            let done = Command::new("mkfs.erofs").args(words).arg(&metadata).arg(self.tree()).output();
+            let apart =
+                data.iter().flat_map(|data| ["--chunksize=4096".to_owned(), format!("--blobdev={}", data.display())]);
+            let mut command = Command::new("mkfs.erofs");
+            let done = command.arg("--quiet").args(apart).arg(&metadata).arg(self.tree()).output();
             let done = done.map_err(|error| eprintln!("skipped: mkfs.erofs: {error}")).ok()?;
             assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         }
-        Some(Image::Erofs { metadata, data: Some(data) })
+        Some(Image::Erofs { metadata, data })
     }
 
     /// A squashfs image; `None` where its tool is not installed.
@@ -100,12 +102,32 @@ impl Fixture {
         Some(Image::Squashfs(file))
     }
 
+    /// An image that this kernel mounts by itself, by its rung: EROFS, or squashfs if it has none.
+    pub(crate) fn of_kernel(&self) -> Option<(Rung, Image)> {
+        let image = self.erofs()?;
+        match layer(&image) {
+            Ok(_) => Some((Rung::Mount, image)),
+            Err(_) => Some((Rung::Squashfs, self.squashfs()?)),
+        }
+    }
+
     /// Whether a directory has the same tree: bytes, and all that can be seen from outside, to the second.
     pub(crate) fn assert_same(&self, other: &Path) {
         let done = Command::new("diff").args(["-r", "--no-dereference"]).arg(self.tree()).arg(other).output();
         let done = done.expect("diff runs");
         assert!(done.status.success(), "{}{}", text(&done.stdout), text(&done.stderr));
         assert_eq!(looks(&self.tree()), looks(other));
+    }
+}
+
+/// An image as a mount that is nowhere, as the kernel has it.
+pub(crate) fn layer(image: &Image) -> Result<Mount, MountError> {
+    match image {
+        Image::Erofs { metadata, data } => {
+            let by_file = erofs(metadata, data.as_deref());
+            by_file.or_else(|first| erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first))
+        }
+        Image::Squashfs(file) => squashfs(file),
     }
 }
 

@@ -10,6 +10,8 @@ mod fixture;
 #[cfg(target_os = "linux")]
 mod lazy;
 #[cfg(target_os = "linux")]
+mod older;
+#[cfg(target_os = "linux")]
 mod rungs;
 #[cfg(target_os = "linux")]
 mod served;
@@ -27,13 +29,16 @@ fn main() {
         eprintln!("skipped: this process cannot have mounts of its own: {error}");
         return;
     }
-    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS, served::TESTS, broker::TESTS].concat();
+    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS, served::TESTS, broker::TESTS, older::TESTS].concat();
     let wanted = first.filter(|name| !name.starts_with('-'));
+    run(tests.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.contains(wanted.as_str()))));
+}
+
+/// Run tests to their end, and fail if one of them did.
+#[cfg(target_os = "linux")]
+fn run(tests: impl Iterator<Item = fixture::Test>) {
     let mut failed = Vec::new();
     for (name, test) in tests {
-        if wanted.as_ref().is_some_and(|wanted| !name.contains(wanted.as_str())) {
-            continue;
-        }
         let began = std::time::Instant::now();
         let done = std::panic::catch_unwind(test);
         println!("{} {name} {} ms", if done.is_ok() { "ok    " } else { "FAILED" }, began.elapsed().as_millis());
@@ -56,6 +61,8 @@ fn roles(role: &str, arguments: Vec<String>) {
         "serve" => served::be_server(),
         "serve-and-wait" => served::serve_and_wait(&arguments),
         "mount" => state::mount_and_wait(&arguments),
+        "rungs" => older::tell_rungs(),
+        "tests" => older::run_groups(&arguments),
         _ => panic!("no such role: {role}"),
     }
 }

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use larder_mount::{Ask, Image, Lease, Places, Rung};
+use larder_mount::{Ask, Image, Lease, MountError, Places, Rung};
+use larder_sys::{MountNumber, mount_number, open_place};
 
 use crate::fixture::{Fixture, Test, append};
 use crate::rungs::{ask, mounts};
@@ -14,19 +15,30 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_killed_job_leaves_nothing_mounted", a_killed_job_leaves_nothing_mounted),
     ("what_is_kept_stays_until_it_is_unmounted", what_is_kept_stays_until_it_is_unmounted),
     ("killed_at_any_moment", killed_at_any_moment),
+    ("a_stranger_with_the_same_number_stays", a_stranger_with_the_same_number_stays),
 ];
+
+/// Mounts that are made until one has a number that was given back: kernels give the lowest that is free.
+const STRANGERS_MAX: usize = 300;
 
 /// Mount, say so, and wait to be killed.
 pub(crate) fn mount_and_wait(arguments: &[String]) {
-    let [state, metadata, data, target, lease] = arguments else { panic!("{arguments:?}") };
-    let image = Image::Erofs { metadata: metadata.into(), data: Some(data.into()) };
+    let [state, rung, target, lease, files @ ..] = arguments else { panic!("{arguments:?}") };
+    let rung: Rung = rung.parse().expect("is a rung");
+    let image = match files {
+        [metadata, data @ ..] if rung == Rung::Mount => {
+            Image::Erofs { metadata: metadata.into(), data: data.first().map(Into::into) }
+        }
+        [file] => Image::Squashfs(file.into()),
+        _ => panic!("{arguments:?}"),
+    };
     let places = Places::open(Path::new(state)).expect("opens");
     let lease = match lease.as_str() {
         "held" => Lease::Held,
         "kept" => Lease::Kept,
         pid => Lease::of_process(pid.parse().expect("is a number")).expect("lives"),
     };
-    let stay = places.mount(&Ask { lease, ..ask(&image, Path::new(target), Rung::Mount) }).expect("mounts");
+    let stay = places.mount(&Ask { lease, ..ask(&image, Path::new(target), rung) }).expect("mounts");
     println!("mounted");
     if lease != Lease::Held {
         return stay.leave();
@@ -35,10 +47,13 @@ pub(crate) fn mount_and_wait(arguments: &[String]) {
 }
 
 /// This program as somebody who mounts.
-fn somebody(fixture: &Fixture, image: &Image, lease: &str) -> Child {
-    let Image::Erofs { metadata, data: Some(data) } = image else { unreachable!("was made so") };
+fn somebody(fixture: &Fixture, (rung, image): &(Rung, Image), lease: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("is known"));
-    command.arg("role-mount").arg(fixture.path("state")).arg(metadata).arg(data).arg(fixture.make("target")).arg(lease);
+    command.arg("role-mount").arg(fixture.path("state")).arg(rung.word()).arg(fixture.make("target")).arg(lease);
+    match image {
+        Image::Erofs { metadata, data } => command.arg(metadata).args(data),
+        Image::Squashfs(file) => command.arg(file),
+    };
     command.stdout(Stdio::piped()).spawn().expect("starts")
 }
 
@@ -50,7 +65,7 @@ fn wait_for_mount(child: &mut Child) {
 
 fn a_killed_job_leaves_nothing_mounted() {
     let fixture = Fixture::new();
-    let Some(image) = fixture.erofs() else { return };
+    let Some(image) = fixture.of_kernel() else { return };
     let (before, target) = (mounts(), fixture.make("target"));
     let places = Places::open(&fixture.path("state")).expect("opens");
     let mut job = somebody(&fixture, &image, "held");
@@ -68,7 +83,7 @@ fn a_killed_job_leaves_nothing_mounted() {
 
 fn what_is_kept_stays_until_it_is_unmounted() {
     let fixture = Fixture::new();
-    let Some(image) = fixture.erofs() else { return };
+    let Some(image) = fixture.of_kernel() else { return };
     let (before, target) = (mounts(), fixture.make("target"));
     let places = Places::open(&fixture.path("state")).expect("opens");
     let mut sleeper = Command::new("sleep").arg("60").spawn().expect("starts");
@@ -89,7 +104,7 @@ fn what_is_kept_stays_until_it_is_unmounted() {
     assert_eq!(places.sweep().expect("sweeps"), std::slice::from_ref(&target));
     assert_eq!(mounts(), before);
     // Unmounted by somebody else: what it wrote is swept.
-    let stay = places.mount(&Ask { lease: Lease::Kept, ..ask(&image, &target, Rung::Mount) }).expect("mounts");
+    let stay = places.mount(&Ask { lease: Lease::Kept, ..ask(&image.1, &target, image.0) }).expect("mounts");
     stay.leave();
     assert!(Command::new("umount").arg(&target).status().expect("runs").success());
     assert!(!places.list().expect("lists")[0].mounted);
@@ -98,7 +113,7 @@ fn what_is_kept_stays_until_it_is_unmounted() {
 
 fn killed_at_any_moment() {
     let fixture = Fixture::new();
-    let Some(image) = fixture.erofs() else { return };
+    let Some(image) = fixture.of_kernel() else { return };
     let before = mounts();
     let places = Places::open(&fixture.path("state")).expect("opens");
     for micros in (0..6000).step_by(150) {
@@ -115,5 +130,41 @@ fn killed_at_any_moment() {
             let text = fs::read_to_string(left.join("record")).expect("is there");
             assert!(names == 1 && !text.contains("target"), "killed after {micros} µs: {text}");
         }
+    }
+}
+
+fn a_stranger_with_the_same_number_stays() {
+    let fixture = Fixture::new();
+    let Some((rung, image)) = fixture.of_kernel() else { return };
+    let (before, target) = (mounts(), fixture.make("target"));
+    let places = Places::open(&fixture.path("state")).expect("opens");
+    let number = || mount_number(open_place(&target).expect("opens")).expect("has one");
+    for writable in [true, false] {
+        let asked = Ask { lease: Lease::Kept, writable, ..ask(&image, &target, rung) };
+        places.mount(&asked).expect("mounts").leave();
+        let ours = number();
+        assert_eq!(places.list().expect("lists")[0].number, Some(ours));
+        assert!(places.list().expect("lists")[0].mounted);
+        assert!(Command::new("umount").arg(&target).status().expect("runs").success());
+        // Others mount there, one on the other, until one of them has the number that was ours.
+        let mut strangers = 0;
+        loop {
+            let mounted = Command::new("mount").args(["-t", "tmpfs", "stranger"]).arg(&target).status();
+            assert!(mounted.expect("runs").success());
+            strangers += 1;
+            match ours {
+                MountNumber::Unique(_) if strangers == 3 => break,
+                MountNumber::Reused(_) if number() == ours => break,
+                _ => assert!(strangers < STRANGERS_MAX, "the number {ours:?} was not given again"),
+            }
+        }
+        assert!(!places.list().expect("lists")[0].mounted, "it is another's");
+        assert!(matches!(places.unmount(&target), Err(MountError::NotMounted(_))));
+        assert_eq!(places.sweep().expect("sweeps"), std::slice::from_ref(&target));
+        assert_eq!(mounts().len(), before.len() + strangers);
+        for _ in 0..strangers {
+            assert!(Command::new("umount").arg(&target).status().expect("runs").success());
+        }
+        assert_eq!(mounts(), before);
     }
 }

@@ -44,13 +44,14 @@ pub use machine::{
 pub use manner::{Manner, answer_promptly, is_lowered, lower_thread, would_starve};
 pub use map::Words;
 pub use mount::{
-    MountAttributes, MountRefused, MountValue, clone_mount, mount_number, new_mount, open_directory, open_place,
+    MountAttributes, MountNumber, MountRefused, MountValue, clone_mount, house_mount, in_lasting_mounts,
+    in_private_mounts, knows_mount_option, mount_number, mount_source, new_mount, open_directory, open_place,
     own_mounts, place_mount, set_mount_owners, unmount,
 };
 pub use namespace::{
     OwnerRange, in_mount_namespace, is_of_first_users, is_of_other_users, kill_process, lead_session,
-    lending_mount_rights, mounts_of, open_process, own_namespaces, owners_namespace, peer_process, process_ended,
-    process_number,
+    lending_mount_rights, may_mount, mounts_of, open_process, own_namespaces, owners_namespace, peer_process,
+    process_ended, process_number,
 };
 pub use notify::{
     Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target, may_access,

@@ -2,11 +2,13 @@
 //!
 //! Unaware of: which file systems there are, and what is in them.
 
-use std::io;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_fd, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change,
@@ -84,6 +86,12 @@ pub fn new_mount(
         .map_err(|error| at("fsmount", error, said(&context)))
 }
 
+/// Whether a file system knows an option that is text; true if that cannot be asked, because it is none or we may not.
+pub fn knows_mount_option(kind: &str, option: &str) -> bool {
+    let Ok(context) = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC) else { return true };
+    fsconfig_set_string(&context, option, "?") != Err(rustix::io::Errno::INVAL)
+}
+
 /// What the file system says of its trouble: lines that begin with a level.
 fn said(context: &OwnedFd) -> String {
     let mut lines = Vec::new();
@@ -144,15 +152,45 @@ pub fn open_directory(of: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(of, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The number of the mount that a descriptor is in, which no other mount gets while the system runs.
-pub fn mount_number(of: impl AsFd) -> io::Result<u64> {
+/// How the kernel calls a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MountNumber {
+    /// No other mount gets this number while the system runs: Linux 6.8.
+    Unique(u64),
+    /// Another mount may get this number once this one is gone, and usually the next one does: Linux 5.8.
+    Reused(u64),
+}
+
+/// The number of the mount that a descriptor is in.
+///
+/// # Errors
+///
+/// Before Linux 5.8.
+pub fn mount_number(of: impl AsFd) -> io::Result<MountNumber> {
+    const REUSED: u32 = 0x1000;
     const UNIQUE: u32 = 0x4000;
-    let flags = rustix::fs::AtFlags::EMPTY_PATH;
-    let found = rustix::fs::statx(of, c"", flags, rustix::fs::StatxFlags::from_bits_retain(UNIQUE))?;
-    match found.stx_mask & UNIQUE {
+    let wanted = StatxFlags::from_bits_retain(REUSED | UNIQUE);
+    let found = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, wanted)?;
+    match found.stx_mask & (REUSED | UNIQUE) {
         0 => Err(io::Error::from(io::ErrorKind::Unsupported)),
-        _ => Ok(found.stx_mnt_id),
+        mask if mask & UNIQUE == 0 => Ok(MountNumber::Reused(found.stx_mnt_id)),
+        _ => Ok(MountNumber::Unique(found.stx_mnt_id)),
     }
+}
+
+/// The source, which is a device or a name, of the mount that has this reused number among the mounts that this thread
+/// sees. `None` if there is no such mount. `own` is an open `/proc/self`: in another mount namespace that path may lead to
+/// nothing.
+pub fn mount_source(own: impl AsFd, number: u64) -> io::Result<Option<Vec<u8>>> {
+    let name = format!("task/{}/mountinfo", rustix::thread::gettid().as_raw_nonzero());
+    let file = rustix::fs::openat(own, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut text = Vec::new();
+    File::from(file).read_to_end(&mut text)?;
+    let number = number.to_string();
+    let mut lines = text.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));
+    let line = lines.find_map(|mut fields| (fields.next() == Some(number.as_bytes())).then_some(fields));
+    // ID PARENT DEVICE ROOT PLACE OPTIONS [TAG…] - KIND SOURCE OPTIONS
+    Ok(line.and_then(|fields| fields.skip_while(|field| field != b"-").nth(2).map(<[u8]>::to_vec)))
 }
 
 /// Take the mount away whose root is open, from this thread's namespace. What is still open in it can be used until it
@@ -172,9 +210,83 @@ pub fn unmount(root: impl AsFd) -> io::Result<()> {
     })
 }
 
+/// Do something on a thread that has a copy of our mounts in a namespace of its own. What it mounts or unmounts there is
+/// not seen outside, and is gone with the thread unless a descriptor of the namespace is kept.
+pub fn in_private_mounts<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let act = || {
+        // SAFETY: this thread alone gets mounts and a working directory of its own; descriptors stay shared.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+        mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        act()
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, act)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread with mounts of its own panicked")))
+    })
+}
+
+/// The same for a namespace that stays, because a descriptor of it is kept, or a program that was started in it: at the end
+/// our own mounts are taken away there, as far as that is allowed, because otherwise they would be busy for as long.
+pub fn in_lasting_mounts<T: Send>(act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    in_private_mounts(|| {
+        let ours = std::fs::read("/proc/thread-self/mountinfo")?;
+        let done = act();
+        let lines = ours.split(|byte| *byte == b'\n');
+        for place in lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).filter(|place| *place != b"/") {
+            // It may be gone already with the one above it.
+            let _ = rustix::mount::unmount(&*plain(place), UnmountFlags::DETACH);
+        }
+        done
+    })
+}
+
+/// Give a mount that is nowhere yet a place in a new mount namespace, and return that namespace: the mount is there as
+/// long as the namespace is, and `clone_mount` works on it for a thread in that namespace.
+pub fn house_mount(mount: impl AsFd) -> io::Result<OwnedFd> {
+    let mount = mount.as_fd();
+    in_lasting_mounts(|| {
+        place_mount(mount, open_place(Path::new("/"))?)?;
+        Ok(OwnedFd::from(File::open("/proc/thread-self/ns/mnt")?))
+    })
+}
+
+/// A path as it was before the kernel wrote it down: four kinds of bytes are three octal digits there.
+fn plain(mut path: &[u8]) -> CString {
+    let mut bytes = Vec::with_capacity(path.len());
+    while let Some((&first, rest)) = path.split_first() {
+        let digits = rest.get(..3).filter(|_| first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(byte.unwrap_or(first));
+        path = if byte.is_some() { &rest[3..] } else { rest };
+    }
+    CString::new(bytes).unwrap_or_default()
+}
+
 /// Give this process mounts of its own, which others do not see. Only for a process of one thread.
 pub fn own_mounts() -> io::Result<()> {
     // SAFETY: there is one thread, and descriptors stay what they are.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
     Ok(mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_mountinfo_are_read() {
+        assert_eq!(&*plain(br"/a\040b\134c"), c"/a b\\c");
+        assert_eq!(&*plain(br"/end\04"), c"/end\\04");
+    }
+
+    #[test]
+    fn the_source_of_a_mount_is_found_by_its_number() {
+        let own = File::open("/proc/self").expect("is there");
+        let info = std::fs::read_to_string("/proc/self/mountinfo").expect("is there");
+        let proc = info.lines().find(|line| line.contains(" - proc ")).expect("is mounted");
+        let number = proc.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
+        let source = proc.split(" - proc ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a source");
+        assert_eq!(mount_source(&own, number).expect("reads"), Some(source.as_bytes().to_vec()));
+        assert_eq!(mount_source(&own, u64::MAX).expect("reads"), None);
+    }
 }

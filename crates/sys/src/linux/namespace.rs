@@ -151,6 +151,11 @@ pub fn is_of_first_users() -> bool {
     map.map_or(true, |map| map.split_whitespace().eq(ALL))
 }
 
+/// Whether this process may mount and unmount among the mounts that it sees, as far as its rights go.
+pub fn may_mount() -> bool {
+    capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
 /// Do something while programs that are started inherit the right to mount that this process has in its own namespace,
 /// whatever their user.
 pub fn lending_mount_rights<T>(act: impl FnOnce() -> T) -> T {

@@ -69,6 +69,9 @@ fn problem(what: &str, found: impl Into<String>) -> Check {
 
 /// Do all checks. Exit code 1 when there is a problem.
 pub(crate) fn run(around: &Surroundings, options: &Doctor, out: &mut dyn Write) -> Result<u8> {
+    if let Some(directory) = &options.ways_in {
+        return mounting::tell_ways(directory, out);
+    }
     let mut checks = settings::checks(around);
     checks.extend(disk::checks(around));
     checks.extend(daemon::checks(around));

@@ -34,6 +34,7 @@ mod supply;
 mod trace;
 
 pub(super) use mount::SOCKET as BROKER_SOCKET;
+pub(super) use run::own_mounts;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

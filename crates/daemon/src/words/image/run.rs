@@ -232,7 +232,7 @@ fn had(
 
 /// From here on what we mount is seen by us and what we start alone. The superuser stays who he is: in a user namespace
 /// files of others would be nobody's.
-pub(super) fn own_mounts() -> io::Result<()> {
+pub(in crate::words) fn own_mounts() -> io::Result<()> {
     if larder_sys::effective_user() == 0 { larder_sys::own_mounts() } else { larder_sys::own_namespaces() }
 }
 

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, bail, ensure};
-use larder_image::{Device, Image, SQUASHED, metadata, squash};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use larder_image::{Device, Image, SQUASHED, metadata, squash, whole};
 use larder_model::{Digest, ImageKey, ImageRecord};
 use larder_mount::broker::{Lazily, Ready, Supplied, Supply};
 use larder_mount::lazy::{fill_whole, is_whole};
-use larder_mount::{Fill, Image as Files, Rung};
+use larder_mount::{Fill, Image as Files, Rung, erofs_has_data};
 use larder_store::{Live, Store};
 
 use super::far::FarImages;
@@ -142,6 +142,9 @@ impl ImageSupply {
             Rung::LazyFuse if !self.serves => return self.to_be_served(store, record, saved),
             _ => {}
         }
+        if via == Rung::Mount && !erofs_has_data() {
+            return self.whole(store, record, saved);
+        }
         let metadata = made.map_or_else(|| store.live_file(&id, Live::Metadata(saved)), Ok)?;
         // The trees grow with the number of files: they are read only where they are needed, and beside what else is to
         // be done.
@@ -202,6 +205,50 @@ impl ImageSupply {
             lazily: None,
             ready: None,
         })
+    }
+
+    /// The same with the bytes of its files in one file, for kernels before 5.16.
+    fn whole(&self, store: &Store, record: ImageRecord, saved: usize) -> Result<Supplied> {
+        let id = record.image();
+        let file = store.live_file(&id, Live::Whole(saved))?;
+        let is_made = file.exists();
+        let mut image = if is_made { Image::without_trees(store, record)? } else { Image::open(store, record)? };
+        if !is_made {
+            directory(&image, saved)?;
+            store.put_live(&id, Live::Whole(saved), |file: &File| self.write_whole(&image, saved, file))?;
+        }
+        image.forget_trees();
+        Ok(Supplied {
+            id: format!("{} {id} {saved}", Rung::Mount),
+            image: Files::Erofs { metadata: file, data: None },
+            below: None,
+            via: Rung::Mount,
+            stored: self.stored,
+            lease: Arc::new(image),
+            lazily: None,
+            ready: None,
+        })
+    }
+
+    fn write_whole(&self, image: &Image, saved: usize, file: &File) -> Result<()> {
+        let whole = whole(&image.trees[saved], image.packs.blocks(), self.stored, file)?;
+        file.set_len(whole.size_bytes).context("what is to be mounted cannot be made")?;
+        let device = Device::behind(image, whole.device_at);
+        let numbers = Mutex::new(image.needed(&[saved]).into_iter());
+        let work = || -> Result<()> {
+            let store = Store::open(&self.store)?;
+            loop {
+                let next = numbers.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(number) = next else { return Ok(()) };
+                device.fill(number, &pack_bytes(&store, self.far.as_deref(), image, number)?, file)?;
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..PACKS_AT_ONCE).map(|_| scope.spawn(work)).collect();
+            let panicked = |_| Err(anyhow!("a thread that brings bytes panicked"));
+            workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(panicked))
+        })?;
+        Ok(whole.end(file)?)
     }
 
     /// The same as a squashfs file, which is made of its packs once for all.
@@ -286,12 +333,16 @@ impl PackFill {
     }
 
     fn bytes(&self, number: usize) -> Result<Vec<u8>> {
-        let blob = self.image.packs.packs[number].blob;
-        let store = Store::open(&self.store)?;
-        match &self.far {
-            Some(far) if !store.has_blob(&blob) => Ok(far.pack(number, blob)?),
-            _ => Ok(store.blob_bytes(&blob, u64::MAX)?),
-        }
+        pack_bytes(&Store::open(&self.store)?, self.far.as_deref(), &self.image, number)
+    }
+}
+
+/// The bytes of a pack, from the store or else from the remotes.
+fn pack_bytes(store: &Store, far: Option<&FarImages>, image: &Image, number: usize) -> Result<Vec<u8>> {
+    let blob = image.packs.packs[number].blob;
+    match far {
+        Some(far) if !store.has_blob(&blob) => Ok(far.pack(number, blob)?),
+        _ => Ok(store.blob_bytes(&blob, u64::MAX)?),
     }
 }
 

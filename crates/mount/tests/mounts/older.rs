@@ -1,0 +1,60 @@
+//! The same tests once more as on older kernels, whose ways this kernel would never take by itself: what those refuse is
+//! refused, with their own answers (larder-testkit, `older.c`).
+
+use std::process::Command;
+
+use larder_mount::{Rung, ladder};
+use larder_testkit::older;
+
+use crate::fixture::{Fixture, Test};
+use crate::{broker, lazy, rungs, served, state};
+
+pub(crate) const TESTS: &[Test] = &[
+    // Owners of others' cannot be shown there, so a broker is for root's own jobs.
+    ("as_on_linux_5_10", || as_on("5.10", &[Rung::Lazy], &["rungs", "state", "served"])),
+    ("as_on_linux_6_1", || as_on("6.1", &[Rung::Lazy], &["rungs", "state", "served", "broker"])),
+    ("as_on_linux_6_12", || as_on("6.12", &[Rung::Lazy], &["rungs", "state", "served", "broker"])),
+    ("as_on_linux_6_14", || as_on("6.14", &[], &["rungs", "state", "broker", "lazy"])),
+];
+
+/// Run groups of tests as on this kernel, which has the rungs of this machine but for these.
+fn as_on(kernel: &str, lacks: &[Rung], groups: &[&str]) {
+    let fixture = Fixture::new();
+    let Some(older) = older(&fixture.make("older")) else { return };
+    let program = std::env::current_exe().expect("is known");
+    let possible = |command: &mut Command| {
+        let done = command.arg("role-rungs").output().expect("starts");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("is text")
+    };
+    let here = possible(&mut Command::new(&program));
+    let there = possible(Command::new(&older).arg(kernel).arg(&program));
+    let is_expected = |line: &&str| lacks.iter().all(|rung| rung.word() != *line);
+    let expected: Vec<&str> = here.lines().filter(is_expected).collect();
+    assert_eq!(there.lines().collect::<Vec<_>>(), expected, "as on {kernel}; here: {here}");
+    let done = Command::new(&older).arg(kernel).arg(&program).arg("role-tests").args(groups).output().expect("starts");
+    // What the older kernel lacks is no reason to look for it on this one.
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace("skipped:", "not there:");
+    println!("    as on {kernel}:\n{}", text(&done.stdout));
+    assert!(done.status.success(), "as on {kernel}: {}", text(&done.stderr));
+}
+
+/// A line for each rung that is possible.
+pub(crate) fn tell_rungs() {
+    let steps = ladder(&Fixture::new().make("images"));
+    steps.iter().filter(|step| step.found.is_ok()).for_each(|step| println!("{}", step.rung));
+}
+
+/// The tests of these groups.
+pub(crate) fn run_groups(names: &[String]) {
+    larder_sys::own_mounts().expect("is possible, as it was without");
+    let of = |name: &String| match name.as_str() {
+        "rungs" => rungs::TESTS,
+        "state" => state::TESTS,
+        "lazy" => lazy::TESTS,
+        "served" => served::TESTS,
+        "broker" => broker::TESTS,
+        _ => panic!("no such group: {name}"),
+    };
+    crate::run(names.iter().flat_map(of).copied());
+}
