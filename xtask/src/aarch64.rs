@@ -296,7 +296,10 @@ impl Share<'_> {
     /// Makes the repository's files there to which tests know the path, and returns the script's beginning.
     fn begin(&self) -> Result<String> {
         let tracked = run::output(Command::new("git").arg("-C").arg(self.repo).args(["ls-files", "crates"]))?;
-        for file in tracked.lines().filter(|file| file.contains("/tests/") || file.contains("/preload/")) {
+        for file in tracked
+            .lines()
+            .filter(|file| file.contains("/tests/") || file.contains("/preload/") || file.ends_with("/Cargo.toml"))
+        {
             self.copy(&self.repo.join(file), &format!("repo/{file}"))?;
         }
         let results = self.host.join("results");
