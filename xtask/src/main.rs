@@ -13,7 +13,6 @@ mod launcher;
 mod place;
 mod progress;
 mod projects;
-mod qemu;
 mod run;
 mod setup;
 mod stages;
