@@ -42,6 +42,14 @@ pub(crate) const X86_64: Machine = Machine {
     append: "random.trust_cpu=on mitigations=off",
 };
 
+/// QEMU's own board for Arm.
+pub(crate) const AARCH64: Machine = Machine {
+    program: "qemu-system-aarch64",
+    words: &["-machine", "virt", "-cpu", "max"],
+    console: "ttyAMA0",
+    append: "random.trust_cpu=on mitigations=off",
+};
+
 /// What a machine is booted with.
 #[derive(Debug)]
 pub(crate) struct Boot<'a> {
