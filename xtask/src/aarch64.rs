@@ -133,15 +133,15 @@ struct Counts {
     skipped: u64,
 }
 
-/// Runs them all; `true` if every test passed.
-pub(crate) fn test(place: &Place) -> Result<bool> {
+/// Runs them all, or those with a text of `only` in their names; `true` if every test passed.
+pub(crate) fn test(place: &Place, only: &[String]) -> Result<bool> {
     setup::for_machines(place)?;
     binaries::build_for(place, Arch::Aarch64)?;
     let guest = Guest::find(place)?;
     let logs = place.own("aarch64")?.join("logs");
     place::fresh(&logs)?;
-    let mut outcomes = in_user_emulation(place, &logs)?;
-    outcomes.extend(in_machine(place, &guest, &logs)?);
+    let mut outcomes = in_user_emulation(place, only, &logs)?;
+    outcomes.extend(in_machine(place, only, &guest, &logs)?);
     Ok(print(&outcomes))
 }
 
@@ -201,7 +201,11 @@ fn of_message(line: &str) -> Option<Built> {
 }
 
 /// The programs of these rows, built, and each with its row.
-fn built_rows(place: &Place, rows: &'static [Row]) -> Result<Vec<(&'static Row, Built)>> {
+fn built_rows(place: &Place, rows: &'static [Row], only: &[String]) -> Result<Vec<(&'static Row, Built)>> {
+    let rows: Vec<_> = rows.iter().filter(|row| is_wanted(&format!("{} {}", row.package, row.test), only)).collect();
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
     let packages: BTreeSet<&str> = rows.iter().map(|row| row.package).collect();
     let mut built = built_tests(place, &packages)?;
     let mut found = |row: &'static Row| {
@@ -209,10 +213,14 @@ fn built_rows(place: &Place, rows: &'static [Row]) -> Result<Vec<(&'static Row, 
         let at = at.with_context(|| format!("{} has no tests {}", row.package, row.test))?;
         Ok((row, built.swap_remove(at)))
     };
-    rows.iter().map(&mut found).collect()
+    rows.into_iter().map(&mut found).collect()
 }
 
-fn in_user_emulation(place: &Place, logs: &Path) -> Result<Vec<Outcome>> {
+fn is_wanted(name: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|part| name.contains(part))
+}
+
+fn in_user_emulation(place: &Place, only: &[String], logs: &Path) -> Result<Vec<Outcome>> {
     let run_one = |(row, built): (&Row, Built)| {
         let name = format!("{} {}", row.package, row.test);
         println!("── {name}, in user emulation");
@@ -231,7 +239,7 @@ fn in_user_emulation(place: &Place, logs: &Path) -> Result<Vec<Outcome>> {
             is_failure: ended.failure.is_some(),
         })
     };
-    built_rows(place, IN_USER_EMULATION)?.into_iter().map(run_one).collect()
+    built_rows(place, IN_USER_EMULATION, only)?.into_iter().map(run_one).collect()
 }
 
 /// Sums what each `test result:` line says, and counts the tests that say that they were skipped.
@@ -251,8 +259,8 @@ fn counts(text: &str) -> Counts {
     counts
 }
 
-fn in_machine(place: &Place, guest: &Guest, logs: &Path) -> Result<Vec<Outcome>> {
-    let built = built_rows(place, IN_MACHINE)?;
+fn in_machine(place: &Place, only: &[String], guest: &Guest, logs: &Path) -> Result<Vec<Outcome>> {
+    let built = built_rows(place, IN_MACHINE, only)?;
     let host = place.own("aarch64")?.join("host");
     place::fresh(&host)?;
     let share = Share { repo: &place.repo, host: &host };
@@ -267,6 +275,9 @@ fn in_machine(place: &Place, guest: &Guest, logs: &Path) -> Result<Vec<Outcome>>
     let mut names = Vec::new();
     for (observer, cases) in TORTURE {
         let name = format!("torture-{observer}");
+        if !is_wanted(&name, only) {
+            continue;
+        }
         // Without the option larder chooses by itself.
         let option = if *observer == "auto" { String::new() } else { format!("--observer {observer}") };
         let (suite, only) = ("larder-torture --bin /opt/larder/larder --verbose", cases.join("|"));
@@ -280,6 +291,9 @@ fn in_machine(place: &Place, guest: &Guest, logs: &Path) -> Result<Vec<Outcome>>
         let dir = built.dir.display();
         script += &format!("one {name} {dir} /host/tests/{name} --nocapture --test-threads={PROCESSORS}{skip}\n");
         names.push((name, format!("{package} {test}")));
+    }
+    if names.is_empty() {
+        return Ok(Vec::new());
     }
     println!("── a machine with Debian's kernel {KERNEL}");
     let own = place.own("aarch64")?;
