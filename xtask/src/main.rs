@@ -6,6 +6,7 @@ mod aarch64;
 mod arch;
 mod bench;
 mod binaries;
+mod debian;
 mod demo;
 mod fetch;
 mod fuzz;

@@ -92,9 +92,11 @@ const PACKAGES_FOR_MACHINES: &[(Sign, &str)] = &[
     (Sign::Program("qemu-system-aarch64"), "qemu-system-arm"),
     (Sign::Program("qemu-aarch64-static"), "qemu-user-static"),
     (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
+    (Sign::File(&["/usr/share/keyrings/debian-archive-keyring.gpg"]), "debian-archive-keyring"),
     (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
     (Sign::File(&["/usr/sbin/depmod", "/sbin/depmod"]), "kmod"),
     (Sign::Program("cpio"), "cpio"),
+    (Sign::Program("xz"), "xz-utils"),
 ];
 
 /// What only the benchmarks need.
