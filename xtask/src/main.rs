@@ -4,6 +4,7 @@
 
 mod bench;
 mod binaries;
+mod debian;
 mod demo;
 mod fetch;
 mod fuzz;
@@ -11,6 +12,7 @@ mod launcher;
 mod place;
 mod progress;
 mod projects;
+mod qemu;
 mod run;
 mod setup;
 mod stages;
