@@ -31,8 +31,6 @@ const SUITES: &[&str] = &[
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// As `uname -r` says it.
-    pub(crate) release: String,
     /// The file that boot loaders load.
     pub(crate) image: PathBuf,
     /// The directory with its `modules.dep`.
@@ -77,8 +75,7 @@ impl Archive {
         }
         let release =
             fs::read_to_string(dir.join("release")).with_context(|| format!("{} is damaged", dir.display()))?;
-        let modules = dir.join("lib/modules").join(&release);
-        Ok(Kernel { image: dir.join("vmlinuz"), modules, release })
+        Ok(Kernel { image: dir.join("vmlinuz"), modules: dir.join("lib/modules").join(release) })
     }
 
     /// A file of a package, for example `bin/busybox` of `busybox-static`, for programs that run in another machine.
