@@ -181,6 +181,10 @@ impl Archive {
             // Else downloading into a directory of root's is a warning for each package.
             "APT::Sandbox::User=root".to_owned(),
             format!("Dir::Etc::sourcelist={dir}/sources.list"),
+            // Names and dependencies of packages are wanted, not what describes them to people.
+            "Acquire::Languages=none".to_owned(),
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
+            "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false".to_owned(),
             "Dir::Etc::sourceparts=/dev/null".to_owned(),
             "Dir::Etc::preferencesparts=/dev/null".to_owned(),
             format!("Dir::State::lists={dir}/lists"),

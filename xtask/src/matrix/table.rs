@@ -17,6 +17,17 @@ const HEAD: &str = "# Matrix: distributions and kernels
 What `cargo xtask matrix` found: larder's own programs, static as they are released, in roots of other distributions and on other
 kernels in QEMU. This page is written by that command; do not edit it.
 
+```
+cargo xtask matrix                      # every cell: hours
+cargo xtask matrix bullseye linux-6.1   # these; the other columns keep what they had
+cargo xtask matrix --list               # the cells
+cargo xtask matrix --short              # one root with an old glibc, in 2 minutes; writes no table
+cargo xtask matrix sid --part images    # one part of a cell again; writes no table
+```
+
+It needs root, Debian's packages and about 15 GB below `target/matrix`, where roots, kernels, logs and results are kept. A cell is a row of
+`xtask/src/matrix/cells.rs`, a check a function of `xtask/src/matrix/inside.sh`.
+
 | word | means |
 |---|---|
 | a number of hits | right: outputs, messages and exit codes were those without larder, byte for byte; the second build had so many hits |
