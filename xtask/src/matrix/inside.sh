@@ -10,7 +10,7 @@
 #   untried  the check could not be made
 #
 # Environment: CELL (a directory with bin/, project/ and these files), WORK (a directory of this user's), LIMIT (seconds for one
-# step), FILES (files of an image), TORTURE (words for the torture suite, for each run of it after a ";").
+# step), FILES (files of an image), TARGETS (what of the project is built, instead of all), TORTURE (words for the torture suite, for each run of it after a ";").
 
 PATH=$CELL/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 TMPDIR=$WORK/tmp
@@ -86,7 +86,7 @@ doctor() {
 
 # round NAME LARDER CC CXX TARGETS PREFIX...: builds at the same place and keeps what was made in NAME.
 round() {
-    name=$1 launcher=$2 cc=$3 cxx=$4 targets=$5
+    name=$1 launcher=$2 cc=$3 cxx=$4 targets=${5:-$TARGETS}
     shift 5
     rm -rf "../$name"
     mkdir "../$name"
@@ -425,9 +425,10 @@ record() {
         return
     fi
     export LARDER_DIR="$base/store" LARDER_RECORD_DIR="$base/records"
+    # shellcheck disable=SC2086
     # The project built by hand, because `round` puts `timeout` in front and make must be what is recorded.
     mkdir ../cold
-    LARDER_LOG=$base/log.cold limit larder record --name one -- make -s LARDER=larder > ../said 2>&1
+    LARDER_LOG=$base/log.cold limit larder record --name one -- make -s LARDER=larder $TARGETS > ../said 2>&1
     code=$?
     mv ./*.o ./*.a ./*.so ./*.d ./*.i program ../cold/ 2> /dev/null
     cp ../plain/said ../cold/said
@@ -464,7 +465,7 @@ run_make() {
     export LARDER_DIR="$base/store"
     for name in cold warm; do
         mkdir "../$name"
-        LARDER_LOG=$base/log.$name limit larder run -- make -s > ../said 2>&1
+        LARDER_LOG=$base/log.$name limit larder run -- make -s $TARGETS > ../said 2>&1
         code=$?
         mv ./*.o ./*.a ./*.so ./*.d ./*.i program "../$name/" 2> /dev/null
         mv ../said "../$name/said"

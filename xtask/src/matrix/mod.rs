@@ -15,7 +15,7 @@ use crate::qemu;
 use crate::run::{self, Streamed};
 use crate::setup::{self, STATIC_TARGET};
 use anyhow::{Context, Result, ensure};
-use cells::{CELLS, Cell, SHORT, Where};
+use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, Where};
 use roots::Extent;
 use serde_json::{Value, json};
 use std::fs::{self, File, FileTimes};
@@ -366,13 +366,15 @@ impl Run<'_> {
         if self.options.full && cell.place == Where::Here {
             extra += " --full";
         }
+        let targets = if cell.place == Where::Here { "" } else { TARGETS_EMULATED };
         let torture: Vec<String> = cell.torture.iter().map(|words| format!("{words}{extra}")).collect();
         let parts: Vec<&str> = match self.options.part.as_slice() {
             [] => cell.parts.to_vec(),
             parts => parts.iter().map(String::as_str).collect(),
         };
         format!(
-            "CELL=/cell WORK=/cell/root LIMIT={} FILES={} TORTURE_LIMIT={} TORTURE='{}' sh /cell/inside.sh {}",
+            "CELL=/cell WORK=/cell/root LIMIT={} TARGETS='{targets}' FILES={} TORTURE_LIMIT={} TORTURE='{}' \
+             sh /cell/inside.sh {}",
             limits.step_s,
             self.options.files,
             limits.torture_s,

@@ -5,6 +5,9 @@ use super::{Check, Outcome, State};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// The cell that hits in others are compared with.
+const REFERENCE: &str = "bookworm";
+
 /// What one cell came to, as a column.
 pub(super) struct Column<'a> {
     pub(super) name: &'a str,
@@ -36,8 +39,8 @@ It needs root, Debian's packages and about 15 GB below `target/matrix`, where ro
 | no | not possible in this cell, and larder said so and did the right thing instead |
 | – | not tried, for the reason in the note |
 
-(root) and (u) say which user did it. The project has 13 commands: C, C++, assembler, `ar`, a program, a shared library, `ld -r`, `-E`.
-`refused` rows build 7 of them with system calls refused by seccomp, as an older kernel or a container's profile refuses them. The
+(root) and (u) say which user did it. The project has 13 commands: C, C++, assembler, `ar`, a program, a shared library, `ld -r`, `-E`;
+in QEMU 9 of them are built. `refused` rows build 7 of them with system calls refused by seccomp, as an older kernel or a container's profile refuses them. The
 torture suite is described in [torture.md](torture.md); its cases that need what a cell lacks are skipped. Numbers in brackets are notes below the table.
 ";
 
@@ -59,6 +62,12 @@ pub(super) fn page(columns: &[Column<'_>]) -> String {
     row("took", &mut |column| match column.outcome {
         Some(outcome) if outcome.untried.is_none() => format!("{} min", outcome.seconds.div_ceil(60)),
         _ => String::new(),
+    });
+    row("checks; wrong, hung", &mut |column| column.outcome.map_or(String::new(), counted));
+    let reference = columns.iter().find(|column| column.name == REFERENCE).and_then(|column| column.outcome);
+    row(&format!("hits, beside those in {REFERENCE}"), &mut |column| {
+        let share = column.outcome.zip(reference).and_then(|(outcome, other)| hits_beside(outcome, other));
+        share.map_or(String::new(), |share| format!("{share:.1} %"))
     });
     for name in order(columns) {
         row(&name, &mut |column| cell(column, &name, &mut notes));
@@ -83,6 +92,41 @@ pub(super) fn page(columns: &[Column<'_>]) -> String {
         }
     }
     page
+}
+
+/// How many checks were made, and how many of them found what may not be.
+fn counted(outcome: &Outcome) -> String {
+    if outcome.untried.is_some() {
+        return "not tried".to_owned();
+    }
+    let count = |state| outcome.checks.iter().filter(|check| check.state == state).count();
+    let made = outcome.checks.len() - count(State::Untried);
+    format!("{made}; {}, {}", count(State::Wrong), count(State::Hung))
+}
+
+/// Hits of those that were expected, in per cent of what `other` had in the same checks.
+fn hits_beside(outcome: &Outcome, other: &Outcome) -> Option<f64> {
+    let (mut hits, mut expected) = ([0, 0], [0, 0]);
+    for check in &outcome.checks {
+        let same = other.checks.iter().find(|known| known.name == check.name);
+        if let Some((one, two)) = hits_in(&check.text).zip(same.and_then(|same| hits_in(&same.text))) {
+            hits = [hits[0] + one.0, hits[1] + two.0];
+            expected = [expected[0] + one.1, expected[1] + two.1];
+        }
+    }
+    let share = |at: usize| f64::from(hits[at]) / f64::from(expected[at]);
+    (expected[0] > 0 && expected[1] > 0 && hits[1] > 0).then(|| 100.0 * share(0) / share(1))
+}
+
+/// The last `N of M` in a text: `12, then 13 of 13`, or `0 wrong, 498 of 501 hits`.
+fn hits_in(text: &str) -> Option<(u32, u32)> {
+    let words: Vec<&str> =
+        text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let pair = |at: usize| match words.get(at..at + 3)? {
+        [hits, "of", expected] => Some((hits.parse().ok()?, expected.parse().ok()?)),
+        _ => None,
+    };
+    (0..words.len()).rev().find_map(pair)
 }
 
 /// What a column has in the row of a check.
@@ -173,6 +217,22 @@ mod tests {
         let right = outcome(&[("one", State::Ok, ""), ("two", State::Ok, ""), ("three", State::Ok, "")]);
         let columns = [Column { name: "l", outcome: Some(&left) }, Column { name: "r", outcome: Some(&right) }];
         assert_eq!(order(&columns), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn hits_are_compared_with_those_of_the_reference() {
+        for (text, expected) in [
+            ("13 of 13", Some((13, 13))),
+            ("12, then 13 of 13 (a reason)", Some((13, 13))),
+            ("74 cases, 0 wrong, 498 of 501 hits, 3 skipped", Some((498, 501))),
+            ("cold: exit code 2", None),
+        ] {
+            assert_eq!(hits_in(text), expected, "{text}");
+        }
+        let half = outcome(&[("a", State::Missed, "5 of 10"), ("only here", State::Ok, "9 of 9")]);
+        let whole = outcome(&[("a", State::Ok, "10 of 10")]);
+        assert_eq!(hits_beside(&half, &whole), Some(50.0));
+        assert_eq!(hits_beside(&whole, &outcome(&[])), None);
     }
 
     #[test]
