@@ -320,7 +320,9 @@ impl Run<'_> {
         command.args(["sh", "-c", &self.script(cell, &LIMITS)]).stdin(std::process::Stdio::null());
         match run::streamed(&mut command, log, LIMITS.cell, line)? {
             Streamed::TimeIsOver => anyhow::bail!("did not end within {} s", LIMITS.cell.as_secs()),
-            Streamed::Ended(status) => ensure!(status.success(), "ended with {status}; see {}", log.display()),
+            Streamed::Ended(status) => {
+                ensure!(status.success(), "ended with {status}; see {} of the logs", roots::file_name(log))
+            }
         }
         Ok(())
     }
@@ -355,7 +357,7 @@ impl Run<'_> {
         };
         match qemu::boot(&boot, line)?.code {
             Ok(0) => Ok(()),
-            Ok(code) => anyhow::bail!("ended with exit code {code}; see {}", log.display()),
+            Ok(code) => anyhow::bail!("ended with exit code {code}; see {} of the logs", roots::file_name(log)),
             Err(why) => anyhow::bail!("{why}"),
         }
     }

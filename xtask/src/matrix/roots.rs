@@ -4,14 +4,22 @@
 use super::cells::{ESSENTIAL, Root, WANTED};
 use crate::debian;
 use crate::place::remove;
-use crate::run;
+use crate::progress::Bar;
+use crate::run::{self, Streamed};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Room in an image; blocks that are not written take none.
 const IMAGE_SIZE: &str = "8G";
+
+/// About so many lines are printed while a root is made, and while packages are installed in it: for the progress bar.
+const LINES_OF_DEBOOTSTRAP: u64 = 900;
+const LINES_OF_APT: u64 = 600;
+/// What downloads longer is stuck.
+const LIMIT: Duration = Duration::from_secs(2 * 3600);
 
 /// How much of a root is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,7 +82,9 @@ fn debootstrap(suite: &str, dir: &Path, log: &Path) -> Result<()> {
     let include = format!("--include={}", ESSENTIAL.join(","));
     let mut command = Command::new("debootstrap");
     command.args(["--variant=minbase", &include, suite]).arg(dir).arg(debian::mirror());
-    let Err(error) = run::logged(&mut command, log, || ()) else { return Ok(()) };
+    let Err(error) = with_progress(&format!("root of {suite}"), LINES_OF_DEBOOTSTRAP, &mut command, log) else {
+        return Ok(());
+    };
     remove(dir)?;
     let said = fs::read_to_string(log).unwrap_or_default();
     let lines = || said.lines().filter_map(|line| line.strip_prefix("E: "));
@@ -98,7 +108,7 @@ fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
     let apt = |words: &[&str]| {
         let mut command = Command::new("chroot");
         command.arg(dir).args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]).args(words);
-        run::logged(&mut command, log, || ()).map(drop)
+        with_progress(&format!("packages of {}", root.suite), LINES_OF_APT, &mut command, log)
     };
     apt(&["update"])?;
     let packages: Vec<&str> = WANTED.iter().chain(root.compilers).copied().collect();
@@ -111,6 +121,29 @@ fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
         }
     }
     apt(&["clean"])
+}
+
+/// Runs what prints a line for each package that it handles, about `lines` in all, with a progress bar.
+fn with_progress(label: &str, lines: u64, command: &mut Command, log: &Path) -> Result<()> {
+    let bar = Bar::new(label, lines);
+    let mut seen = 0;
+    let streamed = run::streamed(command.stdin(Stdio::null()), log, LIMIT, |_| {
+        seen += 1;
+        bar.at(seen.min(lines));
+    })?;
+    match streamed {
+        Streamed::Ended(status) if status.success() => {
+            bar.end(&format!("{label}: done"));
+            Ok(())
+        }
+        Streamed::Ended(status) => bail!("{label}: {status}; see {} of the logs", file_name(log)),
+        Streamed::TimeIsOver => bail!("{label}: not made within {} s", LIMIT.as_secs()),
+    }
+}
+
+/// For messages that may come into the table, where paths of this machine say nothing.
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn inside(dir: &Path, words: &[&str]) -> Result<String> {
