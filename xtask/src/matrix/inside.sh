@@ -91,7 +91,7 @@ round() {
     rm -rf "../$name"
     mkdir "../$name"
     # shellcheck disable=SC2086
-    LARDER_LOG="$base/log.$name" limit "$@" make -s LARDER="$launcher" CC="$cc" CXX="$cxx" $targets > "../said.$name" 2>&1
+    LARDER_LOG="$base/log.$name" limit "$@" make -s LARDER="$launcher" DEP="$dep" CC="$cc" CXX="$cxx" $targets > "../said.$name" 2>&1
     code=$?
     mv ./*.o ./*.a ./*.so ./*.d ./*.i program "../$name/" 2> /dev/null
     mv "../said.$name" "../$name/said"
@@ -106,6 +106,8 @@ project() {
         [ -z "$program" ] || command -v "$program" > /dev/null || { say "$check" untried "$program is not here"; return; }
     done
     base=$WORK/project
+    dep=
+    [ "$observer" = depfile ] && dep=-MD
     rm -rf "$base"
     mkdir -p "$base"
     cp -a "$CELL/project" "$base/tree"
@@ -141,6 +143,9 @@ project() {
         text="$hits of $commands"
         [ "$last" = again ] && text="$(hits_in ../log.warm), then $text"
         if [ "$hits" -ge "$commands" ] && [ "$commands" -gt 0 ]; then
+            say "$check" ok "$text"
+        elif [ "$observer" = depfile ] && [ "$hits" -gt 0 ]; then
+            # Links and archives have no depfile.
             say "$check" ok "$text"
         else
             say "$check" missed "$text ($(why_in "../log.$last"))"
@@ -413,6 +418,7 @@ int f$n(void) { return puts(\"$n\"); }" > f$n.c
 # ---- records
 
 record() {
+    dep=
     check="record -- make ($me)"
     base=$WORK/record
     rm -rf "$base"
@@ -454,6 +460,7 @@ record() {
 
 # `larder run -- make`, three times.
 run_make() {
+    dep=
     check="run -- make ($me)"
     base=$WORK/whole
     rm -rf "$base"
