@@ -1,41 +1,53 @@
 //! Kernels that know less: what they refuse is refused here, with their own answers (`older.c`), and the next way is taken
 //! by itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use larder_testkit::{Place, Ran, has, is_root, larder, older, probe_skip};
 
-/// The best rung of each kernel, and how doctor describes those that a kernel has in another way, or not.
-const KERNELS: [(&str, &str, &[(&str, &str)]); 4] = [
-    (
-        "5.10",
-        "mount",
-        &[
+/// A kernel, and what it has.
+struct Kernel {
+    name: &'static str,
+    /// Its best rung.
+    best: &'static str,
+    /// What doctor says of these.
+    ways: &'static [(&'static str, &'static str)],
+}
+
+const KERNELS: [Kernel; 4] = [
+    Kernel {
+        name: "5.10",
+        best: "mount",
+        ways: &[
             ("lazy", "not possible"),
             ("lazy-fuse", "larder's own FUSE server"),
-            ("mount", "EROFS by a loop device; for root's jobs alone (others' need Linux 5.19)"),
+            ("mount", "EROFS in one file, by a loop device; for root's jobs alone (others' need Linux 5.19)"),
             ("squashfs", "squashfs by a loop device; for root's jobs alone (others' need Linux 6.2)"),
         ],
-    ),
-    (
-        "6.1",
-        "mount",
-        &[
+    },
+    Kernel {
+        name: "6.1",
+        best: "mount",
+        ways: &[
             ("lazy", "not possible"),
             ("mount", "EROFS by a loop device: images are used so"),
             ("squashfs", "squashfs by a loop device; for root's jobs alone (others' need Linux 6.2)"),
         ],
-    ),
-    (
-        "6.12",
-        "mount",
-        &[
+    },
+    Kernel {
+        name: "6.12",
+        best: "mount",
+        ways: &[
             ("lazy", "not possible: reads cannot be waited with"),
             ("mount", "EROFS from files: images are used so"),
             ("squashfs", "squashfs by a loop device"),
         ],
-    ),
-    ("6.14", "lazy", &[("lazy", "EROFS from files, filled when they are read: images are used so")]),
+    },
+    Kernel {
+        name: "6.14",
+        best: "lazy",
+        ways: &[("lazy", "EROFS from files, filled when they are read: images are used so")],
+    },
 ];
 
 /// A place with a directory that has been saved, and `older`.
@@ -62,7 +74,7 @@ fn words(place: &Place, words: &[&str]) -> Ran {
 }
 
 /// `larder` as on this kernel.
-fn as_on(place: &Place, older: &PathBuf, kernel: &str, words: &[&str]) -> Ran {
+fn as_on(place: &Place, older: &Path, kernel: &str, words: &[&str]) -> Ran {
     let first = [older.to_str().expect("is text"), kernel, larder().to_str().expect("is text")];
     place.run(&[&first, words].concat()).run()
 }
@@ -85,7 +97,7 @@ fn doctor_says_what_a_kernel_lacks_and_what_is_used_instead() {
     let here = words(&place, &["doctor"]);
     probe_skip!(said(&here, "lazy").contains("used so"), "not possible here anyway: {}", said(&here, "lazy"));
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("is there");
-    for (kernel, best, ways) in KERNELS {
+    for Kernel { name: kernel, best, ways } in KERNELS {
         let ran = as_on(&place, &older, kernel, &["doctor"]);
         assert!(said(&ran, best).contains("used so"), "as on {kernel}: {ran:#?}");
         for (way, expect) in ways {
@@ -98,7 +110,7 @@ fn doctor_says_what_a_kernel_lacks_and_what_is_used_instead() {
 #[test]
 fn every_way_of_an_older_kernel_gives_the_same_tree() {
     probe_skip!(is_root(), "only root can mount without a broker");
-    for (kernel, best, _) in KERNELS {
+    for Kernel { name: kernel, best, .. } in KERNELS {
         // Each has a broker of its own, which is as on that kernel.
         let Some((place, older)) = saved() else { return };
         let here = words(&place, &["doctor"]);

@@ -114,15 +114,12 @@ impl Trial {
                     .map(|whose| format!("EROFS from files, filled when they are read{whose}"))
             }
             Rung::Mount => {
-                let (metadata, data) = (self.erofs(), self.data());
-                let by_file = layer::erofs(&metadata, Some(&data)).map(|layer| (layer, "EROFS from files"));
-                let by_device = || match layer::erofs_has_data() {
-                    true => layer::erofs_by_loop_device(&metadata, Some(&data)),
-                    false => layer::erofs_by_loop_device(&self.whole(), None),
-                };
-                let (layer, how) = by_file
-                    .or_else(|first| by_device().map(|layer| (layer, "EROFS by a loop device")).map_err(|_| first))
-                    .map_err(text)?;
+                let (layer, how) = match layer::erofs_has_data() {
+                    true => self.mount_erofs(),
+                    false => layer::erofs_by_loop_device(&self.whole(), None)
+                        .map(|layer| (layer, "EROFS in one file, by a loop device")),
+                }
+                .map_err(text)?;
                 self.write_on(&layer, Self::EROFS_OWNERS).map(|whose| format!("{how}{whose}"))
             }
             Rung::LazyFuse => {
@@ -146,6 +143,16 @@ impl Trial {
         // So a program without rights of its own is lent the right to mount, as for `image run`.
         let layer = fuse::layer(&image, &self.directory, fuse::Life::AsThread).map_err(|error| error.to_string())?;
         self.write_on(&layer, "").map(|_| program.display().to_string())
+    }
+
+    fn mount_erofs(&self) -> Result<(Mount, &'static str), MountError> {
+        let (metadata, data) = (self.erofs(), self.data());
+        let by_device = |first| match layer::erofs_by_loop_device(&metadata, Some(&data)) {
+            Ok(layer) => Ok((layer, "EROFS by a loop device")),
+            // What was refused first says more, if there are no devices either.
+            Err(_) => Err(first),
+        };
+        layer::erofs(&metadata, Some(&data)).map(|layer| (layer, "EROFS from files")).or_else(by_device)
     }
 
     /// The first Linux that shows EROFS with other owners.
