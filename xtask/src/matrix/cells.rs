@@ -101,12 +101,17 @@ const OF_KERNELS: &[&str] = &[
     "settings",
 ];
 
-const TORTURE: &[&str] = &[
+/// About 40 minutes on two processors that do nothing else.
+pub(super) const TORTURE: &[&str] = &[
     " auto|",
     " kernel|--observer kernel",
     " preload, each case with one compiler|--observer preload --quick",
     " depfile, each case with one compiler|--observer depfile --quick",
 ];
+
+/// A third of that.
+pub(super) const TORTURE_QUICK: &[&str] =
+    &[" auto, each case with one compiler|--quick", " kernel, each case with one compiler|--observer kernel --quick"];
 
 /// Some cases of all kinds. With one case a processor at a time, because each command may take a minute and no more.
 const TORTURE_SHARE: &[&str] = &[

@@ -15,7 +15,7 @@ use crate::qemu;
 use crate::run::{self, Streamed};
 use crate::setup::{self, STATIC_TARGET};
 use anyhow::{Context, Result, ensure};
-use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, Where};
+use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, TORTURE, TORTURE_QUICK, Where};
 use roots::Extent;
 use serde_json::{Value, json};
 use std::fs::{self, File, FileTimes};
@@ -45,6 +45,9 @@ pub(crate) struct Options {
     /// Also the slow torture cases, in roots on this machine's kernel
     #[arg(long)]
     full: bool,
+    /// In roots on this machine's kernel: each torture case with one of its compilers, and only the observers auto and kernel
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
     /// Of the torture suite only the cases whose name fits, for a share of it; may be given several times. Writes no table
     #[arg(long, value_name = "PATTERN")]
     torture_only: Vec<String>,
@@ -369,7 +372,8 @@ impl Run<'_> {
             extra += " --full";
         }
         let targets = if cell.place == Where::Here { "" } else { TARGETS_EMULATED };
-        let torture: Vec<String> = cell.torture.iter().map(|words| format!("{words}{extra}")).collect();
+        let runs = if self.options.quick && cell.torture == TORTURE { TORTURE_QUICK } else { cell.torture };
+        let torture: Vec<String> = runs.iter().map(|words| format!("{words}{extra}")).collect();
         let parts: Vec<&str> = match self.options.part.as_slice() {
             [] => cell.parts.to_vec(),
             parts => parts.iter().map(String::as_str).collect(),

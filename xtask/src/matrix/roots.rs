@@ -105,9 +105,14 @@ fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
     for file in ["etc/resolv.conf", "etc/hosts"] {
         let _ = fs::copy(Path::new("/").join(file), dir.join(file));
     }
+    let settings = apt_settings();
     let apt = |words: &[&str]| {
         let mut command = Command::new("chroot");
-        command.arg(dir).args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]).args(words);
+        command.arg(dir).args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]);
+        settings.iter().for_each(|setting| {
+            command.args(["-o", setting]);
+        });
+        command.args(words);
         with_progress(&format!("packages of {}", root.suite), LINES_OF_APT, &mut command, log)
     };
     apt(&["update"])?;
@@ -121,6 +126,17 @@ fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
         }
     }
     apt(&["clean"])
+}
+
+/// How this machine's apt reaches its mirror, for that of a root: proxies, and whether an old copy of a release will do.
+fn apt_settings() -> Vec<String> {
+    let listed = run::output(Command::new("apt-config").args(["dump", "--format", "%f=%v%n", "Acquire"]));
+    let listed = listed.unwrap_or_default();
+    let is_wanted = |line: &&str| {
+        ["Acquire::Check-", "Acquire::http::", "Acquire::https::"].iter().any(|begin| line.starts_with(begin))
+            && !line.ends_with('=')
+    };
+    listed.lines().filter(is_wanted).map(str::to_owned).collect()
 }
 
 /// Runs what prints a line for each package that it handles, about `lines` in all, with a progress bar.
