@@ -21,8 +21,7 @@ pub(crate) const NEWEST_LAST: u32 = 470;
 pub(crate) const NO_CALL: u32 = 0xffff;
 
 /// Without these no program begins, ends or reads anything, so that nothing can be compared; no sandbox refuses them.
-pub(crate) const NEEDED_BY_ALL: &[&str] =
-    &["arch_prctl", "brk", "close", "execve", "exit", "exit_group", "ioctl", "wait4"];
+pub(crate) const NEEDED_BY_ALL: &[&str] = &["arch_prctl", "brk", "close", "execve", "exit", "exit_group", "wait4"];
 
 /// Calls that are refused, each by itself: all that a hit and a miss of `larder gcc -c` make, with what gcc makes, and
 /// others by which larder does something faster or safer if it can.
