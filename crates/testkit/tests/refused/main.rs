@@ -49,7 +49,8 @@ fn all_as_expected(trials: &[Trial]) {
                 let Some(bench) = (if mine.is_empty() { None } else { bench(*command) }) else { continue };
                 for trial in mine {
                     let found = bench.outcomes(&trial.refusals);
-                    if found.as_ref() != Ok(&trial.expected) {
+                    let is_right = |outcomes: &String| trial.expected == tables::ANY || *outcomes == trial.expected;
+                    if !found.as_ref().is_ok_and(is_right) {
                         let found = found.unwrap_or_else(|why| format!("WRONG {why}"));
                         let found = format!("{command:?}, {}: {found}, expected {}", trial.name, trial.expected);
                         println!("{found}");
