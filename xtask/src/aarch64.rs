@@ -6,13 +6,15 @@
 
 use crate::arch::Arch;
 use crate::binaries::{self, cargo};
+use crate::debian::{self, Archive, Kernel};
 use crate::place::{self, Place};
-use crate::qemu::Guest;
+use crate::qemu::{self, Boot};
 use crate::run;
 use crate::setup;
 use crate::table::Table;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +25,7 @@ const SUITE: &str = "bookworm";
 /// Raised when what is made below changes, so that the disk is made anew.
 const DISK_VERSION: &str = "1";
 const DISK_BYTES: u64 = 4 << 30;
-/// What is in the machine: compilers, what tests start, and what `qemu.rs` needs. Without clang, which takes minutes
+/// What is in the machine: compilers, and what tests start. Without clang, which takes minutes
 /// for a compile under emulation.
 const PACKAGES: &[&str] = &[
     "gcc",
@@ -37,12 +39,11 @@ const PACKAGES: &[&str] = &[
     "procps",
     "util-linux",
     "zlib1g-dev",
-    "busybox-static",
-    "kmod",
-    "linux-image-arm64",
 ];
-const PROCESSORS: usize = 2;
-const MEMORY_MB: usize = 2048;
+/// Which of Debian's kernels.
+const KERNEL: &str = "6.1";
+const PROCESSORS: u32 = 2;
+const MEMORY_MIB: u32 = 2048;
 /// All in the machine must end within it.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
 /// A program of tests must end within it.
@@ -75,19 +76,43 @@ const IN_USER_EMULATION: &[Row] = &[
 const IN_MACHINE: &[Row] = &[
     row("larder-sys", "larder_sys"),
     row("larder-spawn", "larder_spawn"),
-    row("larder-store", "larder_store"),
     row("larder-observe", "larder_observe"),
-    row("larder-observe", "kernel"),
     row("larder-observe", "known"),
-    row("larder-observe", "depfile"),
-    row("larder-testkit", "hits"),
     row("larder-testkit", "keying"),
     row("larder-testkit", "observing"),
+    row("larder-testkit", "hits"),
     row("larder-testkit", "masquerade"),
+    row("larder-observe", "kernel"),
+    row("larder-observe", "depfile"),
+    row("larder-store", "larder_store"),
 ];
 
-/// The torture suite's share: a name, and options of the suite.
-const TORTURE: &[(&str, &str)] = &[("auto", "--quick --only ^A/")];
+/// The torture suite's share for each observer: a case of each sort that may depend on the machine.
+const TORTURE: &[(&str, &[&str])] = &[
+    (
+        "auto",
+        &[
+            "A/shadow-I/gcc",
+            "A/edit-in-a-tick/gcc",
+            "B/absolute-g3/gcc",
+            "B/relative-split-dwarf/gcc",
+            "C/dep-MD/gcc",
+            "C/with-march-native/gcc",
+            "C/existing-larger-link/gcc",
+            "D/store-flip-first/gcc",
+            "D/killed-at-any-time/gcc",
+            "E/run/gcc",
+            "E/math/gcc",
+            "F/link-objects/gcc",
+            "F/ar-new-D",
+            "G/date",
+            "G/personality",
+            "G/compile-march-native-Q/gcc",
+        ],
+    ),
+    ("preload", &["A/shadow-CPATH/gcc", "C/dep-MD-MG/gcc", "F/link-map/gcc", "G/stat"]),
+    ("kernel", &["A/shadow-CPATH/gcc", "C/dep-MD-MG/gcc", "F/link-map/gcc", "G/stat"]),
+];
 
 /// What one program came to.
 struct Outcome {
@@ -108,15 +133,15 @@ struct Counts {
     skipped: u64,
 }
 
-/// Runs them all; `true` if every test passed.
-pub(crate) fn test(place: &Place) -> Result<bool> {
+/// Runs them all, or those with a text of `only` in their names; `true` if every test passed.
+pub(crate) fn test(place: &Place, only: &[String]) -> Result<bool> {
     setup::for_machines(place)?;
     binaries::build_for(place, Arch::Aarch64)?;
-    let guest = guest(place)?;
+    let guest = Guest::find(place)?;
     let logs = place.own("aarch64")?.join("logs");
     place::fresh(&logs)?;
-    let mut outcomes = in_user_emulation(place, &logs)?;
-    outcomes.extend(in_machine(place, &guest, &logs)?);
+    let mut outcomes = in_user_emulation(place, only, &logs)?;
+    outcomes.extend(in_machine(place, only, &guest, &logs)?);
     Ok(print(&outcomes))
 }
 
@@ -147,7 +172,7 @@ struct Built {
 }
 
 /// Builds the tests of packages for aarch64.
-fn built_tests(place: &Place, packages: &[&str]) -> Result<Vec<Built>> {
+fn built_tests(place: &Place, packages: &BTreeSet<&str>) -> Result<Vec<Built>> {
     let mut command = cargo(place);
     command.args(["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]);
     command.args(["--target", Arch::Aarch64.static_target(), "--lib", "--tests"]);
@@ -176,19 +201,26 @@ fn of_message(line: &str) -> Option<Built> {
 }
 
 /// The programs of these rows, built, and each with its row.
-fn built_rows(place: &Place, rows: &'static [Row]) -> Result<Vec<(&'static Row, Built)>> {
-    let mut packages: Vec<&str> = rows.iter().map(|row| row.package).collect();
-    packages.dedup();
+fn built_rows(place: &Place, rows: &'static [Row], only: &[String]) -> Result<Vec<(&'static Row, Built)>> {
+    let rows: Vec<_> = rows.iter().filter(|row| is_wanted(&format!("{} {}", row.package, row.test), only)).collect();
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let packages: BTreeSet<&str> = rows.iter().map(|row| row.package).collect();
     let mut built = built_tests(place, &packages)?;
     let mut found = |row: &'static Row| {
         let at = built.iter().position(|built| built.package == row.package && built.test == row.test);
         let at = at.with_context(|| format!("{} has no tests {}", row.package, row.test))?;
         Ok((row, built.swap_remove(at)))
     };
-    rows.iter().map(&mut found).collect()
+    rows.into_iter().map(&mut found).collect()
 }
 
-fn in_user_emulation(place: &Place, logs: &Path) -> Result<Vec<Outcome>> {
+fn is_wanted(name: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|part| name.contains(part))
+}
+
+fn in_user_emulation(place: &Place, only: &[String], logs: &Path) -> Result<Vec<Outcome>> {
     let run_one = |(row, built): (&Row, Built)| {
         let name = format!("{} {}", row.package, row.test);
         println!("── {name}, in user emulation");
@@ -207,7 +239,7 @@ fn in_user_emulation(place: &Place, logs: &Path) -> Result<Vec<Outcome>> {
             is_failure: ended.failure.is_some(),
         })
     };
-    built_rows(place, IN_USER_EMULATION)?.into_iter().map(run_one).collect()
+    built_rows(place, IN_USER_EMULATION, only)?.into_iter().map(run_one).collect()
 }
 
 /// Sums what each `test result:` line says, and counts the tests that say that they were skipped.
@@ -227,8 +259,8 @@ fn counts(text: &str) -> Counts {
     counts
 }
 
-fn in_machine(place: &Place, guest: &Guest, logs: &Path) -> Result<Vec<Outcome>> {
-    let built = built_rows(place, IN_MACHINE)?;
+fn in_machine(place: &Place, only: &[String], guest: &Guest, logs: &Path) -> Result<Vec<Outcome>> {
+    let built = built_rows(place, IN_MACHINE, only)?;
     let host = place.own("aarch64")?.join("host");
     place::fresh(&host)?;
     let share = Share { repo: &place.repo, host: &host };
@@ -241,6 +273,17 @@ fn in_machine(place: &Place, guest: &Guest, logs: &Path) -> Result<Vec<Outcome>>
     share.copy(&suite, "bin/larder-torture")?;
     let mut script = share.begin()?;
     let mut names = Vec::new();
+    for (observer, cases) in TORTURE {
+        let name = format!("torture-{observer}");
+        if !is_wanted(&name, only) {
+            continue;
+        }
+        // Without the option larder chooses by itself.
+        let option = if *observer == "auto" { String::new() } else { format!("--observer {observer}") };
+        let (suite, only) = ("larder-torture --bin /opt/larder/larder --verbose", cases.join("|"));
+        script += &format!("one {name} /tmp {suite} {option} --only '^({only})$'\n");
+        names.push((name, format!("torture, observer {observer}")));
+    }
     for (Row { package, test, leave_out }, built) in built {
         let name = format!("{package}-{test}");
         share.copy(&built.program, &format!("tests/{name}"))?;
@@ -249,15 +292,29 @@ fn in_machine(place: &Place, guest: &Guest, logs: &Path) -> Result<Vec<Outcome>>
         script += &format!("one {name} {dir} /host/tests/{name} --nocapture --test-threads={PROCESSORS}{skip}\n");
         names.push((name, format!("{package} {test}")));
     }
-    for (name, words) in TORTURE {
-        let name = format!("torture-{name}");
-        script += &format!("one {name} /tmp larder-torture --bin /opt/larder/larder --verbose {words}\n");
-        names.push((name.clone(), name));
+    if names.is_empty() {
+        return Ok(Vec::new());
     }
-    println!("── a machine with Debian's kernel");
-    let work = place.own("aarch64")?.join("machine");
-    let code = guest.run(&script, &host, &work, LIMIT)?;
-    ensure!(code == 0, "the script in the machine ended with {code}");
+    println!("── a machine with Debian's kernel {KERNEL}");
+    let own = place.own("aarch64")?;
+    let boot = Boot {
+        machine: &qemu::AARCH64,
+        kernel: &guest.kernel,
+        busybox: &guest.busybox,
+        root: &guest.disk,
+        shared: &host,
+        script: &script,
+        memory_mib: MEMORY_MIB,
+        processors: PROCESSORS,
+        limit: LIMIT,
+        work: &own.join("machine"),
+        log: &logs.join("machine"),
+    };
+    match qemu::boot(&boot, |line| println!("{line}"))?.code {
+        Ok(0) => {}
+        Ok(code) => bail!("the script in the machine ended with {code}"),
+        Err(why) => bail!("the machine {why}"),
+    }
     names.into_iter().map(|(name, shown)| outcome_of(&host, logs, &name, shown)).collect()
 }
 
@@ -296,7 +353,10 @@ impl Share<'_> {
     /// Makes the repository's files there to which tests know the path, and returns the script's beginning.
     fn begin(&self) -> Result<String> {
         let tracked = run::output(Command::new("git").arg("-C").arg(self.repo).args(["ls-files", "crates"]))?;
-        for file in tracked.lines().filter(|file| file.contains("/tests/") || file.contains("/preload/")) {
+        for file in tracked
+            .lines()
+            .filter(|file| file.contains("/tests/") || file.contains("/preload/") || file.ends_with("/Cargo.toml"))
+        {
             self.copy(&self.repo.join(file), &format!("repo/{file}"))?;
         }
         let results = self.host.join("results");
@@ -306,8 +366,7 @@ impl Share<'_> {
 }
 
 /// The script's beginning. A program's output goes to the disk first: each write through the shared directory takes long.
-const BEGIN: &str = r#"#!/bin/bash
-mkdir -p 'REPO' /opt && cp -a /host/repo/. 'REPO' && cp -a /host/bin /opt/larder || exit 1
+const BEGIN: &str = r#"mkdir -p 'REPO' /opt && cp -a /host/repo/. 'REPO' && cp -a /host/bin /opt/larder || exit 1
 export LARDER_BIN=/opt/larder/larder PATH=/opt/larder:$PATH
 one() {
     name=$1; dir=$2; shift 2
@@ -331,41 +390,46 @@ fn torture_counts(text: &str) -> Counts {
     Counts { passed: cases.saturating_sub(wrong), failed: wrong, skipped }
 }
 
-/// The machine with its disk, which is made if it is not there yet.
-fn guest(place: &Place) -> Result<Guest> {
-    let dir = place.lasting()?.join(format!("debian-{SUITE}-arm64-{DISK_VERSION}"));
-    if !dir.exists() {
-        ensure!(
-            nix::unistd::geteuid().is_root(),
-            "{} is not there, and only root can make it: run `sudo -E cargo xtask test --arch aarch64` once",
-            dir.display()
-        );
-        println!("── a disk with Debian {SUITE} for arm64");
-        let unfinished = dir.with_extension("unfinished");
-        place::fresh(&unfinished)?;
-        make_disk(&unfinished)?;
-        fs::rename(&unfinished, &dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    }
-    Ok(Guest {
-        arch: Arch::Aarch64,
-        kernel: dir.join("vmlinuz"),
-        modules: dir.join("modules"),
-        busybox: dir.join("busybox"),
-        disk: dir.join("disk.ext4"),
-        processors: PROCESSORS,
-        memory_mb: MEMORY_MB,
-    })
+/// What a machine is booted with.
+struct Guest {
+    kernel: Kernel,
+    busybox: PathBuf,
+    disk: PathBuf,
 }
 
-/// Makes `disk.ext4`, `vmlinuz`, `modules` and `busybox` in `dir`.
+impl Guest {
+    /// Makes or downloads what is not there yet.
+    fn find(place: &Place) -> Result<Guest> {
+        let archive = Archive::new("arm64", &place.own("aarch64")?.join("debian"));
+        let disk = place.lasting()?.join(format!("debian-{SUITE}-arm64-{DISK_VERSION}.ext4"));
+        if !disk.exists() {
+            ensure!(
+                nix::unistd::geteuid().is_root(),
+                "{} is not there, and only root can make it: run `sudo -E cargo xtask test --arch aarch64` once",
+                disk.display()
+            );
+            println!("── a disk with Debian {SUITE} for arm64");
+            let work = place.own("aarch64")?.join("disk");
+            place::fresh(&work)?;
+            let unfinished = make_disk(&work)?;
+            // By copying, since it may be on another file system; `cp` leaves holes where they are.
+            run::output(Command::new("cp").arg("--sparse=always").arg(&unfinished).arg(&disk))?;
+            place::remove(&work)?;
+        }
+        let busybox = archive.file("busybox-static", "bin/busybox")?;
+        Ok(Guest { kernel: archive.kernel(KERNEL)?, busybox, disk })
+    }
+}
+
+/// Makes a disk in `dir`, and returns its file.
 ///
 /// Packages are only unpacked. To configure them, their scripts would have to run on an aarch64 machine, which takes a
 /// quarter of an hour under emulation. What scripts would have made and tests need is made here by hand.
-fn make_disk(dir: &Path) -> Result<()> {
+fn make_disk(dir: &Path) -> Result<PathBuf> {
     let root = dir.join("root");
     let mut debootstrap = Command::new("debootstrap");
     debootstrap.args(["--foreign", "--arch=arm64", "--variant=minbase"]);
-    debootstrap.arg(format!("--include={}", PACKAGES.join(","))).arg(SUITE).arg(&root);
+    debootstrap.arg(format!("--include={}", PACKAGES.join(","))).arg(SUITE).arg(&root).arg(debian::mirror());
     run::logged(&mut debootstrap, &dir.join("debootstrap.log"), || ())?;
     // debootstrap makes it a link to this machine's if it cannot mount there.
     let proc = root.join("proc");
@@ -392,10 +456,10 @@ fn make_disk(dir: &Path) -> Result<()> {
     file.with_context(|| format!("cannot make {}", disk.display()))?;
     let mut format = Command::new("mkfs.ext4");
     run::output(format.args(["-q", "-E", "lazy_itable_init=1", "-d"]).arg(&root).arg(&disk))?;
-    place::remove(&root)
+    Ok(disk)
 }
 
-/// Runs in the root directory of the disk to be. The kernel is not needed on it, but beside it.
+/// Runs in the root directory of the disk to be.
 const BY_HAND: &str = r#"
 cp usr/share/base-passwd/passwd.master etc/passwd
 cp usr/share/base-passwd/group.master etc/group
@@ -410,11 +474,6 @@ ln -sf g++ usr/bin/c++
 ln -sf mawk usr/bin/awk
 ln -sf which.debianutils usr/bin/which
 qemu-aarch64-static usr/sbin/ldconfig -r .
-cp usr/bin/busybox ../busybox
-mv boot/vmlinuz-* ../vmlinuz
-mkdir -p ../modules/lib
-mv usr/lib/modules ../modules/lib/modules
-rm -rf boot/*
 "#;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a person or CI types: `cargo xtask setup | build | demo | test | torture | fuzz | bench`.
+//! What a person or CI types: `cargo xtask setup | build | demo | test | torture | matrix | fuzz | bench`.
 //!
 //! This file reads the command line and calls the module of the same name; it decides nothing else.
 
@@ -6,10 +6,12 @@ mod aarch64;
 mod arch;
 mod bench;
 mod binaries;
+mod debian;
 mod demo;
 mod fetch;
 mod fuzz;
 mod launcher;
+mod matrix;
 mod place;
 mod progress;
 mod projects;
@@ -46,6 +48,8 @@ enum Word {
     Test(stages::Options),
     /// Run tools plainly and through larder (or another cache) in many odd situations, and compare all they leave
     Torture(torture::Options),
+    /// Run larder in other distributions and on other kernels, and write the table of what was found
+    Matrix(matrix::Options),
     /// Give the decoders bytes that nobody wrote, until one fails or the time is over
     Fuzz(fuzz::Options),
     /// Measure larder against a plain compiler and other caches: everything, or one benchmark
@@ -72,6 +76,7 @@ fn act(word: Word) -> Result<bool> {
         Word::Demo(options) => demo::demo(&place, &options),
         Word::Test(options) => stages::test(&place, &options),
         Word::Torture(options) => torture::torture(&place, &options),
+        Word::Matrix(options) => matrix::matrix(&place, &options),
         Word::Fuzz(options) => fuzz::fuzz(&place, &options).map(|()| true),
         Word::Bench(options) => bench::bench(&place, &options),
     }

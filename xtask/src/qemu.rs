@@ -1,37 +1,80 @@
-//! Runs a script in a virtual machine: a kernel of Debian's in QEMU, without KVM.
+//! Boots a Linux kernel in QEMU, runs a script in it as root, and returns the script's output and exit code.
 //!
-//! The machine has one disk, to which nothing is written in the end, and one directory of this machine, which it sees at
-//! `/host`. A small initramfs loads modules, mounts both and starts the script as root. What the script prints comes back
-//! through one virtual serial port, its exit code through another; the kernel's console is a file.
+//! No firmware, boot loader or systemd is involved, so a machine without KVM needs 10 to 20 seconds from the start to the
+//! script's first line:
+//!
+//! 1. QEMU loads the kernel and an initramfs: busybox, the modules in `MODULES` and those they depend on.
+//! 2. Its `/init` loads the modules, mounts the root file system (an ext4 image, opened as a snapshot: nothing is written
+//!    to the image) and a directory of this machine (by 9p, at `/host`), and starts the script as a child of process 1.
+//! 3. The script's output goes through a virtio port to QEMU's standard output, its exit code through another to a file.
+//!
+//! Unaware of: where kernels and images come from (`debian`), and what scripts do.
 
-use crate::arch::Arch;
-use crate::place;
-use crate::run;
-use anyhow::{Context, Result, bail};
+use crate::debian::Kernel;
+use crate::place::{fresh, remove};
+use crate::run::{self, Streamed};
+use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// A virtual machine that is not running.
-pub(crate) struct Guest {
-    pub(crate) arch: Arch,
-    /// The kernel's file, `vmlinuz`.
-    pub(crate) kernel: PathBuf,
-    /// A directory that holds `lib/modules/VERSION` for that kernel and nothing else there.
-    pub(crate) modules: PathBuf,
-    /// A statically linked busybox for that machine.
-    pub(crate) busybox: PathBuf,
-    /// An image of ext4 with Debian in it.
-    pub(crate) disk: PathBuf,
-    pub(crate) processors: usize,
-    pub(crate) memory_mb: usize,
+/// A kind of machine that QEMU emulates.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    /// QEMU's program.
+    pub(crate) program: &'static str,
+    /// Its words for the board and the processor. Every machine is emulated by TCG, because KVM is often missing in virtual
+    /// machines and in CI.
+    words: &'static [&'static str],
+    /// The kernel's name of the first serial port.
+    console: &'static str,
+    /// Words for the kernel's command line.
+    append: &'static str,
 }
 
-/// Loaded in this order, each after those that it needs. One that a kernel has built in, or does not have, is left out.
+/// A PC.
+pub(crate) const X86_64: Machine = Machine {
+    program: "qemu-system-x86_64",
+    words: &["-machine", "q35", "-cpu", "max"],
+    console: "ttyS0",
+    append: "random.trust_cpu=on mitigations=off",
+};
+
+/// QEMU's own board for Arm.
+pub(crate) const AARCH64: Machine = Machine {
+    program: "qemu-system-aarch64",
+    words: &["-machine", "virt", "-cpu", "max"],
+    console: "ttyAMA0",
+    append: "random.trust_cpu=on mitigations=off",
+};
+
+/// What a machine is booted with.
+#[derive(Debug)]
+pub(crate) struct Boot<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) kernel: &'a Kernel,
+    /// A static busybox for that machine.
+    pub(crate) busybox: &'a Path,
+    /// An ext4 image. It is not changed.
+    pub(crate) root: &'a Path,
+    /// A directory of this machine that is mounted at `/host`, writable.
+    pub(crate) shared: &'a Path,
+    /// A shell command, run as root by `/bin/sh -c` in `/root`.
+    pub(crate) script: &'a str,
+    pub(crate) memory_mib: u32,
+    pub(crate) processors: u32,
+    /// The machine is ended after this.
+    pub(crate) limit: Duration,
+    /// A directory for this boot's files; it is made anew, and removed afterwards.
+    pub(crate) work: &'a Path,
+    /// Where all output is kept.
+    pub(crate) log: &'a Path,
+}
+
+/// Modules that are loaded in every machine, as far as its kernel has them as modules: what boots it, and the file systems
+/// that larder's images use.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_mmio",
@@ -39,6 +82,7 @@ const MODULES: &[&str] = &[
     "virtio_console",
     "virtio_rng",
     "ext4",
+    // ext4's checksums: the kernel asks for it by the name of an algorithm, which modules.dep does not say.
     "crc32c_generic",
     "9p",
     "9pnet_virtio",
@@ -50,220 +94,193 @@ const MODULES: &[&str] = &[
     "binfmt_misc",
 ];
 
-/// The first program in the machine.
+/// The first process: loads the modules, mounts all, starts the second script in the root file system.
 const INIT: &str = r#"#!/bin/busybox sh
 b=/bin/busybox
-$b mount -t devtmpfs dev /dev; $b mount -t proc proc /proc; $b mount -t sysfs sys /sys
-for m in $($b cat /modules/order); do $b insmod /modules/$m || echo "insmod $m failed"; done
-i=0; while [ ! -e /dev/vda ] && [ $i -lt 100 ]; do i=$((i+1)); $b usleep 100000; done
-$b mount -t ext4 /dev/vda /root || { echo "the disk cannot be mounted"; $b poweroff -f; }
+$b mount -t devtmpfs dev /dev
+$b mount -t proc proc /proc
+$b mount -t sysfs sys /sys
+for module in $($b cat /modules/order); do
+    $b insmod /modules/$module || echo "cannot load $module"
+done
+tries=0
+while [ ! -e /dev/vda ] && [ $tries -lt 100 ]; do
+    tries=$((tries + 1))
+    $b usleep 100000
+done
+$b mount -t ext4 /dev/vda /root || $b poweroff -f
 $b mount -t tmpfs -o mode=755 run /root/run
-$b mkdir -p /root/run/xtask /root/host
-$b cp /second /script /root/run/xtask/
-$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 host /root/host || $b poweroff -f
+$b cp -a /boot /root/run/boot
+$b mkdir -p /root/host
+$b mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 host /root/host || echo "cannot mount /host"
 $b ifconfig lo up
-for d in dev proc sys; do $b mount --move /$d /root/$d; done
-exec $b switch_root /root /bin/sh /run/xtask/second
+for dir in dev proc sys; do $b mount --move /$dir /root/$dir; done
+exec $b switch_root /root /bin/sh /run/boot/begin
 "#;
 
-/// What the initramfs ends in, on the disk.
-const SECOND: &str = r#"mkdir -p /dev/pts /dev/shm
+/// Runs in the root file system as process 1: what a distribution's boot would have prepared, then the script. Its output
+/// goes through a FIFO, because only one process may open a virtio port and scripts reopen `/dev/stderr`.
+const BEGIN: &str = r#"
+mkdir -p /dev/pts /dev/shm
 mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 mount -t tmpfs -o mode=1777 shm /dev/shm
-mount -t cgroup2 cg /sys/fs/cgroup
-ln -sf /proc/self/fd /dev/fd; ln -sf /proc/self/fd/0 /dev/stdin; ln -sf /proc/self/fd/1 /dev/stdout; ln -sf /proc/self/fd/2 /dev/stderr
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root USER=root LOGNAME=root LANG=C.UTF-8 TERM=dumb SHELL=/bin/bash
-chmod 1777 /tmp; [ -e /dev/fuse ] && chmod 666 /dev/fuse
-hostname machine
-mkfifo /run/xtask/out
-( cat < /run/xtask/out > $(echo /dev/vport*p1); : > /run/xtask/drained ) &
+mount -t cgroup2 cgroup /sys/fs/cgroup
+ln -sf /proc/self/fd /dev/fd
+ln -sf /proc/self/fd/0 /dev/stdin
+ln -sf /proc/self/fd/1 /dev/stdout
+ln -sf /proc/self/fd/2 /dev/stderr
+chmod 666 /dev/fuse
+chmod 1777 /tmp
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export HOME=/root USER=root LOGNAME=root LANG=C.UTF-8 TERM=dumb SHELL=/bin/bash
+mkfifo /run/boot/output
+for port in /dev/vport*p1; do output=$port; done
+for port in /dev/vport*p2; do code=$port; done
+( cat < /run/boot/output > $output; : > /run/boot/drained ) &
 cd /root
-setsid /run/xtask/script > /run/xtask/out 2>&1 < /dev/null
-echo $? > $(echo /dev/vport*p2)
-i=0; while [ ! -e /run/xtask/drained ] && [ $i -lt 50 ]; do i=$((i+1)); sleep 0.1; done
+setsid /bin/sh /run/boot/script > /run/boot/output 2>&1 < /dev/null
+echo $? > $code
+tries=0
+while [ ! -e /run/boot/drained ] && [ $tries -lt 50 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
 sync
 echo o > /proc/sysrq-trigger
 sleep 60
 "#;
 
-impl Guest {
-    /// Runs `script`, which begins with `#!`, with `host` at `/host`, and shows what it prints. Returns its exit code.
-    /// Fails if it does not end within `limit`. `work` is a directory for files of the machine.
-    pub(crate) fn run(&self, script: &str, host: &Path, work: &Path, limit: Duration) -> Result<i32> {
-        fs::create_dir_all(work).with_context(|| format!("cannot make {}", work.display()))?;
-        let initramfs = self.initramfs(script, work)?;
-        let (console, code) = (work.join("console"), work.join("code"));
-        let _ = fs::remove_file(&code);
-        let mut command = self.command(&initramfs, host, &console, &code);
-        let mut child = command
-            .stdin(Stdio::null())
-            .spawn()
-            .with_context(|| format!("cannot start {}", command.get_program().display()))?;
-        let start = Instant::now();
-        let mut is_over = false;
-        while child.try_wait().context("cannot wait for QEMU")?.is_none() {
-            if start.elapsed() > limit {
-                is_over = true;
-                child.kill().context("cannot end QEMU")?;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        let text = fs::read_to_string(&code).unwrap_or_default();
-        match text.trim().parse() {
-            Ok(code) => Ok(code),
-            Err(_) if is_over => bail!("the machine did not end within {} s", limit.as_secs()),
-            Err(_) => bail!("the machine ended before its script did; see {}", console.display()),
-        }
-    }
-
-    fn command(&self, initramfs: &Path, host: &Path, console: &Path, code: &Path) -> Command {
-        let (program, machine, terminal) = match self.arch {
-            Arch::X86_64 => ("qemu-system-x86_64", "q35", "ttyS0"),
-            Arch::Aarch64 => ("qemu-system-aarch64", "virt", "ttyAMA0"),
-        };
-        let words = format!("console={terminal} quiet loglevel=1 panic=-1 mitigations=off random.trust_cpu=on");
-        let file = |kind: &str, path: &Path| format!("{kind},path={}", path.display());
-        let mut command = Command::new(program);
-        command
-            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-machine", machine, "-nodefaults", "-no-user-config"])
-            .args(["-display", "none", "-no-reboot", "-smp", &self.processors.to_string()])
-            .args(["-m", &self.memory_mb.to_string()])
-            .arg("-kernel")
-            .arg(&self.kernel)
-            .arg("-initrd")
-            .arg(initramfs)
-            .args(["-append", &words])
-            .args(["-chardev", &file("file,id=console", console), "-serial", "chardev:console"])
-            .arg("-drive")
-            .arg(format!("file={},format=raw,if=none,id=disk,snapshot=on,cache=unsafe", self.disk.display()))
-            .args(["-device", "virtio-blk-pci,drive=disk", "-device", "virtio-rng-pci"])
-            .args(["-device", "virtio-serial-pci,max_ports=4"])
-            .args(["-chardev", "stdio,id=out,signal=off", "-device", "virtserialport,chardev=out,nr=1"])
-            .args(["-chardev", &file("file,id=code", code), "-device", "virtserialport,chardev=code,nr=2"])
-            .args(["-virtfs", &format!("local,path={},mount_tag=host,security_model=none", host.display())]);
-        command
-    }
-
-    /// Makes the initramfs: busybox, the modules in their order, the three scripts.
-    fn initramfs(&self, script: &str, work: &Path) -> Result<PathBuf> {
-        let tree = work.join("initramfs");
-        place::fresh(&tree)?;
-        for dir in ["bin", "dev", "proc", "sys", "root", "modules"] {
-            fs::create_dir(tree.join(dir)).with_context(|| format!("cannot make {dir} in {}", tree.display()))?;
-        }
-        let place = |name: &str, text: &str| -> Result<()> {
-            let path = tree.join(name);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).context("cannot set a mode")
-        };
-        fs::copy(&self.busybox, tree.join("bin/busybox"))
-            .with_context(|| format!("there is no {}", self.busybox.display()))?;
-        place("init", INIT)?;
-        place("second", SECOND)?;
-        place("script", script)?;
-        let names = self.place_modules(&tree.join("modules"))?;
-        place("modules/order", &names.join("\n"))?;
-        packed(&tree, &work.join("initramfs.cpio"))
-    }
-
-    /// Puts the modules into `to`, and returns their names in the order in which they are loaded.
-    fn place_modules(&self, to: &Path) -> Result<Vec<String>> {
-        let versions = self.modules.join("lib/modules");
-        let mut listed = fs::read_dir(&versions).with_context(|| format!("there is no {}", versions.display()))?;
-        let Some(Ok(version)) = listed.next() else { bail!("{} is empty", versions.display()) };
-        let dir = version.path();
-        if !dir.join("modules.dep").exists() {
-            run::output(Command::new("depmod").arg("-b").arg(&self.modules).arg(version.file_name()))?;
-        }
-        let text = fs::read_to_string(dir.join("modules.dep")).context("depmod made no modules.dep")?;
-        let mut names = Vec::new();
-        for file in in_order(&text, MODULES) {
-            let name = format!("{}.ko", module_name(&file));
-            fs::write(to.join(&name), unpacked(&dir.join(&file))?).context("a module cannot be written")?;
-            names.push(name);
-        }
-        Ok(names)
-    }
+/// How a machine ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// The script's exit code; `Err` says why there is none: the time was over, or the kernel did not get that far.
+    pub(crate) code: Result<i32, String>,
 }
 
-/// The files of the wanted modules and of those that they need, each behind what it needs. `dependencies` is a
-/// `modules.dep`.
-fn in_order(dependencies: &str, wanted: &[&str]) -> Vec<String> {
-    let rows: Vec<(&str, Vec<&str>)> = dependencies
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .map(|(file, needs)| (file, needs.split_whitespace().collect()))
-        .collect();
-    let by_name: BTreeMap<String, &(&str, Vec<&str>)> = rows.iter().map(|row| (module_name(row.0), row)).collect();
-    let mut order: Vec<String> = Vec::new();
-    for (file, needs) in wanted.iter().filter_map(|name| by_name.get(*name)) {
-        // modules.dep names the nearest first.
-        for one in needs.iter().rev().chain([file]) {
-            if !order.iter().any(|known| known == one) {
-                order.push((*one).to_owned());
+/// Boots a machine, runs the script, and calls `line` with each line that it prints.
+pub(crate) fn boot(boot: &Boot<'_>, line: impl FnMut(&str)) -> Result<Ended> {
+    fresh(boot.work)?;
+    let initramfs = boot.work.join("initramfs");
+    make_initramfs(boot, &initramfs)?;
+    let code = boot.work.join("code");
+    let console = boot.work.join("console");
+    fs::write(&code, "").with_context(|| format!("cannot write {}", code.display()))?;
+    let mut command = qemu(boot, &initramfs, &code, &console);
+    let streamed = run::streamed(&mut command, boot.log, boot.limit, line)?;
+    let said = fs::read_to_string(&code).unwrap_or_default();
+    let code = said.trim().parse::<i32>().map_err(|_| {
+        let kernel = fs::read(&console).unwrap_or_default();
+        let kernel = String::from_utf8_lossy(&kernel);
+        let lines: Vec<&str> = kernel.lines().rev().take(5).collect();
+        let last = lines.into_iter().rev().collect::<Vec<_>>().join(" | ");
+        match streamed {
+            Streamed::TimeIsOver => format!("did not end within {} s; the kernel said: {last}", boot.limit.as_secs()),
+            Streamed::Ended(status) => format!("QEMU ended ({status}) before the script did; the kernel said: {last}"),
+        }
+    });
+    remove(boot.work)?;
+    Ok(Ended { code })
+}
+
+fn qemu(boot: &Boot<'_>, initramfs: &Path, code: &Path, console: &Path) -> Command {
+    let Boot { machine, kernel, .. } = boot;
+    let mut command = Command::new(machine.program);
+    command.args(["-accel", "tcg,thread=multi", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+    command.args(machine.words);
+    command.args(["-smp", &boot.processors.to_string(), "-m", &boot.memory_mib.to_string()]);
+    command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(initramfs);
+    let append = format!("console={} quiet loglevel=1 panic=-1 {}", machine.console, machine.append);
+    command.arg("-append").arg(append.trim());
+    let option = |option: &str, path: &Path, rest: &str| format!("{option}{}{rest}", path.display());
+    command.args(["-chardev", &option("file,id=console,path=", console, ""), "-serial", "chardev:console"]);
+    let drive = option("file=", boot.root, ",format=raw,if=none,id=root,snapshot=on,cache=unsafe");
+    command.args(["-drive", &drive, "-device", "virtio-blk-pci,drive=root", "-device", "virtio-rng-pci"]);
+    command.args(["-device", "virtio-serial-pci", "-chardev", "stdio,id=output,signal=off"]);
+    command.args(["-device", "virtserialport,chardev=output,nr=1"]);
+    command.args(["-chardev", &option("file,id=code,path=", code, "")]);
+    command.args(["-device", "virtserialport,chardev=code,nr=2"]);
+    let shared = option("local,path=", boot.shared, ",mount_tag=host,security_model=none,multidevs=remap");
+    command.args(["-virtfs", &shared]);
+    // A snapshot's blocks go to the directory for temporary files. `/tmp` may be small, or in memory.
+    command.env("TMPDIR", boot.work);
+    // A pipe that stays open: QEMU closes the port at the end of its standard input.
+    command.stdin(Stdio::piped());
+    command
+}
+
+fn make_initramfs(boot: &Boot<'_>, to: &Path) -> Result<()> {
+    let tree = boot.work.join("tree");
+    for dir in ["bin", "dev", "proc", "sys", "root", "modules", "boot"] {
+        fs::create_dir_all(tree.join(dir)).with_context(|| format!("cannot make {}", tree.display()))?;
+    }
+    copy(boot.busybox, &tree.join("bin/busybox"))?;
+    write(&tree.join("boot/script"), boot.script)?;
+    write(&tree.join("boot/begin"), BEGIN)?;
+    write(&tree.join("init"), INIT)?;
+    let mut order = Vec::new();
+    for module in needed(&boot.kernel.modules)? {
+        let name = module_name(&module).context("modules end in .ko")?;
+        uncompressed(&boot.kernel.modules.join(&module), &tree.join("modules").join(&name))?;
+        order.push(name);
+    }
+    write(&tree.join("modules/order"), &order.join("\n"))?;
+    let script = "cd \"$1\" && chmod 755 init && find . | cpio -o -H newc --quiet -R 0:0 | gzip -1 > \"$2\"";
+    run::output(Command::new("sh").args(["-ec", script, "sh"]).arg(&tree).arg(to)).map(drop)
+}
+
+/// The files of `MODULES` and of what they depend on, below the directory of modules, in an order in which they can be
+/// loaded. Modules that this kernel has built in, or has not at all, are left out.
+fn needed(modules: &Path) -> Result<Vec<PathBuf>> {
+    let file = modules.join("modules.dep");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(ordered(&text).into_iter().map(PathBuf::from).collect())
+}
+
+/// Reads the text of a `modules.dep`: `FILE: FILES…`, where those on the right are loaded from the last to the first.
+fn ordered(text: &str) -> Vec<&str> {
+    let mut depends = BTreeMap::<String, (&str, Vec<&str>)>::new();
+    for (file, others) in text.lines().filter_map(|line| line.split_once(':')) {
+        let name = module_name(Path::new(file)).unwrap_or_default();
+        let name = name.trim_end_matches(".ko").replace('-', "_");
+        depends.insert(name, (file, others.split_whitespace().collect()));
+    }
+    let mut order = Vec::new();
+    for (file, others) in MODULES.iter().filter_map(|&name| depends.get(name)) {
+        for &one in others.iter().rev().chain([file]) {
+            if !order.contains(&one) {
+                order.push(one);
             }
         }
     }
     order
 }
 
-/// `virtio_blk` for `kernel/drivers/block/virtio-blk.ko.xz`.
-fn module_name(file: &str) -> String {
-    let name = file.rsplit('/').next().unwrap_or(file);
-    name.split(".ko").next().unwrap_or(name).replace('-', "_")
+/// For example `ext4.ko` of `kernel/fs/ext4/ext4.ko.xz`.
+fn module_name(file: &Path) -> Option<String> {
+    let name = file.file_name()?.to_str()?;
+    Some(format!("{}.ko", name.split_once(".ko")?.0))
 }
 
-fn unpacked(file: &Path) -> Result<Vec<u8>> {
-    let program = match file.extension().and_then(|extension| extension.to_str()) {
+/// Copies a module, which Debian compresses since Linux 6.12 (and busybox's `insmod` reads only some forms).
+fn uncompressed(from: &Path, to: &Path) -> Result<()> {
+    let program = match from.extension().and_then(|end| end.to_str()) {
         Some("xz") => "xz",
         Some("zst") => "zstd",
-        _ => return fs::read(file).with_context(|| format!("cannot read {}", file.display())),
+        Some("ko") => return copy(from, to),
+        _ => bail!("{} is compressed in a form that is not known here", from.display()),
     };
-    let output = Command::new(program).arg("-dc").arg(file).output();
+    let output = Command::new(program).arg("-dc").arg(from).stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("cannot start {program}"))?;
-    if !output.status.success() {
-        bail!("{program} cannot unpack {}", file.display());
-    }
-    Ok(output.stdout)
+    ensure!(output.status.success(), "{program} cannot read {}", from.display());
+    fs::write(to, output.stdout).with_context(|| format!("cannot write {}", to.display()))
 }
 
-/// The tree as a cpio archive, as the kernel reads it.
-fn packed(tree: &Path, archive: &Path) -> Result<PathBuf> {
-    let mut names = Vec::new();
-    list(tree, tree, &mut names)?;
-    let file = File::create(archive).with_context(|| format!("cannot write {}", archive.display()))?;
-    let mut cpio = Command::new("cpio")
-        .args(["--create", "--format=newc", "--owner=0:0", "--quiet", "--null"])
-        .current_dir(tree)
-        .stdin(Stdio::piped())
-        .stdout(file)
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot start cpio")?;
-    cpio.stdin
-        .take()
-        .context("cpio has no input")?
-        .write_all(names.join("\0").as_bytes())
-        .context("cpio ended early")?;
-    let mut errors = String::new();
-    cpio.stderr.take().context("cpio has no errors")?.read_to_string(&mut errors).context("cpio's errors")?;
-    if !cpio.wait().context("cannot wait for cpio")?.success() {
-        bail!("cpio: {}", errors.trim());
-    }
-    Ok(archive.to_owned())
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).map(drop).with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
 }
 
-/// Directories before what is in them.
-fn list(top: &Path, dir: &Path, names: &mut Vec<String>) -> Result<()> {
-    for entry in fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
-        let path = entry.context("cannot list")?.path();
-        let name = path.strip_prefix(top).context("is not below")?;
-        names.push(name.to_str().context("is no text")?.to_owned());
-        if path.is_dir() {
-            list(top, &path, names)?;
-        }
-    }
-    Ok(())
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 #[cfg(test)]
@@ -271,24 +288,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn modules_come_after_what_they_need() {
-        let dependencies = "kernel/fs/ext4/ext4.ko: kernel/lib/crc16.ko kernel/fs/mbcache.ko kernel/fs/jbd2/jbd2.ko\n\
-                            kernel/fs/jbd2/jbd2.ko:\nkernel/fs/mbcache.ko:\nkernel/lib/crc16.ko:\n\
-                            kernel/drivers/block/virtio-blk.ko.xz:\n";
-        let expected = [
-            "kernel/drivers/block/virtio-blk.ko.xz",
-            "kernel/fs/jbd2/jbd2.ko",
-            "kernel/fs/mbcache.ko",
-            "kernel/lib/crc16.ko",
-            "kernel/fs/ext4/ext4.ko",
-        ];
-        assert_eq!(in_order(dependencies, &["virtio_blk", "no_such", "ext4", "jbd2"]), expected);
-    }
-
-    #[test]
-    fn modules_have_one_name_however_they_are_packed() {
-        for file in ["kernel/drivers/block/virtio-blk.ko.xz", "virtio_blk.ko", "a/virtio-blk.ko.zst"] {
-            assert_eq!(module_name(file), "virtio_blk");
-        }
+    fn modules_are_loaded_after_what_they_depend_on() {
+        let text = "kernel/fs/ext4/ext4.ko.xz: kernel/fs/jbd2/jbd2.ko.xz kernel/lib/crc16.ko.xz\n\
+                    kernel/fs/jbd2/jbd2.ko.xz:\n\
+                    kernel/lib/crc16.ko.xz:\n\
+                    kernel/drivers/virtio/virtio_pci.ko: kernel/drivers/virtio/virtio-ring.ko\n\
+                    kernel/drivers/virtio/virtio-ring.ko:\n\
+                    kernel/net/tls.ko:\n";
+        let names: Vec<_> = ordered(text).into_iter().filter_map(|file| module_name(Path::new(file))).collect();
+        assert_eq!(names.join(" "), "virtio-ring.ko virtio_pci.ko crc16.ko jbd2.ko ext4.ko");
     }
 }

@@ -92,9 +92,11 @@ const PACKAGES_FOR_MACHINES: &[(Sign, &str)] = &[
     (Sign::Program("qemu-system-aarch64"), "qemu-system-arm"),
     (Sign::Program("qemu-aarch64-static"), "qemu-user-static"),
     (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
+    (Sign::File(&["/usr/share/keyrings/debian-archive-keyring.gpg"]), "debian-archive-keyring"),
     (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
     (Sign::File(&["/usr/sbin/depmod", "/sbin/depmod"]), "kmod"),
     (Sign::Program("cpio"), "cpio"),
+    (Sign::Program("xz"), "xz-utils"),
 ];
 
 /// What only the benchmarks need.
@@ -123,6 +125,19 @@ const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
     (Sign::Program("mksquashfs"), "squashfs-tools"),
     (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
     (Sign::Program("mount"), "mount"),
+];
+
+/// What only the matrix of distributions and kernels needs: what makes roots, and what boots kernels in them.
+const PACKAGES_FOR_MATRIX: &[(Sign, &str)] = &[
+    (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
+    (Sign::File(&["/usr/share/keyrings/debian-archive-keyring.gpg"]), "debian-archive-keyring"),
+    (Sign::Program("qemu-system-x86_64"), "qemu-system-x86"),
+    (Sign::Program("cpio"), "cpio"),
+    (Sign::Program("xz"), "xz-utils"),
+    (Sign::Program("zstd"), "zstd"),
+    (Sign::File(&["/usr/sbin/depmod", "/sbin/depmod"]), "kmod"),
+    (Sign::File(&["/usr/sbin/mke2fs", "/sbin/mke2fs"]), "e2fsprogs"),
+    (Sign::Program("unshare"), "util-linux"),
 ];
 
 /// What only the benchmarks that build Debian's sources need: what libX11 is built with, and what unpacks sources.
@@ -157,6 +172,7 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     for_bench_copy(place)?;
     for_bench_whole(place)?;
     for_bench_image(place)?;
+    for_matrix(place)?;
     for_bench_bazel(place)?;
     for_machines(place)
 }
@@ -225,6 +241,12 @@ pub(crate) fn for_bench_copy(place: &Place) -> Result<()> {
 pub(crate) fn for_bench_image(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_IMAGES)
+}
+
+/// The same as for builds, and what makes roots of other distributions and boots other kernels.
+pub(crate) fn for_matrix(place: &Place) -> Result<()> {
+    for_builds(place)?;
+    packages(PACKAGES_FOR_MATRIX)
 }
 
 /// The same as for benchmarks, and Bazel with what its packages are built with.

@@ -23,6 +23,9 @@ pub(crate) struct Options {
     /// On another machine than this one, emulated by QEMU: then only a share of the tests, in about a quarter of an hour
     #[arg(long, value_enum, default_value_t = Arch::HOST, conflicts_with = "full")]
     arch: Arch,
+    /// With `--arch`: only the programs of tests with this in their names, for example `larder-sys` or `torture`
+    #[arg(long, value_name = "PART", requires = "arch")]
+    only: Vec<String>,
 }
 
 /// The packages that need not be type-correct on the systems in `CHECKED_TARGETS`: all others are, libraries and
@@ -47,7 +50,7 @@ struct Stage<'a> {
 pub(crate) fn test(place: &Place, options: &Options) -> Result<bool> {
     if options.arch != Arch::HOST {
         anyhow::ensure!(options.arch == Arch::Aarch64, "only aarch64 is emulated");
-        return aarch64::test(place);
+        return aarch64::test(place, &options.only);
     }
     setup::for_tests(place)?;
     let mut lines = Vec::new();

@@ -56,11 +56,13 @@ fn run(observer: &dyn Observer, command: &Command) -> Observed {
 }
 
 fn kernel() -> Option<KernelObserver> {
-    let observer = KernelObserver::new(Closing::Asked);
-    if let Err(error) = &observer {
-        println!("skipped: no kernel observer: {error}");
+    match KernelObserver::try_out() {
+        Ok(()) => Some(KernelObserver::new(Closing::Asked)),
+        Err(error) => {
+            println!("skipped: no kernel observer: {error}");
+            None
+        }
     }
-    observer.ok()
 }
 
 fn there(tool: &str) -> bool {

@@ -128,7 +128,8 @@ impl Trial {
             Rung::LazyFuse => {
                 serve::possible()?;
                 let layer = serve::on_trial(&self.erofs()).map_err(text)?;
-                self.write_on(&layer, "6.12").map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
+                // The server itself answers with owners as they are to be seen.
+                self.write_on(&layer, "").map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
             }
             Rung::Squashfs => {
                 let layer = layer::squashfs(&self.squashfs()).map_err(text)?;
@@ -142,7 +143,8 @@ impl Trial {
     fn try_fuse(&self) -> Result<String, String> {
         let image = Image::Squashfs(self.squashfs());
         let program = fuse::program_for(&image)?;
-        let layer = fuse::layer(&image, &self.directory, fuse::Life::AsMount).map_err(|error| error.to_string())?;
+        // So a program without rights of its own is lent the right to mount, as for `image run`.
+        let layer = fuse::layer(&image, &self.directory, fuse::Life::AsThread).map_err(|error| error.to_string())?;
         self.write_on(&layer, "").map(|_| program.display().to_string())
     }
 
