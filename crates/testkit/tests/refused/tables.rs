@@ -213,6 +213,7 @@ pub(crate) const ANY: &str = "any";
 const OLD: &[&str] = &[
     "access",
     "clock_gettime",
+    "clock_nanosleep",
     "clone",
     "dup2",
     "faccessat",
@@ -237,6 +238,7 @@ const OLD: &[&str] = &[
     "mmap",
     "mprotect",
     "munmap",
+    "nanosleep",
     "newfstatat",
     "open",
     "openat",
