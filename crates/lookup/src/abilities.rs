@@ -15,6 +15,7 @@ pub struct Abilities<'a> {
     known: &'a dyn Fn(&Digest) -> Option<Judgement>,
     keep: &'a dyn Fn(&Digest, &Judgement),
     kernel: OnceCell<bool>,
+    samples: OnceCell<bool>,
 }
 
 impl<'a> Abilities<'a> {
@@ -24,7 +25,7 @@ impl<'a> Abilities<'a> {
         known: &'a dyn Fn(&Digest) -> Option<Judgement>,
         keep: &'a dyn Fn(&Digest, &Judgement),
     ) -> Abilities<'a> {
-        Abilities { place, known, keep, kernel: OnceCell::new() }
+        Abilities { place, known, keep, kernel: OnceCell::new(), samples: OnceCell::new() }
     }
 
     /// Returns true if the kernel observer works for this user.
@@ -32,6 +33,15 @@ impl<'a> Abilities<'a> {
         *self.kernel.get_or_init(|| {
             let user = larder_sys::effective_user().to_le_bytes();
             self.try_once(b'K', &user, &|| KernelObserver::try_out().is_ok())
+        })
+    }
+
+    /// Returns true if samples of the processes of a whole command can be taken. That needs `ptrace` and no notifications,
+    /// so it works beside another listener and on Linux 5.4, where the kernel observer does not.
+    pub fn samples(&self) -> bool {
+        *self.samples.get_or_init(|| {
+            let user = larder_sys::effective_user().to_le_bytes();
+            self.try_once(b'S', &user, &|| larder_sys::try_following().is_ok())
         })
     }
 

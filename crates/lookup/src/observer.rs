@@ -95,11 +95,14 @@ fn known(request: &Request, place: &Place, store: &Store) -> Known {
 /// a whole run. Where the kernel cannot be asked, known parts of compilers are believed by their names.
 fn preloadable(request: &Request, known: &Known, abilities: &Abilities) -> Option<Choice> {
     let may_ask = || abilities.kernel();
+    let may_sample = || known.is_whole_command && (abilities.kernel() || abilities.samples());
     match known.judgement {
         Some(Judgement::Disbelieved | Judgement::Unreported) => None,
-        Some(Judgement::Believed(_)) | None if known.is_whole_command && may_ask() => Some(Choice::Samples),
+        Some(Judgement::Believed(_)) | None if may_sample() => Some(Choice::Samples),
         Some(Judgement::Believed(_)) => Some(Choice::Preload),
         Some(Judgement::Again | Judgement::Changes(_)) | None if may_ask() => Some(Choice::Both),
+        // No whole run can be judged, but one process after the other.
+        _ if may_sample() => Some(Choice::Samples),
         _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),
         _ => None,
     }

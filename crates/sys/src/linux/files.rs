@@ -34,7 +34,7 @@ const PATH_BYTES_MAX: usize = 4096;
 
 /// A system call that this kernel, or the seccomp profile of this container, may not have. Once it was refused and
 /// another way gave the result, this process does not make it again.
-struct Newer(AtomicBool);
+pub(super) struct Newer(AtomicBool);
 
 /// A file in memory is meant to be executed, or is not: Linux 6.3. If `vm.memfd_noexec` is 2, only the second is allowed.
 const MFD_EXEC: u32 = 0x10;
@@ -49,7 +49,7 @@ static STATX: Newer = Newer::new();
 static FACCESSAT2: Newer = Newer::new();
 
 impl Newer {
-    const fn new() -> Newer {
+    pub(super) const fn new() -> Newer {
         Newer(AtomicBool::new(false))
     }
 
@@ -57,7 +57,11 @@ impl Newer {
     /// by ENOSYS, old seccomp profiles by EPERM. EPERM can also be the honest answer: then `older` gets it, too, and
     /// the call counts as one that can be made.
     #[inline]
-    fn or<T>(&self, call: impl FnOnce() -> io::Result<T>, older: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    pub(super) fn or<T>(
+        &self,
+        call: impl FnOnce() -> io::Result<T>,
+        older: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
         if self.0.load(Relaxed) {
             return older();
         }

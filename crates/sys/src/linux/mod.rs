@@ -41,7 +41,7 @@ pub use files::{
     read_rest_at_most, read_sized, real_path_of, rename_new, seal, sealed_memory_file, standard_look,
     times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
-pub use follow::{Beside, Did, Followed};
+pub use follow::{Beside, Did, Followed, try_following};
 pub use loopback::loop_device;
 pub use machine::{
     FreeMemory, any_busy_below, free_memory, is_frozen, make_room, now_ms, processors, resident_below_kb,

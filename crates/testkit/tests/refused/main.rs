@@ -19,7 +19,7 @@ use bench::{Bench, HANGS, numbers};
 use tables::{ALWAYS, CALLS, Command, NEEDED_BY_ALL, expected};
 
 /// Runs of commands at a time: most of a run is waiting.
-const AT_ONCE: usize = 2;
+const AT_ONCE: usize = 4;
 
 /// What is refused, by a name for messages, with what larder is to make of each command.
 pub(crate) struct Trial {
@@ -49,9 +49,12 @@ fn all_as_expected(trials: &[Trial]) {
                 let Some(bench) = (if mine.is_empty() { None } else { bench(*command) }) else { continue };
                 for trial in mine {
                     let found = bench.outcomes(&trial.refusals);
-                    if found.as_ref() != Ok(&trial.expected) {
+                    let is_right = |outcomes: &String| trial.expected == tables::ANY || *outcomes == trial.expected;
+                    if !found.as_ref().is_ok_and(is_right) {
                         let found = found.unwrap_or_else(|why| format!("WRONG {why}"));
-                        wrong.push(format!("{command:?}, {}: {found}, expected {}", trial.name, trial.expected));
+                        let found = format!("{command:?}, {}: {found}, expected {}", trial.name, trial.expected);
+                        println!("{found}");
+                        wrong.push(found);
                     }
                 }
             }

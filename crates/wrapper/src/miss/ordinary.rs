@@ -86,6 +86,9 @@ fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
         // dash, busybox and others say no more than that.
         ("Cannot fork", Unrecorded::Shortage),
         ("can't fork", Unrecorded::Shortage),
+        // The dynamic loader's: it may be for a refused call, or for a library of ours.
+        ("error while loading shared libraries", Unrecorded::Suspect),
+        ("symbol lookup error", Unrecorded::Suspect),
     ];
     if code >= 128 {
         return Some(Unrecorded::Signal);
