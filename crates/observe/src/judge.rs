@@ -217,7 +217,7 @@ pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &
         };
         list.push(sight(fact));
     }
-    // The kernel is not told which random numbers are for libc itself, and which ones are asked for in the same way.
+    // Those that are asked for as libc does for itself are no fact of the kernel's.
     let is_random = |fact: &Fact| fact.2 == What::Asked && fact.1 == RANDOM;
     let invented = theirs.all.iter().filter(|fact| !ours.cover(fact) && !is_random(fact));
     verdict.invented = invented.map(sight).collect();
@@ -408,7 +408,7 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         Kind::Umask => vec![(b"umask".to_vec(), What::Asked)],
         // A local time is asked for by reading the time zone, which both see in their own ways.
         Kind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), What::Asked)],
-        Kind::Random => vec![(RANDOM.to_vec(), What::Asked)],
+        Kind::Random if e.extra == 0 => vec![(RANDOM.to_vec(), What::Asked)],
         // What a program keeps to itself, and what the two say in their own ways.
         _ => Vec::new(),
     }

@@ -86,6 +86,12 @@ pub const REPORTED_COMPARED: u32 = 4 << 8;
 /// set.
 pub const REPORTED_UMASK: u32 = 1 << 16;
 
+/// The `extra` of a `Kind::Random` by which libc may have asked for itself: to make up the name of a temporary file, if it
+/// makes one next.
+pub(crate) const RANDOM_FOR_NAME: u32 = 1;
+/// The same, to guard its memory, once in the life of a program, or for a name.
+pub(crate) const RANDOM_FOR_MEMORY: u32 = 2;
+
 /// In the `mode` of a `Kind::Start` that such a wrapper hands on: what the library does not see of the program is
 /// reported as well.
 pub const REPORTED_WHOLE: u32 = 1 << 31;
@@ -222,7 +228,7 @@ pub enum Kind {
     Umask,
     /// The clock: 1 `time`, 2 `gettimeofday`, 3 `clock_gettime`, 4 local time.
     Clock,
-    /// Random numbers were asked for.
+    /// Random numbers were asked for; `extra` says whether libc may have done so for itself.
     Random,
     /// A process appears that was forked by process `extra`; or one goes on that shared its memory with such. `mode`:
     /// the process that wrote from this memory before, or 0.

@@ -228,7 +228,15 @@ fn random_numbers_of_a_linker_are_compared() {
 #[test]
 fn random_numbers_of_a_command_are_seen_however_it_asks() {
     probe_skip!(has("gcc"), "gcc is not installed");
-    for asks in ["getrandom(&r, 8, 0)", "getentropy(&r, 8)", "syscall(SYS_getrandom, &r, 8, 0)"] {
+    let ways = [
+        "getrandom(&r, 8, 0)",
+        // As libc asks for itself.
+        "getrandom(&r, 8, GRND_NONBLOCK)",
+        "syscall(SYS_getrandom, &r, 8, GRND_NONBLOCK)",
+        "getentropy(&r, 8)",
+        "syscall(SYS_getrandom, &r, 8, 0)",
+    ];
+    for asks in ways {
         for flags in [&[][..], &["-static"]] {
             let place = Place::new();
             place.put(

@@ -8,6 +8,9 @@ use crate::paths::file_name;
 
 impl<'t> Fold<'t> {
     pub(super) fn finish(mut self, policy: &Policy) -> Folded {
+        for (pid, what_for) in std::mem::take(&mut self.drawn) {
+            self.drew(pid, what_for, policy);
+        }
         if !self.named_at_random.is_empty() {
             self.refuse(Unrecorded::Random, b"a name that was not used");
         }

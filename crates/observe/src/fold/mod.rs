@@ -166,6 +166,10 @@ struct Fold<'t> {
     clock_reads: Map<u32, u32>,
     zone_reads: Map<u32, u32>,
     random_reads: Map<u32, u32>,
+    /// Processes whose last event was random numbers that libc may have asked for itself, and what for.
+    drawn: Map<u32, u32>,
+    /// Processes in which libc has asked for those that guard its memory.
+    guarded: Set<u32>,
     /// Which process looked at what, and those that give modes to what they make, each by its number and how many had
     /// that before.
     seen_by: Vec<((u32, u32), &'t [u8])>,
@@ -244,6 +248,9 @@ impl<'t> Fold<'t> {
     }
 
     fn event(&mut self, e: &Event<'t>, policy: &Policy) {
+        if !self.drawn.is_empty() {
+            self.after_drawing(e, policy);
+        }
         match e.kind {
             Kind::Start | Kind::Exec | Kind::ExecFailed | Kind::Spawned | Kind::Anonymous | Kind::Drop => {
                 if e.kind == Kind::Start && !(policy.is_compiler_part)(file_name(e.path)) {
@@ -259,12 +266,18 @@ impl<'t> Fold<'t> {
                 }
                 self.look(e, policy);
             }
+            Kind::Random if e.extra != 0 => drop(self.drawn.insert(e.pid, e.extra)),
             Kind::Clock | Kind::Random => self.clock_or_random(e, policy),
             Kind::Forked => {
                 if let Some(source) = self.who.learn(e) {
                     *self.lives.entry(e.pid).or_default() += 1;
                     self.habits.remove(&e.pid);
                     self.opened.remove(&e.pid);
+                    if self.guarded.contains(&source) {
+                        self.guarded.insert(e.pid);
+                    } else {
+                        self.guarded.remove(&e.pid);
+                    }
                     for reads in [&mut self.clock_reads, &mut self.zone_reads, &mut self.random_reads] {
                         let before = reads.get(&source).copied().unwrap_or_default();
                         reads.insert(e.pid, before);

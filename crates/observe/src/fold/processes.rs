@@ -4,7 +4,7 @@ use larder_model::{Habit, Times, Unrecorded};
 
 use super::{ENOENT, Event, Fold, Policy};
 use crate::paths::file_name;
-use crate::trace::{Kind, REPORTED_WHOLE, arguments};
+use crate::trace::{Kind, OpenFlags, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments};
 use crate::who::Running;
 
 impl<'t> Fold<'t> {
@@ -20,6 +20,7 @@ impl<'t> Fold<'t> {
                 self.clock_reads.remove(&e.pid);
                 self.zone_reads.remove(&e.pid);
                 self.random_reads.remove(&e.pid);
+                self.guarded.remove(&e.pid);
                 self.read(&Event { mode: e.mode & !REPORTED_WHOLE, ..e.clone() }, true, policy);
             }
             Kind::Exec => {
@@ -115,6 +116,39 @@ impl<'t> Fold<'t> {
         let is_part = (policy.is_compiler_part)(program);
         self.last_part.set((program, is_part));
         is_part
+    }
+
+    /// What a process does after it drew random numbers that libc may have wanted for itself shows whether it did.
+    pub(super) fn after_drawing(&mut self, e: &Event<'t>, policy: &Policy) {
+        let Some(what_for) = self.drawn.remove(&e.pid) else { return };
+        let makes_a_name = match e.kind {
+            Kind::Open(flags) => flags.has(OpenFlags::EXCLUSIVE),
+            Kind::MakeDirectory | Kind::Lstat | Kind::Symlink | Kind::Link => true,
+            // Some numbers would favour some letters, and are drawn again.
+            Kind::Random => [what_for, e.extra] == [RANDOM_FOR_NAME; 2],
+            _ => false,
+        };
+        if !makes_a_name {
+            self.drew(e.pid, what_for, policy);
+        }
+    }
+
+    /// No name was made of random numbers: they guard the memory, once, or are the program's own.
+    pub(super) fn drew(&mut self, pid: u32, what_for: u32, policy: &Policy) {
+        if what_for == RANDOM_FOR_MEMORY && self.guarded.insert(pid) {
+            return;
+        }
+        let event = Event {
+            pid,
+            error: 0,
+            kind: Kind::Random,
+            path: b"getrandom",
+            path2: b"",
+            identity: None,
+            mode: 0,
+            extra: 0,
+        };
+        self.clock_or_random(&event, policy);
     }
 
     pub(super) fn clock_or_random(&mut self, e: &Event<'t>, policy: &Policy) {

@@ -236,6 +236,25 @@ fn random_numbers_are_no_refusal_where_runs_are_compared() {
 }
 
 #[test]
+fn libc_asks_for_random_numbers_itself() {
+    let draws = |extra| trace::Event { extra, ..event(Kind::Random, "getrandom") };
+    let (name, memory) = (|| draws(trace::RANDOM_FOR_NAME), || draws(trace::RANDOM_FOR_MEMORY));
+    let refused = |what: &str, events: Vec<trace::Event>, expect: &str| {
+        assert_eq!(told(&folded("/b/program", events)).2, expect, "{what}");
+    };
+    refused("to guard its memory", vec![memory(), open("/w/x", READ)], "");
+    refused("twice", vec![memory(), open("/w/x", READ), memory()], "random");
+    refused("for a name", vec![memory(), name(), open("/t/x", TEMPORARY), event(Kind::Unlink, "/t/x")], "");
+    refused("again for a name", vec![name(), name(), open("/t/x", TEMPORARY), event(Kind::Unlink, "/t/x")], "");
+    refused("on a thread's stack", vec![memory(), memory(), event(Kind::Lstat, "/w/x")], "");
+    refused("the program itself", vec![name(), open("/w/x", READ)], "random");
+    refused("at its end", vec![name()], "random");
+    refused("before its memory", vec![name(), memory()], "random");
+    let began = event(Kind::Start, "/b/other");
+    refused("in two programs", vec![memory(), event(Kind::Exec, "/b/other"), began, memory()], "");
+}
+
+#[test]
 fn make_goes_by_the_kinds_that_a_directory_lists() {
     let kinds = |program: &str, extra: u32| {
         let seen = folded(program, vec![trace::Event { extra, ..event(Kind::List, "/w/d") }]).seen;

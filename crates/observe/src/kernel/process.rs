@@ -6,6 +6,7 @@ use std::io;
 use larder_sys::{Look, Notification};
 
 use super::calls::At;
+use crate::trace::{RANDOM_FOR_MEMORY, RANDOM_FOR_NAME};
 
 /// The longest path that the kernel takes, with its end.
 const PATH_BYTES: usize = 4096;
@@ -30,6 +31,26 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// What libc may want random bytes at `address` for (`Kind::Random`). What guards its memory is a variable of its own,
+    /// so it is neither on the first thread's stack nor in the heap.
+    pub(super) fn libc_draws(self, address: u64) -> u32 {
+        // Of the fields after the name in `/proc/PID/stat`.
+        const START_STACK: usize = 25;
+        const START_HEAP: usize = 44;
+        /// Nothing else is mapped so near below the stack, or so near above the heap's start.
+        const STACK_BYTES: u64 = 100 << 20;
+        const HEAP_BYTES: u64 = 16 << 30;
+        let text = std::fs::read(format!("/proc/{}/stat", self.process)).unwrap_or_default();
+        let after = text.iter().rposition(|&b| b == b')').map_or(&[][..], |at| &text[at + 1..]);
+        let fields: Vec<&[u8]> = after.split(|&b| b == b' ').filter(|field| !field.is_empty()).collect();
+        let number = |at: usize| fields.get(at).and_then(|field| std::str::from_utf8(field).ok()?.parse::<u64>().ok());
+        let is_within = |start: u64, bytes: u64| (start..start.saturating_add(bytes)).contains(&address);
+        let on_stack =
+            number(START_STACK).is_some_and(|start| is_within(start.saturating_sub(STACK_BYTES), STACK_BYTES));
+        let in_heap = number(START_HEAP).is_some_and(|start| start != 0 && is_within(start, HEAP_BYTES));
+        if on_stack || in_heap { RANDOM_FOR_NAME } else { RANDOM_FOR_MEMORY }
+    }
+
     /// A string of its memory.
     pub(super) fn text(self, address: u64) -> Result<Vec<u8>, Trouble> {
         if address == 0 {

@@ -166,11 +166,11 @@ impl Watch {
             Call::Umask => self.number_event(caller, Kind::Umask, argument(0) & 0o777, b""),
             Call::Clock(which) => self.clock(caller, which),
             Call::Random => {
-                // So libc asks for itself, for the names of temporary files and to guard its memory.
+                // So libc asks for itself.
                 const LIBC_BYTES: u32 = 8;
-                if argument(1) != LIBC_BYTES || argument(2) != libc::GRND_NONBLOCK {
-                    self.number_event(caller, Kind::Random, 0, b"getrandom");
-                }
+                let is_libcs = argument(1) == LIBC_BYTES && argument(2) == libc::GRND_NONBLOCK;
+                let what_for = if is_libcs { caller.libc_draws(call.arguments[0]) } else { 0 };
+                self.number_event(caller, Kind::Random, what_for, b"getrandom");
             }
             Call::CloneArguments => {
                 const CLONE_NEWTIME: u64 = 0x80;
