@@ -186,7 +186,8 @@ impl Own {
         let Ok(entries) = self.filled.units_from(*heard) else { return false };
         *heard += entries.len();
         let mut ledger = self.crew.ledger();
-        entries.into_iter().fold(false, |new, unit| ledger.note_filled(unit) || new)
+        // Each is noted, so not by `any`, which stops at the first.
+        entries.into_iter().filter(|unit| ledger.note_filled(*unit)).count() > 0
     }
 
     fn complete(&self) {

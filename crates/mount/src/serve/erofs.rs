@@ -318,7 +318,7 @@ impl Erofs {
             self.file.read_exact_at(&mut head, at)?;
             let mut one = vec![0; attribute_bytes(&head)];
             self.file.read_exact_at(&mut one, at)?;
-            let (_, prefix, name, value) = attribute(&one)?;
+            let Attribute { prefix, name, value, .. } = attribute(&one)?;
             if each(prefix, name, value) {
                 return Ok(());
             }
@@ -326,7 +326,7 @@ impl Erofs {
         let mut left = own;
         // What is behind the last one is zeros, or too short for another.
         while left.len() >= 4 && left[..4] != [0; 4] {
-            let (taken, prefix, name, value) = attribute(left)?;
+            let Attribute { taken, prefix, name, value } = attribute(left)?;
             if each(prefix, name, value) {
                 return Ok(());
             }
@@ -345,7 +345,7 @@ impl Erofs {
         let Layout::Chunks { bits, with_device } = file.layout else {
             return self.parts_of_blocks(file, range);
         };
-        let chunks = range.start >> bits..(range.end - 1 >> bits) + 1;
+        let chunks = range.start >> bits..((range.end - 1) >> bits) + 1;
         if chunks.end - chunks.start > CHUNKS_MAX {
             return Err(damaged("a file has more chunks than are read at once"));
         }
@@ -497,8 +497,18 @@ fn attribute_bytes(head: &[u8]) -> usize {
     4 + usize::from(head[0]) + usize::from(u16_at(head, 2))
 }
 
-/// An attribute: its bytes, the beginning of its name by number, the rest of that, its value.
-fn attribute(bytes: &[u8]) -> io::Result<(usize, &'static [u8], &[u8], &[u8])> {
+/// An extended attribute as it stands in the metadata.
+struct Attribute<'b> {
+    /// How many bytes it takes there.
+    taken: usize,
+    /// The beginning of its name, which stands there as a number.
+    prefix: &'static [u8],
+    /// The rest of its name.
+    name: &'b [u8],
+    value: &'b [u8],
+}
+
+fn attribute(bytes: &[u8]) -> io::Result<Attribute<'_>> {
     let taken = attribute_bytes(bytes);
     let prefix: &[u8] = match bytes[1] {
         0 => b"",
@@ -511,7 +521,7 @@ fn attribute(bytes: &[u8]) -> io::Result<(usize, &'static [u8], &[u8], &[u8])> {
     };
     let rest = bytes.get(4..taken).ok_or_else(|| damaged("an attribute is cut"))?;
     let (name, value) = rest.split_at(usize::from(bytes[0]));
-    Ok((taken, prefix, name, value))
+    Ok(Attribute { taken, prefix, name, value })
 }
 
 /// Adds a part behind those that are there: to the last one, if it goes on where that ends.

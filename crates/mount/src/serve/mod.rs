@@ -87,6 +87,9 @@ pub enum Bytes {
     Filled(Filled),
 }
 
+/// Keeps what was touched.
+pub type KeepTrace = Arc<dyn Fn(&Trace) + Send + Sync>;
+
 /// A data file that is filled when it is read.
 pub struct Filled {
     /// Where it is, and what belongs to it.
@@ -98,7 +101,7 @@ pub struct Filled {
     /// What earlier jobs touched, in their order.
     pub order: Vec<Range<u64>>,
     /// Keeps what is touched in the first minute, if that is not known. The server does not end before it returns.
-    pub traced: Option<Arc<dyn Fn(&Trace) + Send + Sync>>,
+    pub traced: Option<KeepTrace>,
 }
 
 /// What is to be served, and how.
