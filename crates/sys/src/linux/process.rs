@@ -400,8 +400,8 @@ pub fn now_coarse_ns() -> i64 {
     #[cfg(not(target_pointer_width = "64"))]
     let told = false;
     // A sandbox may refuse the call, and leave the memory.
-    // SAFETY: as above.
     if !told {
+        // SAFETY: as above.
         unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut now) };
     }
     now.tv_sec * 1_000_000_000 + now.tv_nsec
