@@ -9,7 +9,7 @@ use super::{Check, note, ok, problem};
 use crate::surroundings::{Surroundings, nobody};
 
 pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
-    vec![proc_is_there(), memory_files(), preload(around), kernel()]
+    vec![proc_is_there(), memory_files(), calls(), preload(around), kernel()]
 }
 
 fn proc_is_there() -> Check {
@@ -27,6 +27,21 @@ fn memory_files() -> Check {
         Err(error) => {
             problem("memory files", format!("{error}: nothing can be observed without them: allow memfd_create"))
         }
+    }
+}
+
+/// Names the system calls that are refused here and that larder does otherwise without.
+fn calls() -> Check {
+    const WHAT: &str = "system calls";
+    match larder_sys::refused_calls() {
+        none if none.is_empty() => ok(WHAT, "none that larder uses is refused"),
+        refused => note(
+            WHAT,
+            format!(
+                "refused here: {}. larder does without these; docs/platforms.md says how, and what is lost",
+                refused.join(", ")
+            ),
+        ),
     }
 }
 
