@@ -1,62 +1,54 @@
-//! Compiles the preloaded library, which stands inside the wrapper as bytes. It needs no libc: it takes what it calls
-//! from the program that it is loaded into, glibc's or musl's.
+//! Compiles the preloaded library, which the wrapper contains as bytes. The library needs no libc: it takes the functions
+//! that it calls from the program that it is loaded into, glibc's or musl's.
 
+use std::env;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-const FLAGS: &[&str] = &[
-    "-std=gnu11",
-    "-O2",
-    "-fPIC",
-    "-shared",
-    "-nostdlib",
-    "-fvisibility=hidden",
-    "-fno-stack-protector",
-    "-fno-builtin",
-    "-fno-tree-loop-distribute-patterns",
-    "-fno-asynchronous-unwind-tables",
-    "-U_FORTIFY_SOURCE",
-    "-Wl,-soname,larder-preload.so",
-    "-Wl,-z,noexecstack",
-    // Its constructor comes before all others, where libc has an order of them: a sample begins the program anew.
-    "-Wl,-z,initfirst",
-    // One mapping for text and constants, not three: each process of a tool maps it.
-    "-Wl,-z,noseparate-code",
-    // And one page for what is written: no part of it is made read-only by a call of its own.
-    "-Wl,-z,norelro",
-    "-Wl,--build-id=none",
-    "-s",
-];
+#[path = "preload/compile.rs"]
+mod compile;
 
 fn main() {
     println!("cargo::rerun-if-changed=preload");
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("larder-preload.so");
-    let linux = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
-    match compiler().filter(|_| linux) {
-        Some(compiler) => compile(&compiler, &out),
-        // Only type-checked then; a program without it still has the dependency file's observer.
-        None => std::fs::write(&out, []).expect("OUT_DIR can be written"),
+    println!("cargo::rerun-if-changed=selftest");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let (library, self_test) = (out.join("larder-preload.so"), out.join("self-test"));
+    // What `src/preload/self_test.rs` replaces.
+    println!("cargo::rustc-env=LARDER_LOADER_ROOM={}", compile::LOADER_ROOM);
+    if env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os != "linux") {
+        // larder is only type-checked for other systems. Nothing is preloaded there.
+        return [library, self_test].iter().for_each(|file| std::fs::write(file, []).expect("OUT_DIR can be written"));
     }
+    let target = env::var("TARGET").expect("cargo sets TARGET");
+    let machine = target.split('-').next().unwrap_or_default();
+    let compiler = compiler(&target, machine);
+    // Never an empty library instead: a wrapper without its observer would look like any other.
+    let compiled = compile::compile(&compiler, machine, Path::new("preload"), &library)
+        .and_then(|()| compile::compile_self_test(&compiler, machine, Path::new("selftest"), &self_test));
+    if let Err(error) = compiled {
+        panic!(
+            "the preloaded library cannot be compiled for {target}: {error}\nIt needs a C compiler for {machine}. \
+             `cargo xtask setup` installs one (Debian's package for aarch64 is gcc-aarch64-linux-gnu); another one can \
+             be named by the variable CC_{}.",
+            target.replace('-', "_")
+        );
+    }
+    // Names this build of both files, so that an outcome of the self-test is not taken for that of another build.
+    let mut hash = DefaultHasher::new();
+    [library, self_test].iter().for_each(|file| std::fs::read(file).expect("it was compiled").hash(&mut hash));
+    println!("cargo::rustc-env=LARDER_LIBRARY_ID={:016x}", hash.finish());
 }
 
-fn compile(compiler: &Path, out: &Path) {
-    let sources = std::fs::read_dir("preload").expect("preload/ is beside build.rs");
-    let sources = sources.filter_map(|entry| entry.ok().map(|e| e.path()));
-    let sources = sources.filter(|path| path.extension().is_some_and(|e| e == "c"));
-    let status = Command::new(compiler).args(FLAGS).arg("-o").arg(out).args(sources).status();
-    assert!(status.is_ok_and(|status| status.success()), "{} cannot compile preload/*.c", compiler.display());
-}
-
-/// The host's compiler when the target's machine is the host's, whatever libc; else the target's own, where there is
-/// one.
-fn compiler() -> Option<PathBuf> {
-    let (host, target) = (std::env::var("HOST").ok()?, std::env::var("TARGET").ok()?);
-    let machine = |triple: &str| triple.split('-').next().map(str::to_owned);
-    if machine(&host) == machine(&target) {
-        let tool =
-            cc::Build::new().cargo_metadata(false).target(&host).host(&host).opt_level(2).try_get_compiler().ok()?;
-        return Some(tool.path().to_owned());
+/// The compiler of the host if the target's machine is the host's, whatever the libc. Else the compiler that
+/// `CC_<target>` names (`.cargo/config.toml` sets it for aarch64), else the one with GNU's name for that machine.
+fn compiler(target: &str, machine: &str) -> PathBuf {
+    let host = env::var("HOST").expect("cargo sets HOST");
+    if host.split('-').next() == Some(machine) {
+        let mut build = cc::Build::new();
+        build.cargo_metadata(false).target(&host).host(&host).opt_level(2);
+        return build.try_get_compiler().map_or_else(|_| "cc".into(), |tool| tool.path().to_owned());
     }
-    let cross = format!("{}-linux-gnu-gcc", machine(&target)?);
-    Command::new(&cross).arg("--version").output().is_ok_and(|o| o.status.success()).then(|| cross.into())
+    let variable = format!("CC_{}", target.replace('-', "_"));
+    println!("cargo::rerun-if-env-changed={variable}");
+    env::var_os(variable).map_or_else(|| format!("{machine}-linux-gnu-gcc").into(), PathBuf::from)
 }

@@ -1,8 +1,10 @@
-//! Builds larder's static release binaries and puts them side by side into `target/larder`.
+//! Builds larder's static release binaries and puts them side by side into `target/larder`, those for another machine into
+//! `target/larder-aarch64`.
 
+use crate::arch::Arch;
 use crate::place::Place;
 use crate::run;
-use crate::setup::{self, STATIC_TARGET};
+use crate::setup;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +13,34 @@ use std::process::Command;
 /// Package and program, the wrapper first.
 const BINARIES: &[(&str, &str)] = &[("larder-wrapper", "larder"), ("larder-daemon", "larderd")];
 
+/// What `cargo xtask build` takes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// For which machine; each has a directory of its own in target/ if it is not this one
+    #[arg(long, value_enum, default_value_t = Arch::HOST)]
+    arch: Arch,
+}
+
 /// `cargo xtask build`.
+pub(crate) fn build_as_asked(place: &Place, options: &Options) -> Result<()> {
+    build_for(place, options.arch)
+}
+
+/// Builds the programs for this machine.
 pub(crate) fn build(place: &Place) -> Result<()> {
-    setup::for_builds(place)?;
-    let dir = place.target.join("larder");
+    build_for(place, Arch::HOST)
+}
+
+/// Builds the programs for `arch`.
+pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
+    setup::for_builds_of(place, arch)?;
+    let target = arch.static_target();
+    let dir = place.target.join(arch.directory());
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     for (package, program) in BINARIES {
-        let words = ["build", "--release", "--locked", "--package", package, "--target", STATIC_TARGET];
+        let words = ["build", "--release", "--locked", "--package", package, "--target", target];
         run::shown_to_user(cargo(place).args(words)).with_context(|| format!("{program} does not build"))?;
-        let built = place.target.join(STATIC_TARGET).join("release").join(program);
+        let built = place.target.join(target).join("release").join(program);
         let placed = dir.join(program);
         // Not overwritten in place: a running larder keeps the file that it was started from.
         let _ = fs::remove_file(&placed);

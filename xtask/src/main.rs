@@ -1,16 +1,21 @@
-//! What a person or CI types: `cargo xtask setup | build | demo | test | torture | fuzz | bench`.
+//! What a person or CI types: `cargo xtask setup | build | demo | test | torture | matrix | fuzz | bench`.
 //!
 //! This file reads the command line and calls the module of the same name; it decides nothing else.
 
+mod aarch64;
+mod arch;
 mod bench;
 mod binaries;
+mod debian;
 mod demo;
 mod fetch;
 mod fuzz;
 mod launcher;
+mod matrix;
 mod place;
 mod progress;
 mod projects;
+mod qemu;
 mod run;
 mod setup;
 mod stages;
@@ -36,13 +41,15 @@ enum Word {
     /// Install what the other commands need: compilers, build tools, Rust targets. Says nothing when nothing is missing
     Setup,
     /// Build the static release binaries into target/larder
-    Build,
+    Build(binaries::Options),
     /// Build real C and C++ projects plainly and through larder, and compare every file
     Demo(demo::Options),
     /// Run every check and test: format, lints, tests, the torture suite, type checks for other systems
     Test(stages::Options),
     /// Run tools plainly and through larder (or another cache) in many odd situations, and compare all they leave
     Torture(torture::Options),
+    /// Run larder in other distributions and on other kernels, and write the table of what was found
+    Matrix(matrix::Options),
     /// Give the decoders bytes that nobody wrote, until one fails or the time is over
     Fuzz(fuzz::Options),
     /// Measure larder against a plain compiler and other caches: everything, or one benchmark
@@ -65,10 +72,11 @@ fn act(word: Word) -> Result<bool> {
     let place = place::Place::find()?;
     match word {
         Word::Setup => setup::everything(&place).map(|()| true),
-        Word::Build => binaries::build(&place).map(|()| true),
+        Word::Build(options) => binaries::build_as_asked(&place, &options).map(|()| true),
         Word::Demo(options) => demo::demo(&place, &options),
         Word::Test(options) => stages::test(&place, &options),
         Word::Torture(options) => torture::torture(&place, &options),
+        Word::Matrix(options) => matrix::matrix(&place, &options),
         Word::Fuzz(options) => fuzz::fuzz(&place, &options).map(|()| true),
         Word::Bench(options) => bench::bench(&place, &options),
     }

@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
 use std::ops::Add;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -96,6 +97,51 @@ pub(crate) fn limited(command: &mut Command, log: &Path, limit: Duration) -> Res
         format!("{}\nended with {status}{after}; the end of {}:\n{}", shown(command), log.display(), tail(log))
     };
     Ok(Ended { usage, pid, failure: (!status.success()).then(failure) })
+}
+
+/// How a command ended whose lines were listened to.
+#[derive(Debug)]
+pub(crate) enum Streamed {
+    Ended(ExitStatus),
+    TimeIsOver,
+}
+
+/// Runs `command`, calls `line` with each line of its output, keeps all of it in the file `log`, and ends the command after
+/// `limit` with all that it started. A standard input that is a pipe stays open until the command has ended.
+pub(crate) fn streamed(
+    command: &mut Command,
+    log: &Path,
+    limit: Duration,
+    mut line: impl FnMut(&str),
+) -> Result<Streamed> {
+    let mut kept = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let (reader, writer) = std::io::pipe().context("no pipe")?;
+    command.stderr(writer.try_clone().context("no pipe")?).stdout(writer);
+    let start = Instant::now();
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(command)))?;
+    // The command holds the pipe's other end: without these copies reading ends when the child's do.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let (pid, input) = (child.id(), child.stdin.take());
+    let (over, end) = mpsc::channel::<()>();
+    let status = thread::scope(|scope| {
+        scope.spawn(move || {
+            if end.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                end_with_descendants(pid);
+            }
+        });
+        for bytes in BufReader::new(reader).split(b'\n').map_while(|bytes| bytes.ok()) {
+            let text = String::from_utf8_lossy(&bytes);
+            // A log that cannot be written is no reason to stop.
+            let _ = writeln!(kept, "{text}");
+            line(text.trim_end_matches('\r'));
+        }
+        let status = child.wait();
+        drop(over);
+        status
+    });
+    drop(input);
+    let status = status.with_context(|| format!("cannot wait for {}", shown(command)))?;
+    Ok(if start.elapsed() >= limit { Streamed::TimeIsOver } else { Streamed::Ended(status) })
 }
 
 /// Runs `command` with the terminal as it is; an error if it fails.
@@ -186,6 +232,26 @@ mod tests {
         let ended = run("echo begun; sleep 60 & wait", Duration::from_millis(200));
         assert!(ended.failure.is_some_and(|text| text.contains("begun")));
         assert_eq!(run("true", Duration::from_secs(60)).failure, None);
+        fs::remove_file(&log).expect("removable");
+    }
+
+    #[test]
+    fn lines_are_heard_and_what_hangs_is_ended() {
+        let log = std::env::temp_dir().join(format!("xtask-streamed-{}", std::process::id()));
+        let run = |words: &str, limit| {
+            let mut lines = Vec::new();
+            let mut command = Command::new("sh");
+            command.args(["-c", words]).stdin(Stdio::piped());
+            let ended = streamed(&mut command, &log, limit, |line| lines.push(line.to_owned())).expect("it ran");
+            (ended, lines)
+        };
+        let (ended, lines) = run("echo one; echo two >&2; exit 3", Duration::from_secs(60));
+        assert!(matches!(ended, Streamed::Ended(status) if status.code() == Some(3)));
+        assert_eq!(lines, ["one", "two"]);
+        let (ended, lines) = run("echo begun; cat; echo never", Duration::from_millis(300));
+        assert!(matches!(ended, Streamed::TimeIsOver));
+        assert_eq!(lines, ["begun"]);
+        assert_eq!(fs::read_to_string(&log).expect("readable"), "begun\n");
         fs::remove_file(&log).expect("removable");
     }
 

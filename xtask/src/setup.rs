@@ -1,5 +1,6 @@
 //! Installs what is missing: Debian packages, Rust components and targets. Silent and quick when nothing is.
 
+use crate::arch::Arch;
 use crate::place::{Place, on_path};
 use crate::run;
 use crate::tools;
@@ -23,6 +24,8 @@ const PACKAGES: &[(Sign, &str)] = &[
     (Sign::Program("cmake"), "cmake"),
     (Sign::Program("ninja"), "ninja-build"),
     (Sign::Program("clang"), "clang"),
+    (Sign::Program("ld.lld"), "lld"),
+    (Sign::Program("ld.mold"), "mold"),
     (Sign::Program("musl-gcc"), "musl-tools"),
     (Sign::Program("python3"), "python3"),
     (Sign::Program("strace"), "strace"),
@@ -75,8 +78,25 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
     (Sign::Program("bison"), "bison"),
     (Sign::Program("flex"), "flex"),
     (Sign::Program("protoc"), "protobuf-compiler"),
-    (Sign::Program("ld.lld"), "lld"),
     (Sign::File(&["/usr/bin/python3"]), "python3"),
+];
+
+/// What builds the wrapper and larderd for aarch64 on another machine. The headers are for the C code of dependencies.
+const PACKAGES_FOR_AARCH64: &[(Sign, &str)] = &[
+    (Sign::Program("aarch64-linux-gnu-gcc"), "gcc-aarch64-linux-gnu"),
+    (Sign::File(&["/usr/aarch64-linux-gnu/include/string.h"]), "libc6-dev-arm64-cross"),
+];
+
+/// What only the tests in a virtual machine need: emulators, and what makes the machine's disk.
+const PACKAGES_FOR_MACHINES: &[(Sign, &str)] = &[
+    (Sign::Program("qemu-system-aarch64"), "qemu-system-arm"),
+    (Sign::Program("qemu-aarch64-static"), "qemu-user-static"),
+    (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
+    (Sign::File(&["/usr/share/keyrings/debian-archive-keyring.gpg"]), "debian-archive-keyring"),
+    (Sign::File(&["/usr/sbin/mkfs.ext4", "/sbin/mkfs.ext4"]), "e2fsprogs"),
+    (Sign::File(&["/usr/sbin/depmod", "/sbin/depmod"]), "kmod"),
+    (Sign::Program("cpio"), "cpio"),
+    (Sign::Program("xz"), "xz-utils"),
 ];
 
 /// What only the benchmarks need.
@@ -107,6 +127,19 @@ const PACKAGES_FOR_IMAGES: &[(Sign, &str)] = &[
     (Sign::Program("mount"), "mount"),
 ];
 
+/// What only the matrix of distributions and kernels needs: what makes roots, and what boots kernels in them.
+const PACKAGES_FOR_MATRIX: &[(Sign, &str)] = &[
+    (Sign::File(&["/usr/sbin/debootstrap"]), "debootstrap"),
+    (Sign::File(&["/usr/share/keyrings/debian-archive-keyring.gpg"]), "debian-archive-keyring"),
+    (Sign::Program("qemu-system-x86_64"), "qemu-system-x86"),
+    (Sign::Program("cpio"), "cpio"),
+    (Sign::Program("xz"), "xz-utils"),
+    (Sign::Program("zstd"), "zstd"),
+    (Sign::File(&["/usr/sbin/depmod", "/sbin/depmod"]), "kmod"),
+    (Sign::File(&["/usr/sbin/mke2fs", "/sbin/mke2fs"]), "e2fsprogs"),
+    (Sign::Program("unshare"), "util-linux"),
+];
+
 /// What only the benchmarks that build Debian's sources need: what libX11 is built with, and what unpacks sources.
 const PACKAGES_FOR_SOURCES: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/include/X11/Xproto.h"]), "x11proto-dev"),
@@ -127,11 +160,10 @@ const PACKAGES_FOR_WHOLE: &[(Sign, &str)] = &[
 const COMPONENTS: &[&str] = &["rustfmt", "clippy"];
 
 /// The wrapper's own target.
-pub(crate) const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
+pub(crate) const STATIC_TARGET: &str = Arch::HOST.static_target();
 
 /// Where larder must be type-correct, though it does not run there yet.
-pub(crate) const CHECKED_TARGETS: &[&str] =
-    &["aarch64-apple-darwin", "x86_64-pc-windows-gnu", "aarch64-unknown-linux-musl"];
+pub(crate) const CHECKED_TARGETS: &[&str] = &["aarch64-apple-darwin", "x86_64-pc-windows-gnu"];
 
 /// `cargo xtask setup`: all that any command needs.
 pub(crate) fn everything(place: &Place) -> Result<()> {
@@ -140,7 +172,9 @@ pub(crate) fn everything(place: &Place) -> Result<()> {
     for_bench_copy(place)?;
     for_bench_whole(place)?;
     for_bench_image(place)?;
-    for_bench_bazel(place)
+    for_matrix(place)?;
+    for_bench_bazel(place)?;
+    for_machines(place)
 }
 
 /// The compilers, the build tools, and the wrapper's target.
@@ -149,9 +183,25 @@ pub(crate) fn for_builds(place: &Place) -> Result<()> {
     targets(place, &[STATIC_TARGET])
 }
 
+/// The same, and what builds for `arch`.
+pub(crate) fn for_builds_of(place: &Place, arch: Arch) -> Result<()> {
+    arch.check_buildable()?;
+    for_builds(place)?;
+    if arch == Arch::Aarch64 && Arch::HOST != Arch::Aarch64 {
+        packages(PACKAGES_FOR_AARCH64)?;
+    }
+    targets(place, &[arch.static_target()])
+}
+
+/// What builds for aarch64, emulates it, and makes disks for it.
+pub(crate) fn for_machines(place: &Place) -> Result<()> {
+    for_builds_of(place, Arch::Aarch64)?;
+    packages(PACKAGES_FOR_MACHINES)
+}
+
 /// The same, and what the checks need.
 pub(crate) fn for_tests(place: &Place) -> Result<()> {
-    for_builds(place)?;
+    for_builds_of(place, Arch::Aarch64)?;
     packages(PACKAGES_FOR_TESTS)?;
     packages(PACKAGES_FOR_RECORDS)?;
     packages(PACKAGES_FOR_REMOTES)?;
@@ -191,6 +241,12 @@ pub(crate) fn for_bench_copy(place: &Place) -> Result<()> {
 pub(crate) fn for_bench_image(place: &Place) -> Result<()> {
     for_builds(place)?;
     packages(PACKAGES_FOR_IMAGES)
+}
+
+/// The same as for builds, and what makes roots of other distributions and boots other kernels.
+pub(crate) fn for_matrix(place: &Place) -> Result<()> {
+    for_builds(place)?;
+    packages(PACKAGES_FOR_MATRIX)
 }
 
 /// The same as for benchmarks, and Bazel with what its packages are built with.

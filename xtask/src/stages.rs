@@ -1,5 +1,7 @@
 //! `cargo xtask test`: every check and test as a list of stages, a line for each, and the count at the end.
 
+use crate::aarch64;
+use crate::arch::Arch;
 use crate::binaries::{self, cargo};
 use crate::demo;
 use crate::fuzz;
@@ -18,6 +20,12 @@ pub(crate) struct Options {
     /// demo: real projects, built plainly and through larder
     #[arg(long)]
     full: bool,
+    /// On another machine than this one, emulated by QEMU: then only a share of the tests, in about a quarter of an hour
+    #[arg(long, value_enum, default_value_t = Arch::HOST, conflicts_with = "full")]
+    arch: Arch,
+    /// With `--arch`: only the programs of tests with this in their names, for example `larder-sys` or `torture`
+    #[arg(long, value_name = "PART", requires = "arch")]
+    only: Vec<String>,
 }
 
 /// The packages that need not be type-correct on the systems in `CHECKED_TARGETS`: all others are, libraries and
@@ -40,6 +48,10 @@ struct Stage<'a> {
 
 /// Runs all stages, the later ones also when an earlier one failed; `true` when every one passed.
 pub(crate) fn test(place: &Place, options: &Options) -> Result<bool> {
+    if options.arch != Arch::HOST {
+        anyhow::ensure!(options.arch == Arch::Aarch64, "only aarch64 is emulated");
+        return aarch64::test(place, &options.only);
+    }
     setup::for_tests(place)?;
     let mut lines = Vec::new();
     let mut failed = 0;
@@ -73,6 +85,7 @@ fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
     for target in CHECKED_TARGETS {
         stages.push(stage(&format!("type check for {target}"), move || type_check(place, target)));
     }
+    stages.push(stage("type check for aarch64, and a wrapper for it", || aarch64_stage(place)));
     // The longest last: what they find stands at the end of what is printed.
     let full = options.full;
     stages.push(stage("tests", move || tests(place, full)));
@@ -109,4 +122,13 @@ fn type_check(place: &Place, target: &str) -> Result<()> {
         command.args(["--exclude", package]);
     }
     run::shown_to_user(&mut command)
+}
+
+/// Checks the types of everything for aarch64, and links the wrapper: a type check finds no wrong linker, no missing
+/// cross compiler and no symbol that is undefined in the preloaded library.
+fn aarch64_stage(place: &Place) -> Result<()> {
+    let target = Arch::Aarch64.static_target();
+    type_check(place, target)?;
+    let words = ["build", "--locked", "--target", target, "--package", "larder-wrapper"];
+    run::shown_to_user(cargo(place).args(words))
 }

@@ -36,7 +36,9 @@ mod tests;
 pub use binutils::{archive, binutils_input};
 pub use environment::{environment, environment_of_libc, getenv_is_covered, is_left_out, matters_on_terminal_only};
 pub use language::is_source;
-pub use names::{adds_execute, family_of, is_masquerade_name, replaces_output, unlinks_output};
+pub use names::{
+    adds_execute, family_of, is_masquerade_name, opens_output, replaces_output, rewrites_output, unlinks_output,
+};
 pub use naming::{Naming, naming};
 pub use own_process::{OwnProcess, Signs, holds_own_process, own_process};
 pub use parse::parse;

@@ -62,13 +62,32 @@ pub fn is_masquerade_name(name: &[u8]) -> bool {
 /// One case differs, seen with GNU as, ld and gold 2.40: an output that exists and is *empty* is not unlinked, so its
 /// mode and its other names stay. clang replaces that one, too.
 pub fn replaces_output(program: &[u8]) -> bool {
-    let base = without_target(stem(program));
-    REPLACE_OUTPUT.iter().any(|name| name.as_bytes() == base)
+    is_listed(program, REPLACE_OUTPUT)
 }
 
 const REPLACE_OUTPUT: &[&str] = &[
     "as", "clang", "clang++", "collect2", "gas", "gold", "ld", "ld.bfd", "ld.gold", "ld.lld", "lld", "objcopy", "strip",
 ];
+
+/// Whether the program of this file name is a linker that closes its output before that is complete, because it writes
+/// through a mapping, and that may write into the output that exists.
+///
+/// mold 1.10 moves an old program aside, writes into it, or into a new file if there is none or it cannot be opened, and
+/// moves that to the output's path. So the program keeps its inode and its other names. A shared library is made anew.
+pub fn rewrites_output(program: &[u8]) -> bool {
+    is_listed(program, &["ld.mold", "mold"])
+}
+
+/// Whether the program of this file name is a linker that opens an existing output, without reading it, before it unlinks
+/// it, so that its blocks are freed later. An output that is an input as well is opened once more, before that.
+pub fn opens_output(program: &[u8]) -> bool {
+    rewrites_output(program) || is_listed(program, &["ld.lld", "lld"])
+}
+
+fn is_listed(program: &[u8], names: &[&str]) -> bool {
+    let base = without_target(stem(program));
+    names.iter().any(|name| name.as_bytes() == base)
+}
 
 /// Whether the program of this file name adds the right to execute to what it made, as far as the umask allows.
 pub fn adds_execute(program: &[u8]) -> bool {
@@ -239,9 +258,12 @@ mod tests {
     fn programs_that_replace_their_output() {
         for name in ["as", "x86_64-linux-gnu-as", "ld", "ld.bfd", "x86_64-linux-gnu-ld.gold", "ld.lld-14", "clang-14"] {
             assert!(replaces_output(name.as_bytes()), "{name}");
+            assert_eq!(opens_output(name.as_bytes()), name == "ld.lld-14", "{name}");
         }
         for name in ["cc1", "ar", "gcc", "bash", "", "mold"] {
             assert!(!replaces_output(name.as_bytes()), "{name}");
+            assert_eq!(rewrites_output(name.as_bytes()), name == "mold", "{name}");
+            assert_eq!(opens_output(name.as_bytes()), name == "mold", "{name}");
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use larder_model::{Habit, Times};
 
-use crate::names::{replaces_output, stem, without_target};
+use crate::names::{replaces_output, rewrites_output, stem, without_target};
 use crate::words::{AWK_WORDS, holds_any};
 use crate::{Family, family_of};
 
@@ -161,11 +161,13 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         return Habit { reports: true, ..strict };
     }
     if is_compiler_part(program) {
+        // mold's allocator asks for random numbers, as does its `--build-id=uuid`: two runs tell whether they matter.
+        let is_believed = !rewrites_output(program);
         return Habit {
             clock_reads: u32::MAX,
-            random_reads: u32::MAX,
+            random_reads: if is_believed { u32::MAX } else { 0 },
             sorts_names: true,
-            tunes_memory: true,
+            tunes_memory: is_believed,
             times: if named.dates_compared { Times::Files } else { Times::Blind },
             ..strict
         };
@@ -563,7 +565,11 @@ pub fn is_compiler_part(program: &[u8]) -> bool {
     let is = |names: &[&str]| is_named(program, names);
     let family = family_of(program);
     let binutils = family == Some(Family::Binutils) && !is(ARCHIVERS);
-    replaces_output(program) || is(GCC_PARTS) || binutils || matches!(family, Some(Family::Gcc | Family::Clang))
+    replaces_output(program)
+        || rewrites_output(program)
+        || is(GCC_PARTS)
+        || binutils
+        || matches!(family, Some(Family::Gcc | Family::Clang))
 }
 
 /// By its own name, or without target and version: `lto1` and `m4` end in a digit that is none.
@@ -634,6 +640,7 @@ mod tests {
         let told = Told { is_set: &|name| name == b"PYTHONHASHSEED", ..Told::nothing() };
         assert_eq!(habit(b"cc1", told).clock_reads, u32::MAX);
         assert_eq!(habit(b"mygenerator", told).clock_reads, 0);
+        assert_eq!([habit(b"ld.lld", told), habit(b"ld.mold", told)].map(|habit| habit.random_reads), [u32::MAX, 0]);
         assert_eq!(habit(b"python3", told).random_reads, 0);
     }
 

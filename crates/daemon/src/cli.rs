@@ -17,7 +17,7 @@ mod remote;
 pub(crate) use daemon::{Daemon, DaemonInstall, DaemonStart, DaemonStatus, DaemonWord, IDLE_S, Serve};
 pub(crate) use image::{
     ImageAttach, ImageBroker, ImageDrop, ImageExport, ImageImport, ImageList, ImageMount, ImageRestore, ImageRun,
-    ImageSave, ImageShow, ImageUnmount, ImageWanted, Images, ImagesWord, Policy, Via, ViaFile,
+    ImageSave, ImageServe, ImageShow, ImageUnmount, ImageWanted, Images, ImagesWord, Policy, Via, ViaFile,
 };
 pub(crate) use record::{
     CompareTwo, Form, Judging, OutputTo, RecordExport, RecordOptions, RecordWord, Records, Report, TraceWhen,

@@ -83,7 +83,9 @@ impl fmt::Display for ImageError {
             ImageError::Store(error) => error.fmt(f),
             ImageError::Source(why) => f.write_str(why),
             ImageError::Archive { path, why } => write!(f, "{}: {why}", path.display()),
-            ImageError::NotHere => f.write_str("images are not built for this machine: x86-64 with Linux is needed"),
+            ImageError::NotHere => {
+                f.write_str("images are not built for this machine: Linux on x86-64 or aarch64 is needed")
+            }
         }
     }
 }

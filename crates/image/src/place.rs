@@ -189,8 +189,10 @@ impl Site {
             let done = match rustix::fs::renameat_with(CWD, &top, CWD, &self.target, RenameFlags::NOREPLACE) {
                 Err(rustix::io::Errno::EXIST) if top.is_dir() && self.target.is_dir() => fs::rename(&top, &self.target),
                 Err(rustix::io::Errno::EXIST) => Err(io::Error::from(io::ErrorKind::AlreadyExists)),
-                // A file system that cannot say.
-                Err(rustix::io::Errno::INVAL) => fs::rename(&top, &self.target),
+                // A file system that cannot say, or a system that does not have the call.
+                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {
+                    fs::rename(&top, &self.target)
+                }
                 done => done.map_err(io::Error::from),
             };
             return done.map(|()| None);

@@ -62,7 +62,7 @@ pub(crate) fn reader<'a>(from: impl BufRead + 'a) -> Result<Box<dyn Read + 'a>, 
     inner::reader(from)
 }
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod inner {
     use crate::ImageError;
     use std::io::{self, BufRead, Read, Write};
@@ -118,7 +118,7 @@ mod inner {
     }
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod inner {
     use crate::ImageError;
     use std::io::{self, BufRead, BufWriter, Read, Write};
@@ -161,7 +161,7 @@ mod inner {
     }
 }
 
-#[cfg(all(test, target_arch = "x86_64"))]
+#[cfg(all(test, target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use super::*;
 

@@ -12,6 +12,7 @@
 // Linux by nature so far: elsewhere tools run untouched, and nothing of this is there.
 #![cfg(target_os = "linux")]
 
+mod abilities;
 mod answer;
 mod bounds;
 mod chance;
@@ -25,6 +26,7 @@ pub mod secret;
 mod tool;
 mod turn;
 
+pub use abilities::Abilities;
 pub use answer::{Answer, Rejected, STREAMS, ask, first_that_holds, roots_digest};
 pub use observer::{Choice, changes_key, choose_observer, command_key, made_program_key, program_key, tool_key};
 pub use request::{FromDisk as ResponseFilesOnDisk, Place, Request, subject};

@@ -3,11 +3,11 @@
 
 use larder_compiler::{Family, Stage, environment_of_libc, is_compiler_part};
 use larder_model::{Bypass, Digest, Judgement, Observer, Writer};
-use larder_observe::{Closing, DepfilePlan, KernelObserver, Program, judge};
+use larder_observe::{DepfilePlan, Program, judge};
 use larder_store::Store;
 
 use crate::request::{FromDisk, file_name};
-use crate::{Place, Request};
+use crate::{Abilities, Place, Request};
 
 /// The observer for a request.
 pub enum Choice {
@@ -34,25 +34,28 @@ impl Choice {
     }
 }
 
-/// Choose for `request`; `forced` is what the settings ask for.
+/// Chooses for `request` among the observers that work here; `forced` is what the settings ask for.
 pub fn choose_observer(
     request: &Request,
     place: &Place,
     store: &Store,
     forced: Option<Observer>,
+    abilities: &Abilities,
 ) -> Result<Choice, Bypass> {
-    let dynamic = judge(&request.command.program).0 == Program::Dynamic;
     // The log would be mapped into each process of the tool.
     let limited = larder_sys::address_space_is_limited();
+    let preload_works = || match judge(&request.command.program).0 {
+        Program::Dynamic { loader } => abilities.preload(&loader),
+        Program::NotPreloadable => false,
+    };
     match forced {
         Some(Observer::Preload) if limited => Err(Bypass::Limited),
-        Some(Observer::Preload) if dynamic => {
-            preloadable(request, &known(request, place, store)).ok_or(Bypass::CannotObserve)
+        Some(Observer::Preload) => {
+            let preload = preloadable(request, &known(request, place, store), abilities);
+            preload.filter(|_| preload_works()).ok_or(Bypass::CannotObserve)
         }
-        Some(Observer::Preload) => Err(Bypass::CannotObserve),
-        Some(Observer::Kernel) => {
-            KernelObserver::new(Closing::Unasked).map(|_| Choice::Kernel).map_err(|_| Bypass::CannotObserve)
-        }
+        Some(Observer::Kernel) if abilities.kernel() => Ok(Choice::Kernel),
+        Some(Observer::Kernel) => Err(Bypass::CannotObserve),
         Some(Observer::Depfile) => depfile(request, place).ok_or(Bypass::CannotObserve),
         None => {
             let nobody = if limited { Bypass::Limited } else { Bypass::CannotObserve };
@@ -60,8 +63,10 @@ pub fn choose_observer(
             if known.judgement == Some(Judgement::Unreported) {
                 return Err(nobody);
             }
-            let preload = if dynamic && !limited { preloadable(request, &known) } else { None };
-            preload.or_else(|| without_preload(request, place)).ok_or(nobody)
+            let preload = if limited { None } else { preloadable(request, &known, abilities) };
+            let preload = preload.filter(|_| preload_works());
+            let kernel = || abilities.kernel().then_some(Choice::Kernel);
+            preload.or_else(kernel).or_else(|| depfile(request, place)).ok_or(nobody)
         }
     }
 }
@@ -88,8 +93,8 @@ fn known(request: &Request, place: &Place, store: &Store) -> Known {
 
 /// A tool that can be preloaded into is so once the kernel saw the same: of a whole command in samples, of any other in
 /// a whole run. Where the kernel cannot be asked, known parts of compilers are believed by their names.
-fn preloadable(request: &Request, known: &Known) -> Option<Choice> {
-    let may_ask = || KernelObserver::new(Closing::Unasked).is_ok();
+fn preloadable(request: &Request, known: &Known, abilities: &Abilities) -> Option<Choice> {
+    let may_ask = || abilities.kernel();
     match known.judgement {
         Some(Judgement::Disbelieved | Judgement::Unreported) => None,
         Some(Judgement::Believed(_)) | None if known.is_whole_command && may_ask() => Some(Choice::Samples),
@@ -98,11 +103,6 @@ fn preloadable(request: &Request, known: &Known) -> Option<Choice> {
         _ if is_compiler_part(file_name(&request.command.program)) => Some(Choice::Preload),
         _ => None,
     }
-}
-
-/// The kernel's observer, else the depfile's.
-fn without_preload(request: &Request, place: &Place) -> Option<Choice> {
-    KernelObserver::new(Closing::Unasked).map(|_| Choice::Kernel).ok().or_else(|| depfile(request, place))
 }
 
 /// Where the judgement of a tool, with the programs that it started when it was seen last, is kept: for each stage and

@@ -17,8 +17,8 @@ pub enum Bound {
     Input,
     /// The command is no compile of one source: it can serve elsewhere once it was seen to give the same in two places.
     SeenOnce,
-    /// Processes of the command may have named something by their numbers, which are others in each run: it serves
-    /// nowhere until it was seen to give the same with other numbers.
+    /// Processes of the command may have named something by their numbers, or used random numbers, which are others in
+    /// each run: it serves nowhere until it was seen to give the same with other numbers.
     Chance,
     /// The command was seen to give the same in two places whose paths are as long as each other: it serves in such
     /// places. What binds it is how long they are ([`lengths`]).
@@ -78,7 +78,7 @@ impl Bound {
             Bound::Input => "an input holds the path of the place, and the result may hold what was made of it",
             Bound::SeenOnce => "such a command serves elsewhere once it gave the same in two places",
             Bound::Chance => {
-                "the numbers of its processes may be in it: it serves once it gave the same with other numbers"
+                "the numbers of its processes, or random ones, may be in it: it serves once it gave the same with others"
             }
             Bound::AsLong => {
                 "bytes long are the paths that it serves for: it gave the same in two places with such, and may \

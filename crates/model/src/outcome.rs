@@ -122,6 +122,9 @@ reasons! {
         ComparesTimes, "compares-times", "the tool compares or keeps the times of files that it changes";
         Unjudged, "unjudged", "a program ran that is not known to be observed whole: the next run of this tool will tell";
         NoDaemon, "no-daemon", "the store cannot be written, and no larderd listens (`larder daemon start`)";
+        Interrupted, "interrupted", "a signal may have made a system call fail because it was observed";
+        Suspect, "suspect", "the tool failed in a way that its being observed could have caused";
+        Refused, "refused", "a system call was refused here (a seccomp profile, an old kernel), which the command said";
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{Mount, MountError, Owners};
 
 /// Of every mount of ours.
 pub(crate) const HARMLESS: MountAttributes = MountAttributes { read_only: false, no_suid: true, no_devices: true };
-const LAYER: MountAttributes = MountAttributes { read_only: true, ..HARMLESS };
+pub(crate) const LAYER: MountAttributes = MountAttributes { read_only: true, ..HARMLESS };
 
 /// Mount an EROFS image from its files, without a loop device: Linux 6.12. This alone is right for files that are still
 /// being filled: a loop device would read them without asking.

@@ -12,6 +12,7 @@
 //! | `overlay.rs` | what makes it writable, and where what is written goes |
 //! | `places/` | what is mounted by us: asked for, listed, taken away, swept after jobs that died |
 //! | `probe/` | which rungs there are here, found by trying each on a tiny image |
+//! | `serve/` | an image answered for by a FUSE server of our own, its bytes fetched when they are read |
 //! | `lazy/` | reading files before they have arrived |
 //! | `broker/` | mounting for those who may not |
 //!
@@ -40,6 +41,8 @@ mod overlay;
 mod places;
 #[cfg(target_os = "linux")]
 mod probe;
+#[cfg(target_os = "linux")]
+pub mod serve;
 
 pub use error::MountError;
 #[cfg(target_os = "linux")]

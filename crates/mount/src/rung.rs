@@ -10,6 +10,9 @@ pub enum Rung {
     Lazy,
     /// The whole image local, mounted by the kernel as EROFS, an overlay on top.
     Mount,
+    /// EROFS metadata answered for by a FUSE server of larder's own, data filled in when it is first read, an overlay on
+    /// top where that is possible.
+    LazyFuse,
     /// A squashfs image, mounted by the kernel through a loop device, an overlay on top.
     Squashfs,
     /// The image mounted by a FUSE program, an overlay on top where that is possible.
@@ -29,13 +32,14 @@ pub struct Step {
 
 impl Rung {
     /// All of them, best first.
-    pub const ALL: [Rung; 5] = [Rung::Lazy, Rung::Mount, Rung::Squashfs, Rung::Fuse, Rung::Unpack];
+    pub const ALL: [Rung; 6] = [Rung::Lazy, Rung::Mount, Rung::LazyFuse, Rung::Squashfs, Rung::Fuse, Rung::Unpack];
 
     /// As it is typed after `--via`.
     pub fn word(self) -> &'static str {
         match self {
             Rung::Lazy => "lazy",
             Rung::Mount => "mount",
+            Rung::LazyFuse => "lazy-fuse",
             Rung::Squashfs => "squashfs",
             Rung::Fuse => "fuse",
             Rung::Unpack => "unpack",
@@ -47,6 +51,7 @@ impl Rung {
         match self {
             Rung::Lazy => "Linux 6.14 (fanotify events before access; EROFS from files, 6.12), superuser or the broker",
             Rung::Mount => "Linux 6.12 (EROFS from files), or 5.10 and a loop device; superuser or the broker",
+            Rung::LazyFuse => "/dev/fuse; for writing, Linux 5.11 (overlay in a user namespace)",
             Rung::Squashfs => "squashfs and a loop device; superuser or the broker",
             Rung::Fuse => "/dev/fuse, squashfuse or erofsfuse; for writing, Linux 5.11 (overlay in a user namespace)",
             Rung::Unpack => "nothing",
@@ -79,6 +84,9 @@ mod tests {
         for rung in Rung::ALL {
             assert_eq!(rung.to_string().parse(), Ok(rung));
         }
-        assert_eq!("nfs".parse::<Rung>(), Err("`nfs` is none of lazy, mount, squashfs, fuse, unpack".to_owned()));
+        assert_eq!(
+            "nfs".parse::<Rung>(),
+            Err("`nfs` is none of lazy, mount, lazy-fuse, squashfs, fuse, unpack".to_owned())
+        );
     }
 }

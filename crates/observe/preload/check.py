@@ -7,7 +7,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 T = tempfile.mkdtemp(prefix="larder-check.")
 FLAGS = ("-std=gnu11 -O2 -fPIC -shared -nostdlib -fvisibility=hidden -fno-stack-protector -fno-builtin "
          "-fno-tree-loop-distribute-patterns -U_FORTIFY_SOURCE -Wall -Wextra -Werror "
-         "-Wl,-soname,larder-preload.so -Wl,-z,noexecstack").split()
+         "-Wl,-soname,larder-preload.so -Wl,-z,noexecstack -Wl,-z,initfirst -Wl,-z,noseparate-code "
+         "-Wl,-z,norelro").split()
 KINDS = ("? START OBJECT EXEC EXEC_FAILED SPAWNED ANONYMOUS DROP OPEN STAT LSTAT ACCESS READLINK REALPATH LIST "
          "UNLINK RENAME LINK SYMLINK MKDIR RMDIR CHMOD TRUNCATE UTIME MKNOD CHOWN XATTR GETENV UMASK TIME NET "
          "UNIX IDENTITY DIED CLOSED RANDOM FORKED").split()

@@ -13,10 +13,14 @@ void close_watch(int fd, bool for_writing)
     if (fd < 0 || fd >= DESCRIPTORS)
         return;
     uint64_t bit = (uint64_t)1 << (fd & 63), *word = &writing[fd / 64];
-    uint64_t before = __atomic_load_n(word, __ATOMIC_RELAXED);
-    uint64_t after = for_writing ? before | bit : before & ~bit;
-    if (after != before)
-        __atomic_store_n(word, after, __ATOMIC_RELAXED);
+    /* Most descriptors are opened for reading and leave the word as it is.  Another thread may change the bit of
+     * another descriptor at the same time. */
+    if (for_writing == !!(__atomic_load_n(word, __ATOMIC_RELAXED) & bit))
+        return;
+    if (for_writing)
+        __atomic_fetch_or(word, bit, __ATOMIC_RELAXED);
+    else
+        __atomic_fetch_and(word, ~bit, __ATOMIC_RELAXED);
 }
 
 static bool watched(int fd)

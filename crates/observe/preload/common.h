@@ -89,35 +89,16 @@ void fd_event(unsigned kind, bool failed, int fd, uint32_t extra);
 void close_watch(int fd, bool for_writing);
 void drop_event(unsigned reason, const char *function, uint32_t number, const char *path2);
 
-/* An atomic addition.  On aarch64 gcc would call libgcc for the built-in one. */
+/* An atomic addition; returns what was there before. */
 static inline uint64_t add_atomically(uint64_t *to, uint64_t more)
 {
-#if defined(__aarch64__)
-    uint64_t before, after;
-    uint32_t again;
-    __asm__ volatile("1: ldxr %0, [%3]\n add %1, %0, %4\n stxr %w2, %1, [%3]\n cbnz %w2, 1b"
-                     : "=&r"(before), "=&r"(after), "=&r"(again)
-                     : "r"(to), "r"(more)
-                     : "memory");
-    return before;
-#else
     return __atomic_fetch_add(to, more, __ATOMIC_RELAXED);
-#endif
 }
 
-/* Whether `*word` was `before`, and is `after` now.  For aarch64 as above. */
+/* Stores `after` in `*word` if it is `before`; returns whether it was. */
 static inline bool exchange_atomically(uint32_t *word, uint32_t before, uint32_t after)
 {
-#if defined(__aarch64__)
-    uint32_t found, again;
-    __asm__ volatile("1: ldaxr %w0, [%2]\n cmp %w0, %w3\n b.ne 2f\n stlxr %w1, %w4, [%2]\n cbnz %w1, 1b\n2:"
-                     : "=&r"(found), "=&r"(again)
-                     : "r"(word), "r"(before), "r"(after)
-                     : "memory", "cc");
-    return found == before;
-#else
     return __atomic_compare_exchange_n(word, &before, after, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-#endif
 }
 
 /* Has the kernel watch this process as well, where that is wanted, by beginning it anew: then it does not return

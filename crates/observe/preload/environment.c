@@ -1,39 +1,19 @@
 /* The beginning: finding the log and the library's own path, hiding both from the
  * tool's environment, the START and OBJECT events; and putting the two variables
  * into the environment of what is executed next. */
-#include "common.h"
+#include "objects.h"
 #include "real.h"
-
-#include <linux/elf.h>
 
 struct own own;
 
 #define LOG_NAME "LARDER_PRELOAD_LOG="
 #define PRELOAD_NAME "LD_PRELOAD="
 
-struct dl_phdr_info {
-    unsigned long address;
-    const char *name;
-    const Elf64_Phdr *phdr;
-    uint16_t phnum;
-};
-extern WEAK int dl_iterate_phdr(int (*each)(struct dl_phdr_info *, size_t, void *), void *data);
-
-static bool is_own(const struct dl_phdr_info *info)
-{
-    unsigned long here = (unsigned long)&own;
-    for (unsigned i = 0; i < info->phnum; i++)
-        if (info->phdr[i].p_type == PT_LOAD && here - info->address >= info->phdr[i].p_vaddr &&
-            here - info->address - info->phdr[i].p_vaddr < info->phdr[i].p_memsz)
-            return true;
-    return false;
-}
-
 static int own_path(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)size;
     (void)data;
-    if (!is_own(info))
+    if (!object_is_own(info))
         return 0;
     size_t length = info->name ? text_length(info->name) : 0;
     if (length > 0 && length < sizeof own.preload) {
@@ -74,7 +54,7 @@ static int each_object(struct dl_phdr_info *info, size_t size, void *data)
                 walk->interpreter = (const char *)(info->address + info->phdr[i].p_vaddr);
         return 0;
     }
-    if (!info->name || !text_has_slash(info->name) || is_own(info))
+    if (!info->name || !text_has_slash(info->name) || object_is_own(info))
         return 0;
     if (walk->interpreter && text_equal(walk->interpreter, info->name))
         walk->seen = true;
@@ -97,30 +77,13 @@ struct search {
     bool found;
 };
 
-/* Whether an object says that it is the one of this name (DT_SONAME).  Where the loader has not made
- * the address of the names absolute, nothing is said. */
-static bool is_named(const struct dl_phdr_info *info, const char *name)
-{
-    const Elf64_Dyn *entry = NULL;
-    const char *names = NULL;
-    unsigned long own_name = 0;
-    for (unsigned i = 0; i < info->phnum; i++)
-        if (info->phdr[i].p_type == PT_DYNAMIC)
-            entry = (const Elf64_Dyn *)(info->address + info->phdr[i].p_vaddr);
-    for (; entry && entry->d_tag != DT_NULL; entry++) {
-        if (entry->d_tag == DT_STRTAB)
-            names = (const char *)entry->d_un.d_ptr;
-        if (entry->d_tag == DT_SONAME)
-            own_name = entry->d_un.d_val;
-    }
-    return own_name && (unsigned long)names > info->address && text_equal(names + own_name, name);
-}
-
+/* musl goes by the name that an object was loaded by instead. */
 static int each_named(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct search *search = data;
+    struct object object;
     (void)size;
-    search->found = is_named(info, search->name);
+    search->found = gnu_get_libc_version && object_read(info, &object) && object.own_name && text_equal(object.own_name, search->name);
     return search->found;
 }
 
@@ -319,6 +282,7 @@ __attribute__((constructor)) static void construct(int argc, char **argv, char *
     else
         wake(is_glibc ? envp : NULL, 3, true);
     real_find_core();
+    hide_absent();
 }
 
 size_t environment_count(char *const envp[], size_t *bytes)

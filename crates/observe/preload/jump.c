@@ -211,10 +211,27 @@ extern WEAK int closedir(void *);
 extern void *opendir(const char *);
 extern int lstat(const char *, struct stat *);
 extern int stat(const char *, struct stat *);
+extern int __lxstat(int, const char *, void *);
+extern int __xstat(int, const char *, void *);
+
+/* Before glibc 2.33 programs have lstat and stat in themselves, and call these with the version of the structure. */
+#if defined(__x86_64__)
+#define STAT_VERSION 1
+#else
+#define STAT_VERSION 0
+#endif
 
 static void close_directory(void *directory) { closedir(directory); }
-static int look_at_link(const char *path, void *to) { return lstat(path, to); }
-static int look_through(const char *path, void *to) { return stat(path, to); }
+
+static int look_at_link(const char *path, void *to)
+{
+    return real_has(R_lstat) ? lstat(path, to) : __lxstat(STAT_VERSION, path, to);
+}
+
+static int look_through(const char *path, void *to)
+{
+    return real_has(R_stat) ? stat(path, to) : __xstat(STAT_VERSION, path, to);
+}
 
 static int glob_with(enum real which, const char *pattern, int flags, void *failed, struct glob_result *to)
 {
@@ -247,8 +264,8 @@ static int glob64_observed(const char *pattern, int flags, void *failed, struct 
 
 static bool can_glob(unsigned long flags)
 {
-    return gnu_get_libc_version && &readdir && &closedir && real_has(R_lstat) && real_has(R_stat) &&
-           !(flags & GLOB_TILDE);
+    return gnu_get_libc_version && &readdir && &closedir && (real_has(R_lstat) || real_has(R___lxstat)) &&
+           (real_has(R_stat) || real_has(R___xstat)) && !(flags & GLOB_TILDE);
 }
 
 static bool plain_path(const char *name)
@@ -273,8 +290,6 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
 {
     void *real = real_get(jump->real);
     const char *name = real_name(jump->real);
-    if (jump->plan == PLAN_DLOPEN)
-        real_find_all();
     if (!log_on())
         return real;
     switch (jump->plan) {
@@ -324,6 +339,8 @@ __attribute__((used)) void *jump_plan(const unsigned long *arguments, const stru
         drop_event(LARDER_DROP_UNSUPPORTED, name, 0, NULL);
         break;
     case PLAN_SYSCALL:
+        if (arguments[0] == __NR_getrandom && one_of_few(&randoms))
+            number_event(LARDER_RANDOM, 0, "getrandom");
         if (names_something(arguments[0]) && !opens_setting(arguments))
             drop_event(LARDER_DROP_UNSUPPORTED, name, (uint32_t)arguments[0], NULL);
         break;

@@ -251,9 +251,12 @@ uint64_t log_write(struct larder_event *event, const struct text *path, const st
 }
 
 /* Asked after the EXEC event was written: the supervisor writes its word first and then
- * waits for what the events say is under way. */
+ * waits for what the events say is under way.  Each side stores one thing and then loads
+ * the other's.  Without a fence between the two, both could load what was there before:
+ * also on x86-64, where a load may pass an earlier store. */
 bool log_closing(void)
 {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     return __atomic_load_n(&header->overflow, __ATOMIC_SEQ_CST) & LARDER_OVERFLOW_CLOSING;
 }
 

@@ -1,10 +1,9 @@
-/* Looking up the next definition of each interposed function. */
+/* Looking up the next definition of each interposed function, as dlsym(RTLD_NEXT) would find it.
+ *
+ * dlsym itself is not used.  Before glibc 2.34 it is in libdl, which gcc, dash and cat are not linked with; and it changes
+ * what dlerror says to the tool. */
+#include "objects.h"
 #include "real.h"
-
-extern WEAK void *dlsym(void *handle, const char *name);
-extern WEAK char *dlerror(void);
-
-#define RTLD_NEXT ((void *)-1l)
 
 void *real_table[R_COUNT];
 
@@ -47,14 +46,50 @@ static const bool gives_pointer[R_COUNT] = {
 #undef POINTER
 };
 
-bool real_ready(void) { return dlsym != NULL; }
+bool real_ready(void) { return dl_iterate_phdr != NULL; }
 
 const char *real_name(enum real which) { return (const char *)&texts + begins[which]; }
+
+struct search {
+    struct wanted wanted;
+    bool is_behind; /* this library was passed */
+    void *found;
+    void *older; /* a version that only older programs use */
+};
+
+static int each_behind(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct search *search = data;
+    struct object object;
+    bool is_default;
+    (void)size;
+    if (!search->is_behind) {
+        search->is_behind = object_is_own(info);
+        return 0;
+    }
+    /* The kernel's own object (vdso) is in the list and not searched by the loader. */
+    if (!object_read(info, &object) || (object.own_name && text_after(object.own_name, "linux-")))
+        return 0;
+    const Elf64_Sym *symbol = object_defines(&object, &search->wanted, &is_default);
+    if (symbol && is_default)
+        search->found = object_address(&object, symbol);
+    else if (symbol && !search->older)
+        search->older = object_address(&object, symbol);
+    return search->found != NULL;
+}
+
+static void *find_behind(const char *name)
+{
+    struct search search = {.wanted = wanted(name)};
+    if (dl_iterate_phdr)
+        dl_iterate_phdr(each_behind, &search);
+    return search.found ? search.found : search.older;
+}
 
 void *real_find(enum real which)
 {
     int before = __errno_location ? errno : 0;
-    void *found = dlsym ? dlsym(RTLD_NEXT, real_name(which)) : NULL;
+    void *found = find_behind(real_name(which));
     if (!found)
         found = gives_pointer[which] ? (void *)missing_pointer : (void *)missing_number;
     if (__errno_location)
@@ -74,17 +109,4 @@ void real_find_core(void)
     static const enum real core[] = {R_execve, R_open, R_open64, R_chdir, R_unlink, R_getenv};
     for (unsigned i = 0; i < sizeof core / sizeof *core; i++)
         real_get(core[i]);
-}
-
-void real_find_all(void)
-{
-    static bool done;
-    bool some_missing = false;
-    if (done)
-        return;
-    done = true;
-    for (int which = 0; which < R_COUNT; which++)
-        some_missing |= !real_has((enum real)which);
-    if (some_missing && dlerror)
-        dlerror(); /* or the tool would be told of a failure that is ours */
 }

@@ -1,5 +1,5 @@
 /* The functions that stand behind the library's own: the next definition of each
- * name (dlsym RTLD_NEXT), found once. */
+ * name in the loader's order (as dlsym with RTLD_NEXT), found once. */
 #ifndef LARDER_REAL_H
 #define LARDER_REAL_H
 
@@ -48,9 +48,9 @@ bool real_has(enum real which);
 const char *real_name(enum real which);
 /* Those that are called between fork and exec, or in signal handlers: at once. */
 void real_find_core(void);
-/* All of them, before the tool begins to use dlerror: a look-up clears its message. */
-void real_find_all(void);
 bool real_ready(void);
+/* Makes the program see which of the functions its libc lacks (absent.c).  To be called once, by the constructor. */
+void hide_absent(void);
 
 static inline void *real_get(enum real which)
 {

@@ -111,6 +111,11 @@ static inline void *raw_mmap(unsigned long size, int prot, int flags, int fd)
     return (void *)raw6(__NR_mmap, 0, (long)size, prot, flags, fd, 0);
 }
 
+static inline long raw_mprotect(void *at, unsigned long size, int prot)
+{
+    return raw6(__NR_mprotect, (long)at, (long)size, prot, 0, 0, 0);
+}
+
 static inline long raw_munmap(void *at, unsigned long size)
 {
     return raw6(__NR_munmap, (long)at, (long)size, 0, 0, 0, 0);

@@ -128,7 +128,7 @@ pub struct BothObserved {
 impl BothObservers {
     /// Where both are possible.
     pub fn new(closing: Closing) -> io::Result<BothObservers> {
-        Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new(closing)? })
+        Ok(BothObservers { preload: PreloadObserver::new()?, kernel: KernelObserver::new(closing) })
     }
 
     /// Run the tool, seen by both. An error means that it was not started and still can be.
@@ -173,6 +173,9 @@ impl BothObserved {
 /// In a `Kind::Clock`.
 const LOCAL_TIME: u32 = 4;
 
+/// Stands for random numbers in what is asked for.
+const RANDOM: &[u8] = b"random";
+
 type Event<'t> = trace::Event<&'t [u8]>;
 type Fact<'t> = (&'t [u8], Vec<u8>, What);
 
@@ -214,7 +217,10 @@ pub fn compare(preload: &Trace, kernel: &Trace, plumbing: &[Vec<u8>], wrapper: &
         };
         list.push(sight(fact));
     }
-    verdict.invented = theirs.all.iter().filter(|fact| !ours.cover(fact)).map(sight).collect();
+    // The kernel is not told which random numbers are for libc itself, and which ones are asked for in the same way.
+    let is_random = |fact: &Fact| fact.2 == What::Asked && fact.1 == RANDOM;
+    let invented = theirs.all.iter().filter(|fact| !ours.cover(fact) && !is_random(fact));
+    verdict.invented = invented.map(sight).collect();
     for list in [&mut verdict.unseen, &mut verdict.missed, &mut verdict.invented] {
         list.sort();
     }
@@ -402,6 +408,7 @@ fn said<'t>(e: &Event<'t>, program: &[u8], links: &Links<'t>) -> Vec<(Vec<u8>, W
         Kind::Umask => vec![(b"umask".to_vec(), What::Asked)],
         // A local time is asked for by reading the time zone, which both see in their own ways.
         Kind::Clock if e.extra != LOCAL_TIME => vec![(b"clock".to_vec(), What::Asked)],
+        Kind::Random => vec![(RANDOM.to_vec(), What::Asked)],
         // What a program keeps to itself, and what the two say in their own ways.
         _ => Vec::new(),
     }
@@ -456,6 +463,16 @@ impl<'t> Links<'t> {
                     let way = links.read.entry(program).or_default().entry(e.path).or_default();
                     match e.error {
                         0 => way.target = Some(e.path2),
+                        libc::ENOENT => way.missing = true,
+                        _ => way.plain = true,
+                    }
+                }
+                // `realpath` of glibc before 2.33 looks at each component first, and reads those that are links.
+                Kind::Lstat => {
+                    const LINK: u32 = 0o12;
+                    let way = links.read.entry(program).or_default().entry(e.path).or_default();
+                    match e.error {
+                        0 if e.mode >> 12 == LINK => {}
                         libc::ENOENT => way.missing = true,
                         _ => way.plain = true,
                     }
@@ -575,6 +592,9 @@ mod tests {
         check("where it is", &[event(Kind::Stat, "/", 0)], &at_the_root, true, &[], &[]);
         let shell = |kind| [trace::Event { identity: Some(id), ..event(kind, "/bin/sh", 0) }];
         check("by a shell", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
+        let asks = event(Kind::Random, "getrandom", 0);
+        check("random numbers", &[], &[begins(), asks.clone()], false, &[], &["random"]);
+        check("as libc asks for its own", &[asks], &[begins()], true, &[], &[]);
         check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
         check("without the library", &[], &[read("/lib/c.so")], false, &["/lib/c.so"], &[]);
     }
@@ -604,5 +624,21 @@ mod tests {
         assert!(alike);
         let (alike, _, missed) = judged(&[event(Kind::RealPath, "/a", 0)], &kernel);
         assert_eq!((alike, missed.len()), (false, 3));
+    }
+
+    #[test]
+    fn a_real_path_by_looking_at_each_component() {
+        let looked = |path: &str, mode: u32| trace::Event { mode, ..event(Kind::Lstat, path, 0) };
+        let (directory, link) = (0o040_755, 0o120_777);
+        let kernel = [
+            begins(),
+            looked("/a", directory),
+            looked("/a/l", link),
+            trace::Event { path2: b"../b".to_vec(), ..event(Kind::ReadLink, "/a/l", 0) },
+            looked("/b", directory),
+            event(Kind::Lstat, "/b/x", libc::ENOENT),
+        ];
+        let (alike, ..) = judged(&[event(Kind::RealPath, "/a/l/x", libc::ENOENT)], &kernel);
+        assert!(alike);
     }
 }

@@ -26,7 +26,7 @@ mod who;
 pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
 pub use fold::{Folded, Policy, fold};
 pub use judge::{BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Sight, Verdict, What, compare};
-pub use kernel::{Closing, KernelObserver};
+pub use kernel::{Closing, INTERRUPTED, KernelObserver};
 pub use loader::loader_looks;
 pub use paths::without_parents;
 pub use preload::{IN_ANY_ORDER, IN_ANY_ORDER_OF_KINDS, OuterLog, PreloadObserver, Program, judge};

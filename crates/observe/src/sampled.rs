@@ -14,7 +14,7 @@ use larder_sys::{Beside, Rivalry};
 use crate::judge::EXECUTED;
 use crate::kernel::{How, Life, lives, take_samples};
 use crate::preload::placed;
-use crate::{Closing, KernelObserver, Kind, Observed, Observer, PreloadObserver, Trace, Verdict, compare};
+use crate::{Kind, Observed, Observer, PreloadObserver, Trace, Verdict, compare};
 
 /// Looks at a whole run by the library, and at some of its processes by the kernel as well.
 pub struct SampledObserver {
@@ -60,7 +60,6 @@ pub struct SampledObserved {
 impl SampledObserver {
     /// Where the library and the kernel can be had.
     pub fn new() -> io::Result<SampledObserver> {
-        KernelObserver::new(Closing::Unasked)?;
         let samples = larder_sys::memory_file("larder-samples", false)?;
         Ok(SampledObserver { preload: PreloadObserver::new()?, samples })
     }

@@ -87,6 +87,8 @@ fn folded(observer: &dyn Observer, command: &Command) -> Folded {
     let policy = Policy {
         replaces_output: &|program| program == b"as" || program.ends_with(b"-as") || program.starts_with(b"clang"),
         unlinks_output: &|program| program == b"as" || program.ends_with(b"-as"),
+        rewrites_output: &|_| false,
+        opens_output: &|_| false,
         variable_is_covered: &|_| true,
         variable: &|_| None,
         is_compiler_part: &|_| true,
@@ -97,6 +99,7 @@ fn folded(observer: &dyn Observer, command: &Command) -> Folded {
         is_log: &|_| false,
         may_write: &|_| true,
         first_pid: Some(finished.pid),
+        chance_is_compared: false,
     };
     fold(&trace, &policy)
 }

@@ -56,11 +56,13 @@ fn run(observer: &dyn Observer, command: &Command) -> Observed {
 }
 
 fn kernel() -> Option<KernelObserver> {
-    let observer = KernelObserver::new(Closing::Asked);
-    if let Err(error) = &observer {
-        println!("skipped: no kernel observer: {error}");
+    match KernelObserver::try_out() {
+        Ok(()) => Some(KernelObserver::new(Closing::Asked)),
+        Err(error) => {
+            println!("skipped: no kernel observer: {error}");
+            None
+        }
     }
-    observer.ok()
 }
 
 fn there(tool: &str) -> bool {
@@ -75,6 +77,8 @@ fn folded(observed: &Observed) -> Folded {
     let policy = Policy {
         replaces_output: &|program| program == b"as" || program.ends_with(b"-as") || program.starts_with(b"clang"),
         unlinks_output: &|program| program == b"as" || program.ends_with(b"-as"),
+        rewrites_output: &|_| false,
+        opens_output: &|_| false,
         variable_is_covered: &|_| true,
         variable: &|_| None,
         is_compiler_part: &|_| true,
@@ -85,6 +89,7 @@ fn folded(observed: &Observed) -> Folded {
         is_log: &|_| false,
         may_write: &|_| true,
         first_pid: Some(observed.finished.pid),
+        chance_is_compared: false,
     };
     fold(&observed.trace, &policy)
 }

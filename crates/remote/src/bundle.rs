@@ -166,24 +166,24 @@ mod compression {
     }
 
     /// Fast: what waits is the network.
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn zstd(content: &[u8]) -> Option<Vec<u8>> {
         zstd::bulk::compress(content, 1).ok()
     }
 
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     fn unzstd(packed: &[u8]) -> Option<Vec<u8>> {
         let said = zstd::zstd_safe::get_frame_content_size(packed).ok()??;
         let room = usize::try_from(said).ok().filter(|size| *size <= CONTENT_BYTES_MAX)?;
         zstd::bulk::decompress(packed, room).ok()
     }
 
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
     fn zstd(_: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+    #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
     fn unzstd(_: &[u8]) -> Option<Vec<u8>> {
         None
     }

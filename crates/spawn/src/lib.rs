@@ -22,12 +22,20 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use larder_sys::{Attendant, Child, ChildEnd, PseudoTerminal, Rivalry, SignalForwarding, Stream, TerminalSize, Use};
+use larder_sys::{
+    Attendant, Child, ChildEnd, PseudoTerminal, Rivalry, SignalForwarding, Stream, Survivors, TerminalSize, Use,
+};
 pub use larder_sys::{Class, Manner};
 
 pub use tokens::{Asker, JOBS_MAX, Needs, Status, Taken, Token, Tokens};
+
+/// So long a caller waits for what its tool left running, if that does not end by itself before. A process that stays on
+/// purpose (`sleep 60 &`) costs each caller that time, so it is short.
+const SURVIVORS_PATIENCE: Duration = Duration::from_millis(100);
+/// Between two looks at what is left.
+const SURVIVORS_LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// A program and what it is started with.
 #[derive(Clone, Debug)]
@@ -65,8 +73,10 @@ pub struct Finished {
     pub took: Duration,
     /// What it wrote, as passed on.
     pub written: Written,
-    /// Another process still holds its standard output or error, or it left a child.
+    /// A process that it started may still be at work, or another process holds its standard output or error.
     pub outlived: bool,
+    /// A moment after its end, if a process that it started was still there then.
+    pub left_at: Option<SystemTime>,
     /// A signal came for it meanwhile, or its reader went away.
     pub disturbed: bool,
     /// The caller's end of a stream failed, otherwise than by being closed: a full disk. The tool may not have noticed.
@@ -158,6 +168,8 @@ fn run(
     rival: Rivalry,
 ) -> io::Result<Finished> {
     larder_sys::become_subreaper()?;
+    // Its messages could not be passed on, and it would have run.
+    larder_sys::can_wait_for_streams()?;
     let mut plumbing = Plumbing::new(to)?;
     let forwarding = SignalForwarding::prepare()?;
     let Command { program, argv, environment, manner } = command;
@@ -195,18 +207,71 @@ fn finish(
     // One that cannot be ended outlives it, and that is seen below.
     let _ = if stopped { larder_sys::end_descendants() } else { Ok(()) };
     let held_open = relayed.is_ok_and(|end| end.held_open) && !stopped;
-    let disturbed = lost || SignalForwarding::seen() || plumbing.streams.iter().any(|s| s.is_broken() || s.overflowed);
-    let failure = plumbing.streams.iter().find_map(Stream::failure);
-    let mut kept = plumbing.streams.iter_mut().map(|stream| std::mem::take(&mut stream.kept));
+    let left = larder_sys::children_left();
+    let left_at = left.then(SystemTime::now);
+    let survivors = match !lost && !stopped && (left || held_open) {
+        true => wait_for_survivors(&mut plumbing.streams, &mut attendant),
+        false => Left { outlived: left, ..Left::default() },
+    };
+    let streams = &mut plumbing.streams;
+    let disturbed = lost
+        || survivors.killed
+        || SignalForwarding::seen()
+        || streams.iter().any(|stream| stream.is_broken() || stream.overflowed);
+    let failure = streams.iter().find_map(Stream::failure);
+    let mut kept = streams.iter_mut().map(|stream| std::mem::take(&mut stream.kept));
     let mut next = || kept.next().unwrap_or_default();
     let written =
         if plumbing.together { Written::Together(next()) } else { Written::Apart { stdout: next(), stderr: next() } };
-    let outlived = larder_sys::children_left() || held_open;
+    let outlived = survivors.outlived;
     if let (Some(served), false) = (attendant, lost) {
         served.release(outlived);
     }
-    let held = if held_open { plumbing.streams } else { Vec::new() };
-    Ok(Finished { end, pid, used, took, written, outlived, disturbed, failure, stopped, held })
+    let held = if survivors.streams_open { plumbing.streams } else { Vec::new() };
+    Ok(Finished { end, pid, used, took, written, outlived, left_at, disturbed, failure, stopped, held })
+}
+
+/// What a tool that has ended left running.
+#[derive(Default)]
+struct Left {
+    /// Something that may still do anything.
+    outlived: bool,
+    /// One of the processes died by a signal.
+    killed: bool,
+    /// A stream is still open for writing.
+    streams_open: bool,
+}
+
+/// Give the processes that a tool left running a moment to end, and pass on what they write meanwhile.
+///
+/// For example, mold links in a child and ends itself as soon as that has written its output. The child then only
+/// exits, which takes long because the kernel unmaps all that it had mapped. So it is enough that it exits, and the
+/// caller does not wait for its end.
+///
+/// 1. The tool has ended. The caller waits for us, so this takes `SURVIVORS_PATIENCE` at most.
+/// 2. As soon as no process is left, or the kernel says of each that it is exiting, none of them can change a file any
+///    more. The outputs, the trace and the messages are complete, and are taken only after that.
+/// 3. If a process is still at work after that time, the run is not recorded, and it goes on undisturbed.
+fn wait_for_survivors(streams: &mut [Stream], attendant: &mut Option<&mut (dyn Attendant + '_)>) -> Left {
+    let until = Instant::now() + SURVIVORS_PATIENCE;
+    let mut pass_on = |time: Duration| {
+        let served = attendant.as_deref_mut().map(|served| served as &mut dyn Attendant);
+        larder_sys::relay_for(streams, served, time).unwrap_or(true)
+    };
+    loop {
+        let survivors = larder_sys::survivors();
+        let alive = survivors == Survivors::Alive;
+        if alive && Instant::now() < until {
+            pass_on(SURVIVORS_LOOK_EVERY);
+            continue;
+        }
+        // One that is alive may write for ever.
+        let streams_open = pass_on(if alive { SURVIVORS_LOOK_EVERY } else { Duration::ZERO });
+        // If no process is left below us, what holds a stream was given it by other means.
+        let outlived = alive || streams_open && survivors == Survivors::None;
+        let killed = survivors == Survivors::Killed;
+        return Left { outlived: outlived || killed && larder_sys::children_left(), killed, streams_open };
+    }
 }
 
 /// Run a tool that reads nothing and whose complaints nobody reads: its standard output, unless that is longer than

@@ -3,7 +3,7 @@
 //! ```text
 //! images/records/ab/cd…   ImageRecord of the key whose digest is abcd…; its modification time is its last use
 //! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata-N-BOOT, data-N, and lazy-N, what was
-//!                         filled; squashfs-N…-BOOT; its record
+//!                         filled; served-N, both as FUSE servers fill them; squashfs-N…-BOOT; its record
 //! images/mounts/          what is mounted (crates/mount/src/places); images/broker.sock who is asked to mount
 //! images/staging/         archives that are unpacked to be saved
 //! locks/image-ab          shared by whoever uses an image ab…; an eviction that finds it taken lets such images be, and
@@ -62,6 +62,8 @@ pub enum Live {
     Data(usize),
     /// A directory: what came, and what was touched.
     Lazy(usize),
+    /// A directory: the same two where a FUSE server fills them, for which no read is held back.
+    Served(usize),
     /// All of it as a squashfs file, in which what was the saver's belongs to this user and group.
     Squashfs(usize, (u32, u32)),
     /// The record: another image may get the key while this one is mounted.
@@ -76,6 +78,7 @@ impl Live {
             Live::Whole(number) => (format!("whole-{number}-"), true),
             Live::Data(number) => (format!("data-{number}"), false),
             Live::Lazy(number) => (format!("lazy-{number}"), false),
+            Live::Served(number) => (format!("served-{number}"), false),
             Live::Squashfs(number, (user, group)) => (format!("squashfs-{number}-{user}-{group}-"), true),
             Live::Record => (RECORD.to_owned(), false),
         }

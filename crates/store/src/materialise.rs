@@ -287,20 +287,28 @@ fn put(one: &Planned) -> io::Result<()> {
     }
 }
 
-/// Write an output's bytes, with its mode.
+/// Writes an output's bytes, with its mode. If that fails, a file that was made for it is removed again: the tool, which
+/// runs then, may fail without touching it, and `make` would take it for the tool's.
 pub(crate) fn put_bytes(path: &Path, one: &Planned, before: Before) -> io::Result<()> {
     let OutputKind::File { mode, content, .. } = one.output.kind else { return Ok(()) };
     let file = open(path, before, mode)?;
-    match (content, &one.blob) {
-        (Content::Inline(bytes), _) => (&file).write_all(bytes)?,
-        (Content::Blob(_), Some(Source::Open(from, size_bytes))) => copy(from, &file, *size_bytes)?,
-        (Content::Blob(_), Some(Source::Closed(reopen, blob))) => copy(&reopen(blob)?, &file, blob.size_bytes)?,
-        (Content::Blob(_), None) => return Err(io::Error::from(io::ErrorKind::NotFound)),
-    }
-    if let Some(modified) = one.modified {
-        file.set_times(FileTimes::new().set_modified(modified))?;
-    }
-    set_mode(&file, mode, before)
+    let fill = || {
+        match (content, &one.blob) {
+            (Content::Inline(bytes), _) => (&file).write_all(bytes)?,
+            (Content::Blob(_), Some(Source::Open(from, size_bytes))) => copy(from, &file, *size_bytes)?,
+            (Content::Blob(_), Some(Source::Closed(reopen, blob))) => copy(&reopen(blob)?, &file, blob.size_bytes)?,
+            (Content::Blob(_), None) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+        }
+        if let Some(modified) = one.modified {
+            file.set_times(FileTimes::new().set_modified(modified))?;
+        }
+        set_mode(&file, mode, before)
+    };
+    fill().inspect_err(|_| {
+        if matches!(before, Before::Nothing | Before::Unlink) {
+            let _ = fs::remove_file(path);
+        }
+    })
 }
 
 fn copy(from: &File, to: &File, size_bytes: u64) -> io::Result<()> {

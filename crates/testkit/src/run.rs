@@ -2,9 +2,12 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 /// A command that is about to run.
 pub struct Run {
@@ -59,6 +62,26 @@ impl Run {
     pub fn start(mut self) -> Child {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command))
+    }
+
+    /// Run it, and wait until no process holds its standard output or error any more. An error if that takes longer than
+    /// `limit`: then everything in its process group was killed.
+    pub fn ends_within(mut self, limit: Duration) -> Result<Ran, String> {
+        self.command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.command.spawn().unwrap_or_else(|error| panic!("{:?}: {error}", self.command));
+        let group = format!("-{}", child.id());
+        let (ended, watched) = mpsc::channel::<()>();
+        let watch = thread::spawn(move || {
+            let hangs = watched.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
+            if hangs {
+                Command::new("kill").args(["-KILL", "--", &group]).status().expect("kill starts");
+            }
+            hangs
+        });
+        let ran = Ran::of(child);
+        drop(ended);
+        let hung = watch.join().expect("ends");
+        if hung { Err(format!("it, or what it left behind, did not end: {:?}", self.command)) } else { Ok(ran) }
     }
 
     /// Run it to its end.

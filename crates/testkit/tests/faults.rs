@@ -7,11 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 use larder_testkit::{Place, Ran, Run, is_full, larder, probe_skip};
@@ -128,7 +124,7 @@ impl Bench {
         }
         let (log_text, larder) = (log.to_str().expect("is text"), larder().to_str().expect("is text"));
         words.extend(["-o", log_text, larder, "./mycc", "-c", "x.c", "-o", "x.o"]);
-        let ran = to_its_end(self.place.run(&words));
+        let ran = self.place.run(&words).ends_within(HANGS).unwrap_or_else(|hung| panic!("{hung}"));
         let text = fs::read(&log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         (ran, text.lines().map(str::to_owned).collect())
     }
@@ -182,24 +178,6 @@ impl Bench {
         }
         Err(format!("afterwards: {}", fs::read_to_string(&log).expect("there is a log")))
     }
-}
-
-/// Run, and wait until nobody holds its messages any more.
-fn to_its_end(mut run: Run) -> Ran {
-    run.command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = run.command.spawn().expect("starts");
-    let group = format!("-{}", child.id());
-    let (ended, watched) = mpsc::channel::<()>();
-    let watch = thread::spawn(move || {
-        if watched.recv_timeout(HANGS) == Err(mpsc::RecvTimeoutError::Timeout) {
-            Command::new("kill").args(["-KILL", "--", &group]).status().expect("kill starts");
-        }
-    });
-    let ran = Ran::of(child);
-    let hung = ended.send(()).is_err();
-    watch.join().expect("ends");
-    assert!(!hung, "larder, or what it left behind, did not end: {:?}", run.command);
-    ran
 }
 
 impl Call {

@@ -222,7 +222,7 @@ fn looks(place: &Place, top: &str) -> Vec<(u32, u64, i64, u32, u32)> {
 #[test]
 fn an_image_is_mounted_and_written_to() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
-    for via in ["lazy", "mount", "squashfs", "fuse"] {
+    for via in ["lazy", "mount", "lazy-fuse", "squashfs", "fuse"] {
         let place = project();
         for number in 0..200 {
             place.put(&format!("deps/many/{number}"), format!("{number}").repeat(900));
@@ -301,7 +301,7 @@ fn saved_for_jobs() -> (Place, Tree) {
 #[test]
 fn a_command_has_an_image_for_itself() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can mount without a broker");
-    for via in ["lazy", "mount", "squashfs", "fuse"] {
+    for via in ["lazy", "mount", "lazy-fuse", "squashfs", "fuse"] {
         let (place, before) = saved_for_jobs();
         let words = ["run", "--key", KEY, "--via", via, "--strict", "one", "--", "sh", "-c", A_JOB];
         let ran = image(&place, &words).run();
@@ -345,7 +345,7 @@ fn a_command_runs_whatever_becomes_of_its_image() {
     image(&place, &["run", "--key", KEY]).run().ends(2);
 }
 
-/// As an ordinary user without a broker: among mounts of its own, by FUSE.
+/// As an ordinary user without a broker: among mounts of its own, by a server of larder's, and by squashfuse.
 #[test]
 fn a_command_of_an_ordinary_user_has_an_image_for_itself() {
     larder_testkit::probe_skip!(larder_testkit::is_root(), "only root can become somebody else");
@@ -361,14 +361,20 @@ fn a_command_of_an_ordinary_user_has_an_image_for_itself() {
         fs::remove_file(place.path("work/fuse")).ok();
         ran
     };
-    let copy = ["run", "--key", KEY, "--via", "fuse", "--strict", "one", "--", "cp", "-a", "one", "copy"];
-    let copied = user(&copy);
-    larder_testkit::probe_skip!(copied.code == Some(0), "no mounts for ordinary users here: {}", copied.stderr);
-    assert_eq!(Tree::of(&place.path("work/copy")), before);
-    fs::remove_dir_all(place.path("work/copy")).expect("removes");
+    for via in ["lazy-fuse", "fuse"] {
+        let copy = ["run", "--key", KEY, "--via", via, "--strict", "one", "--", "cp", "-a", "one", "copy"];
+        let copied = user(&copy);
+        if via == "fuse" && !larder_testkit::has("squashfuse") {
+            eprintln!("skipped: {via}: {}", copied.stderr);
+            continue;
+        }
+        larder_testkit::probe_skip!(copied.code == Some(0), "no mounts for ordinary users here: {}", copied.stderr);
+        assert_eq!(Tree::of(&place.path("work/copy")), before, "{via}");
+        fs::remove_dir_all(place.path("work/copy")).expect("removes");
+    }
     let job = format!("test $(id -u) = 1000 && test -O one/a/index.js && {A_JOB}");
     let ran = user(&["run", "--key", KEY, "--strict", "one", "--", "sh", "-c", &job]).ends(3);
-    assert_eq!((ran.stdout.as_str(), ran.stderr.contains("by fuse")), (SEEN_BY_IT, true), "{ran:#?}");
+    assert_eq!((ran.stdout.as_str(), ran.stderr.contains("by lazy-fuse")), (SEEN_BY_IT, true), "{ran:#?}");
     assert_eq!((count(&place, "work/one"), count(&place, "store/v9/images/mounts")), (0, 0), "nothing is left");
 }
 
@@ -381,14 +387,21 @@ fn a_mount_brings_its_bytes_from_a_remote() {
     }
     let before = Tree::of(&place.path("work/deps"));
     here(&place, &["save", "--key", "d-1", "deps"]).run().ends(0);
-    let mounted = elsewhere(&place, &["mount", "--key", "d-1", "--via", "lazy", "--strict", "there"]).run();
-    if mounted.code == Some(1) {
-        eprintln!("skipped: {}", mounted.stderr);
-        return;
+    for via in ["lazy", "lazy-fuse"] {
+        let of = |words: &[&str]| elsewhere(&place, words).env("LARDER_DIR", place.path(via)).run();
+        let mounted = of(&["mount", "--key", "d-1", "--via", via, "--strict", "there"]);
+        if mounted.code == Some(1) {
+            eprintln!("skipped: {via}: {}", mounted.stderr);
+            continue;
+        }
+        let there = std::panic::catch_unwind(|| assert_eq!(Tree::of(&place.path("work/there")), before, "{via}"));
+        of(&["unmount", "there"]).ends(0);
+        there.expect("is the same");
+        let copy = ["run", "--key", "d-1", "--via", via, "--strict", "there", "--", "cp", "-a", "there", "copy"];
+        of(&copy).ends(0);
+        assert_eq!(Tree::of(&place.path("work/copy")), before, "{via}");
+        fs::remove_dir_all(place.path("work/copy")).expect("removes");
     }
-    let there = std::panic::catch_unwind(|| assert_eq!(Tree::of(&place.path("work/there")), before));
-    elsewhere(&place, &["unmount", "there"]).run().ends(0);
-    there.expect("is the same");
 }
 
 /// What blobs of a store were written, in that order: their sizes.

@@ -20,6 +20,7 @@ const KERNELS: [Kernel; 4] = [
         best: "mount",
         ways: &[
             ("lazy", "not possible"),
+            ("lazy-fuse", "larder's own FUSE server"),
             ("mount", "EROFS in one file, by a loop device; for root's jobs alone (others' need Linux 5.19)"),
             ("squashfs", "squashfs by a loop device; for root's jobs alone (others' need Linux 6.2)"),
         ],
@@ -114,7 +115,7 @@ fn every_way_of_an_older_kernel_gives_the_same_tree() {
         let Some((place, older)) = saved() else { return };
         let here = words(&place, &["doctor"]);
         probe_skip!(said(&here, "lazy").contains("used so"), "not possible here anyway: {}", said(&here, "lazy"));
-        for via in [None, Some("mount"), Some("squashfs"), Some("fuse")] {
+        for via in [None, Some("mount"), Some("lazy-fuse"), Some("squashfs"), Some("fuse")] {
             let needs = via.filter(|via| matches!(*via, "squashfs" | "fuse")).map(|_| "mksquashfs");
             let program = via.filter(|via| *via == "fuse").map(|_| "squashfuse");
             if needs.iter().chain(&program).any(|program| !has(program)) {
@@ -153,7 +154,7 @@ fn without_the_calls_of_mounting_it_is_unpacked() {
     let text = |name: &str| String::from_utf8_lossy(&place.read(name)).into_owned();
     let ran = Ran { stdout: text("out"), stderr: text("err"), ..ran };
     probe_skip!(!ran.stderr.starts_with("strace:"), "{}", ran.stderr);
-    for way in ["lazy", "mount", "squashfs", "fuse"] {
+    for way in ["lazy", "mount", "lazy-fuse", "squashfs", "fuse"] {
         assert!(said(&ran, way).contains("not possible"), "{ran:#?}");
     }
     assert!(said(&ran, "unpack").contains("used so"), "{ran:#?}");
@@ -197,7 +198,7 @@ fn an_ordinary_user_is_told_what_image_run_can_do() {
     let is_mounted = ran.stdout.starts_with('a') && ran.stdout.contains("overlay");
     let has_namespaces = as_user(&["unshare", "--user", "--map-root-user", "--mount", "true"]).code == Some(0);
     assert!(is_mounted || !has_namespaces, "{told:#?} {ran:#?}");
-    assert_eq!(said(&told, "fuse").contains("squashfuse: images are used so"), is_mounted, "{told:#?} {ran:#?}");
+    assert_eq!(said(&told, "lazy-fuse").contains("images are used so"), is_mounted, "{told:#?} {ran:#?}");
     assert_eq!(std::fs::read_to_string("/proc/self/mounts").expect("is there"), mounts, "nothing is left of trying");
     // Only root has this way: that is said, without what was never tried.
     let ran = as_user(&[program, "image", "run", "--key", "k-1", "--via", "mount", "to", "--", "true"]);

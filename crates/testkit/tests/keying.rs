@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use larder_testkit::{Place, Run, has, larder, on_terminal, probe_skip, wholly_on_terminal};
+use larder_testkit::{Place, Run, can_mount, has, larder, on_terminal, probe_skip, wholly_on_terminal};
 
 /// How a row starts a command: in which place, with what argument list, and what it does to the run.
 type Start = fn(&Place, bool) -> Run;
@@ -389,5 +389,29 @@ fn an_input_that_changes_during_the_run_is_not_relied_on() {
         drop(child.stdin.take());
         child.wait().expect("ends");
         assert_eq!(place.counters().since(&before), "miss:input-changed", "{text}");
+    }
+}
+
+/// On x86-64 the processor itself is asked, and there is no other one here.
+#[test]
+fn kinds_of_cores_are_keyed_on_aarch64_and_their_number_is_not() {
+    probe_skip!(cfg!(target_arch = "aarch64"), "no compiler asks /proc/cpuinfo on this kind of machine");
+    probe_skip!(has("gcc"), "gcc is not installed");
+    probe_skip!(can_mount(), "nothing can be mounted here");
+    let place = source();
+    let cores = std::fs::read_to_string("/proc/cpuinfo").expect("can be read");
+    place.put("cores", &cores);
+    place.put("more-cores", cores.repeat(3));
+    let other =
+        |line: &str| if line.starts_with("CPU part") { "CPU part\t: 0xd0c\n".into() } else { format!("{line}\n") };
+    place.put("other-cores", cores.lines().map(other).collect::<String>());
+    // This observer does not see that the file is read: if anything tells two machines apart, it is the key.
+    for (file, expect) in
+        [("cores", "miss"), ("cores", "hit"), ("more-cores", "hit"), ("other-cores", "miss"), ("other-cores", "hit")]
+    {
+        let line = format!("mount --bind {file} /proc/cpuinfo && exec {} gcc -mcpu=native -c x.c", larder().display());
+        let run = place.run(&["unshare", "--mount", "sh", "-c", &line]).env("LARDER_OBSERVER", "depfile");
+        let (ran, outcome) = place.counted(run);
+        assert_eq!((ran.code, outcome.as_str()), (Some(0), expect), "{file}: {ran:?}");
     }
 }

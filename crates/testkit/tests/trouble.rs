@@ -124,6 +124,30 @@ fn a_store_without_permissions() {
     assert!(text.contains(" hit: "), "{text}");
 }
 
+/// As after `su` without `-`, which leaves root's own directories in `PATH`.
+#[test]
+fn a_directory_of_the_search_path_may_not_be_searched() {
+    probe_skip!(has("gcc"), "gcc is not installed");
+    let place = Place::new();
+    place.put("x.c", "int a;\n");
+    let barred = place.path("barred");
+    fs::create_dir_all(barred.join("bin")).expect("makes");
+    mode(&barred, 0o000);
+    let log = place.path("log");
+    let without_rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"];
+    let words = [larder().to_str().expect("is text"), "gcc", "-c", "x.c", "-o", "x.o"];
+    let words = if is_root() { [&without_rights, &words[..]].concat() } else { words.to_vec() };
+    for _ in 0..2 {
+        place.settle();
+        let run = place.run(&words).env("PATH", format!("{}/bin:/usr/bin:/bin", barred.display()));
+        run.env("LARDER_LOG", &log).run().ends(0);
+        place.remove(&["x.o"]);
+    }
+    mode(&barred, 0o700);
+    let text = fs::read_to_string(&log).expect("there is a log");
+    assert!(text.lines().last().is_some_and(|line| line.contains(" hit: ")), "{text}");
+}
+
 #[test]
 fn places_that_are_not_there() {
     for (name, value) in

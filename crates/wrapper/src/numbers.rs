@@ -83,7 +83,7 @@ pub(crate) fn ran_what_names_processes(trace: &Trace) -> bool {
 /// Of a program that the loader started, and of a library, what it asks others for stands in it by name.
 fn names_processes(event: &Event<&[u8]>) -> bool {
     let path = Path::new(OsStr::from_bytes(event.path));
-    let is_dynamic = event.kind == Kind::Object || matches!(judge(event.path).0, Program::Dynamic);
+    let is_dynamic = event.kind == Kind::Object || matches!(judge(event.path).0, Program::Dynamic { .. });
     let is_the_same = event.identity.is_some_and(|identity| is_still(path, identity));
     let names =
         |bytes: Vec<u8>| compiled_names_other_processes(&bytes) || memchr::memmem::find(&bytes, b"syscall").is_some();

@@ -15,7 +15,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use larder_compiler::{Family, is_compiler_part, starts_others};
-use larder_lookup::{Choice, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key};
+use larder_lookup::{
+    Abilities, Choice, Place, Request, changes_key, command_key, made_program_key, program_key, tool_key,
+};
 use larder_model::{Digest, Fallback, Identity, Judgement, Looked, Outcome, Unrecorded, Unseen, Way};
 use larder_observe::{
     BothObservers, Closing, DepfileObserver, Event, Interest, KernelObserver, Kind, Observed, Observer,
@@ -32,6 +34,8 @@ use crate::typed::file_name;
 
 /// A command that changes more files than these beyond what `Before` notes by itself is not recorded.
 const CHANGES_MAX: usize = 1024;
+/// Linux has no such system call, or refuses it.
+const ENOSYS: i32 = 38;
 /// Looks of loader and libc kept of one program: more means that they are none.
 const UNSEEN_MAX: usize = 4096;
 
@@ -53,6 +57,34 @@ pub(crate) struct Watched {
     samples: Option<Vec<Sample>>,
 }
 
+impl Watched {
+    /// Returns what suggests that observing changed what the tool did, if anything does: a path, or a sentence. Such a run
+    /// is not recorded, because the tool would do otherwise if it were not observed.
+    ///
+    /// For example, the loader ends a program whose libc lacks something that the preloaded library needs.
+    pub(crate) fn sign_of_harm(&self, exit_code: u8) -> Option<Vec<u8>> {
+        let trace = &self.observed.trace;
+        let verdict = self.verdict.as_ref();
+        // The library said that a call failed of which the kernel knows nothing.
+        let made_up = verdict.and_then(|v| v.invented.iter().find(|sight| sight.what == What::Failed(ENOSYS)));
+        if let Some(sight) = made_up {
+            return Some(sight.path.clone());
+        }
+        if exit_code == 0 {
+            return None;
+        }
+        if verdict.is_some_and(|verdict| !verdict.alike) {
+            return Some(b"the preloaded library and the kernel saw different things".to_vec());
+        }
+        let first = self.observed.finished.pid;
+        let began = |event: &Event<&[u8]>| event.kind == Kind::Start && event.pid == first;
+        if self.observer == larder_model::Observer::Preload && !trace.iter().any(|event| began(&event)) {
+            return Some(b"the tool did not begin".to_vec());
+        }
+        trace.iter().find(|event| event.error == ENOSYS).map(|event| event.path.to_vec())
+    }
+}
+
 /// Whether the kernel is to ask of closing: a script's interpreter may catch signals.
 pub(crate) fn closing(family: Family) -> Closing {
     match family {
@@ -67,7 +99,7 @@ impl Eyes {
         let failed = |_| Outcome::Fallback(Fallback::ObserverFailed);
         Ok(match choice {
             Choice::Preload => Eyes::One(Box::new(PreloadObserver::new().map_err(failed)?)),
-            Choice::Kernel => Eyes::One(Box::new(KernelObserver::new(closing).map_err(failed)?)),
+            Choice::Kernel => Eyes::One(Box::new(KernelObserver::new(closing))),
             Choice::Depfile(plan) => Eyes::One(Box::new(DepfileObserver::new(*plan))),
             Choice::Both => Eyes::Both(BothObservers::new(closing).map_err(failed)?),
             Choice::Samples => Eyes::Samples(SampledObserver::new().map_err(failed)?),
@@ -125,15 +157,22 @@ pub(crate) struct Programs<'a> {
     stamps: &'a Stamps,
     place: &'a Place,
     request: &'a Request,
+    abilities: &'a Abilities<'a>,
     /// The settings ask for the library: the kernel judges it, and takes no run from it.
     preload_is_forced: bool,
 }
 
 impl<'a> Programs<'a> {
     /// Those that `request` has to do with.
-    pub(crate) fn new(context: &'a Context, sink: &'a Sink, stamps: &'a Stamps, request: &'a Request) -> Programs<'a> {
+    pub(crate) fn new(
+        context: &'a Context,
+        sink: &'a Sink,
+        stamps: &'a Stamps,
+        request: &'a Request,
+        abilities: &'a Abilities<'a>,
+    ) -> Programs<'a> {
         let preload_is_forced = context.loaded.settings.observer == Some(larder_model::Observer::Preload);
-        Programs { sink, stamps, place: &context.place, request, preload_is_forced }
+        Programs { sink, stamps, place: &context.place, request, abilities, preload_is_forced }
     }
 
     /// Keep what the kernel said of the programs of a run, and what is to be done with the tool the next time.
@@ -369,7 +408,7 @@ impl<'a> Programs<'a> {
 
     /// Where the kernel cannot be asked.
     fn is_believed_by_name(&self, program: &[u8]) -> bool {
-        is_compiler_part(file_name(program)) && KernelObserver::new(Closing::Unasked).is_err()
+        is_compiler_part(file_name(program)) && !self.abilities.kernel()
     }
 
     fn doubt(&self, next: Judgement, program: Vec<u8>) -> Doubt {

@@ -42,6 +42,9 @@ pub(crate) enum ImagesWord {
     /// Mount for jobs that may not; `mount` starts one where it may
     #[command(hide = true)]
     Broker(ImageBroker),
+    /// Answer for an image that is mounted by `lazy-fuse`; larderd starts it
+    #[command(hide = true)]
+    Serve(ImageServe),
 }
 
 /// Which way bytes may go.
@@ -120,6 +123,8 @@ pub(crate) enum Via {
     Lazy,
     /// Mounted, once all of it is here
     Mount,
+    /// The same as `lazy` by larder's own FUSE server, which needs no rights where a command runs among mounts of its own
+    LazyFuse,
     /// Mounted as a squashfs file, which is made by `mksquashfs` first
     Squashfs,
     /// The same by squashfuse, which needs no rights where a command runs among mounts of its own
@@ -182,6 +187,14 @@ pub(crate) struct ImageUnmount {
     /// Where images are mounted
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+}
+
+/// Options of `image serve`.
+#[derive(Args)]
+pub(crate) struct ImageServe {
+    /// The store whose images are served
+    #[arg(long, value_name = "DIR")]
+    pub(crate) store: PathBuf,
 }
 
 /// Options of `image broker`.

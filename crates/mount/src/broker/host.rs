@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use super::policy::refused;
 use super::{Supplied, Traced, supply::Lazily};
 use crate::fuse::Life;
 use crate::lazy::{Lazy, Options};
-use crate::{Image, Mount, MountError, Rung, fuse, layer};
+use crate::serve::{self, ToServe};
+use crate::{Image, Mount, MountError, Owners, Rung, fuse, layer};
 
 /// So long it is noted what jobs touch of an image of which nobody knows that: they begin with what all of them need, and
 /// while it is noted each read asks.
@@ -24,6 +25,8 @@ const STACK_BYTES: usize = 256 << 10;
 /// An image that is mounted as long as somebody holds this.
 pub(super) struct Shared {
     pub(super) layer: Mount,
+    /// Its owners are those of who asked first: it is for those alone.
+    pub(super) is_owned: bool,
     /// Dropped after it.
     lazy: Option<Lazy>,
     traced: Option<Traced>,
@@ -73,46 +76,68 @@ fn wait_for(supplied: &Supplied) -> Result<(), MountError> {
     supplied.ready.as_ref().map_or(Ok(()), |ready| ready().map_err(refused))
 }
 
+/// The programs that a broker starts, each with its arguments.
+#[derive(Clone, Debug, Default)]
+pub struct Programs {
+    /// Calls `lazy::gate` with its standard input.
+    pub gate: Vec<OsString>,
+    /// Calls `serve::serve` with its standard input.
+    pub server: Vec<OsString>,
+    /// The working directory that servers are started in, if not the broker's.
+    pub server_from: Option<PathBuf>,
+}
+
 /// All images that are mounted now.
 pub(super) struct Host {
     images: Mutex<HashMap<String, Weak<Shared>>>,
-    gate: Vec<OsString>,
+    programs: Programs,
 }
 
 impl Host {
-    pub(super) fn new(gate: Vec<OsString>) -> Host {
-        Host { images: Mutex::new(HashMap::new()), gate }
+    pub(super) fn new(programs: Programs) -> Host {
+        Host { images: Mutex::new(HashMap::new()), programs }
     }
 
-    /// The image, mounted by the first who asks.
-    pub(super) fn shared(&self, supplied: &Supplied) -> Result<Arc<Shared>, MountError> {
+    /// The image, mounted by the first who asks, for one who is to see these owners; `name` is what it was asked for by.
+    pub(super) fn shared(&self, supplied: &Supplied, name: &str, owners: &Owners) -> Result<Arc<Shared>, MountError> {
+        // A server answers with owners as they are to be seen, since kernels before 6.12 map none of a FUSE file system.
+        let id = match supplied.via {
+            Rung::LazyFuse if !owners.is_plain() => format!("{} {owners:?}", supplied.id),
+            _ => supplied.id.clone(),
+        };
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
         images.retain(|_, shared| shared.strong_count() > 0);
-        if let Some(shared) = images.get(&supplied.id).and_then(Weak::upgrade) {
+        if let Some(shared) = images.get(&id).and_then(Weak::upgrade) {
             return Ok(shared);
         }
-        let shared = Arc::new(self.mount(supplied)?);
+        let shared = Arc::new(self.mount(supplied, name, owners)?);
         if shared.traced.is_some() {
             end_trace_later(&shared);
         }
-        images.insert(supplied.id.clone(), Arc::downgrade(&shared));
+        images.insert(id, Arc::downgrade(&shared));
         Ok(shared)
     }
 
-    fn mount(&self, supplied: &Supplied) -> Result<Shared, MountError> {
+    fn mount(&self, supplied: &Supplied, name: &str, owners: &Owners) -> Result<Shared, MountError> {
         let lease = Arc::clone(&supplied.lease);
-        let plain =
-            |layer| Shared { layer, _lease: lease.clone(), lazy: None, traced: None, told: AtomicBool::new(false) };
+        let plain = |layer| Shared {
+            layer,
+            is_owned: supplied.via == Rung::LazyFuse,
+            _lease: lease.clone(),
+            lazy: None,
+            traced: None,
+            told: AtomicBool::new(false),
+        };
         match (&supplied.image, supplied.via, &supplied.lazily) {
             (Image::Erofs { metadata, data: Some(data) }, Rung::Lazy, Some(lazily)) => {
                 let Lazily { directory, size_bytes, fill, order, traced } = lazily;
                 let trace = traced.is_some();
-                let options = Options { order: order.clone(), trace, ..Options::new(self.gate.clone()) };
+                let options = Options { order: order.clone(), trace, ..Options::new(self.programs.gate.clone()) };
                 // Takes about as long as making metadata does.
                 let lazy = Lazy::begin(directory, data, *size_bytes, Arc::clone(fill), &options)?;
                 wait_for(supplied)?;
                 let (layer, traced, told) = (lazy.mount(metadata)?, traced.clone(), AtomicBool::new(false));
-                Ok(Shared { layer, _lease: lease, lazy: Some(lazy), traced, told })
+                Ok(Shared { layer, is_owned: false, _lease: lease, lazy: Some(lazy), traced, told })
             }
             (Image::Erofs { metadata, data }, Rung::Mount, _) => {
                 wait_for(supplied)?;
@@ -120,6 +145,13 @@ impl Host {
                 let layer =
                     by_file.or_else(|first| layer::erofs_by_loop_device(metadata, data.as_deref()).map_err(|_| first));
                 layer.map(plain)
+            }
+            (Image::Erofs { .. }, Rung::LazyFuse, _) => {
+                // Its process outlives this one, and finds and fills the image itself.
+                let Programs { server, server_from, .. } = &self.programs;
+                let (from, owners, life) = (server_from.as_deref(), Some(owners), Life::AsMount);
+                let (layer, _) = serve::mount(&ToServe { server, from, name, owners, life })?;
+                Ok(plain(layer))
             }
             (Image::Squashfs(file), Rung::Squashfs, _) => {
                 let layer = layer::squashfs(file)?;

@@ -21,6 +21,7 @@ mod serve;
 mod supply;
 
 pub use client::{Client, Wish};
+pub use host::Programs;
 pub use policy::Policy;
 pub use serve::Broker;
 pub use supply::{Lazily, Ready, Supplied, Supply, Traced};

@@ -1,7 +1,6 @@
 //! The broker: one request from one connection, by a thread of its own. Nothing that comes is believed.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +13,7 @@ use std::time::{Duration, Instant};
 use larder_sys::{Channel, Door, Peer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::host::{Host, Shared};
+use super::host::{Host, Programs, Shared};
 use super::message::{Kind, Message, encode, receive};
 use super::policy::{name_of, refused};
 use super::{Policy, Supplied, Supply};
@@ -71,10 +70,10 @@ impl Broker {
         state: &Path,
         supply: Box<dyn Supply>,
         policy: Policy,
-        gate: Vec<OsString>,
+        programs: Programs,
         says: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Arc<Broker>, MountError> {
-        let (places, host) = (Places::open(state)?, Host::new(gate));
+        let (places, host) = (Places::open(state)?, Host::new(programs));
         let (used, connections) = (Mutex::new(HashMap::new()), AtomicUsize::new(0));
         let broker = Arc::new(Broker { places, host, supply, policy, used, connections, says });
         broker.sweep();
@@ -198,8 +197,7 @@ impl Broker {
             }
             _ => return Err(refused("no process came with the request".to_owned())),
         };
-        let (supplied, shared) = self.supplied(caller, &message.text)?;
-        let owners = Owners::one(supplied.stored, (caller.peer.user, caller.peer.group));
+        let (supplied, shared, owners) = self.supplied(caller, &message.text)?;
         let inside = Inside { namespace: caller.namespace.as_fd(), name: &caller.name, place: place.as_fd() };
         let asked = ask(&message.text, caller, &supplied, &shared, &owners);
         let stay = self.places.mount(&Ask { target: &target, lease, inside: Some(inside), ..asked })?;
@@ -216,8 +214,7 @@ impl Broker {
     }
 
     fn detached(&self, caller: &Caller, name: &str) -> Result<Outcome, MountError> {
-        let (supplied, shared) = self.supplied(caller, name)?;
-        let owners = Owners::one(supplied.stored, (caller.peer.user, caller.peer.group));
+        let (supplied, shared, owners) = self.supplied(caller, name)?;
         let (mount, stay) = self.places.detached(&ask(name, caller, &supplied, &shared, &owners))?;
         let passed = mount.descriptor().try_clone_to_owned();
         let passed = passed.map_err(|error| refused(format!("no descriptor for a mount: {error}")))?;
@@ -244,14 +241,15 @@ impl Broker {
         Ok(Outcome::Said(format!("{id}\n{name}\n{}", target.display())))
     }
 
-    /// The image of that name, mounted for all.
-    fn supplied(&self, caller: &Caller, name: &str) -> Result<(Supplied, Arc<Shared>), MountError> {
+    /// The image of that name, mounted for all, and the owners that the caller is to see.
+    fn supplied(&self, caller: &Caller, name: &str) -> Result<(Supplied, Arc<Shared>, Owners), MountError> {
         let user = caller.peer.user;
         let mounts = self.places.list()?.into_iter().filter(|mount| mount.user == user).count();
         self.policy.has_room(user, mounts)?;
         let supplied = self.supply.image(user, name).map_err(refused)?;
-        let shared = self.host.shared(&supplied)?;
-        Ok((supplied, shared))
+        let owners = Owners::one(supplied.stored, (caller.peer.user, caller.peer.group));
+        let shared = self.host.shared(&supplied, name, &owners)?;
+        Ok((supplied, shared, owners))
     }
 
     /// Go on with images that were mounted by a broker before this one: lazily filled data needs somebody who fills it.
@@ -260,7 +258,8 @@ impl Broker {
             if mount.via == Rung::Lazy {
                 let supplied = self.supply.again(mount.user, &mount.name, &mount.image).map_err(refused);
                 let same = |supplied: Supplied| match supplied.image.first_file() == mount.image {
-                    true => self.host.shared(&supplied),
+                    // Only layers that all jobs share are gone on with.
+                    true => self.host.shared(&supplied, &mount.name, &Owners::default()),
                     false => Err(refused("another image has its key by now".to_owned())),
                 };
                 match supplied.and_then(same) {
@@ -318,7 +317,7 @@ fn ask<'a>(name: &'a str, caller: &Caller, supplied: &'a Supplied, shared: &'a S
         layer: Some(&shared.layer),
         via: supplied.via,
         writable: true,
-        owners: Some(owners),
+        owners: (!shared.is_owned).then_some(owners),
         lease: Lease::Held,
         over: false,
         inside: None,

@@ -61,6 +61,11 @@ impl Journal {
         Ok(self.read()?.1)
     }
 
+    /// What is in it behind the first so many entries: what others added to it meanwhile.
+    pub(super) fn units_from(&self, count: usize) -> io::Result<Vec<u64>> {
+        entries(&self.0, HEADER_BYTES as u64 + count as u64 * 4)
+    }
+
     pub(super) fn add(&self, units: impl Iterator<Item = u64>) -> io::Result<()> {
         let bytes: Vec<u8> = units.flat_map(|unit| (unit as u32).to_le_bytes()).collect();
         if bytes.is_empty() { Ok(()) } else { (&self.0).write_all(&bytes) }
@@ -69,11 +74,16 @@ impl Journal {
     fn read(&self) -> io::Result<(Vec<u8>, Vec<u64>)> {
         let mut header = vec![0; HEADER_BYTES];
         self.0.read_exact_at(&mut header, 0)?;
-        let mut bytes = Vec::new();
-        At { file: &self.0, at: HEADER_BYTES as u64 }.take(UNITS_MAX * 4).read_to_end(&mut bytes)?;
-        let unit = |four: &[u8]| four.try_into().map(u32::from_le_bytes).map(u64::from).unwrap_or(u64::MAX);
-        Ok((header, bytes.chunks_exact(4).map(unit).collect()))
+        Ok((header, entries(&self.0, HEADER_BYTES as u64)?))
     }
+}
+
+/// The whole entries from a place of the file on.
+fn entries(file: &File, at: u64) -> io::Result<Vec<u64>> {
+    let mut bytes = Vec::new();
+    At { file, at }.take(UNITS_MAX * 4).read_to_end(&mut bytes)?;
+    let unit = |four: &[u8]| four.try_into().map(u32::from_le_bytes).map(u64::from).unwrap_or(u64::MAX);
+    Ok(bytes.chunks_exact(4).map(unit).collect())
 }
 
 /// A file from a place on, wherever those who share it are.
@@ -150,6 +160,8 @@ mod tests {
         let (journal, units) = Journal::open(&path, 1000, 100).expect("opens");
         assert_eq!(units, [7, 2, 3]);
         assert_eq!(journal.units().expect("reads").len(), 5);
+        assert_eq!(journal.units_from(3).expect("reads"), [3, 900]);
+        assert_eq!(journal.units_from(9).expect("reads"), Vec::<u64>::new());
         assert_eq!(Journal::open(&path, 1001, 100).expect("opens").1, Vec::<u64>::new(), "of another file");
         assert_eq!(Journal::open(&path, 1000, 100).expect("opens").1, Vec::<u64>::new(), "it was made anew");
         let bytes = std::fs::read(&path).expect("reads");

@@ -153,6 +153,11 @@ impl Ledger {
         }
     }
 
+    /// Another process filled it. Returns whether that is new.
+    pub(super) fn note_filled(&mut self, unit: u64) -> bool {
+        self.filled.put(unit)
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.filled.left() == 0
     }

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `mod.rs` | beginning, going on after somebody was killed, mounting, the end |
 //! | `gate.rs` | the process that holds reads back |
-//! | `filler.rs` | the threads that fill |
+//! | `filler.rs` | filling what the gate holds back |
+//! | `crew.rs` | the threads that fill |
+//! | `own.rs` | filling for readers that ask this process itself, which needs no gate |
 //! | `ledger.rs` | what is filled next; pure |
 //! | `units.rs` | a set of pieces of a file; pure |
 //! | `line.rs` | what gate and filler say to each other |
@@ -22,11 +24,13 @@
 //! where both are killed at the same instant what was not filled could be read as zeros: `docs/mounting.md` says what
 //! stands against that.
 
+mod crew;
 mod filler;
 mod gate;
 mod journal;
 mod ledger;
 mod line;
+mod own;
 mod units;
 mod whole;
 
@@ -48,6 +52,7 @@ pub use self::gate::gate;
 use self::journal::Journal;
 pub use self::journal::Trace;
 use self::line::{Line, Message};
+pub(crate) use self::own::Own;
 use self::units::Units;
 pub use self::whole::fill_whole;
 use crate::{Fill, Mount, MountError, layer};
@@ -273,6 +278,12 @@ fn try_lock(directory: &Path) -> Result<Option<File>, MountError> {
 
 fn others_fill(directory: &Path) -> MountError {
     MountError::path(directory.join(LOCK), "somebody else fills this image")(io::ErrorKind::WouldBlock.into())
+}
+
+/// Whether all bytes of the file `data` are there and on the disk, by what is in `directory`: then it needs to be filled
+/// by nobody.
+pub fn is_whole(directory: &Path, data: &Path, size_bytes: u64) -> bool {
+    was_completed(directory, data, size_bytes)
 }
 
 /// Whether all of it is there, and on the disk.

@@ -49,7 +49,7 @@ pub struct Ask<'a> {
     /// The image where it is mounted already, for all jobs of a machine or to be filled while it is read
     /// (`Lazy::mount`); its files are then only noted.
     pub layer: Option<&'a Mount>,
-    /// By which rung: never `Unpack`, and `Lazy` only with a layer.
+    /// By which rung: never `Unpack`, and `Lazy` and `LazyFuse` only with a layer.
     pub via: Rung,
     /// Whether it can be written to: what is written is gone with the mount.
     pub writable: bool,
@@ -229,8 +229,8 @@ impl Places {
 
     fn layer(&self, ask: &Ask) -> Result<Mount, MountError> {
         match (ask.via, ask.image) {
-            (Rung::Lazy, _) => {
-                Err(MountError::Unable { rung: Rung::Lazy, why: "nobody fills the image's data".to_owned() })
+            (rung @ (Rung::Lazy | Rung::LazyFuse), _) => {
+                Err(MountError::Unable { rung, why: "nobody fills the image's data".to_owned() })
             }
             (Rung::Mount, Image::Erofs { metadata, data }) => {
                 let by_file = layer::erofs(metadata, data.as_deref());

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use larder_sys::{Answer, Touches};
 
-use crate::{Image, Mount, MountError, Owners, Rung, Scratch, Step, fuse, layer, overlay};
+use crate::{Image, Mount, MountError, Owners, Rung, Scratch, Step, fuse, layer, overlay, serve};
 
 /// A read that is asked about is asked about at once.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub fn ladder(directory: &Path) -> Vec<Step> {
 pub fn choose(ladder: &[Step], image: &Image, wanted: Option<Rung>) -> Result<Rung, MountError> {
     let suits = |rung: Rung| match rung {
         Rung::Lazy => matches!(image, Image::Erofs { data: Some(_), .. }),
-        Rung::Mount => matches!(image, Image::Erofs { .. }),
+        Rung::Mount | Rung::LazyFuse => matches!(image, Image::Erofs { .. }),
         Rung::Squashfs => matches!(image, Image::Squashfs(_)),
         Rung::Fuse => fuse::program_for(image).is_ok(),
         Rung::Unpack => true,
@@ -121,6 +121,13 @@ impl Trial {
                 }
                 .map_err(text)?;
                 self.write_on(&layer, Self::EROFS_OWNERS).map(|whose| format!("{how}{whose}"))
+            }
+            Rung::LazyFuse => {
+                serve::possible()?;
+                let layer = serve::on_trial(&self.erofs()).map_err(text)?;
+                // The server itself answers with owners as they are to be seen.
+                self.write_on(&layer, "")
+                    .map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
             }
             Rung::Squashfs => {
                 let layer = layer::squashfs(&self.squashfs()).map_err(text)?;

@@ -9,13 +9,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_mount::broker::{Broker, Client, Lazily, Policy, Supplied, Supply, Wish};
+use larder_mount::broker::{Broker, Client, Lazily, Policy, Programs, Supplied, Supply, Wish};
 use larder_mount::{Fill, Image, Owners, Rung, owned_by};
 use larder_sys::Door;
 
 use crate::fixture::{Fixture, Test, layer};
 use crate::lazy::{FromFile, far, gate_command, until};
 use crate::rungs::mounts;
+use crate::served::{Told, server_command, servers};
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_job_in_a_container_of_its_own", a_job_in_a_container_of_its_own),
@@ -24,6 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_job_among_everybodys_mounts", a_job_among_everybodys_mounts),
     ("what_a_broker_refuses", what_a_broker_refuses),
     ("a_broker_that_is_killed_and_comes_back", a_broker_that_is_killed_and_comes_back),
+    ("what_is_served_outlives_its_broker", what_is_served_outlives_its_broker),
 ];
 
 /// Files of the fixture are root's; these are nobody's else.
@@ -45,11 +47,25 @@ impl Supply for OfFixture {
                 Some(Lazily { directory, size_bytes, fill, order: Vec::new(), traced: None })
             }
             ("deps", _) => None,
+            // Its server is told all that by the same name.
+            _ if name.contains('\t') => return Ok(self.to_be_served(name)),
             _ => return Err(format!("no image is called {name}")),
         };
         let via = if lazily.is_some() { Rung::Lazy } else { Rung::Mount };
         let (image, lease) = (self.image.clone(), Arc::new(()));
         Ok(Supplied { id: name.to_owned(), image, below: None, via, stored: (0, 0), lease, lazily, ready: None })
+    }
+}
+
+fn programs() -> Programs {
+    Programs { gate: gate_command(), server: server_command(), server_from: None }
+}
+
+impl OfFixture {
+    fn to_be_served(&self, name: &str) -> Supplied {
+        let (image, lease, via) = (self.image.clone(), Arc::new(()), Rung::LazyFuse);
+        let (id, below, stored, lazily, ready) = (name.to_owned(), None, (0, 0), None, None);
+        Supplied { id, image, below, via, stored, lease, lazily, ready }
     }
 }
 
@@ -77,7 +93,7 @@ impl Served {
         let policy = policy(&fixture);
         let supply = Box::new(OfFixture { image, lazily: None });
         let says = Box::new(|what: &str| println!("    broker: {what}"));
-        let broker = Broker::new(&fixture.path("state"), supply, policy, gate_command(), says).expect("begins");
+        let broker = Broker::new(&fixture.path("state"), supply, policy, programs(), says).expect("begins");
         let door = open_door(&fixture.path("broker.sock"));
         let (woken, wake) = larder_sys::pipe().expect("makes");
         std::thread::spawn(move || broker.serve(&door, woken.as_fd()));
@@ -93,6 +109,16 @@ impl Served {
 
     fn job(&self, user: u32, in_container: bool, role: &str, words: &[&str]) -> Job {
         Job::start(&self.fixture.path("broker.sock"), user, in_container, role, words)
+    }
+
+    /// The image by the kernel, and by a server where that can be tried.
+    fn names(&self) -> Vec<String> {
+        let Some(Image::Erofs { metadata, data: Some(source) }) = self.fixture.erofs() else { return Vec::new() };
+        let (directory, fails) = (self.fixture.path("served"), self.fixture.path("fails"));
+        let told =
+            Told { metadata: &metadata, source: &source, directory: Some(&directory), delay_ms: 1, fails: &fails };
+        let served = larder_mount::serve::possible().map(|()| told.name());
+        served.inspect_err(|why| println!("    skipped: {why}")).into_iter().chain(["deps".to_owned()]).collect()
     }
 
     fn until_nothing_is_left(&self) {
@@ -203,10 +229,13 @@ fn a_job_in_a_container_of_its_own() {
     let target = served.make("target", USER);
     let before = mounts();
     let sums = "cd $T; find . -type f -print0 | sort -z | xargs -0 sha256sum >";
-    for wish in ["held", "process"] {
-        let list = served.make("lists", USER).join(wish);
+    let names = served.names();
+    for (number, (wish, name)) in
+        ["held", "process"].into_iter().flat_map(|wish| names.iter().map(move |name| (wish, name))).enumerate()
+    {
+        let list = served.make("lists", USER).join(number.to_string());
         let script = format!("({sums}{}); {WORK}", list.display());
-        let words = ["deps", &target.to_string_lossy(), wish, &script];
+        let words = [name.as_str(), &target.to_string_lossy(), wish, &script];
         let mut job = served.job(USER, true, "role-ask", &words);
         assert_eq!(job.says(), "fine");
         assert_eq!(mounts(), before, "nobody else sees it");
@@ -229,28 +258,32 @@ fn a_job_in_a_container_of_its_own() {
 fn a_job_that_places_its_mount_itself() {
     let Some(served) = Served::begin(|_| Policy::default()) else { return };
     let target = served.make("target", USER);
-    let mut job = served.job(USER, true, "role-place", &["deps", &target.to_string_lossy(), WORK]);
-    assert_eq!(job.says(), "fine");
-    assert!(fs::read_dir(&target).expect("is there").next().is_none());
-    job.kill();
-    served.until_nothing_is_left();
+    for name in served.names() {
+        let mut job = served.job(USER, true, "role-place", &[&name, &target.to_string_lossy(), WORK]);
+        assert_eq!(job.says(), "fine");
+        assert!(fs::read_dir(&target).expect("is there").next().is_none());
+        job.kill();
+        served.until_nothing_is_left();
+    }
 }
 
 fn two_users_on_one_image_writing() {
     let Some(served) = Served::begin(|_| Policy::default()) else { return };
-    let start = |user: u32| {
+    let start = |name: &str, user: u32| {
         let target = served.make(&format!("of{user}"), user);
         let script = format!(
             "{WORK}; for i in $(seq 200); do echo {user} >>$T/large; echo {user} >$T/new/$i; done; \
             test $(tail -n 1 $T/large) = {user}; test $(cat $T/new/* | sort | uniq | wc -l) = 2"
         );
-        served.job(user, true, "role-ask", &["deps", &target.to_string_lossy(), "held", &script])
+        served.job(user, true, "role-ask", &[name, &target.to_string_lossy(), "held", &script])
     };
-    let mut jobs = [start(USER), start(OTHER), start(USER + 20)];
-    for job in &mut jobs {
-        assert_eq!(job.says(), "fine");
+    for name in served.names() {
+        let mut jobs = [start(&name, USER), start(&name, OTHER), start(&name, USER + 20)];
+        for job in &mut jobs {
+            assert_eq!(job.says(), "fine");
+        }
+        jobs.into_iter().for_each(|job| assert!(job.end()));
     }
-    jobs.into_iter().for_each(|job| assert!(job.end()));
     served.until_nothing_is_left();
     served.fixture.assert_same(&served.fixture.tree());
 }
@@ -351,11 +384,60 @@ pub(crate) fn be_broker(arguments: &[String]) {
     let lazily = Some((Path::new(data).with_extension("state"), fill, size_bytes));
     let supply = Box::new(OfFixture { image, lazily });
     let says = Box::new(|what: &str| eprintln!("    broker: {what}"));
-    let broker = Broker::new(Path::new(state), supply, Policy::default(), gate_command(), says).expect("begins");
+    let broker = Broker::new(Path::new(state), supply, Policy::default(), programs(), says).expect("begins");
     let door = open_door(Path::new(socket));
     let (woken, _wake) = larder_sys::pipe().expect("makes");
     println!("serves");
     broker.serve(&door, woken.as_fd());
+}
+
+fn what_is_served_outlives_its_broker() {
+    let fixture = Fixture::new();
+    let Some(Image::Erofs { metadata, data: Some(source) }) = fixture.erofs() else { return };
+    if let Err(why) = larder_mount::serve::possible() {
+        return println!("    skipped: {why}");
+    }
+    if !can_be_others() {
+        return println!("    skipped: users of one's own (setpriv, unshare --user) are not possible here");
+    }
+    fs::set_permissions(fixture.path(""), fs::Permissions::from_mode(0o755)).expect("changes");
+    let (state, socket, directory) = (fixture.path("state"), fixture.path("broker.sock"), fixture.path("served"));
+    let start = || {
+        let mut command = Command::new(std::env::current_exe().expect("is known"));
+        command.arg("role-broker").args([&state, &socket, &metadata, &source, &source]);
+        let mut broker = command.stdout(Stdio::piped()).spawn().expect("starts");
+        let mut line = String::new();
+        BufReader::new(broker.stdout.as_mut().expect("is piped")).read_line(&mut line).expect("reads");
+        assert_eq!(line, "serves\n");
+        broker
+    };
+    let mut broker = start();
+    let target = fixture.make("target");
+    chown(&target, Some(USER), Some(USER + 1)).expect("changes");
+    let sums = "cd $T; find . -type f -print0 | sort -z | xargs -0 sha256sum";
+    let list = fixture.make("lists").join("list");
+    chown(list.parent().expect("has one"), Some(USER), None).expect("changes");
+    let script = format!("{sums} >{}", list.display());
+    let fails = fixture.path("fails");
+    let told = Told { metadata: &metadata, source: &source, directory: Some(&directory), delay_ms: 60, fails: &fails };
+    let words = [&told.name(), &*target.to_string_lossy(), "process", &script];
+    let mut job = Job::start(&socket, USER, true, "role-ask", &words);
+    until("the job reads", || fs::metadata(&list).is_ok());
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(30));
+        broker.kill().expect("dies");
+        broker.wait().expect("died");
+        broker = start();
+    }
+    assert_eq!(job.says(), "fine");
+    let expect = Command::new("sh").args(["-euc", sums]).env("T", fixture.tree()).output().expect("runs").stdout;
+    assert!(fs::read(&list).expect("reads") == expect, "all bytes of all files");
+    assert_eq!(servers(&directory).len(), 1);
+    assert!(job.end());
+    until("nothing is left", || fs::read_dir(&state).expect("is there").next().is_none());
+    until("the server ends", || servers(&directory).is_empty());
+    broker.kill().expect("dies");
+    broker.wait().expect("died");
 }
 
 fn a_broker_that_is_killed_and_comes_back() {

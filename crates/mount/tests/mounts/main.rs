@@ -14,6 +14,8 @@ mod older;
 #[cfg(target_os = "linux")]
 mod rungs;
 #[cfg(target_os = "linux")]
+mod served;
+#[cfg(target_os = "linux")]
 mod state;
 
 #[cfg(target_os = "linux")]
@@ -27,7 +29,7 @@ fn main() {
         eprintln!("skipped: this process cannot have mounts of its own: {error}");
         return;
     }
-    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS, broker::TESTS, older::TESTS].concat();
+    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS, served::TESTS, broker::TESTS, older::TESTS].concat();
     let wanted = first.filter(|name| !name.starts_with('-'));
     run(tests.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.contains(wanted.as_str()))));
 }
@@ -56,6 +58,8 @@ fn roles(role: &str, arguments: Vec<String>) {
         "broker" => broker::be_broker(&arguments),
         "gate" => lazy::be_gate(),
         "fill" => lazy::fill_and_wait(&arguments),
+        "serve" => served::be_server(),
+        "serve-and-wait" => served::serve_and_wait(&arguments),
         "mount" => state::mount_and_wait(&arguments),
         "rungs" => older::tell_rungs(),
         "tests" => older::run_groups(&arguments),

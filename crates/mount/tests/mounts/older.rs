@@ -7,13 +7,13 @@ use larder_mount::{Rung, ladder};
 use larder_testkit::older;
 
 use crate::fixture::{Fixture, Test};
-use crate::{broker, lazy, rungs, state};
+use crate::{broker, lazy, rungs, served, state};
 
 pub(crate) const TESTS: &[Test] = &[
     // Owners of others' cannot be shown there, so a broker is for root's own jobs.
-    ("as_on_linux_5_10", || as_on("5.10", &[Rung::Lazy], &["rungs", "state"])),
-    ("as_on_linux_6_1", || as_on("6.1", &[Rung::Lazy], &["rungs", "state", "broker"])),
-    ("as_on_linux_6_12", || as_on("6.12", &[Rung::Lazy], &["rungs", "state", "broker"])),
+    ("as_on_linux_5_10", || as_on("5.10", &[Rung::Lazy], &["rungs", "state", "served"])),
+    ("as_on_linux_6_1", || as_on("6.1", &[Rung::Lazy], &["rungs", "state", "served", "broker"])),
+    ("as_on_linux_6_12", || as_on("6.12", &[Rung::Lazy], &["rungs", "state", "served", "broker"])),
     ("as_on_linux_6_14", || as_on("6.14", &[], &["rungs", "state", "broker", "lazy"])),
 ];
 
@@ -52,6 +52,7 @@ pub(crate) fn run_groups(names: &[String]) {
         "rungs" => rungs::TESTS,
         "state" => state::TESTS,
         "lazy" => lazy::TESTS,
+        "served" => served::TESTS,
         "broker" => broker::TESTS,
         _ => panic!("no such group: {name}"),
     };

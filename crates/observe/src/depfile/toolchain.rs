@@ -58,7 +58,7 @@ fn program(path: &[u8], command: &Command, looks: &mut Looks) -> Result<(), Reas
     if script {
         return Err(format!("{}: a script", text(path)));
     }
-    if kind == Program::Dynamic {
+    if matches!(kind, Program::Dynamic { .. }) {
         for library in libraries(path, command)? {
             looks.look(&library)?;
         }

@@ -81,6 +81,11 @@ impl<'t> Fold<'t> {
             _ if self.is_made(e) && e.error == ENOENT => {}
             // What it made there itself it has renamed or removed since.
             (Kind::Rename(_), ENOENT) if self.names.contains_key(e.path) => {}
+            // What it should have replaced is there, so its directory is: what it leads from is missing.
+            (Kind::Rename(_), ENOENT) if self.is_temporary(e.path2) => {
+                self.touch(e.path).absent = true;
+                self.reused.insert(e.path);
+            }
             (Kind::Unlink | Kind::RemoveDirectory | Kind::ChangeMode, ENOENT) => {
                 if e.kind == Kind::Unlink {
                     self.unlinked.insert(e.path);
@@ -169,6 +174,10 @@ impl<'t> Fold<'t> {
 
     fn unlink(&mut self, e: &Event<'t>, policy: &Policy) {
         self.made_file_goes(e, policy);
+        if self.first_read.get(&e.pid) == Some(&e.path) && (policy.opens_output)(self.program(e.pid)) {
+            // It was opened to be unlinked.
+            self.touch(e.path).content = false;
+        }
         self.date_is_lost |= self.dated.remove(e.path);
         self.attributed.remove(e.path);
         // What the command made itself is as if it had never been, unless something was there before.
@@ -214,6 +223,12 @@ impl<'t> Fold<'t> {
                 self.make(e.path2, Made::File { placement: Placement::Rename, mode, writer, temporary: false });
             }
             Some(Made::Link) => self.make(e.path2, Made::Link),
+            // The output that was there takes the place of a new file, to be written anew by that name.
+            None if (policy.rewrites_output)(self.program(e.pid)) && self.is_temporary(e.path2) => {
+                self.note_mode(e.path, e.mode);
+                self.make(e.path, Made::Removed);
+                self.reused.insert(e.path);
+            }
             _ => self.refuse(Unrecorded::UpdatesFile, e.path),
         }
     }

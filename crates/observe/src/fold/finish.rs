@@ -83,6 +83,7 @@ impl<'t> Fold<'t> {
             refusals: self.refusals,
             foreign_program: self.foreign_program.map(<[u8]>::to_vec),
             inodes_shown: self.inodes_shown,
+            chance_program: self.chance_program.map(<[u8]>::to_vec),
             random_names: self.random_names.iter().map(|path| file_name(path).to_vec()).collect(),
         }
     }
@@ -111,13 +112,15 @@ impl<'t> Fold<'t> {
                 }
                 let unlinks = (policy.unlinks_output)(writer) && !self.in_place.contains(path);
                 let removes = known && self.lstat_missing.contains(path) && placement == Placement::Truncate;
+                let rewrites = (policy.rewrites_output)(writer);
                 let placement = match placement {
+                    _ if self.reused.contains(path) => Placement::Truncate,
                     Placement::Rename => Placement::Rename,
                     _ if unlinks => Placement::Replace,
                     _ if removes => Placement::Unlink,
                     other => other,
                 };
-                let closed_when_complete = (policy.is_compiler_part)(writer);
+                let closed_when_complete = (policy.is_compiler_part)(writer) && !rewrites;
                 let anew = matches!(placement, Placement::Rename | Placement::Unlink);
                 let new = anew || self.names.get(path) == Some(&false);
                 let (dated, attributed) = (self.dated.contains(path), self.attributed.contains(path));

@@ -32,6 +32,11 @@ impl<'t> Fold<'t> {
         const EXACT: [&[u8]; 4] =
             [b"/proc/self/maps", b"/proc/self/statm", b"/proc/self/cgroup", b"/proc/self/mountinfo"];
         let limits = e.path.starts_with(b"/sys/fs/cgroup/");
+        // libc reads it for `pthread_getattr_np`, to find the stack. Its addresses are random numbers of the kernel's.
+        if e.path == b"/proc/self/maps" && policy.chance_is_compared && !self.habit(e.pid, policy).tunes_memory {
+            self.chance_program = self.chance_program.or(Some(self.who.runs(e.pid).program));
+            return true;
+        }
         (limits || EXACT.contains(&e.path)) && self.habit(e.pid, policy).tunes_memory
     }
 
@@ -86,6 +91,7 @@ impl<'t> Fold<'t> {
 
     pub(super) fn read(&mut self, e: &Event<'t>, executed: bool, policy: &Policy) {
         self.last_read.insert(e.pid, e.path);
+        self.first_read.remove(&e.pid);
         if self.ignored(e.path) || self.tunes_memory(e, policy) {
             return;
         }
@@ -105,6 +111,9 @@ impl<'t> Fold<'t> {
         let habit = self.habit(e.pid, policy);
         let times = if executed { Times::Blind } else { habit.times };
         self.seen_by.push((self.life(e.pid), e.path));
+        if !self.looked.get(e.path).is_some_and(|looked| looked.content) {
+            self.first_read.insert(e.pid, e.path);
+        }
         let looked = self.touch(e.path);
         looked.content = true;
         looked.times = looked.times.max(times);

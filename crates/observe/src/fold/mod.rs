@@ -44,6 +44,11 @@ pub struct Policy<'a> {
     pub replaces_output: &'a dyn Fn(&[u8]) -> bool,
     /// Program file names that unlink an existing output before they open it.
     pub unlinks_output: &'a dyn Fn(&[u8]) -> bool,
+    /// Program file names that close an output before it is complete, and that may move an existing one aside to write
+    /// into it.
+    pub rewrites_output: &'a dyn Fn(&[u8]) -> bool,
+    /// Program file names that open an existing output, without reading it, before they unlink it.
+    pub opens_output: &'a dyn Fn(&[u8]) -> bool,
     /// Program file names that add the right to execute to what they made.
     pub adds_execute: &'a dyn Fn(&[u8]) -> bool,
     /// Variables that need no observation.
@@ -65,6 +70,9 @@ pub struct Policy<'a> {
     pub real: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
     /// The first process of the command, which its caller started.
     pub first_pid: Option<u32>,
+    /// Random numbers and addresses that a program is not known to ask for are no refusal, because the caller compares the
+    /// result with that of another run before it serves.
+    pub chance_is_compared: bool,
 }
 
 /// What came of a trace.
@@ -81,6 +89,9 @@ pub struct Folded {
     pub random_names: Vec<Vec<u8>>,
     /// Numbers of inodes that a program was asked for.
     pub inodes_shown: BTreeSet<u64>,
+    /// A program that asked for random numbers, or for its addresses, if it is not known that they do not matter to it
+    /// and `Policy::chance_is_compared` holds.
+    pub chance_program: Option<Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -177,6 +188,10 @@ struct Fold<'t> {
     host: bool,
     sockets: bool,
     last_read: Map<u32, &'t [u8]>,
+    /// What each process opened for reading last, if nothing in the command had opened it before.
+    first_read: Map<u32, &'t [u8]>,
+    /// Outputs over which their writer would have moved the old ones, to write into those.
+    reused: Set<&'t [u8]>,
     /// What each process opened for reading, itself: a program that it becomes may find that open.
     opened: Map<u32, Vec<&'t [u8]>>,
     /// Of these, what it opened since it last started another process: a shell that uses `vfork` opens for that one.
@@ -193,6 +208,7 @@ struct Fold<'t> {
     no_temporary_directory: bool,
     refusals: Vec<(Unrecorded, Vec<u8>)>,
     foreign_program: Option<&'t [u8]>,
+    chance_program: Option<&'t [u8]>,
 }
 
 /// Fold `trace` by `policy`.

@@ -16,7 +16,7 @@ impl<'t> Fold<'t> {
             return;
         }
         if e.error != 0 {
-            return self.open_failed(e, flags, writes);
+            return self.open_failed(e, flags, writes, policy);
         }
         if flags.has(OpenFlags::PATH_ONLY) || flags.has(OpenFlags::DIRECTORY) || e.mode >> 12 == 0o04 {
             // Paths below it may be found by its real name from now on.
@@ -30,7 +30,7 @@ impl<'t> Fold<'t> {
         self.open_for_writing(e, flags, policy);
     }
 
-    fn open_failed(&mut self, e: &Event<'t>, flags: OpenFlags, writes: bool) {
+    fn open_failed(&mut self, e: &Event<'t>, flags: OpenFlags, writes: bool, policy: &Policy) {
         if self.is_made(e) {
             return;
         }
@@ -45,7 +45,10 @@ impl<'t> Fold<'t> {
             // Whoever opens it would have read it: what is made there later is another file.
             ENOENT => {
                 self.touch(e.path).absent = true;
-                self.must_be_absent.insert(e.path);
+                // An old output, which would have been unlinked.
+                if !(policy.opens_output)(self.program(e.pid)) {
+                    self.must_be_absent.insert(e.path);
+                }
             }
             EEXIST if writes => self.touch(e.path).kind = true,
             _ if writes => self.refuse(Unrecorded::WriteFailed, e.path),

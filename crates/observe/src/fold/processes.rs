@@ -42,6 +42,7 @@ impl<'t> Fold<'t> {
             }
             Kind::Anonymous => self.anonymous += 1,
             Kind::Drop if e.extra == crate::UNPROVABLE => self.refuse(Unrecorded::Unprovable, e.path),
+            Kind::Drop if e.extra == crate::INTERRUPTED => self.refuse(Unrecorded::Interrupted, e.path),
             _ => self.refuse(Unrecorded::NotObserved, e.path),
         }
         // Without a look at it there is no such file, and the failure that follows says so.
@@ -136,6 +137,7 @@ impl<'t> Fold<'t> {
         }
         let program = self.who.runs(e.pid).program;
         match e.identity {
+            _ if !clock && policy.chance_is_compared => self.chance_program = self.chance_program.or(Some(program)),
             Some(output) if clock && habit.tells_time => {
                 self.times_told.push((program, (output.device, output.inode)));
             }

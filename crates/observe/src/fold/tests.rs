@@ -30,15 +30,21 @@ fn failed(error: i32, event: trace::Event) -> trace::Event {
     trace::Event { error, identity: None, mode: 0, ..event }
 }
 
-fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
+fn folded(program: &str, events: Vec<trace::Event>) -> Folded {
+    folded_by(false, program, events)
+}
+
+fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<trace::Event>) -> Folded {
     events.insert(0, event(Kind::Start, program));
     let policy = Policy {
         replaces_output: &|program| program == b"as",
         unlinks_output: &|program| program == b"as",
+        rewrites_output: &|program| program == b"mold",
+        opens_output: &|program| program == b"mold" || program == b"lld",
         adds_execute: &|_| false,
         variable_is_covered: &|name| matches!(name, b"COVERED" | b"TMPDIR"),
         variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
-        is_compiler_part: &|program| program == b"as" || program == b"cc1",
+        is_compiler_part: &|program| [&b"as"[..], b"cc1", b"lld", b"mold"].contains(&program),
         habit: &|program, told| {
             let part = program == b"as" || program == b"cc1" || told.starts_with(b"/b/meson");
             let times = if program == b"find" { Times::Status } else { Times::Blind };
@@ -70,6 +76,7 @@ fn folded(program: &str, mut events: Vec<trace::Event>) -> Folded {
         may_write: &|path| path.starts_with(b"/w/"),
         is_log: &|path| path.ends_with(b"/config.log"),
         first_pid: Some(PID),
+        chance_is_compared,
     };
     fold(&Trace { events, ..Trace::default() }, &policy)
 }
@@ -159,6 +166,73 @@ fn a_look_at_an_output_counts_as_it_was_before() {
     read.identity = read.identity.map(|id| Identity { size_bytes: 5, ..id });
     let read_first = vec![read, open("/w/x.o", MAKE)];
     check("read first", "/b/cc1", read_first, ("", "/w/x.o", "updates-file"));
+}
+
+/// A file with bytes in it.
+fn with_bytes(event: trace::Event) -> trace::Event {
+    trace::Event { identity: event.identity.map(|id| Identity { size_bytes: 5, ..id }), ..event }
+}
+
+const TEMPORARY: u16 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCLUSIVE | OpenFlags::TEMPORARY;
+
+fn renamed(from: &str, to: &str) -> trace::Event {
+    trace::Event { path2: to.into(), ..event(Kind::Rename(OpenFlags(0)), from) }
+}
+
+#[test]
+fn a_linker_opens_its_old_output_only_to_unlink_it() {
+    let opened = || with_bytes(open("/w/p", READ));
+    let replaced = || {
+        let made = [open("/w/p.tmp", TEMPORARY), renamed("/w/p.tmp", "/w/p")];
+        [&[with_bytes(event(Kind::Stat, "/w/p")), opened(), event(Kind::Unlink, "/w/p")][..], &made].concat()
+    };
+    check("lld", "/b/lld", replaced(), ("", "/w/p", ""));
+    check("mold, of a library", "/b/mold", replaced(), ("", "/w/p", ""));
+    check("any other", "/b/cc1", replaced(), ("", "/w/p", "updates-file"));
+    check("which is an input", "/b/lld", [vec![opened()], replaced()].concat(), ("", "/w/p", "updates-file"));
+    let between = [vec![opened(), open("/w/x.o", READ)], replaced()[2..].to_vec()].concat();
+    check("which was the first input", "/b/lld", between, ("/w/x.o content", "/w/p", "updates-file"));
+}
+
+#[test]
+fn a_linker_writes_into_its_old_output() {
+    let absent = vec![
+        failed(2, event(Kind::Stat, "/w/p")),
+        open("/w/.mold-x", TEMPORARY),
+        failed(2, renamed("/w/p", "/w/.mold-x")),
+        failed(2, open("/w/p", READ)),
+        renamed("/w/.mold-x", "/w/p"),
+    ];
+    let there = vec![
+        event(Kind::Stat, "/w/p"),
+        open("/w/.mold-x", TEMPORARY),
+        renamed("/w/p", "/w/.mold-x"),
+        with_bytes(open("/w/.mold-x", READ | OpenFlags::WRITE | OpenFlags::CREATE)),
+        failed(2, open("/w/p", READ)),
+        renamed("/w/.mold-x", "/w/p"),
+    ];
+    for events in [absent.clone(), there.clone()] {
+        let folded = folded("/b/mold", events);
+        assert_eq!(told(&folded), (String::new(), "/w/p".into(), String::new()));
+        let [(_, Change::File { placement, closed_when_complete, .. })] = &folded.seen.changed[..] else { panic!() };
+        assert_eq!((*placement, *closed_when_complete), (Placement::Truncate, false));
+    }
+    // Of another program it is not known what it would have done with the other.
+    check("absent", "/b/sh", absent, ("/w/p was absent", "/w/p", ""));
+    check("there", "/b/sh", there, ("/w/p was absent", "/w/p", "updates-file"));
+}
+
+#[test]
+fn random_numbers_are_no_refusal_where_runs_are_compared() {
+    let asks = [event(Kind::Random, "getrandom"), open("/dev/urandom", READ), open("/proc/self/maps", READ)];
+    for (ask, refused) in asks.into_iter().zip(["random", "random", "device"]) {
+        let by = |compared| folded_by(compared, "/b/linker", vec![ask.clone()]);
+        assert_eq!((told(&by(false)).2.as_str(), by(false).chance_program), (refused, None));
+        assert_eq!((told(&by(true)).2.as_str(), by(true).chance_program), ("", Some(b"/b/linker".to_vec())));
+    }
+    // That is no more than is known of it.
+    let folded = folded_by(true, "/b/cc1", vec![open("/proc/self/maps", READ)]);
+    assert_eq!((told(&folded).2.as_str(), folded.chance_program), ("", None));
 }
 
 #[test]

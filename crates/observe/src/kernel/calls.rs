@@ -54,6 +54,10 @@ pub(super) enum Call {
     Execute(At, Option<u8>),
     /// Something that libc does before the program's own code runs.
     Begin,
+    /// A signal is given a handler: `struct sigaction`.
+    Handle(u8),
+    /// The process ends. Asked about so that the last question of a run shows whether one before it was taken back.
+    End,
     /// The family is not a local one.
     Socket,
     /// `connect` or `bind`: address and its length.
@@ -97,6 +101,10 @@ pub(super) struct Row {
 pub(super) const CLONE_NEW: u32 = 0x7e02_0000;
 /// `CLOCK_REALTIME`, `CLOCK_REALTIME_COARSE`, `CLOCK_TAI`: the others tell no date.
 const DATES: &[u32] = &[0, 5, 11];
+
+/// Signals that come in the middle of a run without anything having gone wrong: USR1, USR2, ALRM, CHLD, URG, VTALRM,
+/// PROF, IO. A handler for another one runs when the run is stopped or the program is at fault.
+const EXPECTED_SIGNALS: &[u32] = &[10, 12, 14, 17, 23, 26, 27, 29];
 
 const fn path(path: u8) -> At {
     At { dir: None, path }
@@ -161,6 +169,8 @@ const COMMON: &[Row] = &[
     row(SYS_fremovexattr, Call::ChangeOpen(Kind::SetAttribute, 0, None)),
     row(SYS_execve, Call::Execute(path(0), None)),
     row(SYS_set_tid_address, Call::Begin),
+    some(SYS_rt_sigaction, Call::Handle(1), When::IsOneOf(0, EXPECTED_SIGNALS)),
+    row(SYS_exit_group, Call::End),
     row(SYS_execveat, Call::Execute(below(0, 1), Some(4))),
     some(SYS_socket, Call::Socket, When::IsNot(0, AF_UNIX as u32)),
     row(SYS_connect, Call::Address),

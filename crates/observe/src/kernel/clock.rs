@@ -36,9 +36,10 @@ const CALLS: &[(&[u8], &[u8])] = &[
 ];
 #[cfg(target_arch = "aarch64")]
 const CALLS: &[(&[u8], &[u8])] = &[
-    // mov x8, number; svc 0; ret
-    (b"__kernel_clock_gettime", &[0x28, 0x0e, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6]),
-    (b"__kernel_gettimeofday", &[0x28, 0x15, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc0, 0x03, 0x5f, 0xd6]),
+    // bti c; mov x8, number; svc 0; ret. A kernel built with branch target identification has `bti c` at the beginning of
+    // each of these functions, and calling one without it ends the program. Older processors take it for a no-op.
+    (b"__kernel_clock_gettime", &[0x5f, 0x24, 3, 0xd5, 0x28, 0x0e, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc0, 3, 0x5f, 0xd6]),
+    (b"__kernel_gettimeofday", &[0x5f, 0x24, 3, 0xd5, 0x28, 0x15, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc0, 3, 0x5f, 0xd6]),
 ];
 
 /// Where in the vDSO what is to be written.

@@ -16,6 +16,11 @@
 //! | a path is changed in memory while the call waits | nothing: a program that does so is hostile or broken, and gets what it asked for; it is only recorded wrongly |
 //! | a process dies while its memory is read | answering fails then, and what was read is forgotten |
 //!
+//! A signal that arrives while a call is asked about ends the call with EINTR, if the program handles the signal without
+//! SA_RESTART. The call would not have failed without us: `open` and `stat` of a local file never do. Since Linux 5.19 this
+//! can only happen before we have heard of the call. Either way we notice: an answer finds nobody waiting, or the kernel's
+//! numbers of questions have a gap. If a program of the run has such a handler, the run is not recorded then.
+//!
 //! An error that has nothing to do with names (too many open files, no memory, a failing disk) is not seen: the tool
 //! makes of it what it makes, usually a message and a failure that the caller knows.
 //!
@@ -56,10 +61,11 @@ use std::rc::Rc;
 pub(crate) use self::sample::{How, Life, lives, take_samples};
 
 use larder_spawn::{Command, Destinations};
-use larder_sys::{Attendant, FilterStep, Listener, Rivalry};
+use larder_sys::{Answered, Attendant, FilterStep, Listener, Rivalry};
 use std::collections::HashMap;
 
 use self::process::Caller;
+pub use self::watch::INTERRUPTED;
 use self::watch::{Watch, bare};
 use crate::{Event, Kind, Observed, Observer, Trace};
 
@@ -88,24 +94,31 @@ pub enum Closing {
 }
 
 impl KernelObserver {
-    /// Where the kernel can ask, and can tell us of whom it speaks. Whether it will (only one may listen to a process)
-    /// shows when the tool is started.
-    pub fn new(closing: Closing) -> io::Result<KernelObserver> {
+    /// An observer for a system on which [`KernelObserver::try_out`] succeeds. Whether the kernel lets us listen to this
+    /// tool (only one may) shows when that is started.
+    pub fn new(closing: Closing) -> KernelObserver {
+        KernelObserver { closing }
+    }
+
+    /// Tries all that this observer needs, on a child of its own. The error says what is refused here.
+    pub fn try_out() -> io::Result<()> {
         let own_number = larder_sys::link_target(b"/proc/self")?;
-        let same_numbers = own_number == larder_sys::process_id().to_string().as_bytes();
-        if !same_numbers || !larder_sys::can_notify() {
-            return Err(io::Error::from(io::ErrorKind::Unsupported));
+        if own_number != larder_sys::process_id().to_string().as_bytes() {
+            return Err(io::Error::other("/proc is that of another process namespace"));
         }
-        Ok(KernelObserver { closing })
+        larder_sys::try_attending()
     }
 
     /// What sees while something else runs the tool; once that has ended, its trace is where the second part says.
-    /// `wrapper_reports`: we may be started again inside the run, and then report ourselves.
+    /// `wrapper_reports`: the preloaded library watches as well. Then we may be started again inside the run and report
+    /// ourselves, and the library repeats a call that a signal interrupted.
     pub(crate) fn supervisor(&self, wrapper_reports: bool) -> (Supervisor, Rc<Cell<Option<Trace>>>) {
         let trace = Rc::default();
         let supervisor = Supervisor {
             watch: Watch::new(wrapper_reports),
             closing: self.closing,
+            interrupted: false,
+            calls_are_repeated: wrapper_reports,
             listener: None,
             processes: HashMap::default(),
             given_up: false,
@@ -133,6 +146,10 @@ impl Observer for KernelObserver {
 pub(crate) struct Supervisor {
     watch: Watch,
     closing: Closing,
+    /// A call was interrupted after we had heard of it.
+    interrupted: bool,
+    /// The preloaded library makes an interrupted call again (`DONE`, `preload/real.h`).
+    calls_are_repeated: bool,
     listener: Option<Listener>,
     /// A handle on each process that called, to learn how it ended.
     processes: HashMap<u32, Option<OwnedFd>>,
@@ -191,15 +208,17 @@ impl Attendant for Supervisor {
         self.listener.as_ref().filter(|_| !self.deserted).map(AsFd::as_fd)
     }
 
-    fn serve(&mut self) {
-        let Some(listener) = &self.listener else { return };
+    fn serve(&mut self) -> io::Result<()> {
+        let Some(listener) = &self.listener else { return Ok(()) };
         let Some(call) = listener.receive() else {
             self.deserted = listener.is_deserted();
-            return;
+            return Ok(());
         };
         if self.given_up || self.watch.events.len() >= EVENTS_MAX {
-            listener.let_go_on(&call);
-            return;
+            return match listener.let_go_on(&call) {
+                Answered::Refused => Err(io::ErrorKind::Unsupported.into()),
+                Answered::GoesOn | Answered::Gone => Ok(()),
+            };
         }
         let caller = self.watch.caller(call.thread);
         self.watch.settle(Some(call.thread));
@@ -209,11 +228,18 @@ impl Attendant for Supervisor {
             self.watch.appears(caller);
         }
         self.watch.see(caller, &call);
-        if !listener.let_go_on(&call) {
-            return self.watch.take_back(&mark);
+        match listener.let_go_on(&call) {
+            Answered::GoesOn => {}
+            Answered::Refused => return Err(io::ErrorKind::Unsupported.into()),
+            Answered::Gone => {
+                self.interrupted |= larder_sys::is_thread_of(caller.thread, caller.process);
+                self.watch.take_back(&mark);
+                return Ok(());
+            }
         }
         self.given_up = self.watch.dropped_since(&mark);
         self.follow(caller.process);
+        Ok(())
     }
 
     fn release(&mut self, others_live: bool) {
@@ -223,7 +249,13 @@ impl Attendant for Supervisor {
             self.note_deaths();
         }
         if let Some(listener) = self.listener.take() {
+            self.interrupted |= listener.missed_some();
             listener.release(others_live);
+        }
+        if self.interrupted && self.watch.may_be_interrupted && !self.calls_are_repeated {
+            let caller = Caller { thread: self.first, process: self.first };
+            let what = b"a signal came while a system call was asked about".to_vec();
+            self.watch.events.push(Event { extra: INTERRUPTED, path: what, ..bare(caller, Kind::Drop) });
         }
         let events = std::mem::take(&mut self.watch.events);
         let incomplete = others_live || events.len() >= EVENTS_MAX;

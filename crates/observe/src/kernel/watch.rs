@@ -19,6 +19,8 @@ use crate::{Event, Kind};
 pub(super) const DROP_CLASS: u32 = 3;
 pub(super) const DROP_UNREADABLE: u32 = 5;
 pub(super) const DROP_UNSUPPORTED: u32 = 8;
+/// The `extra` of a `Kind::Drop`: a signal may have made a call fail with EINTR because it was asked about.
+pub const INTERRUPTED: u32 = 0x417;
 
 /// All that was seen so far, and what is needed to understand what comes.
 #[derive(Default)]
@@ -42,6 +44,8 @@ pub(super) struct Watch {
     pub(super) hidden_clocks: HashSet<u32>,
     /// What makes clocks visible, once it was looked for.
     pub(super) patches: Option<Option<Patches>>,
+    /// Some process handles a signal without having its calls restarted (SA_RESTART).
+    pub(super) may_be_interrupted: bool,
     calls: HashMap<i32, Call>,
     /// The process of each thread that is not its first.
     threads: HashMap<u32, u32>,
@@ -146,7 +150,16 @@ impl Watch {
             Call::List(index) => self.list(caller, argument(index) as i32)?,
             Call::Close(index) => self.close(caller, argument(index) as i32),
             Call::ChangeDirectory(at) => self.change_directory(caller, call, at)?,
-            Call::Begin => {}
+            Call::Begin | Call::End => {}
+            Call::Handle(index) => {
+                /// The default, and being ignored.
+                const NO_HANDLERS: [u64; 2] = [0, 1];
+                let address = call.arguments[usize::from(index)];
+                if address != 0 {
+                    let [handler, flags] = caller.numbers(address)?;
+                    self.may_be_interrupted |= !NO_HANDLERS.contains(&handler) && flags & libc::SA_RESTART as u64 == 0;
+                }
+            }
             Call::Socket => self.number_event(caller, Kind::Network, argument(0), b"socket"),
             Call::Address => self.address(caller, call)?,
             Call::Identity => self.number_event(caller, Kind::Identity, 0, b"uname"),

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::time::Duration;
 
 use larder_model::Identity;
@@ -81,6 +82,8 @@ pub(super) fn close(file: &File) {
     if file.write_all_at(&(CLOSING | KERNEL_ASKS).to_ne_bytes(), OVERFLOW_AT).is_err() {
         return;
     }
+    // `log_closing` in preload/log.c has the other half.
+    fence(SeqCst);
     for _ in 0..LOOKS_MAX {
         match read(file) {
             Ok(trace) if under_way(&trace) > 0 => std::thread::sleep(LOOK_EVERY),

@@ -8,15 +8,18 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use object::elf::{DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_INTERP, PT_LOAD};
+use object::elf::{DT_STRSZ, DT_STRTAB, FileHeader64, PT_DYNAMIC, PT_LOAD};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache, ReadRef};
 
 /// What can be done with a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     /// It can be preloaded into.
-    Dynamic,
+    Dynamic {
+        /// Path of its dynamic loader.
+        loader: Vec<u8>,
+    },
     /// It cannot.
     NotPreloadable,
 }
@@ -53,21 +56,20 @@ fn judge_at(path: &[u8], depth: usize) -> Option<(Program, bool)> {
         return Some((verdict.0, true));
     }
     let special = look.mode & 0o6000 != 0;
-    let dynamic = !special && is_plain_dynamic(&file).unwrap_or(false);
-    Some((if dynamic { Program::Dynamic } else { Program::NotPreloadable }, false))
+    let loader = if special { None } else { loader_of_plain(&file) };
+    Some((loader.map_or(Program::NotPreloadable, |loader| Program::Dynamic { loader }), false))
 }
 
-fn is_plain_dynamic(file: &File) -> Option<bool> {
+/// The loader of a program of this machine that is linked without a sanitizer.
+fn loader_of_plain(file: &File) -> Option<Vec<u8>> {
     let cache = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&cache).ok()?;
     let endian = header.endian().ok()?;
     if header.e_machine(endian) != MACHINE {
-        return Some(false);
+        return None;
     }
     let segments = header.program_headers(endian, &cache).ok()?;
-    if !segments.iter().any(|s| s.p_type(endian) == PT_INTERP) {
-        return Some(false);
-    }
+    let loader = segments.iter().find_map(|segment| segment.interpreter(endian, &cache).ok()?)?;
     let dynamic = segments.iter().find(|s| s.p_type(endian) == PT_DYNAMIC)?;
     let entries = dynamic.dynamic(endian, &cache).ok()??;
     let value = |tag: u32| entries.iter().find(|d| d.tag32(endian) == Some(tag)).map(|d| d.d_val(endian));
@@ -76,7 +78,8 @@ fn is_plain_dynamic(file: &File) -> Option<bool> {
         s.p_type(endian) == PT_LOAD && (s.p_vaddr(endian)..s.p_vaddr(endian) + s.p_filesz(endian)).contains(&address)
     })?;
     let names = (&cache).read_bytes_at(load.p_offset(endian) + (address - load.p_vaddr(endian)), size).ok()?;
-    Some(!SANITIZERS.iter().any(|sanitizer| memchr::memmem::find(names, sanitizer).is_some()))
+    let is_sanitized = SANITIZERS.iter().any(|sanitizer| memchr::memmem::find(names, sanitizer).is_some());
+    (!is_sanitized).then(|| loader.to_vec())
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -90,13 +93,13 @@ mod tests {
 
     #[test]
     fn programs_of_this_machine() {
-        let check = |path: &str, expect| assert_eq!(judge(path.as_bytes()), expect, "{path}");
-        check("/bin/sh", (Program::Dynamic, false));
-        check("/nonexistent", (Program::NotPreloadable, false));
-        check("/etc/passwd", (Program::NotPreloadable, false));
-        let dir = std::env::temp_dir().join(format!("larder-judge-{}", std::process::id()));
-        std::fs::write(&dir, "#! /bin/sh -e\n").expect("writes");
-        check(dir.to_str().expect("is text"), (Program::Dynamic, true));
-        std::fs::remove_file(dir).expect("removes");
+        let (Program::Dynamic { loader }, false) = judge(b"/bin/sh") else { panic!("/bin/sh is dynamically linked") };
+        assert!(loader.starts_with(b"/lib"), "{}", String::from_utf8_lossy(&loader));
+        assert_eq!(judge(b"/nonexistent"), (Program::NotPreloadable, false));
+        assert_eq!(judge(b"/etc/passwd"), (Program::NotPreloadable, false));
+        let script = std::env::temp_dir().join(format!("larder-judge-{}", std::process::id()));
+        std::fs::write(&script, "#! /bin/sh -e\n").expect("writes");
+        assert_eq!(judge(script.as_os_str().as_bytes()), (Program::Dynamic { loader }, true));
+        std::fs::remove_file(script).expect("removes");
     }
 }

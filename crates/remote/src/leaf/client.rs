@@ -22,12 +22,12 @@ const REDIRECTS_MAX: usize = 4;
 const HEADERS_BYTES_MAX: usize = 64 << 10;
 
 /// The cryptography of TLS. Elsewhere than where larder runs there is none, so that type checks need no C compiler.
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn provider() -> Option<Arc<CryptoProvider>> {
     Some(Arc::new(rustls::crypto::ring::default_provider()))
 }
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(crate) fn provider() -> Option<Arc<CryptoProvider>> {
     None
 }

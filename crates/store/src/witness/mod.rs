@@ -444,7 +444,10 @@ impl Walk<'_> {
         error: &io::Error,
         depth: usize,
     ) -> Done {
-        if looked.content || looked.kind && !looked.absent {
+        // That `access` for execution was refused counts as a look at the kind of what is there. If a directory above may
+        // not be searched, it was refused for that.
+        let is_barred = error.kind() == io::ErrorKind::PermissionDenied;
+        if looked.content || looked.kind && !looked.absent && !is_barred {
             return refuse(Unrecorded::InputChanged, path);
         }
         let mut missing = directory;
@@ -474,8 +477,15 @@ impl Walk<'_> {
             }
             return self.path(missing, &absent, depth + 1);
         }
-        // Not a directory, no permission, too many links: said as the error that looking at the whole path gives.
         let existing = existing.to_vec();
+        if is_barred && looked.kind {
+            // It was so during the whole run.
+            let changed_ns = self.opened(&existing).itself().map_or(i64::MAX, |look| look.changed_ns);
+            if changed_ns >= self.witness.started_ns {
+                return refuse(Unrecorded::InputChanged, path);
+            }
+        }
+        // Not a directory, no permission, too many links: said as the error that looking at the whole path gives.
         let name =
             path[existing.len()..].iter().position(|&b| b != b'/').map(|at| path[existing.len() + at..].to_vec());
         let errno = error.raw_os_error().unwrap_or(0) as u32;

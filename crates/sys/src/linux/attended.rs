@@ -6,14 +6,21 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::manner::Manner;
-use super::notify::{Attendant, FilterStep, Listener};
+use super::notify::{Answered, Attendant, FilterStep, Listener, let_go_on, receive_from};
 use super::process::{CStrings, Child, c_string};
+
+/// A program that neither begins nor asks anything for so long does not get that far. It is started again without a
+/// filter then, so a slow disk costs no more than this.
+const BEGIN_DEADLINE: Duration = Duration::from_secs(30);
+/// How long each step of [`try_attending`] may take. They take microseconds.
+const TRIAL_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Like `spawn`, under the attendant's filter. Of the descriptors none is left open here. An error means that the
 /// program did not begin, for lack of a listener or for a reason of its own.
@@ -73,21 +80,100 @@ fn serve_until_begun(ours: &OwnedFd, attendant: &mut dyn Attendant) -> io::Resul
         let (begun, asked) = {
             let mut set = vec![PollFd::new(ours, PollFlags::IN)];
             set.extend(attendant.listener().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-            match poll(&mut set, None) {
+            match poll(&mut set, Some(&timespec(BEGIN_DEADLINE))) {
                 Err(Errno::INTR) => continue,
-                polled => polled?,
+                polled if polled? == 0 => return Err(io::ErrorKind::TimedOut.into()),
+                _ => {}
             };
             let ready = |at: usize| set.get(at).is_some_and(|fd| !fd.revents().is_empty());
             (ready(0), ready(1))
         };
         if asked {
-            attendant.serve();
+            attendant.serve()?;
         } else if begun {
             let mut number = [0; 4];
             return match rustix::io::read(ours, &mut number).unwrap_or(0) {
                 4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number))),
                 _ => Ok(()),
             };
+        }
+    }
+}
+
+fn timespec(time: Duration) -> rustix::time::Timespec {
+    rustix::time::Timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos().into() }
+}
+
+/// Tries all that an attendant needs, on a child that makes one harmless call: a filter with a listener, hearing of the
+/// call, reading the memory of the thread that makes it, and letting it go on. The error says which of these is refused
+/// here. For example, a container's seccomp profile refuses the first, Linux before 5.5 the last, and
+/// `kernel.yama.ptrace_scope=2` the third. It costs a fork.
+pub fn try_attending() -> io::Result<()> {
+    const ASKED: libc::c_long = libc::SYS_getppid;
+    const MARK: [u8; 16] = *b"read this please";
+    // Load the number; if it is this call's, ask; else allow.
+    let filter = [
+        FilterStep { code: 0x20, if_true: 0, if_false: 0, value: 0 },
+        FilterStep { code: 0x15, if_true: 0, if_false: 1, value: ASKED as u32 },
+        FilterStep { code: 0x06, if_true: 0, if_false: 0, value: libc::SECCOMP_RET_USER_NOTIF },
+        FilterStep { code: 0x06, if_true: 0, if_false: 0, value: libc::SECCOMP_RET_ALLOW },
+    ];
+    let (ours, theirs) = socket_pair()?;
+    // SAFETY: the child makes system calls only, on what was made before, and never returns.
+    let child = match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: closes the child's own copy of a descriptor.
+            unsafe { libc::close(ours.as_raw_fd()) };
+            match install(&filter) {
+                Err(error) => tell(theirs.as_raw_fd(), error),
+                Ok(listener) => send_listener(theirs.as_raw_fd(), listener),
+            }
+            // SAFETY: `getppid` takes no arguments and ignores these.
+            unsafe { libc::syscall(ASKED, MARK.as_ptr(), 0) };
+            super::end_process(0)
+        }
+        pid => Child { pid },
+    };
+    drop(theirs);
+    let tried = attend_trial(&ours, child.pid as u32, &MARK);
+    // SAFETY: our child, not yet waited for.
+    unsafe { libc::kill(child.pid, libc::SIGKILL) };
+    let _ = child.wait();
+    tried
+}
+
+fn attend_trial(socket: &OwnedFd, child: u32, mark: &[u8; 16]) -> io::Result<()> {
+    let step = |what: &'static str| move |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+    wait_for(socket, TRIAL_DEADLINE).map_err(step("waiting for a child to start"))?;
+    let listener = receive_listener(socket).map_err(step("seccomp user notification"))?;
+    wait_for(&listener, TRIAL_DEADLINE).map_err(step("waiting for a system call's notification"))?;
+    let call = receive_from(&listener)
+        .ok_or_else(io::Error::last_os_error)
+        .map_err(step("receiving a system call's notification"))?;
+    let mut read = [0; 16];
+    super::notify::read_memory(child, call.arguments[0], &mut read)
+        .map_err(step("reading the memory of a child (ptrace_scope, a security profile)"))?;
+    if read != *mark {
+        return Err(io::Error::other("the memory of a child was read wrongly"));
+    }
+    match let_go_on(listener.as_raw_fd(), &call) {
+        Answered::GoesOn => {}
+        answered => return Err(io::Error::other(format!("letting a system call go on ({answered:?}): Linux 5.5"))),
+    }
+    // The other end closes when the child ends, which it does only if its call went on.
+    wait_for(socket, TRIAL_DEADLINE).map_err(step("waiting for a child to go on"))
+}
+
+/// Waits until something can be read, or the other end is closed.
+fn wait_for(fd: &OwnedFd, at_most: Duration) -> io::Result<()> {
+    let end = Instant::now() + at_most;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match poll(&mut [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)], Some(&timespec(left))) {
+            Err(Errno::INTR) => {}
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            polled => return polled.map(drop).map_err(io::Error::from),
         }
     }
 }

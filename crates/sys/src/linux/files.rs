@@ -4,10 +4,12 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
 
 use crate::{Kind, Look, Trust};
 
@@ -25,22 +27,113 @@ const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
+/// Opens a directory for looking only.
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// Paths of this length or longer are refused by the kernel (ENAMETOOLONG), the final zero byte included.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// A system call that this kernel, or the seccomp profile of this container, may not have. Once it was refused and
+/// another way gave the result, this process does not make it again.
+struct Newer(AtomicBool);
+
+/// A file in memory is meant to be executed, or is not: Linux 6.3. If `vm.memfd_noexec` is 2, only the second is allowed.
+const MFD_EXEC: u32 = 0x10;
+const MFD_NOEXEC_SEAL: u32 = 0x8;
+
+/// Linux 5.6.
+static OPENAT2: Newer = Newer::new();
+/// Linux 4.11; Docker refused it until 18.04.
+static STATX: Newer = Newer::new();
+
+/// Linux 5.8.
+static FACCESSAT2: Newer = Newer::new();
+
+impl Newer {
+    const fn new() -> Newer {
+        Newer(AtomicBool::new(false))
+    }
+
+    /// Returns what `call` gives, or what `older` gives if the call is refused. Kernels refuse calls that they do not know
+    /// by ENOSYS, old seccomp profiles by EPERM. EPERM can also be the honest answer: then `older` gets it, too, and
+    /// the call counts as one that can be made.
+    #[inline]
+    fn or<T>(&self, call: impl FnOnce() -> io::Result<T>, older: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if self.0.load(Relaxed) {
+            return older();
+        }
+        let done = call();
+        match &done {
+            Err(error) if is_refusal(error) => self.was_refused(older),
+            _ => done,
+        }
+    }
+
+    #[cold]
+    fn was_refused<T>(&self, older: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        let done = older();
+        // A path that is not there is found not to be there by either.
+        if !done.as_ref().is_err_and(is_refusal) {
+            self.0.store(true, Relaxed);
+        }
+        done
+    }
+}
+
+/// Returns true if this is the error of a system call that the kernel does not have, or that a seccomp profile refuses.
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
+}
+
+/// Opens the directory at `path`; a symbolic link anywhere in it is an error (ELOOP).
+fn open_without_links(from: BorrowedFd, path: &[u8]) -> io::Result<OwnedFd> {
+    let at_once =
+        || with_c_path(path, |path| fs::openat2(from, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS));
+    OPENAT2.or(at_once, || walk_without_links(from, path))
+}
+
+/// Opens the directory at `path` as `openat2` does with `RESOLVE_NO_SYMLINKS`, without that call: one component after the
+/// other, each in the directory that was opened before it. A component that becomes a link meanwhile is not
+/// followed either.
+fn walk_without_links(from: BorrowedFd, path: &[u8]) -> io::Result<OwnedFd> {
+    if path.len() >= PATH_BYTES_MAX {
+        return Err(Errno::NAMETOOLONG.into());
+    }
+    let open = |from: BorrowedFd, name: &[u8]| {
+        let opened = with_c_path(name, |name| fs::openat(from, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()));
+        // `O_DIRECTORY` says of a link that it is none.
+        match opened {
+            Err(error) if error.raw_os_error() == Some(libc::ENOTDIR) => {
+                let found = statx(from, name, AtFlags::SYMLINK_NOFOLLOW);
+                let is_link = found.is_ok_and(|found| found.kind == Kind::Link);
+                Err(if is_link { Errno::LOOP.into() } else { error })
+            }
+            opened => opened,
+        }
+    };
+    let first: &[u8] = match path {
+        [] => return Err(Errno::NOENT.into()),
+        [b'/', ..] => b"/",
+        _ => b".",
+    };
+    let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+    names.fold(open(from, first), |above, name| open(above?.as_fd(), name))
+}
+
 /// A directory, opened for looking only.
 pub struct Dir(OwnedFd);
 
 impl Dir {
     /// Open `path`. With `refuse_links`, a symbolic link anywhere in it is an error (ELOOP).
     pub fn open(path: &[u8], refuse_links: bool) -> io::Result<Dir> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = if refuse_links { ResolveFlags::NO_SYMLINKS } else { ResolveFlags::empty() };
-        Ok(Dir(with_c_path(path, |path| fs::openat2(CWD, path, flags, Mode::empty(), resolve))?))
+        match refuse_links {
+            true => Ok(Dir(open_without_links(CWD, path)?)),
+            false => Ok(Dir(with_c_path(path, |path| fs::openat(CWD, path, DIRECTORY, Mode::empty()))?)),
+        }
     }
 
     /// Open a directory in it; a symbolic link is an error (ELOOP).
     pub fn open_in(&self, name: &[u8]) -> io::Result<Dir> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::NO_SYMLINKS;
-        Ok(Dir(with_c_path(name, |name| fs::openat2(&self.0, name, flags, Mode::empty(), resolve))?))
+        Ok(Dir(open_without_links(self.0.as_fd(), name)?))
     }
 
     /// Leave it open until the process ends, which closes all of them at once. Only while there are few.
@@ -142,6 +235,27 @@ pub fn own_program() -> io::Result<(Vec<u8>, Look)> {
         return Ok((name.to_vec(), found));
     }
     Ok((fs::readlink(PROC, Vec::new())?.into_bytes(), look_through(PROC)?))
+}
+
+/// Whether this process, by its effective ids or its real ones, may execute (1), write (2) or read (4) what `path`
+/// leads to.
+pub fn may_access(path: &[u8], rights: u8, effective: bool) -> io::Result<()> {
+    let wanted = fs::Access::from_bits_truncate(rights.into());
+    let by = |flags| with_c_path(path, |path| fs::accessat(CWD, path, wanted, flags));
+    if !effective {
+        return by(AtFlags::empty());
+    }
+    FACCESSAT2.or(
+        || by(AtFlags::EACCESS),
+        // If the real ids are the effective ones, as in every program that is not set-user-id, the older call says the
+        // same.
+        || if ids_are_real() { by(AtFlags::empty()) } else { Err(Errno::NOSYS.into()) },
+    )
+}
+
+fn ids_are_real() -> bool {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    getuid() == geteuid() && getgid() == getegid()
 }
 
 /// Whether this process may write to what `path` leads to, as `access` says.
@@ -258,24 +372,21 @@ fn with_c_path<T>(path: &[u8], call: impl FnOnce(&CStr) -> rustix::io::Result<T>
 
 #[inline]
 fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
+    STATX.or(|| look_by_statx(dir.as_fd(), name, flags), || look_by_stat(dir.as_fd(), name, flags))
+}
+
+#[inline]
+fn look_by_statx(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
     let mask = StatxFlags::BASIC_STATS | StatxFlags::from_bits_retain(STATX_MNT_ID_UNIQUE);
     let st = with_c_path(name, |name| fs::statx(dir, name, flags | AtFlags::NO_AUTOMOUNT, mask))?;
     let nanoseconds = |t: fs::StatxTimestamp| t.tv_sec.saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.into());
-    let kind = match st.stx_mode >> 12 {
-        0o10 => Kind::File,
-        0o04 => Kind::Directory,
-        0o12 => Kind::Link,
-        other => Kind::Other(other as u8),
-    };
-    let device = u64::from(st.stx_dev_major) << 32 | u64::from(st.stx_dev_minor);
-    let lasting = st.stx_dev_major != 0 && st.stx_dev_major != LOOP_MAJOR;
     // Without unique numbers (before Linux 6.8) the bits below are zero; `volume` 1 << 63 is then never believed.
     let unique = if st.stx_mask & STATX_MNT_ID_UNIQUE != 0 { st.stx_mnt_id } else { 0 };
     Ok(Look {
-        kind,
+        kind: kind_of(st.stx_mode.into()),
         mode: u32::from(st.stx_mode) & 0o7777,
-        volume: if lasting { device } else { 1 << 63 | unique },
-        device,
+        volume: volume(st.stx_dev_major, st.stx_dev_minor, unique),
+        device: device(st.stx_dev_major, st.stx_dev_minor),
         inode: st.stx_ino,
         size_bytes: st.stx_size,
         modified_ns: nanoseconds(st.stx_mtime),
@@ -284,6 +395,46 @@ fn statx(dir: impl AsFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
         owner: st.stx_uid,
         group: st.stx_gid,
     })
+}
+
+/// Looks at a path by `fstatat`, which every kernel has. It tells all that `statx` tells but the number of the mount.
+#[cold]
+fn look_by_stat(dir: BorrowedFd, name: &[u8], flags: AtFlags) -> io::Result<Look> {
+    let st = with_c_path(name, |name| fs::statat(dir, name, flags | AtFlags::NO_AUTOMOUNT))?;
+    let nanoseconds = |s: i64, ns: u64| s.saturating_mul(1_000_000_000).saturating_add(ns as i64);
+    let (major, minor) = (fs::major(st.st_dev), fs::minor(st.st_dev));
+    Ok(Look {
+        kind: kind_of(st.st_mode),
+        mode: st.st_mode & 0o7777,
+        volume: volume(major, minor, 0),
+        device: device(major, minor),
+        inode: st.st_ino,
+        size_bytes: st.st_size as u64,
+        modified_ns: nanoseconds(st.st_mtime as _, st.st_mtime_nsec as _),
+        changed_ns: nanoseconds(st.st_ctime as _, st.st_ctime_nsec as _),
+        links: st.st_nlink as _,
+        owner: st.st_uid,
+        group: st.st_gid,
+    })
+}
+
+fn kind_of(mode: u32) -> Kind {
+    match mode >> 12 {
+        0o10 => Kind::File,
+        0o04 => Kind::Directory,
+        0o12 => Kind::Link,
+        other => Kind::Other(other as u8),
+    }
+}
+
+fn device(major: u32, minor: u32) -> u64 {
+    u64::from(major) << 32 | u64::from(minor)
+}
+
+/// Returns what names a file system while the system runs: its device, or its mount's number if the same device may soon
+/// be another one.
+fn volume(major: u32, minor: u32, unique: u64) -> u64 {
+    if major != 0 && major != LOOP_MAJOR { device(major, minor) } else { 1 << 63 | unique }
 }
 
 /// All that is in a file of `size_bytes`, as was just found: by one call, where it has not changed since.
@@ -315,14 +466,50 @@ pub fn read_rest_at_most(file: &File, bytes_max: u64) -> io::Result<Option<Vec<u
     Ok((bytes.len() as u64 <= bytes_max).then_some(bytes))
 }
 
-/// A file that exists in memory only, and the path by which this process and its children can open it.
+/// Returns a file that has no name and is gone with the last descriptor of it: in memory, or in a directory for temporary
+/// files if the system gives none in memory (`memfd_create` is Linux 3.17, and `vm.memfd_noexec` may refuse it). With
+/// `executable` it can be executed, and mapped for execution.
 pub fn memory_file(name: &str, executable: bool) -> io::Result<File> {
     use rustix::fs::MemfdFlags;
-    // MFD_EXEC (Linux 6.3) says that execution is meant; older kernels do not know it.
-    const MFD_EXEC: u32 = 0x10;
-    let exact = MemfdFlags::CLOEXEC | MemfdFlags::from_bits_retain(if executable { MFD_EXEC } else { 0 });
-    let file = fs::memfd_create(name, exact).or_else(|_| fs::memfd_create(name, MemfdFlags::CLOEXEC))?;
+    let tried = if executable { [MFD_EXEC, 0] } else { [0, MFD_NOEXEC_SEAL] };
+    let made = tried
+        .into_iter()
+        .find_map(|flag| fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::from_bits_retain(flag)).ok());
+    made.map_or_else(|| unnamed_file(executable), |file| Ok(File::from(file)))
+}
+
+/// Returns a file without a name in one of the directories for temporary files.
+fn unnamed_file(executable: bool) -> io::Result<File> {
+    let temporary = std::env::temp_dir();
+    let directories = [Path::new("/dev/shm"), &temporary, Path::new("/tmp"), Path::new("/var/tmp")];
+    let mode = if executable { Mode::RWXU } else { Mode::RUSR | Mode::WUSR };
+    let mut failed = io::Error::from(Errno::NOSYS);
+    for directory in directories {
+        match unnamed_file_in(directory, mode) {
+            // From a file system that is mounted `noexec` nothing can be executed.
+            Ok(file) if executable && !may_execute_from(&file) => {}
+            Ok(file) => return Ok(file),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn unnamed_file_in(directory: &Path, mode: Mode) -> io::Result<File> {
+    use std::os::unix::ffi::OsStrExt;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    if let Ok(file) = fs::open(directory, flags | OFlags::TMPFILE, mode) {
+        return Ok(File::from(file));
+    }
+    // Some file systems make none without a name.
+    let path = directory.join(format!(".larder-{:016x}", random_u64()));
+    let file = fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)?;
+    with_c_path(path.as_os_str().as_bytes(), |path| fs::unlink(path))?;
     Ok(File::from(file))
+}
+
+fn may_execute_from(file: &File) -> bool {
+    fs::fstatvfs(file).is_ok_and(|system| !system.f_flag.contains(fs::StatVfsMountFlags::NOEXEC))
 }
 
 /// A file in memory with this content, which nobody can change any more.
@@ -336,7 +523,14 @@ pub fn sealed_memory_file(name: &str, bytes: &[u8]) -> io::Result<File> {
 /// A file in memory that can be sealed once it is written.
 pub fn growing_memory_file(name: &str) -> io::Result<File> {
     use rustix::fs::MemfdFlags;
-    Ok(File::from(fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
+    let sealable = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let made = fs::memfd_create(name, sealable);
+    // If `vm.memfd_noexec` is 2.
+    let made = made.or_else(|error| match error {
+        Errno::ACCESS => fs::memfd_create(name, sealable | MemfdFlags::from_bits_retain(MFD_NOEXEC_SEAL)),
+        error => Err(error),
+    });
+    Ok(File::from(made?))
 }
 
 /// From now on nobody can change this file in memory.
@@ -351,13 +545,27 @@ pub fn volatile_path(file: &File) -> Vec<u8> {
     format!("/proc/{}/fd/{}", crate::process_id(), file.as_raw_fd()).into_bytes()
 }
 
-/// Give a file another name, which nothing has; false where something has it. Where the file system knows no such
-/// renaming, false as well.
+/// Gives a file another name, which nothing has; returns false if something has it. Returns false as well if the file
+/// system can neither rename so nor link.
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
-    use rustix::io::Errno;
     match fs::renameat_with(CWD, from, CWD, to, fs::RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS) => Ok(false),
+        // Linux before 3.15, some file systems (NFS), and seccomp profiles that do not know the call.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::PERM) => link_new(from, to),
+        Err(Errno::EXIST) => Ok(false),
         done => done.map(|()| true).map_err(io::Error::from),
+    }
+}
+
+/// As `rename_new`, by a second name that takes the place of the first.
+fn link_new(from: &Path, to: &Path) -> io::Result<bool> {
+    match fs::linkat(CWD, from, CWD, to, AtFlags::empty()) {
+        Ok(()) => {
+            let _ = fs::unlink(from);
+            Ok(true)
+        }
+        // The caller makes the directory if it is missing.
+        Err(Errno::NOENT) => Err(Errno::NOENT.into()),
+        Err(_) => Ok(false),
     }
 }
 
@@ -413,7 +621,154 @@ pub fn boot_id() -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
     use super::*;
+
+    /// A directory that is removed with what is in it.
+    struct Scratch(std::path::PathBuf);
+
+    impl Scratch {
+        fn new() -> Scratch {
+            let path = std::env::temp_dir().join(format!("larder-files-{:016x}", random_u64()));
+            std::fs::create_dir(&path).expect("makes");
+            Scratch(path.canonicalize().expect("is there"))
+        }
+
+        fn path(&self, below: &str) -> Vec<u8> {
+            format!("{}{below}", self.0.display()).into_bytes()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_walk_opens_what_openat2_opens() {
+        let scratch = Scratch::new();
+        let there = |below: &str| scratch.0.join(below);
+        std::fs::create_dir_all(there("a/b")).expect("makes");
+        std::fs::write(there("a/file"), "").expect("writes");
+        for (target, link) in [("b", "a/link"), ("..", "a/up"), ("file", "a/to-file"), ("nothing", "a/dangling")] {
+            std::os::unix::fs::symlink(target, there(link)).expect("links");
+        }
+        let below = [
+            "",
+            "/",
+            "/a",
+            "//a/./b/",
+            "/a/b/..",
+            "/a/b/../b",
+            "/..",
+            "/a/link",
+            "/a/link/",
+            "/a/link/..",
+            "/a/up/a",
+            "/a/file",
+            "/a/file/",
+            "/a/file/x",
+            "/a/to-file",
+            "/a/dangling",
+            "/a/dangling/x",
+            "/a/none",
+            "/none/../a",
+        ];
+        let whole = below.iter().map(|below| scratch.path(below));
+        let long = [scratch.path(&"/.".repeat(PATH_BYTES_MAX)), scratch.path(&format!("/{}", "x".repeat(300)))];
+        let others = [&b""[..], b"/", b".", b"..", b"/proc/self", b"/proc/self/cwd", b"a\0b"].map(<[u8]>::to_vec);
+        let inode = |opened: io::Result<OwnedFd>| {
+            opened
+                .and_then(|dir| look_by_statx(dir.as_fd(), b"", AtFlags::EMPTY_PATH))
+                .map(|look| (look.device, look.inode))
+        };
+        let numbered = |found: io::Result<_>| found.map_err(|error| (error.raw_os_error(), error.kind()));
+        for path in whole.chain(long).chain(others) {
+            let by_call =
+                with_c_path(&path, |path| fs::openat2(CWD, path, DIRECTORY, Mode::empty(), ResolveFlags::NO_SYMLINKS));
+            if by_call.as_ref().is_err_and(is_refusal) {
+                return eprintln!("skipped: there is no openat2 here");
+            }
+            let by_walk = walk_without_links(CWD, &path);
+            assert_eq!(numbered(inode(by_walk)), numbered(inode(by_call)), "{}", String::from_utf8_lossy(&path));
+        }
+    }
+
+    #[test]
+    fn older_calls_say_the_same() {
+        let scratch = Scratch::new();
+        std::os::unix::fs::symlink("nothing", scratch.0.join("link")).expect("links");
+        for (path, flags) in [
+            (scratch.path(""), AtFlags::empty()),
+            (scratch.path("/link"), AtFlags::SYMLINK_NOFOLLOW),
+            (scratch.path("/link"), AtFlags::empty()),
+            (b"/proc/self/exe".to_vec(), AtFlags::empty()),
+            (b"/dev/null".to_vec(), AtFlags::empty()),
+        ] {
+            let without_mount = |look: io::Result<Look>| {
+                look.map(|look| Look { volume: look.volume & !(1 << 63) & look.device, ..look })
+                    .map_err(|error| error.raw_os_error())
+            };
+            let new = look_by_statx(CWD, &path, flags);
+            if new.as_ref().is_err_and(is_refusal) {
+                return eprintln!("skipped: there is no statx here");
+            }
+            assert_eq!(without_mount(look_by_stat(CWD, &path, flags)), without_mount(new));
+        }
+    }
+
+    #[test]
+    fn a_refused_call_is_made_once() {
+        let refused = Newer::new();
+        let mut made = 0;
+        for _ in 0..3 {
+            let call = || {
+                made += 1;
+                Err(io::Error::from_raw_os_error(libc::EPERM))
+            };
+            assert_eq!(refused.or(call, || Ok(7)).expect("is given by the other"), 7);
+        }
+        assert_eq!(made, 1);
+        // The file system's own refusal says nothing of the call.
+        let honest = Newer::new();
+        let refuse = || Err::<(), _>(io::Error::from_raw_os_error(libc::EPERM));
+        assert!(honest.or(refuse, refuse).is_err());
+        assert!(honest.or(|| Ok(()), || unreachable!("is not known to be refused")).is_ok());
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_as_good_as_one_in_memory() {
+        for executable in [false, true] {
+            let made = unnamed_file(executable).expect("some directory takes one");
+            let may_execute =
+                fs::access(Path::new(std::ffi::OsStr::from_bytes(&volatile_path(&made))), fs::Access::EXEC_OK);
+            assert_eq!(may_execute.is_ok(), executable);
+            io::Write::write_all(&mut &made, b"content").expect("writes");
+            let path = volatile_path(&made);
+            let again = open(&path, Opening::Read).expect("opens by its path");
+            assert_eq!(read_rest_at_most(&again, 99).expect("reads").as_deref(), Some(&b"content"[..]));
+            assert_eq!(file_look(&made).expect("looks").links, 0);
+        }
+    }
+
+    #[test]
+    fn a_name_is_taken_once() {
+        let scratch = Scratch::new();
+        let name = |name: &str| scratch.0.join(name);
+        for (rename, to) in [(rename_new as fn(&Path, &Path) -> _, name("one")), (link_new, name("two"))] {
+            for (from, taken) in [(name("first"), true), (name("second"), false)] {
+                std::fs::write(&from, from.as_os_str().as_encoded_bytes()).expect("writes");
+                assert_eq!(rename(&from, &to).expect("renames"), taken);
+                assert_eq!(from.exists(), !taken);
+            }
+            assert!(std::fs::read(&to).expect("reads").ends_with(b"first"));
+            assert!(
+                rename(&name("second"), &name("none/x")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+            );
+        }
+    }
 
     #[test]
     fn no_more_is_read_than_asked_for() {

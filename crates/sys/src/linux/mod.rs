@@ -2,7 +2,9 @@
 
 mod attended;
 mod bytelock;
+mod closing;
 mod copy;
+mod features;
 mod files;
 mod follow;
 mod futex;
@@ -17,24 +19,27 @@ mod namespace;
 mod near;
 mod notify;
 mod process;
+mod refused;
 mod relay;
 mod signals;
 mod socket;
 mod start;
 mod stdin;
 mod stop;
+mod survivors;
 mod terminal;
 mod touch;
 mod trace;
 
-pub use attended::spawn_attended;
+pub use attended::{spawn_attended, try_attending};
 pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_byte, unlock_byte, unlock_bytes};
 pub use copy::copy_bytes;
+pub use features::processor_features;
 pub use files::{
     Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, has_attributes, is_write_locked, look,
-    look_through, may_make_in, may_write, memory_file, open, own_program, random_u64, read_at_most, read_rest_at_most,
-    read_sized, real_path_of, rename_new, seal, sealed_memory_file, standard_look, times_are_multigrain,
-    try_write_lock, volatile_path, write_lock,
+    look_through, may_access, may_make_in, may_write, memory_file, open, own_program, random_u64, read_at_most,
+    read_rest_at_most, read_sized, real_path_of, rename_new, seal, sealed_memory_file, standard_look,
+    times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
 pub use follow::{Beside, Did, Followed};
 pub use loopback::loop_device;
@@ -54,27 +59,30 @@ pub use namespace::{
     process_ended, process_number,
 };
 pub use notify::{
-    Attendant, FilterStep, Listener, Notification, can_notify, effective_group, is_thread_of, link_target, may_access,
+    Answered, Attendant, FilterStep, Listener, Notification, effective_group, is_thread_of, link_target,
     process_handle, read_memory, signal_that_ended,
 };
 pub use process::{
     Child, ChildEnd, Use, address_space_is_limited, allowed_processors, become_subreaper, build_of_ours,
     busiest_stranger, children_left, die_by, effective_user, end_process, environment_oddities, exec, exec_with,
     file_size_is_limited, home_of_user, host, inherited, more_descriptors_are_open, now_coarse_ns, out_of_the_way,
-    parent_process_id, process_id, process_state, processor_features, processor_is_free, sockets,
-    standard_descriptors_open, umask, umask_beside_threads, wanted_processor_ns, wanting_to_run,
+    parent_process_id, process_id, process_state, processor_is_free, sockets, standard_descriptors_open, umask,
+    umask_beside_threads, wanted_processor_ns, wanting_to_run,
 };
-pub use relay::{RelayEnd, Rival, Rivalry, Stream, relay, relay_apart};
+pub use refused::{calls_may_be_refused, refused_calls, sandbox};
+pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
 pub use signals::SignalForwarding;
 pub use socket::{
-    Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, passed_file, raise_descriptor_limit,
+    Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, own_descriptors, passed_file,
+    raise_descriptor_limit,
 };
-pub use start::{spawn, spawn_apart, spawn_bound, spawn_job};
+pub use start::{spawn, spawn_apart, spawn_bound, spawn_bound_to, spawn_job};
 pub use stdin::{
     Input, end_standard_input, standard_input, standard_input_is_terminal, standard_input_left,
     standard_input_modified, take_standard_input,
 };
 pub use stop::end_descendants;
+pub use survivors::{Survivors, survivors};
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_input_size, standard_outputs};
 pub use touch::{Answer, Touch, Touches};
 pub use trace::{

@@ -4,6 +4,7 @@
 //! whoever holds its listener. The only answer given here is to let the call go on: the tool's own call runs, by its
 //! own rights. Unaware of: which calls matter, and what is made of them.
 
+use std::cell::Cell;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -43,6 +44,21 @@ pub struct Notification {
 pub struct Listener {
     fd: OwnedFd,
     guardian: Guardian,
+    /// The number that the next notification has if none is taken back before it is received.
+    next: Cell<Option<u64>>,
+    missed: Cell<bool>,
+}
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// The call goes on. Its thread waited all the time.
+    GoesOn,
+    /// Nothing waits any more: the thread has ended, or a signal has interrupted its call. That may have been so
+    /// already when its memory was read, so what was read tells nothing.
+    Gone,
+    /// The kernel takes no such answer (EINVAL before Linux 5.5), so the thread waits for ever.
+    Refused,
 }
 
 /// Serves a listener while something else is waited for.
@@ -53,8 +69,9 @@ pub trait Attendant {
     fn attach(&mut self, listener: Listener, pid: u32);
     /// The listener, as long as notifications can come.
     fn listener(&self) -> Option<BorrowedFd<'_>>;
-    /// A notification waits, or the last process that could send one is gone.
-    fn serve(&mut self);
+    /// Answers a notification, if one waits. Also called when the last process that could send one is gone. An error
+    /// means that the kernel does not take our answers.
+    fn serve(&mut self) -> io::Result<()>;
     /// The program has ended; `others_live` when processes that it started have not. Their calls must not wait for us.
     fn release(&mut self, others_live: bool);
 }
@@ -95,31 +112,33 @@ struct Answer {
     flags: u32,
 }
 
-/// Whether this kernel can do all that is needed here.
-pub fn can_notify() -> bool {
-    let action: u32 = libc::SECCOMP_RET_USER_NOTIF;
-    // SAFETY: reads one integer of ours.
-    unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0 }
-}
-
 impl Listener {
     /// Take charge of a filter's listener.
     pub(super) fn new(fd: OwnedFd) -> io::Result<Listener> {
         // SAFETY: passes a number; kernels that do not know it say so, and are merely slower.
         unsafe { libc::ioctl(fd.as_raw_fd(), IOCTL_SET_FLAGS as _, FLAG_SYNC_WAKE_UP) };
         let guardian = Guardian::start(&fd)?;
-        Ok(Listener { fd, guardian })
+        Ok(Listener { fd, guardian, next: Cell::new(None), missed: Cell::new(false) })
     }
 
     /// The next notification. `None` when its sender is gone already.
     pub fn receive(&self) -> Option<Notification> {
         // SAFETY: the guardian's room, which only it reads, when we are gone.
-        receive(self.fd.as_raw_fd(), unsafe { &mut *self.guardian.asked })
+        let call = receive(self.fd.as_raw_fd(), unsafe { &mut *self.guardian.asked })?;
+        // The kernel numbers them one after the other (`seccomp_next_notify_id`) and hands them out in that order.
+        self.missed.set(self.missed.get() || self.next.get().is_some_and(|next| next != call.id));
+        self.next.set(Some(call.id.wrapping_add(1)));
+        Some(call)
     }
 
-    /// Let the call go on. False when its thread is gone or was interrupted meanwhile: then it may also have been so
-    /// when its memory was read, and that tells nothing. True means that it waited all the time.
-    pub fn let_go_on(&self, call: &Notification) -> bool {
+    /// Returns true if a notification was taken back before it was received. Its thread was interrupted by a signal, or
+    /// killed.
+    pub fn missed_some(&self) -> bool {
+        self.missed.get()
+    }
+
+    /// Lets the call go on.
+    pub fn let_go_on(&self, call: &Notification) -> Answered {
         let_go_on(self.fd.as_raw_fd(), call)
     }
 
@@ -150,6 +169,11 @@ impl AsFd for Listener {
     }
 }
 
+pub(super) fn receive_from(listener: &OwnedFd) -> Option<Notification> {
+    // SAFETY: plain integers, for which zeros are valid.
+    receive(listener.as_raw_fd(), &mut unsafe { zeroed() })
+}
+
 fn receive(fd: RawFd, room: &mut Received) -> Option<Notification> {
     // SAFETY: plain integers, for which zeros are valid; the kernel wants to find zeros.
     *room = unsafe { zeroed() };
@@ -161,15 +185,17 @@ fn receive(fd: RawFd, room: &mut Received) -> Option<Notification> {
     Some(Notification { id, thread: pid, architecture, number, arguments })
 }
 
-fn let_go_on(fd: RawFd, call: &Notification) -> bool {
+pub(super) fn let_go_on(fd: RawFd, call: &Notification) -> Answered {
     let mut answer = Answer { id: call.id, value: 0, error: 0, flags: ANSWER_CONTINUE };
     loop {
         // SAFETY: reads a structure of ours.
         if unsafe { libc::ioctl(fd, IOCTL_SEND as _, &mut answer) } == 0 {
-            return true;
+            return Answered::GoesOn;
         }
-        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return false;
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EINVAL) => return Answered::Refused,
+            _ => return Answered::Gone,
         }
     }
 }
@@ -188,14 +214,6 @@ pub fn is_thread_of(thread: u32, process: u32) -> bool {
     // SAFETY: signal 0 is not sent, only asked about.
     let done = unsafe { libc::syscall(libc::SYS_tgkill, process as libc::pid_t, thread as libc::pid_t, 0) };
     done == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
-}
-
-/// Whether this process, by its effective ids or its real ones, may execute (1), write (2) or read (4) what `path`
-/// leads to.
-pub fn may_access(path: &[u8], rights: u8, effective: bool) -> io::Result<()> {
-    let wanted = rustix::fs::Access::from_bits_truncate(rights.into());
-    let flags = if effective { rustix::fs::AtFlags::EACCESS } else { rustix::fs::AtFlags::empty() };
-    Ok(rustix::fs::accessat(rustix::fs::CWD, path, wanted, flags)?)
 }
 
 /// The target of a symbolic link.

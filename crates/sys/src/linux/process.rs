@@ -86,6 +86,17 @@ impl Child {
         self.wait_and_measure().map(|(end, _)| end)
     }
 
+    /// Returns true if it has ended. It still has to be waited for.
+    pub fn has_ended(&self) -> bool {
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: plain numbers, for which zero is a value.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: asks about our own child, writes to our own structure.
+        let asked = unsafe { libc::waitid(libc::P_PID, self.pid as libc::id_t, &mut info, flags) };
+        // SAFETY: the kernel filled the structure, or left zeros.
+        asked != 0 || unsafe { info.si_pid() } == self.pid
+    }
+
     /// The same, and what it used.
     pub fn wait_and_measure(self) -> io::Result<(ChildEnd, Use)> {
         let mut status = 0;
@@ -385,14 +396,14 @@ pub fn now_coarse_ns() -> i64 {
     // than the calls. SAFETY: writes to our own structure, which has the kernel's form where a pointer has 64 bits. It
     // cannot fail: every kernel has this clock.
     #[cfg(target_pointer_width = "64")]
-    unsafe {
-        libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_REALTIME_COARSE, &mut now)
-    };
-    // SAFETY: as above.
+    let told = unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_REALTIME_COARSE, &mut now) == 0 };
     #[cfg(not(target_pointer_width = "64"))]
-    unsafe {
-        libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut now)
-    };
+    let told = false;
+    // A sandbox may refuse the call, and leave the memory.
+    // SAFETY: as above.
+    if !told {
+        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut now) };
+    }
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
@@ -461,31 +472,4 @@ pub fn more_descriptors_are_open() -> bool {
 pub fn standard_descriptors_open() -> bool {
     // SAFETY: asks for flags only.
     (0..3).all(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0)
-}
-
-/// What the processor says it can do: the raw answers that `-march=native` is made from.
-pub fn processor_features() -> Vec<u8> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::__cpuid_count;
-        let mut bytes = Vec::new();
-        for (leaf, sub) in
-            [(0, 0), (1, 0), (4, 0), (4, 1), (4, 2), (4, 3), (7, 0), (7, 1), (0xd, 1), (0x14, 0), (0x19, 0)]
-                .into_iter()
-                .chain((0x8000_0000u32..=0x8000_0008).map(|leaf| (leaf, 0)))
-        {
-            let answer = __cpuid_count(leaf, sub);
-            // Leaf 1 tells in the high byte of EBX which processor answered; leaf 4 and others do not.
-            let ebx = if leaf == 1 { answer.ebx & 0x00ff_ffff } else { answer.ebx };
-            // OSXSAVE and the like are in ECX and matter; all else is taken as it is.
-            for register in [answer.eax, ebx, answer.ecx, answer.edx] {
-                bytes.extend(register.to_le_bytes());
-            }
-        }
-        bytes
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        std::fs::read("/proc/cpuinfo").unwrap_or_default()
-    }
 }

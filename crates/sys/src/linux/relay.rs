@@ -43,6 +43,9 @@ const STOP_PATIENCE: Duration = Duration::from_millis(200);
 /// Then again, as long as something is left of it.
 const STOP_AGAIN: Duration = Duration::from_millis(20);
 
+/// Between two looks at a tool whose end cannot be waited for.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// How a relay ended.
 pub struct RelayEnd {
     /// A stream was still open for writing when the tool had ended: some other process holds it.
@@ -174,13 +177,24 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option
             (ready(&all[..set.len()]), ready(&all[set.len()..set.len() + 1]))
         };
         if asked {
-            served.serve();
+            // It was told at the start if the kernel does not take its answers.
+            let _ = served.serve();
         }
         if ready {
             break;
         }
     }
     poll(set, at_most).map(drop)
+}
+
+/// Returns an error if a sandbox refuses the call by which `relay` waits: then no tool is to be started whose messages it
+/// would pass on.
+pub fn can_wait_for_streams() -> io::Result<()> {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    match poll(&mut [], Some(&at_once)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Pass on all streams until the tool has ended and nothing is left to read, or until only other processes still hold
@@ -193,21 +207,27 @@ pub fn relay(
     mut rival: Rivalry,
 ) -> io::Result<RelayEnd> {
     let pid = Pid::from_raw(child.pid).ok_or_else(|| io::Error::other("no process id"))?;
-    // Without such a descriptor the tool has ended when its streams have.
+    // Linux before 5.3 and some sandboxes have no such descriptor. Then it is looked at from time to time whether the tool
+    // has ended, and its processes could not be stopped, so that its rival has lost.
     let ended = pidfd_open(pid, PidfdFlags::empty()).ok();
+    if ended.is_none() {
+        rival.take().into_iter().for_each(|rival| rival.lose());
+    }
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut tool_ended = false;
     let mut stopping = None;
     while streams.iter().any(|s| s.from.is_some()) || !tool_ended && ended.is_some() {
+        let look_again = ended.is_none().then(|| Instant::now() + LOOK_AGAIN);
+        let until = stopping.or(look_again);
         let Ready { streams: ready, end, rival: heard } =
-            wait(ended.as_ref(), tool_ended, streams, &mut attendant, &rival, stopping)?;
+            wait(ended.as_ref(), tool_ended, streams, &mut attendant, &rival, until)?;
         if ready.is_empty() && tool_ended {
             return Ok(RelayEnd { held_open: true, stopped: stopping.is_some() });
         }
         for index in ready {
             streams[index].advance(&mut buffer, &mut attendant, &mut rival)?;
         }
-        tool_ended |= end;
+        tool_ended |= end || ended.is_none() && child.has_ended();
         if heard && !tool_ended && rival.as_mut().is_some_and(|rival| rival.hear()) && !SignalForwarding::seen() {
             rival = None;
             streams.iter_mut().for_each(|stream| stream.silent = true);
@@ -220,23 +240,26 @@ pub fn relay(
         }
     }
     if let (None, Some(served)) = (&ended, attendant) {
-        serve_while_any_lives(served)?;
+        serve_until_ended(served, child)?;
     }
     Ok(RelayEnd { held_open: false, stopped: stopping.is_some() })
 }
 
-/// Answer until nobody is left who could ask: a tool that has closed its streams may go on.
-fn serve_while_any_lives(attendant: &mut dyn Attendant) -> io::Result<()> {
-    loop {
+/// Answers until the tool has ended or no process is left that could ask: a tool that has closed its streams may go on.
+/// Looks whether it has ended from time to time, because the listener does not say so before Linux 5.9.
+fn serve_until_ended(attendant: &mut dyn Attendant, child: &Child) -> io::Result<()> {
+    const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    while !child.has_ended() {
         match attendant.listener() {
             None => return Ok(()),
-            Some(listener) => match poll(&mut [PollFd::from_borrowed_fd(listener, PollFlags::IN)], None) {
-                Err(Errno::INTR) => continue,
+            Some(listener) => match poll(&mut [PollFd::from_borrowed_fd(listener, PollFlags::IN)], Some(&LOOK_AGAIN)) {
+                Err(Errno::INTR) | Ok(0) => continue,
                 polled => drop(polled?),
             },
         }
-        attendant.serve();
+        let _ = attendant.serve();
     }
+    Ok(())
 }
 
 /// What there is to be done.
@@ -288,6 +311,41 @@ fn wait(
         rival: rival_at.is_some_and(is_ready),
         streams: open.into_iter().enumerate().filter(|(at, _)| is_ready(*at)).map(|(_, stream)| stream).collect(),
     })
+}
+
+/// Pass on what comes out of `streams` within `time` after the tool's end, serving the attendant meanwhile. With no time,
+/// pass on all that is there. Returns whether one of them is still open for writing.
+pub fn relay_for(streams: &mut [Stream], mut attendant: Attending, time: Duration) -> io::Result<bool> {
+    let until = Instant::now() + time;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let (ready, asked) = {
+            let (open, mut set) = poll_set(streams);
+            if let Some(listener) = attendant.as_deref().and_then(|served| served.listener()) {
+                set.push(PollFd::from_borrowed_fd(listener, PollFlags::IN));
+            }
+            let left = Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut set, Some(&left)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let is_ready = |fd: &PollFd| !fd.revents().is_empty();
+            let asked = set.get(open.len()).is_some_and(is_ready);
+            let ready = open.into_iter().zip(&set).filter(|(_, fd)| is_ready(fd)).map(|(stream, _)| stream);
+            (ready.collect::<Vec<_>>(), asked)
+        };
+        if let (true, Some(served)) = (asked, attendant.as_deref_mut()) {
+            let _ = served.serve();
+        }
+        for index in &ready {
+            streams[*index].advance(&mut buffer, &mut attendant, &mut None)?;
+        }
+        let nothing = ready.is_empty() && !asked;
+        if if time.is_zero() { nothing } else { left.is_zero() } {
+            return Ok(streams.iter().any(|stream| stream.from.is_some()));
+        }
+    }
 }
 
 /// Go on passing on what other processes still write to `streams`, in a process of its own, so that the caller can be

@@ -224,17 +224,25 @@ impl Door {
     }
 }
 
+/// Give this thread, and those that it starts, descriptors of its own: what it opens from here on is open nowhere else,
+/// and of what was open from this number on it has only what is listed. For a thread that uses nothing else.
+pub fn own_descriptors(first: i32, keep: &[i32]) -> io::Result<()> {
+    // SAFETY: descriptors that others own stay open where they are used.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) }?;
+    close_others(first, keep);
+    Ok(())
+}
+
 /// Close every descriptor from this number on that is not listed.
 pub fn close_others(first: i32, keep: &[i32]) {
     let mut keep: Vec<i32> = keep.iter().copied().filter(|fd| *fd >= first).collect();
     keep.sort_unstable();
     let mut from = first;
     for fd in keep.into_iter().chain([-1]) {
-        let last = if fd < 0 { libc::c_uint::MAX } else { fd as libc::c_uint };
-        if fd < 0 || from < fd {
-            let last = if fd < 0 { last } else { last - 1 };
+        let last = if fd < 0 { i32::MAX } else { fd - 1 };
+        if from <= last {
             // SAFETY: only at the start of a program, before anything of it has opened a descriptor.
-            unsafe { libc::syscall(libc::SYS_close_range, from as libc::c_uint, last, 0) };
+            unsafe { super::closing::close_range(from, last) };
         }
         from = fd + 1;
     }

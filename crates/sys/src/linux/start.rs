@@ -85,6 +85,14 @@ pub fn spawn_bound(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], error
     start(path, argv, environment, &descriptors, mask_now()?, &Manner::default(), ties)
 }
 
+/// The same with its standard input from us, and what it says of its own for nobody.
+pub fn spawn_bound_to(path: &[u8], argv: &[Vec<u8>], environment: &[Vec<u8>], input: RawFd) -> io::Result<Child> {
+    let null = null()?;
+    let descriptors = [(input, 0), (null.as_raw_fd(), 1), (null.as_raw_fd(), 2)];
+    let ties = Ties { session: true, bound_to: Some(ourselves()), ..Ties::default() };
+    start(path, argv, environment, &descriptors, mask_now()?, &Manner::default(), ties)
+}
+
 fn start(
     path: &[u8],
     argv: &[Vec<u8>],

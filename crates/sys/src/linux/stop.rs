@@ -12,12 +12,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// A process that cannot be killed is waited for no longer, with the above: it is stuck in the kernel.
 const LOOKS_MAX: u32 = 5000;
 
-/// A process as `/proc` shows it.
-struct Shown {
-    pid: i32,
+/// A process or thread as `/proc` shows it.
+pub(super) struct Shown {
+    pub(super) pid: i32,
     parent: i32,
     /// What its parent is sent at its end: nothing, by a helper of ours that waits on its own.
-    end_signal: i32,
+    pub(super) end_signal: i32,
+    /// It has begun to exit.
+    pub(super) is_exiting: bool,
+    /// The signal that it exits by, or 0. Also 0 if we may not look into it.
+    pub(super) signal: i32,
 }
 
 /// Send a signal to every process below this one.
@@ -47,7 +51,7 @@ pub fn end_descendants() -> io::Result<()> {
 }
 
 /// Those below this process, but for helpers of ours.
-fn descendants() -> Vec<Shown> {
+pub(super) fn descendants() -> Vec<Shown> {
     let names = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
     let all: Vec<Shown> = names.filter_map(|name| shown(name.to_str()?.parse().ok()?)).collect();
     let own = super::process_id() as i32;
@@ -63,13 +67,29 @@ fn descendants() -> Vec<Shown> {
     found
 }
 
-fn shown(pid: i32) -> Option<Shown> {
+pub(super) fn shown(pid: i32) -> Option<Shown> {
+    shown_at(&format!("/proc/{pid}/stat")).ok()
+}
+
+/// What a `stat` file below `/proc` says.
+pub(super) fn shown_at(path: &str) -> io::Result<Shown> {
+    let text = std::fs::read(path)?;
+    parsed(&text).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+}
+
+fn parsed(text: &[u8]) -> Option<Shown> {
     // Of the fields after the name, counted from the state.
     const PARENT: usize = 1;
+    const FLAGS: usize = 6;
     const END_SIGNAL: usize = 35;
-    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    const EXIT_CODE: usize = 49;
+    /// `PF_EXITING` of the kernel's `sched.h`.
+    const EXITING: u64 = 4;
+    let pid = std::str::from_utf8(text.split(|&b| b == b' ').next()?).ok()?.parse().ok()?;
     let after = text.iter().rposition(|&b| b == b')')?;
     let fields: Vec<&str> = std::str::from_utf8(&text[after + 1..]).ok()?.split_ascii_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse().ok();
-    Some(Shown { pid, parent: number(PARENT)?, end_signal: number(END_SIGNAL)? })
+    let number = |at: usize| fields.get(at)?.parse::<i64>().ok();
+    let is_exiting = fields.get(FLAGS)?.parse::<u64>().ok()? & EXITING != 0;
+    let signal = number(EXIT_CODE).unwrap_or_default() as i32 & 0x7f;
+    Some(Shown { pid, parent: number(PARENT)? as i32, end_signal: number(END_SIGNAL)? as i32, is_exiting, signal })
 }

@@ -3,7 +3,7 @@
 
 use larder_compiler::{
     Family, LISTS_VARIABLES, SERVED, Told, adds_execute, getenv_is_covered, habit, is_compiler_part,
-    matters_on_terminal_only, replaces_output, unlinks_output,
+    matters_on_terminal_only, opens_output, replaces_output, rewrites_output, unlinks_output,
 };
 use larder_model::Observer::Kernel;
 use larder_model::{
@@ -25,10 +25,10 @@ impl Run<'_> {
         let refusals = std::mem::take(&mut folded.refusals);
         if let Some((why, path)) = refusals.first() {
             if *why == Unrecorded::NotObserved {
-                self.programs().leave_to_the_kernel(watched, path);
+                self.programs.leave_to_the_kernel(watched, path);
             }
             let changed = refusals.iter().filter(|(why, _)| *why == Unrecorded::UpdatesFile);
-            self.programs().learn_changes(changed.map(|(_, path)| path.as_slice()));
+            self.programs.learn_changes(changed.map(|(_, path)| path.as_slice()));
             return Err(NotRecorded::Because(*why, path.clone()));
         }
         if let Some((path, _)) = folded.seen.looked.iter().find(|(path, looked)| self.checks_times_of(path, looked)) {
@@ -47,7 +47,7 @@ impl Run<'_> {
         texts: &Texts,
         folded: &mut Folded,
     ) -> Result<(), NotRecorded> {
-        let unseen = self.programs().unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
+        let unseen = self.programs.unseen(watched).map_err(|(why, path)| NotRecorded::Because(why, path))?;
         let place = &self.context.place;
         let seen = &mut folded.seen;
         seen.looked.extend(unseen);
@@ -79,6 +79,8 @@ impl Run<'_> {
         let policy = Policy {
             replaces_output: &replaces_output,
             unlinks_output: &unlinks_output,
+            rewrites_output: &rewrites_output,
+            opens_output: &opens_output,
             adds_execute: &adds_execute,
             variable_is_covered: &|name| {
                 getenv_is_covered(family, name) || !on_terminal && matters_on_terminal_only(family, name)
@@ -91,6 +93,7 @@ impl Run<'_> {
             is_log: &larder_compiler::is_log,
             may_write: &|path| self.request.may_write(path),
             first_pid: Some(observed.finished.pid),
+            chance_is_compared: matches!(family, Family::Gcc | Family::Clang | Family::Binutils),
         };
         fold(&observed.trace, &policy)
     }

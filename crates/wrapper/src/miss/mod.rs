@@ -15,8 +15,8 @@ mod record;
 use std::time::{Duration, Instant};
 
 use larder_compiler::Family;
-use larder_lookup::{Request, choose_observer, kind, subject};
-use larder_model::{ActionResult, Bypass, Fallback, Outcome, Unrecorded};
+use larder_lookup::{Abilities, Request, choose_observer, kind, subject};
+use larder_model::{ActionResult, Bypass, Digest, Fallback, Judgement, Outcome, Unrecorded};
 use larder_spawn::{Finished, Token};
 use larder_store::{Stamps, Store, Turn};
 use larder_sys::ChildEnd;
@@ -90,7 +90,11 @@ pub(crate) fn run(
     if larder_sys::is_odd_output(1) || larder_sys::is_odd_output(2) {
         return untouched(Outcome::Bypass(Bypass::OutputToStdout));
     }
-    let choice = choose_observer(request, &context.place, store, settings.observer).map_err(Outcome::Bypass);
+    let known = |key: &Digest| sink.judgement(key);
+    let keep = |key: &Digest, judgement: &Judgement| sink.keep_judgement(key, judgement);
+    let abilities = Abilities::new(&context.place, &known, &keep);
+    let choice = choose_observer(request, &context.place, store, settings.observer, &abilities);
+    let choice = choice.map_err(Outcome::Bypass);
     let eyes = match choice.and_then(|choice| Eyes::of(choice, closing(request.family))) {
         Ok(eyes) => eyes,
         Err(outcome) => return untouched(outcome),
@@ -112,7 +116,7 @@ pub(crate) fn run(
         return Ended::LookAgain(token);
     }
     let command = token::as_set(settings, request.family, &request.command, &mut token);
-    let programs = Programs::new(context, &sink, stamps, request);
+    let programs = Programs::new(context, &sink, stamps, request, &abilities);
     let before = Before::note(request, &programs.changes(), stamps);
     let started_ns = larder_sys::now_coarse_ns();
     let began = Instant::now();
@@ -144,6 +148,7 @@ pub(crate) fn run(
         started_ns,
         run_time_us,
         observer: watched.observer,
+        programs: &programs,
     };
     if let Some(odd) = odd {
         log(context, Outcome::Miss(Some(Unrecorded::Unjudged)), source, &odd);

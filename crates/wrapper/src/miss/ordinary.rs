@@ -1,8 +1,11 @@
 //! Whether a run ended as it will the next time.
 
-use larder_model::Unrecorded;
+use std::time::UNIX_EPOCH;
+
+use larder_model::{Change, Unrecorded};
 use larder_spawn::{Finished, Written};
 use larder_sys::ChildEnd;
+use memchr::memmem;
 
 use super::NotRecorded;
 
@@ -21,7 +24,47 @@ pub(super) fn exit_code(finished: &Finished) -> Result<u8, NotRecorded> {
     {
         return because(why);
     }
+    if says_that_a_call_was_refused(code, &finished.written) {
+        return because(Unrecorded::Refused);
+    }
     Ok(code)
+}
+
+/// Returns true if the command says that a system call was refused that the system of the next user of a record may have.
+/// The kernel observer cannot see such a call, because a refusal by seccomp comes before its question.
+///
+/// For example, `ls` in a container of 2018 says "cannot access 'x': Operation not permitted", since `statx` is refused,
+/// and the script that runs it goes on.
+fn says_that_a_call_was_refused(code: u8, written: &Written) -> bool {
+    const NOT_THERE: &str = "Function not implemented";
+    const REFUSED: &str = "Operation not permitted";
+    let is_filtered = larder_sys::calls_may_be_refused;
+    holds(written, NOT_THERE) && (code != 0 || is_filtered()) || holds(written, REFUSED) && is_filtered()
+}
+
+fn holds(written: &Written, sign: &str) -> bool {
+    let texts: [&[u8]; 2] = match written {
+        Written::Apart { stdout, stderr } => [stdout, stderr],
+        Written::Together(both) => [both, b""],
+    };
+    texts.iter().any(|text| memmem::find(text, sign.as_bytes()).is_some())
+}
+
+/// Refuses a run if a process that the tool left running changed an output after the tool had ended: at that moment the
+/// caller would have found another one.
+///
+/// For example, mold's child only unmaps what it had written before its parent ended, which changes no file's ctime. A
+/// change within the same tick of the kernel's clock as the tool's end goes unseen, and is in the output that is kept.
+pub(super) fn unchanged_since_the_end(finished: &Finished, changed: &[(Vec<u8>, Change)]) -> Result<(), NotRecorded> {
+    let Some(left_at) = finished.left_at else { return Ok(()) };
+    let left_at_ns = left_at.duration_since(UNIX_EPOCH).map_or(i64::MAX, |time| time.as_nanos() as i64);
+    // The entries of a directory change with what others do in it.
+    let is_one = |change: &Change| matches!(change, Change::File { .. } | Change::Link);
+    let is_later = |path: &[u8]| larder_sys::look(path).is_ok_and(|look| look.changed_ns > left_at_ns);
+    match changed.iter().find(|(path, change)| is_one(change) && is_later(path)) {
+        Some((path, _)) => Err(NotRecorded::Because(Unrecorded::Outlives, path.clone())),
+        None => Ok(()),
+    }
 }
 
 /// Signs in a failed run's messages that it would not fail so again: an internal error, a shortage, a killed child.
@@ -40,14 +83,12 @@ fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
         ("Resource temporarily unavailable", Unrecorded::Shortage),
         ("Disk quota exceeded", Unrecorded::Shortage),
         ("Input/output error", Unrecorded::Shortage),
+        // dash, busybox and others say no more than that.
+        ("Cannot fork", Unrecorded::Shortage),
+        ("can't fork", Unrecorded::Shortage),
     ];
     if code >= 128 {
         return Some(Unrecorded::Signal);
     }
-    let texts: [&[u8]; 2] = match written {
-        Written::Apart { stdout, stderr } => [stdout, stderr],
-        Written::Together(both) => [both, b""],
-    };
-    let holds = |sign: &str| texts.iter().any(|text| text.windows(sign.len()).any(|w| w == sign.as_bytes()));
-    SIGNS.iter().find(|(sign, _)| holds(sign)).map(|(_, why)| *why)
+    SIGNS.iter().find(|(sign, _)| holds(written, sign)).map(|(_, why)| *why)
 }

@@ -8,11 +8,11 @@ use larder_compiler::{EnvironmentRule, Family, is_config_status, is_log};
 use larder_lookup::{Request, relocated, secret, subject};
 use larder_model::Observer::{Depfile, Kernel, Preload};
 use larder_model::{ActionResult, Bound, Change, Entry, Fingerprint, Looked, Made, ObservationSet, Seen, Unrecorded};
-use larder_observe::{Closing, Folded, Kind, Trace, Who};
+use larder_observe::{Closing, Folded, Kind, Observed, Trace, Who};
 use larder_spawn::Command;
 use larder_store::{Stamps, StoreError, Witness, Witnessed};
 
-use super::ordinary::exit_code;
+use super::ordinary::{exit_code, unchanged_since_the_end};
 use crate::before::Before;
 use crate::context::Context;
 use crate::dates::Dates;
@@ -54,6 +54,14 @@ impl From<StoreError> for NotRecorded {
     }
 }
 
+/// What differs from run to run and may be in a result, and how this run is told from others: `bound_by` of an entry.
+enum Chance {
+    /// The numbers of its processes.
+    Number(Vec<u8>),
+    /// Random numbers.
+    Drawn(Vec<u8>),
+}
+
 /// A run that has ended.
 pub(super) struct Run<'a> {
     pub(super) context: &'a Context,
@@ -65,6 +73,7 @@ pub(super) struct Run<'a> {
     pub(super) started_ns: i64,
     pub(super) run_time_us: u64,
     pub(super) observer: larder_model::Observer,
+    pub(super) programs: &'a Programs<'a>,
 }
 
 impl Run<'_> {
@@ -72,8 +81,12 @@ impl Run<'_> {
     pub(super) fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
         let finished = &watched.observed.finished;
         let exit_code = exit_code(finished)?;
+        if let Some(sign) = watched.sign_of_harm(exit_code) {
+            return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
+        }
         let texts = Texts::of(self.request, &watched.observed.trace);
         let mut folded = self.folded(watched, &texts)?;
+        unchanged_since_the_end(finished, &folded.seen.changed)?;
         let dates = Dates::of(&mut folded.seen, &self.request.roots, self.started_ns)?;
         self.add_what_nobody_saw(watched, &texts, &mut folded)?;
         let witnessed = self.witness(&folded.seen, &watched.observed.trace)?;
@@ -87,19 +100,25 @@ impl Run<'_> {
         let mut kept = Kept::new(self.sink, closed, umask_was_set, owners_were_set);
         let mut outputs = self.keep_outputs(&folded.seen.changed, dates, &mut kept)?;
         let streams = kept.streams(&finished.written)?;
-        let by_chance = self.is_by_chance(&watched.observed.trace, &texts, &folded, &outputs, &streams)?;
+        let by_chance = self.chance(&watched.observed, &texts, &folded, &outputs, &streams)?;
         let reach = self.reach(&folded, &witnessed, &watched.observed.trace, exit_code);
         let Reached { mut made, mut messages } = reach.decide(&mut outputs, &streams);
         let set = witnessed.set();
-        if by_chance {
-            // By any other bound it would serve at home at once.
-            if made.bound.as_ref().is_some_and(|(bound, _)| *bound != Bound::SeenOnce) {
-                return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
+        // What binds it once another run has shown that chance has no part in it.
+        let otherwise = made.bound.take();
+        made.bound = match by_chance {
+            Some(Chance::Number(number)) => {
+                // By any other bound it would serve at home at once.
+                if otherwise.as_ref().is_some_and(|(bound, _)| *bound != Bound::SeenOnce) {
+                    return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
+                }
+                Some((Bound::Chance, number))
             }
-            made.bound = Some((Bound::Chance, finished.pid.to_string().into_bytes()));
-        }
+            Some(Chance::Drawn(run)) => Some((Bound::Chance, run)),
+            None => otherwise.clone(),
+        };
         let result = self.result(exit_code, is_repeatable(&folded.seen), &outputs, &streams);
-        if let Some((bound, rewrites)) = reach.lifted(&made, &set, &result) {
+        if let Some((bound, rewrites)) = reach.lifted(&made, otherwise, &set, &result) {
             made.bound = bound;
             messages = rewrites.messages;
             outputs.iter_mut().zip(rewrites.outputs).for_each(|(output, rewrite)| output.is_rewritten(rewrite));
@@ -112,10 +131,6 @@ impl Run<'_> {
         let difference = before.and_then(|before| crate::verify::difference(before, &result, self.sink, self.stamps));
         let (grown, strong) = self.write(&set, &made, &result)?;
         Ok(Recorded { grown: kept.grown + grown, strong, difference })
-    }
-
-    pub(super) fn programs(&self) -> Programs<'_> {
-        Programs::new(self.context, self.sink, self.stamps, self.request)
     }
 
     /// Look at everything once more.
@@ -135,17 +150,18 @@ impl Run<'_> {
         witness.witness(seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))
     }
 
-    /// Whether the number of a process is in what was left: a whole command may then be recorded once another run, with
-    /// other numbers, gave the same; any other is refused, as is all that holds a name made up at random.
-    fn is_by_chance(
+    /// What differs from run to run and may be in what was left. It may then be recorded once another run, in which that
+    /// was different, gave the same. That is so for the numbers of processes in a whole command, and for random numbers
+    /// in a compile or link. Any other number of a process is refused, as is all that holds a name made up at random.
+    fn chance(
         &self,
-        trace: &Trace,
+        observed: &Observed,
         texts: &Texts,
         folded: &Folded,
         outputs: &[KeptOutput],
         streams: &KeptStreams,
-    ) -> Result<bool, NotRecorded> {
-        let numbers = texts.numbers(trace, &folded.inodes_shown);
+    ) -> Result<Option<Chance>, NotRecorded> {
+        let numbers = texts.numbers(&observed.trace, &folded.inodes_shown);
         let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
         let by_chance = told || texts.own_process.alone && self.is_keyed_whole();
         if texts.own_process.calculated || by_chance && !self.is_keyed_whole() {
@@ -160,7 +176,12 @@ impl Run<'_> {
         };
         match folded.random_names.iter().find(is_held) {
             Some(name) => Err(NotRecorded::Because(Unrecorded::Random, name.clone())),
-            None => Ok(by_chance),
+            None if by_chance => Ok(Some(Chance::Number(observed.finished.pid.to_string().into_bytes()))),
+            // No two runs draw the same, whichever processes they are.
+            None if folded.chance_program.is_some() => {
+                Ok(Some(Chance::Drawn(format!("random {:016x}", larder_sys::random_u64()).into_bytes())))
+            }
+            None => Ok(None),
         }
     }
 

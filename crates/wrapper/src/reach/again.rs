@@ -25,10 +25,11 @@ pub(crate) struct Rewrites {
 impl Reach<'_> {
     /// What lifts a bound of a command that is no compile: the same was seen before, with the same result. In another
     /// place, then it serves in any, or where that is as long in those as long as both; with processes of other
-    /// numbers, then none of those is in it.
+    /// numbers, or other random numbers, then none of those is in it. `otherwise` is what binds it then.
     pub(crate) fn lifted(
         &self,
         made: &Made,
+        otherwise: Option<Bind>,
         set: &ObservationSet,
         result: &ActionResult,
     ) -> Option<(Option<Bind>, Rewrites)> {
@@ -39,8 +40,11 @@ impl Reach<'_> {
         let manifest = Manifest::decode(&file.bytes).ok()?;
         let seen = set.contents();
         let mut best: Option<(Option<Bind>, Rewrites)> = None;
+        // Of a bound that has to do with the path alone, another place says nothing.
+        let at_home = otherwise.filter(|(bound, _)| *bound != Bound::SeenOnce);
         let alike = manifest.entries.iter().filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
-        for lifted in alike.filter_map(|(elsewhere, before)| self.lifted_by(elsewhere, &before, result)) {
+        let alike = alike.filter(|(elsewhere, _)| at_home.is_none() || !elsewhere);
+        for lifted in alike.filter_map(|(elsewhere, before)| self.lifted_by(elsewhere, &before, result, &at_home)) {
             match (&lifted.0, &best) {
                 (None, _) => return Some(lifted),
                 (Some((Bound::AsLong, _)), _) | (_, None) => best = Some(lifted),
@@ -71,12 +75,13 @@ impl Reach<'_> {
         elsewhere: bool,
         before: &ActionResult,
         result: &ActionResult,
+        at_home: &Option<Bind>,
     ) -> Option<(Option<Bind>, Rewrites)> {
         let rewrites = self.rewrites_between(before, result)?;
         let own_lengths = lengths(self.roots().into_iter());
         let tells_little = lengths(before.origin.iter().copied()) == own_lengths && self.may_measure(&rewrites);
         let bind = match (elsewhere, tells_little) {
-            (false, _) => Some((Bound::SeenOnce, Vec::new())),
+            (false, _) => at_home.clone().or(Some((Bound::SeenOnce, Vec::new()))),
             (true, true) => Some((Bound::AsLong, own_lengths)),
             (true, false) => None,
         };

@@ -122,6 +122,16 @@ pub(super) fn cases() -> Vec<Case> {
         cases.push(main_o(&format!("fuse-{linker}")).needs(need).cmd(&format!("cc -fuse-ld={linker} m.o f.o -o x"))
             .twice().changes("edited", object("f.o", 2)).over());
     }
+    // It draws random numbers, so a second run is compared with the first; and the library cannot follow it, so a run
+    // before that only shows that it is the kernel's.
+    let compared = |case: Case, label: &str, change: Change| {
+        case.then(label, change).then("compared", nothing()).then("compared again", nothing()).again()
+    };
+    for (name, flags) in [("program", ""), ("library", " -shared"), ("static", " -static")] {
+        let case = main_o(&format!("fuse-mold-{name}")).program("ld.mold")
+            .cmd(&format!("cc{flags} -fuse-ld=mold m.o f.o -o x"));
+        cases.push(compared(compared(case, "cold", nothing()), "edited", object("f.o", 2)).over());
+    }
     cases.extend(with_lto());
     cases
 }

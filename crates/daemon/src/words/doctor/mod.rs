@@ -8,9 +8,11 @@
 //! | `mounting.rs` | by which rungs images can be had |
 //! | `beside.rs` | tokens; FUSE servers, VPNs and `larderd` that compilers would starve |
 //! | `observing.rs` | `/proc`, memory files, one real observed run |
+//! | `compiling.rs` | one line compiled twice by each compiler |
 //! | `tools.rs` | masquerading links and their order, compilers, other caches |
 
 mod beside;
+mod compiling;
 mod daemon;
 mod disk;
 mod mounting;

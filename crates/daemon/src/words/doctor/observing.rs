@@ -1,7 +1,7 @@
 //! Whether a tool can be observed here: what it takes, and one real run.
 
 use larder_lookup::find;
-use larder_observe::{Observer, PreloadObserver, Program, judge};
+use larder_observe::{KernelObserver, Observer, PreloadObserver, Program, judge};
 use larder_spawn::{Command, Destinations};
 use larder_sys::ChildEnd;
 
@@ -9,7 +9,7 @@ use super::{Check, note, ok, problem};
 use crate::surroundings::{Surroundings, nobody};
 
 pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
-    vec![proc_is_there(), memory_files(), preload(around)]
+    vec![proc_is_there(), memory_files(), preload(around), kernel()]
 }
 
 fn proc_is_there() -> Check {
@@ -27,6 +27,20 @@ fn memory_files() -> Check {
         Err(error) => {
             problem("memory files", format!("{error}: nothing can be observed without them: allow memfd_create"))
         }
+    }
+}
+
+/// Tries what the kernel observer needs.
+fn kernel() -> Check {
+    const WHAT: &str = "kernel asks";
+    match KernelObserver::try_out() {
+        Ok(()) => ok(WHAT, "larder is asked about system calls, and can look into processes"),
+        Err(error) => note(
+            WHAT,
+            format!(
+                "{error}: static programs and most whole commands are not cached, and parts of compilers are known by name"
+            ),
+        ),
     }
 }
 

@@ -8,7 +8,7 @@ use larder_compiler::{Family, family_of};
 use larder_lookup::find;
 use larder_observe::{Program, judge};
 
-use super::{Check, note, ok, problem};
+use super::{Check, compiling, note, ok, problem};
 use crate::say;
 use crate::surroundings::{Surroundings, nobody};
 
@@ -38,7 +38,7 @@ pub(super) fn checks(around: &Surroundings) -> Vec<Check> {
             "no name on PATH leads to larder: call it in front of the compiler, as in `larder gcc -c x.c`",
         ));
     }
-    checks.extend(compilers(&named));
+    checks.extend(compilers(around, &named));
     checks
 }
 
@@ -92,14 +92,14 @@ fn directory_of(found: &Found) -> String {
 }
 
 /// Each real compiler once, whatever names it has.
-fn compilers(named: &[(&str, Vec<Found>)]) -> Vec<Check> {
+fn compilers(around: &Surroundings, named: &[(&str, Vec<Found>)]) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
     let all = named.iter().flat_map(|(_, found)| found).filter(|found| found.leads == Leads::Compiler);
     for found in all {
         let Ok(real) = std::fs::canonicalize(Path::new(OsStr::from_bytes(&found.path))) else { continue };
         if !seen.contains(&real) {
-            checks.push(compiler(&found.path, &real));
+            checks.push(compiler(around, &found.path, &real));
             seen.push(real);
         }
     }
@@ -109,22 +109,20 @@ fn compilers(named: &[(&str, Vec<Found>)]) -> Vec<Check> {
     checks
 }
 
-fn compiler(path: &[u8], real: &Path) -> Check {
-    let (what, name) = ("compiler", path.rsplit(|&b| b == b'/').next().unwrap_or(path));
+fn compiler(around: &Surroundings, path: &[u8], real: &Path) -> Check {
+    let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
     let real = real.as_os_str().as_bytes();
     let shown = if real == path { say::clean(path) } else { format!("{} → {}", say::clean(path), say::clean(real)) };
     let family = match family_of(name) {
         Some(family) => family,
         None => Family::Generic,
     };
-    match judge(path) {
-        (Program::Dynamic, true) => note(what, format!("{shown}: a script; it is keyed with its whole environment")),
-        (Program::Dynamic, false) => ok(what, format!("{shown}: family {}, can be observed", family.name())),
-        (Program::NotPreloadable, _) => note(
-            what,
-            format!("{shown}: static, set-user-id, sanitized or of another machine: it cannot be preloaded into"),
-        ),
-    }
+    let kind = match judge(path) {
+        (Program::Dynamic { .. }, true) => "a script, keyed with its whole environment".to_owned(),
+        (Program::Dynamic { .. }, false) => format!("family {}", family.name()),
+        (Program::NotPreloadable, _) => "static, set-user-id, sanitized or of another machine".to_owned(),
+    };
+    compiling::check(around, path, &shown, &kind)
 }
 
 #[cfg(test)]

@@ -16,8 +16,10 @@ use std::os::unix::ffi::OsStringExt;
 
 use anyhow::{Result, bail};
 use larder_compiler::is_masquerade_name;
-use larder_lookup::{Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, subject};
-use larder_model::{ActionResult, Bound, Bypass, Fallback, Manifest, Output, Roots};
+use larder_lookup::{
+    Abilities, Answer, Known, Place, Request, STREAMS, Scope, Tool, ask, choose_observer, find, subject,
+};
+use larder_model::{ActionResult, Bound, Bypass, Digest, Fallback, Manifest, Output, Roots};
 use larder_spawn::Destinations;
 use larder_store::{Effort, Stamps, Store};
 
@@ -171,7 +173,10 @@ fn flow(around: &Surroundings, options: Explain) -> Result<Explanation> {
     if settings.read_only {
         notes.push("LARDER_READ_ONLY is set: nothing is recorded");
     }
-    let observer = choose_observer(&request, &place, &store, settings.observer).ok().map(|choice| choice.name().name());
+    let known = |key: &Digest| store.judgement(key);
+    let abilities = Abilities::new(&place, &known, &|_, _| {});
+    let observer = choose_observer(&request, &place, &store, settings.observer, &abilities);
+    let observer = observer.ok().map(|choice| choice.name().name());
     let mut found = verdict(&store, &stamps, &request, &place, verbose);
     if options.no_terminal && is_about_streams(&found) {
         // Nobody said whether they are one file in the build, as they are behind ninja and `2>&1`.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use larder_config::{Settings, larderd_needs};
 use larder_mount::Places;
-use larder_mount::broker::{Broker, Policy};
+use larder_mount::broker::{Broker, Policy, Programs};
 use larder_store::{Store, StoreSocket};
 use larder_sys::Door;
 
@@ -48,14 +48,17 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let socket = options.socket.as_deref().map_or(Ok(own), absolute)?;
     let far = FarImages::open(around, &store)?.map(Arc::new);
     keep_within_limits(&store, around.settings(), far.clone());
-    let supply = ImageSupply { store: store.directory().to_owned(), far, stored: STORED };
+    let supply = ImageSupply { store: store.directory().to_owned(), far, stored: STORED, serves: false };
     let targets = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
     let policy = Policy { users: options.user.clone(), targets, mounts_max: 0 };
     // The job's directory can be removed.
     std::env::set_current_dir("/")?;
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let server = super::serve::words(&program, &store);
     let gate: Vec<OsString> = vec![program.into_os_string(), "gate".into()];
-    let broker = Broker::new(&state, Box::new(supply), policy, gate, Box::new(|what| say::tell(&say::one_line(what))))?;
+    let programs = Programs { gate, server, server_from: around.cwd.clone().filter(|cwd| cwd.is_dir()) };
+    let says = Box::new(|what: &str| say::tell(&say::one_line(what)));
+    let broker = Broker::new(&state, Box::new(supply), policy, programs, says)?;
     let (door, listening) = listen(&socket, options.socket.is_some())
         .with_context(|| format!("{}: nobody can be let in", socket.display()))?;
     let (woken, held) = larder_sys::pipe().context("no pipe can be made")?;

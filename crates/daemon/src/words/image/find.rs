@@ -4,6 +4,7 @@
 use anyhow::{Context, Result};
 use larder_image::{Found, Image, find_here, newest_of};
 use larder_model::{ImageKey, ImageRecord, listed_prefix};
+use larder_mount::Rung;
 use larder_store::{Lease, Store};
 
 use super::far::FarImages;
@@ -32,6 +33,20 @@ pub(super) fn find(
         }
     }
     Ok((Found::Miss, false))
+}
+
+/// Whether some of an image's bytes have to be fetched before all of it is in the store.
+pub(super) fn is_far(store: &Store, record: &ImageRecord) -> bool {
+    store.packs_of(record).map_or(true, |packs| packs.iter().any(|pack| !store.has_blob(pack)))
+}
+
+/// The ways to mount an image that may be taken without being asked for, best first; `is_far` is asked only if the first
+/// is not possible. By the kernel everything costs less than by a server, but all bytes have to be here before.
+///
+/// A squashfs file has to be made first, which takes as long as unpacking: only where somebody wants that.
+pub(super) fn ways(is_far: impl FnOnce() -> bool) -> impl Iterator<Item = Rung> {
+    let others = move || if is_far() { [Rung::LazyFuse, Rung::Mount] } else { [Rung::Mount, Rung::LazyFuse] };
+    std::iter::once(Rung::Lazy).chain(std::iter::once_with(others).flatten())
 }
 
 /// An image that was found: its trees are here, and nobody evicts it as long as the lease lives.

@@ -9,6 +9,7 @@
 //! | `attach.rs` | squashfs files that others made, mounted as they are |
 //! | `run.rs` | mounting for one command, without rights as well |
 //! | `broker.rs`, `supply.rs` | mounting for others, and where the images for that come from |
+//! | `serve.rs` | answering for one that is mounted by FUSE |
 //! | `trace.rs` | what jobs touch of an image, kept with it |
 //! | `show.rs` | `list`, `show`, `drop` |
 //! | `far.rs` | what is asked of remotes |
@@ -27,6 +28,7 @@ mod mount;
 mod restore;
 mod run;
 mod save;
+mod serve;
 mod show;
 mod supply;
 mod trace;
@@ -59,6 +61,7 @@ pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) 
         ImagesWord::Run(options) => run::run(around, options),
         ImagesWord::Unmount(options) => mount::unmount(around, options, out),
         ImagesWord::Broker(options) => broker::run(around, options),
+        ImagesWord::Serve(options) => serve::run(around, options),
         ImagesWord::Restore(options) => restore::run(around, options, out),
         ImagesWord::Attach(options) => attach::run(around, options, out),
         ImagesWord::Import(options) => archive::import(around, options, out),

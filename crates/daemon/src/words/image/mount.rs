@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::super::{FINE, plain_table, print_json, print_table};
 use super::far::FarImages;
-use super::find::{find, open};
+use super::find::{find, is_far, open, ways};
 use super::restore::{Done, answer, image, restored, targets};
 use super::supply::{Asked, asked_for, name};
 use super::{attach, bar, borne, broker, cwd};
@@ -48,17 +48,24 @@ fn had(
     options: &ImageMount,
 ) -> Result<Option<Done>> {
     let via = options.via;
-    let ways: &[Rung] = match via {
-        // A squashfs file has to be made first, which takes as long as unpacking: only where somebody wants that.
-        None => &[Rung::Lazy, Rung::Mount],
-        Some(Via::Lazy) => &[Rung::Lazy],
-        Some(Via::Mount) => &[Rung::Mount],
+    let wanted = match via {
+        None => None,
+        Some(Via::Lazy) => Some(Rung::Lazy),
+        Some(Via::Mount) => Some(Rung::Mount),
+        Some(Via::LazyFuse) => Some(Rung::LazyFuse),
         Some(Via::Unpack) => return image(around, key, fallbacks, how),
-        Some(Via::Squashfs) => &[Rung::Squashfs],
-        Some(Via::Fuse) => &[Rung::Fuse],
+        Some(Via::Squashfs) => Some(Rung::Squashfs),
+        Some(Via::Fuse) => Some(Rung::Fuse),
     };
+    let is_far = || {
+        let store = around.store()?;
+        let far = FarImages::open(around, &store)?;
+        let (found, _) = find(&store, far.as_ref(), key, fallbacks)?;
+        anyhow::Ok(found.record().is_some_and(|record| is_far(&store, record)))
+    };
+    let ways = wanted.is_none().then(|| ways(|| is_far().unwrap_or(false)));
     let mut trouble: Vec<anyhow::Error> = Vec::new();
-    for &rung in ways {
+    for rung in wanted.into_iter().chain(ways.into_iter().flatten()) {
         match mounted(around, key, fallbacks, how, rung, options.process) {
             Ok(done) => return Ok(done.map(|done| passed_over(done, &trouble))),
             Err(error) => trouble.push(error.context(format!("cannot be mounted by `{rung}`"))),

@@ -13,16 +13,20 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use larder_image::{Found, Step, Target, Unset};
 use larder_lookup::find as find_program;
-use larder_model::ImageKey;
+use larder_model::{ImageKey, ImageRecord};
 use larder_mount::broker::Client;
-use larder_mount::{Ask, Lease, Life, Mount, Placed, Places, Rung, Stay, by_fuse, by_fuse_possible};
-use larder_store::Store;
+use larder_mount::serve::{self, Server, ToServe};
+use larder_mount::{
+    Ask, Image as Files, Lease, Life, Mount, Owners, Placed, Places, Rung, Stay, by_fuse, by_fuse_possible,
+};
+use larder_store::{Live, Store};
 use larder_sys::{ChildEnd, SignalForwarding};
 
 use super::far::FarImages;
-use super::find::find;
+use super::find::{find, is_far, ways};
 use super::restore::{Done, image, make, targets};
-use super::supply::{ImageSupply, name};
+use super::serve as server;
+use super::supply::{ImageSupply, STORED, asked_for, name};
 use super::{bar, borne, cwd, key, mount};
 use crate::cli::{ImageRestore, ImageRun, Policy, Via};
 use crate::say;
@@ -45,6 +49,8 @@ struct Held {
 enum Keeps {
     Broker { _client: Client },
     Ourselves { _stay: Stay, _lease: Arc<dyn Any + Send + Sync> },
+    // Taken away in this order.
+    Served { _stay: Stay, _server: Option<Server> },
 }
 
 /// Mount, run, and end as the command did.
@@ -151,22 +157,28 @@ fn had(
     via: Option<Via>,
     held: &mut Vec<Held>,
 ) -> Result<Option<Done>> {
-    let ways: &[Rung] = match via {
-        None => &[Rung::Lazy, Rung::Mount, Rung::Fuse],
-        Some(Via::Lazy) => &[Rung::Lazy],
-        Some(Via::Mount) => &[Rung::Mount],
-        Some(Via::Squashfs) => &[Rung::Squashfs],
-        Some(Via::Fuse) => &[Rung::Fuse],
-        Some(Via::Unpack) => &[],
+    let wanted = match via {
+        None => None,
+        Some(Via::Lazy) => Some(Rung::Lazy),
+        Some(Via::Mount) => Some(Rung::Mount),
+        Some(Via::LazyFuse) => Some(Rung::LazyFuse),
+        Some(Via::Squashfs) => Some(Rung::Squashfs),
+        Some(Via::Fuse) => Some(Rung::Fuse),
+        Some(Via::Unpack) => Some(Rung::Unpack),
     };
     let store = around.store()?;
     let broker = mount::socket(around, &store);
+    // What we can do without a broker, or why not.
+    let ourselves_possible = match wanted {
+        None | Some(Rung::LazyFuse) => serve::possible(),
+        Some(Rung::Fuse) => by_fuse_possible(),
+        Some(_) => Err(String::new()),
+    };
     // Among mounts of its own an ordinary user's command has fewer rights: not for nothing.
-    let is_possible = broker.is_ok() || ways.contains(&Rung::Fuse) && by_fuse_possible().is_ok();
-    let own = match (is_possible, &broker) {
+    let own = match (broker.is_ok() || ourselves_possible.is_ok(), &broker) {
         (false, Err(why)) => {
-            let by_fuse = ways.contains(&Rung::Fuse).then(by_fuse_possible).and_then(Result::err);
-            Err(anyhow!("{why:#}{}", by_fuse.map(|why| format!("; {why}")).unwrap_or_default()))
+            let why_not = ourselves_possible.as_ref().err().filter(|why| !why.is_empty());
+            Err(anyhow!("{why:#}{}", why_not.map(|why| format!("; {why}")).unwrap_or_default()))
         }
         _ => own_mounts().context("it can have no mounts of its own here"),
     };
@@ -175,13 +187,17 @@ fn had(
     let Some(record) = found.record() else { return Ok(None) };
     let targets = targets(around, record, &how.paths)?;
     let mut trouble: Vec<String> = own.as_ref().err().map(|error| format!("{error:#}")).into_iter().collect();
-    for &rung in ways.iter().filter(|_| own.is_ok()) {
+    let ways = ways(|| is_far(&store, record)).chain([Rung::Fuse]).filter(|_| wanted.is_none());
+    let ways = wanted.into_iter().filter(|rung| *rung != Rung::Unpack).chain(ways);
+    for rung in ways.filter(|_| own.is_ok()) {
         let one = |Target { saved, path }: &Target| -> Result<Held> {
             let name = name(rung, *saved, record);
             // It stays: to remove it would take away what others mounted there among mounts of their own.
             fs::create_dir_all(path).with_context(|| format!("{}: cannot be made", path.display()))?;
             let (mount, keeps) = match (rung, &broker) {
                 (Rung::Fuse, _) => ourselves(&store, far.clone(), &name, path)?,
+                (Rung::LazyFuse, Err(_)) => by_server(&store, &name, record, path)?,
+                (Rung::LazyFuse, Ok(_)) if ourselves_possible.is_ok() => by_server(&store, &name, record, path)?,
                 (_, Ok(socket)) => bar::during(|progress| {
                     progress.begin(Step::Wait, 0);
                     by_broker(socket, &name)
@@ -197,6 +213,7 @@ fn had(
                 let (fetched_bytes, unset) = (None, Unset::default());
                 // Where nobody mounts for others there is nothing else to be expected.
                 let why = (broker.is_ok() && !trouble.is_empty()).then(|| say::one_line(&trouble.join("; ")));
+                let found = found.clone();
                 return Ok(Some(Done { found, targets, fetched_bytes, unset, via: rung.word(), passed_over: why }));
             }
             Err(error) => trouble.push(format!("{rung}: {error:#}")),
@@ -227,28 +244,49 @@ fn by_broker(socket: &Path, name: &str) -> Result<(Mount, Keeps)> {
 /// By FUSE, from this user's own store.
 fn ourselves(store: &Store, far: Option<Arc<FarImages>>, name: &str, path: &Path) -> Result<(Mount, Keeps)> {
     let (user, group) = (larder_sys::effective_user(), larder_sys::effective_group());
-    let supply = ImageSupply { store: store.directory().to_owned(), far, stored: (user, group) };
+    let supply = ImageSupply { store: store.directory().to_owned(), far, stored: (user, group), serves: false };
     let supplied = supply.supplied(name)?;
     let (_, state) = store.image_broker()?;
     let places = Places::open(&state)?;
     let whole = by_fuse(&supplied.image, state.parent().unwrap_or(&state), Life::AsThread)?;
     let layer = if let Some(below) = supplied.below { whole.below(below)? } else { whole };
     places.sweep_held();
-    let ask = Ask {
+    let (mount, stay) = places.detached(&ask(name, &supplied.image, path, &layer, Rung::Fuse))?;
+    Ok((mount, Keeps::Ourselves { _stay: stay, _lease: supplied.lease }))
+}
+
+/// By a server of our own, from this user's own store.
+fn by_server(store: &Store, name: &str, record: &ImageRecord, path: &Path) -> Result<(Mount, Keeps)> {
+    let (user, group) = (larder_sys::effective_user(), larder_sys::effective_group());
+    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let (words, owners) = (server::words(&program, store), Owners::one(STORED, (user, group)));
+    let wanted = ToServe { server: &words, from: None, name, owners: Some(&owners), life: Life::AsThread };
+    let (layer, server) = serve::mount(&wanted)?;
+    let (_, state) = store.image_broker()?;
+    let places = Places::open(&state)?;
+    places.sweep_held();
+    // Only to know it by: what is served is found by the server.
+    let metadata = store.live_file(&record.image(), Live::Metadata(asked_for(name)?.saved))?;
+    let image = Files::Erofs { metadata, data: None };
+    let (mount, stay) = places.detached(&ask(name, &image, path, &layer, Rung::LazyFuse))?;
+    Ok((mount, Keeps::Served { _stay: stay, _server: server }))
+}
+
+/// To be written to, over whatever is there, as long as we hold it.
+fn ask<'a>(name: &'a str, image: &'a Files, target: &'a Path, layer: &'a Mount, via: Rung) -> Ask<'a> {
+    Ask {
         name,
-        user,
-        image: &supplied.image,
-        target: path,
-        layer: Some(&layer),
-        via: Rung::Fuse,
+        user: larder_sys::effective_user(),
+        image,
+        target,
+        layer: Some(layer),
+        via,
         writable: true,
         owners: None,
         lease: Lease::Held,
         over: true,
         inside: None,
-    };
-    let (mount, stay) = places.detached(&ask)?;
-    Ok((mount, Keeps::Ourselves { _stay: stay, _lease: supplied.lease }))
+    }
 }
 
 /// How a command ended, or that it did not begin, as a shell says that.

@@ -2,7 +2,7 @@
 //! wrote itself.
 //!
 //! ```text
-//! name = "lazy" | "mount" | "squashfs" | "fuse", " ", number of the saved path, " ", digest of the image, " ", key
+//! name = "lazy" | "mount" | "lazy-fuse" | "squashfs" | "fuse", " ", number of the saved path, " ", digest of the image, " ", key
 //! ```
 //! A job says which image it found: under the key there may be another by now, or in another store.
 
@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use larder_image::{Device, Image, SQUASHED, metadata, squash, whole};
 use larder_model::{Digest, ImageKey, ImageRecord};
 use larder_mount::broker::{Lazily, Ready, Supplied, Supply};
-use larder_mount::lazy::fill_whole;
+use larder_mount::lazy::{fill_whole, is_whole};
 use larder_mount::{Fill, Image as Files, Rung, erofs_has_data};
 use larder_store::{Live, Store};
 
@@ -40,7 +40,7 @@ pub(super) fn name(via: Rung, saved: usize, record: &ImageRecord) -> String {
 /// A name, read.
 pub(super) struct Asked {
     pub(super) via: Rung,
-    saved: usize,
+    pub(super) saved: usize,
     image: Digest,
     pub(super) key: ImageKey,
 }
@@ -61,6 +61,8 @@ pub(super) struct ImageSupply {
     pub(super) far: Option<Arc<FarImages>>,
     /// Whom the saver's files belong to in what is mounted.
     pub(super) stored: (u32, u32),
+    /// This is the server of what is mounted by `lazy-fuse`, rather than who starts one.
+    pub(super) serves: bool,
 }
 
 impl Supply for ImageSupply {
@@ -135,8 +137,10 @@ impl ImageSupply {
                 Ok(file.write_all(&record.encode())?)
             })?;
         }
-        if matches!(via, Rung::Squashfs | Rung::Fuse) {
-            return self.squashed(store, record, saved, via);
+        match via {
+            Rung::Squashfs | Rung::Fuse => return self.squashed(store, record, saved, via),
+            Rung::LazyFuse if !self.serves => return self.to_be_served(store, record, saved),
+            _ => {}
         }
         if via == Rung::Mount && !erofs_has_data() {
             return self.whole(store, record, saved);
@@ -154,7 +158,7 @@ impl ImageSupply {
             }
         }
         let data = store.live_file(&id, Live::Data(saved))?;
-        let directory = store.live_file(&id, Live::Lazy(saved))?;
+        let mut directory = store.live_file(&id, Live::Lazy(saved))?;
         let needed = image.needed(&[saved]);
         image.forget_trees();
         let (size_bytes, image) = (Device::new(&image).size_bytes(), Arc::new(image));
@@ -162,11 +166,18 @@ impl ImageSupply {
         if via == Rung::Mount {
             fill_whole(&directory, &data, size_bytes, &fill, PACKS_AT_ONCE)?;
         }
+        let mut is_lazy = via == Rung::Lazy;
+        if via == Rung::LazyFuse && !is_whole(&directory, &data, size_bytes) {
+            // Reads of the other are held back for its filler, and it is filled for that alone.
+            directory = store.live_file(&id, Live::Served(saved))?;
+            is_lazy = true;
+        }
         let known = trace::known(store, &image);
         let order = known.as_ref().map_or_else(Vec::new, |known| known.ranges(&image.packs));
         let lease = Arc::clone(&image);
-        let traced = (via == Rung::Lazy && known.is_none_or(|known| known.is_carried))
-            .then(|| trace::keeper(self.store.clone(), self.far.clone(), image));
+        let keeper = if self.serves { trace::kept } else { trace::keeper };
+        let traced = (is_lazy && known.is_none_or(|known| known.is_carried))
+            .then(|| keeper(self.store.clone(), self.far.clone(), image));
         let lazily = Lazily { directory, size_bytes, fill: Arc::new(fill), order, traced };
         Ok(Supplied {
             id: format!("{via} {id} {saved}"),
@@ -175,7 +186,7 @@ impl ImageSupply {
             via,
             stored: self.stored,
             lease,
-            lazily: (via == Rung::Lazy).then_some(lazily),
+            lazily: is_lazy.then_some(lazily),
             ready,
         })
     }
@@ -198,6 +209,22 @@ impl ImageSupply {
             via: Rung::Mount,
             stored: self.stored,
             lease: Arc::new(image),
+            lazily: None,
+            ready: None,
+        })
+    }
+
+    /// What is mounted of it by a server, which makes what it needs itself.
+    fn to_be_served(&self, store: &Store, record: ImageRecord, saved: usize) -> Result<Supplied> {
+        let id = record.image();
+        let metadata = store.live_file(&id, Live::Metadata(saved))?;
+        Ok(Supplied {
+            id: format!("{} {id} {saved}", Rung::LazyFuse),
+            image: Files::Erofs { metadata, data: None },
+            below: None,
+            via: Rung::LazyFuse,
+            stored: self.stored,
+            lease: Arc::new(Image::without_trees(store, record)?),
             lazily: None,
             ready: None,
         })
@@ -357,7 +384,7 @@ mod tests {
     fn a_job_gets_the_image_that_it_found_or_none() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(&dir.path().join("store")).expect("opens");
-        let supply = ImageSupply { store: store.directory().to_owned(), far: None, stored: STORED };
+        let supply = ImageSupply { store: store.directory().to_owned(), far: None, stored: STORED, serves: false };
         let supplied = |record: &ImageRecord| supply.image(0, &name(Rung::Lazy, 0, record));
         let first = saved(&store, dir.path(), "k", "one");
         let second = saved(&store, dir.path(), "k", "another");

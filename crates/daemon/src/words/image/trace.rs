@@ -25,14 +25,20 @@ pub(super) fn known(store: &Store, image: &Image) -> Option<AccessTrace> {
 
 /// Who keeps it. It takes a thread: whoever unmounts does not wait for remotes.
 pub(super) fn keeper(store: PathBuf, far: Option<Arc<FarImages>>, image: Arc<Image>) -> Traced {
+    let kept = kept(store, far, image);
     Arc::new(move |trace: &Trace| {
-        let (store, far, image) = (store.clone(), far.clone(), image.clone());
+        let (kept, trace) = (kept.clone(), trace.clone());
+        std::thread::spawn(move || kept(&trace));
+    })
+}
+
+/// The same by the thread that calls it, for a process that ends then.
+pub(super) fn kept(store: PathBuf, far: Option<Arc<FarImages>>, image: Arc<Image>) -> Traced {
+    Arc::new(move |trace: &Trace| {
         let touched = AccessTrace::of(&trace.ranges, &image.packs);
-        std::thread::spawn(move || {
-            if let Err(error) = keep(&store, far.as_deref(), &image, touched) {
-                say::tell(&say::one_line(&format!("what was touched of {} is not kept: {error:#}", image.record.key)));
-            }
-        });
+        if let Err(error) = keep(&store, far.as_deref(), &image, touched) {
+            say::tell(&say::one_line(&format!("what was touched of {} is not kept: {error:#}", image.record.key)));
+        }
     })
 }
 

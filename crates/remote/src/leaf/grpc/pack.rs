@@ -1,6 +1,6 @@
 //! Zstandard of what is streamed, piece by piece. Where the library is not built nothing is offered compressed.
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod with {
     use bytes::Bytes;
     use std::io::{self, Write};
@@ -61,7 +61,7 @@ mod with {
     }
 }
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod with {
     use bytes::Bytes;
     use std::io;
@@ -98,7 +98,7 @@ mod with {
 
 pub(super) use with::{IS_HERE, Packer, Unpacker};
 
-#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+#[cfg(all(test, target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod tests {
     use super::*;
 

@@ -1,0 +1,56 @@
+//! `larderd image serve`: answers for an image that is mounted by `lazy-fuse`, and fills its files when they are read, as
+//! long as it is mounted.
+//!
+//! Unaware of: the protocol, and who mounts it.
+
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use larder_mount::Image;
+use larder_mount::serve::{Bytes, Filled, Served, serve};
+use larder_store::Store;
+
+use super::super::FINE;
+use super::far::FarImages;
+use super::supply::{ImageSupply, STORED};
+use crate::cli::ImageServe;
+use crate::say;
+use crate::surroundings::Surroundings;
+
+/// Be one, until nothing needs it.
+pub(super) fn run(around: &Surroundings, options: &ImageServe) -> Result<u8> {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned().context("standard input is closed")?;
+    let found = |name: &str| served(around, options, name).map_err(|error| say::one_line(&format!("{error:#}")));
+    serve(socket, found).context("larderd starts it: `larder image serve` is not for people")?;
+    Ok(FINE)
+}
+
+/// How one is started that serves images of this store.
+pub(super) fn words(program: &Path, store: &Store) -> Vec<OsString> {
+    vec![program.into(), "image".into(), "serve".into(), "--store".into(), store.directory().into()]
+}
+
+/// The image of this name.
+fn served(around: &Surroundings, options: &ImageServe, name: &str) -> Result<Served> {
+    let store = Store::open(&options.store)?;
+    let far = FarImages::open(around, &store)?.map(Arc::new);
+    // Owners are said by whoever asks: this file system is for one who asks.
+    let supply = ImageSupply { store: options.store.clone(), far, stored: STORED, serves: true };
+    let supplied = supply.supplied(name)?;
+    let Image::Erofs { metadata, data } = supplied.image else { bail!("it is for images of another kind") };
+    if let Some(ready) = supplied.ready {
+        ready().map_err(anyhow::Error::msg)?;
+    }
+    let bytes = match (supplied.lazily, data) {
+        (Some(lazily), _) => {
+            let (directory, size_bytes, fill) = (lazily.directory, lazily.size_bytes, lazily.fill);
+            Bytes::Filled(Filled { directory, size_bytes, fill, order: lazily.order, traced: lazily.traced })
+        }
+        (None, Some(data)) => Bytes::Whole(data),
+        (None, None) => Bytes::Inside,
+    };
+    Ok(Served { metadata, bytes, lease: supplied.lease })
+}

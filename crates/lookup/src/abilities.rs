@@ -1,0 +1,74 @@
+//! Which observers work on this system, by trying them. The store keeps the answer for as long as the system runs.
+//!
+//! Unaware of: which observer a request needs.
+
+use std::cell::OnceCell;
+
+use larder_model::{Digest, Judgement, Writer};
+use larder_observe::{KernelObserver, PreloadObserver};
+
+use crate::Place;
+
+/// What was tried, or is tried when it is asked for.
+pub struct Abilities<'a> {
+    place: &'a Place,
+    known: &'a dyn Fn(&Digest) -> Option<Judgement>,
+    keep: &'a dyn Fn(&Digest, &Judgement),
+    kernel: OnceCell<bool>,
+}
+
+impl<'a> Abilities<'a> {
+    /// `known` and `keep` read and write judgements by their keys.
+    pub fn new(
+        place: &'a Place,
+        known: &'a dyn Fn(&Digest) -> Option<Judgement>,
+        keep: &'a dyn Fn(&Digest, &Judgement),
+    ) -> Abilities<'a> {
+        Abilities { place, known, keep, kernel: OnceCell::new() }
+    }
+
+    /// Returns true if the kernel observer works for this user.
+    pub fn kernel(&self) -> bool {
+        *self.kernel.get_or_init(|| {
+            let user = larder_sys::effective_user().to_le_bytes();
+            self.try_once(b'K', &user, &|| KernelObserver::try_out().is_ok())
+        })
+    }
+
+    /// Returns true if the preloaded library works in programs that `loader` loads.
+    pub fn preload(&self, loader: &[u8]) -> bool {
+        // A new libc comes with a new loader: both are files of one package.
+        let Ok(look) = larder_sys::look_through(loader) else { return false };
+        let library_path = self.place.variable(b"LD_LIBRARY_PATH");
+        let mut which = Writer::default();
+        which.bytes(loader);
+        [look.device, look.inode, look.size_bytes, look.modified_ns as u64]
+            .into_iter()
+            .for_each(|part| which.number(part));
+        which.bytes(library_path.unwrap_or_default());
+        self.try_once(b'L', &which.bytes, &|| PreloadObserver::try_out(loader, library_path).is_ok())
+    }
+
+    /// Tries something if that was not done since the system started, by this build of larder.
+    fn try_once(&self, kind: u8, what: &[u8], works: &dyn Fn() -> bool) -> bool {
+        let Ok(boot) = larder_sys::boot_id() else { return works() };
+        let mut which = Writer::default();
+        which.u8(kind);
+        which.bytes(boot.as_bytes());
+        // A container and its host share a boot, and may share a store.
+        which.bytes(&larder_sys::sandbox());
+        which.bytes(PreloadObserver::LIBRARY_ID);
+        which.bytes(what);
+        let key = Digest::of(&which.bytes);
+        match (self.known)(&key) {
+            Some(Judgement::Believed(_)) => true,
+            Some(Judgement::Disbelieved) => false,
+            _ => {
+                let works = works();
+                let judgement = if works { Judgement::Believed(Vec::new()) } else { Judgement::Disbelieved };
+                (self.keep)(&key, &judgement);
+                works
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Compiles the preloaded library, and the program that it is tried on, with one compiler for one machine. The build script
+//! includes this file, and so does the test that checks what is undefined in the library, so that both use the same flags.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-O2",
+    "-fPIC",
+    "-nostdlib",
+    "-fvisibility=hidden",
+    "-fno-stack-protector",
+    "-fno-builtin",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-unwind-tables",
+    "-U_FORTIFY_SOURCE",
+    "-Wl,-z,noexecstack",
+    // A symbol that is undefined and not weak fails the build, because it would fail every program at its start.
+    "-Wl,-z,defs",
+    // Its constructor comes before all others, where libc has an order of them: a sample begins the program anew.
+    "-Wl,-z,initfirst",
+    // One mapping for text and constants, not three: each process of a tool maps it.
+    "-Wl,-z,noseparate-code",
+    // And one page for what is written: no part of it is made read-only by a call of its own.
+    "-Wl,-z,norelro",
+    "-Wl,--build-id=none",
+    "-s",
+];
+
+/// Flags for gcc only. gcc would otherwise replace the loop in `memcpy` by a call of `memcpy`; clang does not if
+/// `-fno-builtin` is given, and does not know the flag.
+const FLAGS_OF_GCC: &[&str] = &["-fno-tree-loop-distribute-patterns"];
+
+/// Flags for aarch64 only. By default both compilers make atomic operations there calls of functions in libgcc
+/// ("outline atomics", `__aarch64_ldadd8_relax`), and the library is linked without libgcc.
+const FLAGS_OF_AARCH64: &[&str] = &["-mno-outline-atomics"];
+
+/// Compiles `sources/*.c` to the library `out` for `machine`, for example `aarch64`. Returns what the compiler said if it
+/// failed. `compiler` is gcc or clang; gcc must be one that compiles for that machine.
+pub(crate) fn compile(compiler: &Path, machine: &str, sources: &Path, out: &Path) -> Result<(), String> {
+    let listed = std::fs::read_dir(sources).map_err(|error| format!("cannot list {}: {error}", sources.display()))?;
+    let mut files: Vec<_> = listed.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "c"));
+    // In an order that does not depend on the file system, so that the library does not either.
+    files.sort();
+    link(compiler, machine, &[FLAGS, &["-shared", "-Wl,-soname,larder-preload.so"]].concat(), &files, out)
+}
+
+/// The loader that the self-test is linked with: room for the path of the one that is tried.
+#[allow(dead_code, reason = "the test of the library makes no self-test")]
+pub(crate) const LOADER_ROOM: &str = concat!(
+    "/larder/loader/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+);
+
+/// Compiles the self-test in `sources` to the program `out`, by way of a library in the same directory that stands for
+/// libc.
+#[allow(dead_code, reason = "the test of the library makes no self-test")]
+pub(crate) fn compile_self_test(compiler: &Path, machine: &str, sources: &Path, out: &Path) -> Result<(), String> {
+    let libc = out.with_file_name("self-test-libc.so");
+    let named = [FLAGS, &["-shared", "-fvisibility=default", "-Wl,-soname,libc.so.6"]].concat();
+    link(compiler, machine, &named, &[sources.join("libc.c")], &libc)?;
+    let loader = format!("-Wl,--dynamic-linker={LOADER_ROOM}");
+    // A symbol that is there but not used does not make the linker leave the library out.
+    let program = [FLAGS, &["-pie", "-fPIE", "-Wl,--no-as-needed", &loader]].concat();
+    link(compiler, machine, &program, &[sources.join("selftest.c"), libc], out)
+}
+
+fn link(compiler: &Path, machine: &str, flags: &[&str], files: &[PathBuf], out: &Path) -> Result<(), String> {
+    let mut command = Command::new(compiler);
+    command.args(flags);
+    match is_clang(compiler)? {
+        true if machine != std::env::consts::ARCH => drop(command.arg(format!("--target={machine}-linux-gnu"))),
+        true => {}
+        false => drop(command.args(FLAGS_OF_GCC)),
+    }
+    if machine == "aarch64" {
+        command.args(FLAGS_OF_AARCH64);
+    }
+    let output = command.arg("-o").arg(out).args(files).output();
+    let output = output.map_err(|error| format!("cannot start {}: {error}", compiler.display()))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("{command:?}\n{}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// Whether `compiler` is clang, whatever its name is. Returns an error if it cannot be started.
+fn is_clang(compiler: &Path) -> Result<bool, String> {
+    let output = Command::new(compiler).arg("--version").output();
+    let output = output.map_err(|error| format!("cannot start {}: {error}", compiler.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).contains("clang"))
+}

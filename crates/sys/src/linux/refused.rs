@@ -1,0 +1,95 @@
+//! Which system calls are missing or refused here, of those that larder uses and that not every system has.
+//!
+//! Each is made with arguments for which it does nothing. Unaware of: what is done without it (`docs/platforms.md`).
+
+use std::io;
+
+use libc::{c_long, c_ulong};
+
+/// A call, how it is made in vain, and the error that shows that it is there.
+struct Asked {
+    name: &'static str,
+    number: c_long,
+    arguments: [c_ulong; 6],
+}
+
+const NO_DESCRIPTOR: c_ulong = -1i32 as c_ulong;
+const NO_FLAGS: c_ulong = u32::MAX as c_ulong;
+const NOWHERE: c_ulong = 0;
+const HERE: c_ulong = libc::AT_FDCWD as c_ulong;
+
+/// Those that kernels since 3.10 came to have, and those that seccomp profiles of containers refuse.
+const ASKED: &[Asked] = &[
+    asked("openat2", libc::SYS_openat2, [NO_DESCRIPTOR, NOWHERE, NOWHERE, 0, 0, 0]),
+    asked("statx", libc::SYS_statx, [HERE, NOWHERE, 0, 0, NOWHERE, 0]),
+    asked("faccessat2", libc::SYS_faccessat2, [NO_DESCRIPTOR, NOWHERE, 0, NO_FLAGS, 0, 0]),
+    asked("close_range", libc::SYS_close_range, [1, 0, 0, 0, 0, 0]),
+    asked("memfd_create", libc::SYS_memfd_create, [NOWHERE, NO_FLAGS, 0, 0, 0, 0]),
+    asked("pidfd_open", libc::SYS_pidfd_open, [0, NO_FLAGS, 0, 0, 0, 0]),
+    asked("pidfd_send_signal", libc::SYS_pidfd_send_signal, [NO_DESCRIPTOR, 0, NOWHERE, NO_FLAGS, 0, 0]),
+    asked("process_vm_readv", libc::SYS_process_vm_readv, [0, NOWHERE, 0, NOWHERE, 0, NO_FLAGS]),
+    asked("ptrace", libc::SYS_ptrace, [libc::PTRACE_DETACH as c_ulong, c_ulong::MAX, 0, 0, 0, 0]),
+    asked("seccomp", libc::SYS_seccomp, [NO_FLAGS, 0, NOWHERE, 0, 0, 0]),
+    asked("copy_file_range", libc::SYS_copy_file_range, [NO_DESCRIPTOR, NOWHERE, NO_DESCRIPTOR, NOWHERE, 1, NO_FLAGS]),
+    asked("renameat2", libc::SYS_renameat2, [NO_DESCRIPTOR, NOWHERE, NO_DESCRIPTOR, NOWHERE, NO_FLAGS, 0]),
+    asked("getrandom", libc::SYS_getrandom, [NOWHERE, 0, NO_FLAGS, 0, 0, 0]),
+    asked("kcmp", libc::SYS_kcmp, [0, 0, NO_FLAGS, 0, 0, 0]),
+    asked("fallocate", libc::SYS_fallocate, [NO_DESCRIPTOR, 0, 0, 0, 0, 0]),
+    asked("flock", libc::SYS_flock, [NO_DESCRIPTOR, 0, 0, 0, 0, 0]),
+    asked("prctl", libc::SYS_prctl, [libc::PR_GET_CHILD_SUBREAPER as c_ulong, NOWHERE, 0, 0, 0, 0]),
+];
+
+const fn asked(name: &'static str, number: c_long, arguments: [c_ulong; 6]) -> Asked {
+    Asked { name, number, arguments }
+}
+
+/// Returns the names of system calls that are missing or refused here, of those that larder uses if they are there.
+pub fn refused_calls() -> Vec<&'static str> {
+    ASKED.iter().filter(|asked| asked.is_refused()).map(|asked| asked.name).collect()
+}
+
+/// Returns true if this process is under a seccomp filter, as in a container: then EPERM need not be the answer of the
+/// kernel.
+pub fn calls_may_be_refused() -> bool {
+    // SAFETY: asks about this process; no pointers.
+    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
+    // A kernel without seccomp says EINVAL.
+    mode > 0 || mode == -1 && io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
+}
+
+/// Returns what tells processes for which different calls are refused from each other: seccomp filters, and which process
+/// may look into another one. Two containers with as many filters are told apart by their process namespaces.
+pub fn sandbox() -> Vec<u8> {
+    use std::os::unix::fs::MetadataExt;
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let status = read("/proc/self/status");
+    let mut said: Vec<&str> = status.lines().filter(|line| line.starts_with("Seccomp")).collect();
+    let scope = read("/proc/sys/kernel/yama/ptrace_scope");
+    said.push(&scope);
+    let is_filtered = said.iter().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]));
+    let namespace = std::fs::metadata("/proc/self/ns/pid").ok().filter(|_| is_filtered);
+    format!("{} {}", said.join(" "), namespace.map_or(0, |look| look.ino())).into_bytes()
+}
+
+impl Asked {
+    fn is_refused(&self) -> bool {
+        let [a, b, c, d, e, f] = self.arguments;
+        // SAFETY: the arguments are such that the call fails. No pointer in them leads anywhere.
+        let done = unsafe { libc::syscall(self.number, a, b, c, d, e, f) };
+        done == -1 && matches!(io::Error::last_os_error().raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls that every kernel has that the tests run on, and no sandbox refuses.
+    #[test]
+    fn nothing_old_is_missing() {
+        let refused = refused_calls();
+        assert!(!["flock", "fallocate", "prctl"].iter().any(|old| refused.contains(old)), "{refused:?}");
+        let unknown = asked("unknown", 0xffff, [0; 6]);
+        assert!(unknown.is_refused());
+    }
+}

@@ -1,0 +1,262 @@
+//! Kernels and containers, by what they refuse together.
+
+use larder_testkit::is_full;
+
+use crate::Trial;
+use crate::bench::numbers;
+use crate::tables::{Command, NEWEST_LAST, RECORDED};
+
+const EPERM: u32 = 1;
+const EINVAL: u32 = 22;
+const ENOSYS: u32 = 38;
+
+/// `SECCOMP_FILTER_FLAG_NEW_LISTENER` and `…_WAIT_KILLABLE_RECV`.
+const NEW_LISTENER: u32 = 1 << 3;
+const WAIT_KILLABLE: u32 = 1 << 5;
+/// `SECCOMP_IOCTL_NOTIF_SEND`.
+const NOTIF_SEND: u32 = 0xc018_2101;
+/// The flags of `clone` that make namespaces.
+const CLONE_NEW: u32 = 0x7e02_0000;
+
+struct Profile {
+    name: &'static str,
+    refusals: Vec<String>,
+    /// Of a compile, and of a whole command.
+    expected: [&'static str; 2],
+}
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let commands: &[Command] =
+        if is_full() { &[Command::Gcc, Command::Clang, Command::Script] } else { &[Command::Gcc, Command::Script] };
+    let of = |profile: Profile| {
+        commands.iter().map(move |command| Trial {
+            name: profile.name.to_owned(),
+            refusals: profile.refusals.clone(),
+            command: *command,
+            expected: profile.expected[usize::from(*command == Command::Script)].to_owned(),
+        })
+    };
+    all().into_iter().flat_map(of).collect()
+}
+
+fn all() -> Vec<Profile> {
+    vec![
+        Profile { name: "Linux 5.4", refusals: linux_5_4(), expected: [RECORDED; 2] },
+        Profile { name: "Linux 3.10", refusals: linux_3_10(), expected: [RECORDED, "bypass:cannot-observe / hit"] },
+        Profile { name: "Docker of 2018", refusals: docker_of_2018(), expected: [RECORDED; 2] },
+        Profile { name: "Docker", refusals: docker(), expected: [RECORDED; 2] },
+        Profile { name: "gVisor", refusals: gvisor(), expected: [RECORDED; 2] },
+        Profile { name: "systemd-nspawn", refusals: nspawn(), expected: [RECORDED; 2] },
+        // As inside a container whose engine listens itself: one process has one listener.
+        Profile {
+            name: "another listener",
+            refusals: vec![if_bits("seccomp", 1, NEW_LISTENER, 16)],
+            expected: [RECORDED, RECORDED],
+        },
+        Profile {
+            name: "no io_uring, no namespaces",
+            refusals: [
+                newer(425, 427, EPERM),
+                vec![if_bits("clone", 0, CLONE_NEW, EPERM)],
+                each(&["unshare", "setns"], EPERM),
+            ]
+            .concat(),
+            expected: [RECORDED; 2],
+        },
+    ]
+}
+
+fn each(calls: &[&str], error: u32) -> Vec<String> {
+    calls.iter().filter_map(|call| numbers().get(*call)).map(|number| format!("{number}={error}")).collect()
+}
+
+fn newer(first: u32, last: u32, error: u32) -> Vec<String> {
+    vec![format!("{first}-{last}={error}")]
+}
+
+/// Refused if an argument has one of these bits.
+fn if_bits(call: &str, argument: u32, bits: u32, error: u32) -> String {
+    format!("{}@{argument}&{bits}={error}", numbers()[call])
+}
+
+/// Refused if an argument has this value.
+fn if_value(call: &str, argument: u32, value: u32, error: u32) -> String {
+    format!("{}@{argument}:{value}={error}", numbers()[call])
+}
+
+/// Ubuntu 20.04's. That a call may go on which was asked about (5.5) is an answer that larder always gives, so that
+/// refusing answers is the same.
+fn linux_5_4() -> Vec<String> {
+    let answers = vec![if_value("ioctl", 1, NOTIF_SEND, EINVAL), if_bits("seccomp", 1, WAIT_KILLABLE, EINVAL)];
+    [newer(436, NEWEST_LAST, ENOSYS), answers].concat()
+}
+
+/// CentOS 7's: nothing since `finit_module`.
+fn linux_3_10() -> Vec<String> {
+    const SINCE: &[&str] = &[
+        "sched_setattr",
+        "sched_getattr",
+        "renameat2",
+        "seccomp",
+        "getrandom",
+        "memfd_create",
+        "kexec_file_load",
+        "bpf",
+        "execveat",
+        "userfaultfd",
+        "membarrier",
+        "mlock2",
+        "copy_file_range",
+        "preadv2",
+        "pwritev2",
+        "pkey_mprotect",
+        "pkey_alloc",
+        "pkey_free",
+        "statx",
+        "io_pgetevents",
+        "rseq",
+    ];
+    [each(SINCE, ENOSYS), newer(424, NEWEST_LAST, ENOSYS)].concat()
+}
+
+/// Docker 18.03 with libseccomp 2.3: whatever it does not know is EPERM, `statx` and `clone3` included.
+fn docker_of_2018() -> Vec<String> {
+    const REFUSED: &[&str] = &[
+        "statx",
+        "io_pgetevents",
+        "rseq",
+        "pkey_mprotect",
+        "pkey_alloc",
+        "pkey_free",
+        "ptrace",
+        "process_vm_readv",
+        "process_vm_writev",
+        "kcmp",
+        "keyctl",
+        "add_key",
+        "request_key",
+        "userfaultfd",
+        "perf_event_open",
+        "bpf",
+        "mount",
+        "umount2",
+        "unshare",
+        "setns",
+        "name_to_handle_at",
+        "open_by_handle_at",
+        "fanotify_init",
+        "pivot_root",
+        "move_pages",
+        "mbind",
+        "get_mempolicy",
+        "set_mempolicy",
+        "quotactl",
+        "acct",
+        "reboot",
+        "swapon",
+        "swapoff",
+        "vmsplice",
+    ];
+    [each(REFUSED, EPERM), newer(424, NEWEST_LAST, EPERM), vec![if_bits("clone", 0, CLONE_NEW, EPERM)]].concat()
+}
+
+/// The default profile of Docker, containerd and Podman since 2021: ENOSYS for what is newer than the profile, EPERM for
+/// what takes rights.
+fn docker() -> Vec<String> {
+    const REFUSED: &[&str] = &[
+        "keyctl",
+        "add_key",
+        "request_key",
+        "userfaultfd",
+        "perf_event_open",
+        "bpf",
+        "mount",
+        "umount2",
+        "unshare",
+        "setns",
+        "open_by_handle_at",
+        "fanotify_init",
+        "pivot_root",
+        "move_mount",
+        "open_tree",
+        "fsopen",
+        "fsmount",
+        "fspick",
+        "fsconfig",
+        "mount_setattr",
+        "quotactl",
+        "quotactl_fd",
+        "acct",
+        "reboot",
+        "swapon",
+        "swapoff",
+        "vmsplice",
+        "io_uring_setup",
+        "io_uring_enter",
+        "io_uring_register",
+    ];
+    let clone3 = each(&["clone3"], ENOSYS);
+    [each(REFUSED, EPERM), clone3, newer(451, NEWEST_LAST, ENOSYS), vec![if_bits("clone", 0, CLONE_NEW, EPERM)]]
+        .concat()
+}
+
+/// runsc: no seccomp notification, no reading of other processes' memory, none of the newer ways to name a process or to
+/// resolve a path.
+fn gvisor() -> Vec<String> {
+    const MISSING: &[&str] = &[
+        "openat2",
+        "pidfd_open",
+        "pidfd_send_signal",
+        "pidfd_getfd",
+        "process_vm_readv",
+        "process_vm_writev",
+        "kcmp",
+        "bpf",
+        "copy_file_range",
+        "name_to_handle_at",
+        "open_by_handle_at",
+        "fanotify_init",
+        "userfaultfd",
+        "perf_event_open",
+        "io_uring_setup",
+        "io_uring_enter",
+        "io_uring_register",
+        "open_tree",
+        "move_mount",
+        "fsopen",
+        "fsconfig",
+        "fsmount",
+        "fspick",
+        "mount_setattr",
+        "process_madvise",
+        "memfd_secret",
+        "sched_setattr",
+    ];
+    [each(MISSING, ENOSYS), newer(444, NEWEST_LAST, ENOSYS), vec![if_bits("seccomp", 1, NEW_LISTENER, EINVAL)]].concat()
+}
+
+/// What `systemd-nspawn` and `SystemCallFilter=@system-service` leave: EPERM for what they know and do not want.
+fn nspawn() -> Vec<String> {
+    const REFUSED: &[&str] = &[
+        "ptrace",
+        "process_vm_readv",
+        "process_vm_writev",
+        "kcmp",
+        "pidfd_getfd",
+        "perf_event_open",
+        "bpf",
+        "userfaultfd",
+        "keyctl",
+        "add_key",
+        "request_key",
+        "fanotify_init",
+        "open_by_handle_at",
+        "quotactl",
+        "kexec_load",
+        "init_module",
+        "io_uring_setup",
+        "io_uring_enter",
+        "io_uring_register",
+    ];
+    [each(REFUSED, EPERM), newer(455, NEWEST_LAST, ENOSYS)].concat()
+}

@@ -1,0 +1,234 @@
+//! Debian's packages of several releases and architectures: kernels and single programs, downloaded and unpacked, not
+//! installed.
+//!
+//! apt-get downloads and verifies them, with lists of its own below `target`, so the machine's own lists and packages are not
+//! touched. The mirror is the one that this machine's apt uses for its own release, if it is a Debian.
+
+use crate::place::{fresh, remove};
+use crate::run;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where Debian's releases are if this machine's apt does not name a mirror of Debian.
+const DEFAULT_MIRROR: &str = "http://deb.debian.org/debian";
+/// Signs the releases; from the package `debian-archive-keyring`.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Where kernels are looked for. A suite that the mirror does not have is left out.
+const SUITES: &[&str] = &[
+    "bullseye",
+    "bullseye-security",
+    "bookworm",
+    "bookworm-security",
+    "bookworm-backports",
+    "trixie",
+    "trixie-security",
+    "trixie-backports",
+    "sid",
+];
+
+/// A kernel that can be booted.
+#[derive(Clone, Debug)]
+pub(crate) struct Kernel {
+    /// The file that boot loaders load.
+    pub(crate) image: PathBuf,
+    /// The directory with its `modules.dep`.
+    pub(crate) modules: PathBuf,
+}
+
+/// The packages of one architecture, as Debian calls it: `amd64`, `arm64`.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    architecture: &'static str,
+    dir: PathBuf,
+}
+
+/// The mirror of this machine, for example for debootstrap.
+pub(crate) fn mirror() -> String {
+    let mut command = Command::new("apt-get");
+    command.args(["indextargets", "--format", "$(ORIGIN) $(SITE)", "Created-By: Packages"]);
+    let listed = run::output(&mut command).unwrap_or_default();
+    let ours = listed.lines().find_map(|line| line.strip_prefix("Debian "));
+    ours.filter(|site| !site.ends_with("-security")).unwrap_or(DEFAULT_MIRROR).to_owned()
+}
+
+impl Archive {
+    /// Opens the archive; `dir` keeps its lists and what was unpacked. Nothing is downloaded yet.
+    pub(crate) fn new(architecture: &'static str, dir: &Path) -> Self {
+        Self { architecture, dir: dir.join(architecture) }
+    }
+
+    /// The newest kernel whose version begins with `series` (for example `6.1`; `` for the newest of all). One that was
+    /// unpacked before is taken as it is, without asking the mirror.
+    pub(crate) fn kernel(&self, series: &str) -> Result<Kernel> {
+        let dir = self.dir.join("kernels").join(if series.is_empty() { "newest" } else { series });
+        if !dir.is_dir() {
+            let package = self.newest_kernel(series)?;
+            eprintln!("downloading {package}");
+            let parts =
+                [package.clone(), package.replacen("image", "binary", 1), package.replacen("image", "modules", 1)];
+            // Since Linux 7.2 the package with this name only depends on the two others, which earlier ones do not have.
+            let split = self.has(&parts[1])?;
+            let names: Vec<&str> = if split { &parts[1..] } else { &parts[..1] }.iter().map(String::as_str).collect();
+            self.unpacked(&names, &dir, |tree| self.arranged(tree))?;
+        }
+        let release =
+            fs::read_to_string(dir.join("release")).with_context(|| format!("{} is damaged", dir.display()))?;
+        Ok(Kernel { image: dir.join("vmlinuz"), modules: dir.join("lib/modules").join(release) })
+    }
+
+    /// A file of a package, for example `bin/busybox` of `busybox-static`, for programs that run in another machine.
+    pub(crate) fn file(&self, package: &str, file: &str) -> Result<PathBuf> {
+        let dir = self.dir.join("packages").join(package);
+        if !dir.is_dir() {
+            self.updated()?;
+            eprintln!("downloading {package}");
+            self.unpacked(&[package], &dir, |_| Ok(()))?;
+        }
+        let places = [dir.join(file), dir.join("usr").join(file)];
+        places.into_iter().find(|file| file.exists()).with_context(|| format!("{package} has no {file}"))
+    }
+
+    /// Puts kernel and modules where `kernel` looks for them: newer packages have both in `/usr/lib/modules`.
+    fn arranged(&self, tree: &Path) -> Result<()> {
+        let below_usr = tree.join("usr/lib/modules");
+        let listed = if below_usr.is_dir() { below_usr } else { tree.join("lib/modules") };
+        let entry = fs::read_dir(&listed).with_context(|| format!("cannot list {}", listed.display()))?.next();
+        let modules = entry.context("the package has no modules")??;
+        let release = modules.file_name().to_string_lossy().into_owned();
+        let (to, moved) = (tree.join("lib/modules"), tree.join("lib/modules").join(&release));
+        if modules.path() != moved {
+            fs::create_dir_all(&to).with_context(|| format!("cannot make {}", to.display()))?;
+            fs::rename(modules.path(), &moved).with_context(|| format!("cannot move {}", moved.display()))?;
+        }
+        let images = [tree.join(format!("boot/vmlinuz-{release}")), moved.join("vmlinuz")];
+        let image = images.iter().find(|image| image.exists()).context("the package has no kernel")?;
+        fs::rename(image, tree.join("vmlinuz")).with_context(|| format!("cannot move {}", image.display()))?;
+        // Newer depmods look in /usr/lib/modules.
+        let other = tree.join("usr/lib/modules");
+        if fs::remove_dir(&other).is_ok() || !other.exists() {
+            fs::create_dir_all(tree.join("usr/lib")).with_context(|| format!("cannot make {}", other.display()))?;
+            std::os::unix::fs::symlink("../../lib/modules", &other)
+                .with_context(|| format!("cannot make {}", other.display()))?;
+        }
+        run::output(Command::new("depmod").arg("-b").arg(tree).arg(&release))?;
+        fs::write(tree.join("release"), &release).with_context(|| format!("cannot write into {}", tree.display()))
+    }
+
+    fn newest_kernel(&self, series: &str) -> Result<String> {
+        self.updated()?;
+        let listed = run::output(self.apt("apt-cache").args(["pkgnames", &format!("linux-image-{series}")]))?;
+        let end = format!("-{}", self.architecture);
+        let newest = listed.lines().filter(|name| is_kernel(name, series, &end)).max_by_key(|name| numbers(name));
+        let wanted = if series.is_empty() { "kernel" } else { series };
+        newest.map(str::to_owned).with_context(|| format!("the mirror's releases have no Linux {wanted}"))
+    }
+
+    fn has(&self, package: &str) -> Result<bool> {
+        let listed = run::output(self.apt("apt-cache").args(["pkgnames", package]))?;
+        Ok(listed.lines().any(|name| name == package))
+    }
+
+    /// Downloads packages and unpacks them into one directory, which appears when all is in it.
+    fn unpacked(&self, packages: &[&str], to: &Path, arrange: impl Fn(&Path) -> Result<()>) -> Result<()> {
+        let downloads = self.dir.join("downloads");
+        fresh(&downloads)?;
+        run::output(self.apt("apt-get").args(["-q", "download"]).args(packages).current_dir(&downloads))
+            .with_context(|| format!("{} cannot be downloaded", packages.join(", ")))?;
+        let unfinished = to.with_extension("unfinished");
+        fresh(&unfinished)?;
+        for entry in fs::read_dir(&downloads).with_context(|| format!("cannot list {}", downloads.display()))? {
+            run::output(Command::new("dpkg-deb").arg("-x").arg(entry?.path()).arg(&unfinished))?;
+        }
+        arrange(&unfinished)?;
+        remove(&downloads)?;
+        fs::rename(&unfinished, to).with_context(|| format!("cannot make {}", to.display()))
+    }
+
+    /// Fetches the lists, once for each directory.
+    fn updated(&self) -> Result<()> {
+        let sources = self.dir.join("sources.list");
+        if sources.exists() {
+            return Ok(());
+        }
+        ensure!(Path::new(KEYRING).exists(), "{KEYRING} is missing; it is in the package debian-archive-keyring");
+        for dir in ["lists/partial", "cache/archives/partial", "kernels", "packages"] {
+            fs::create_dir_all(self.dir.join(dir)).with_context(|| format!("cannot make {}", self.dir.display()))?;
+        }
+        fs::write(self.dir.join("status"), "").with_context(|| format!("cannot write into {}", self.dir.display()))?;
+        let mirror = mirror();
+        let line = |suite: &&str| {
+            let mirror = if suite.ends_with("-security") { format!("{mirror}-security") } else { mirror.clone() };
+            format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n")
+        };
+        let unfinished = self.dir.join("sources.unfinished");
+        fs::write(&unfinished, SUITES.iter().map(line).collect::<String>())
+            .with_context(|| format!("cannot write {}", unfinished.display()))?;
+        eprintln!("fetching the lists of Debian's packages for {}", self.architecture);
+        let setting = format!("Dir::Etc::sourcelist={}", unfinished.display());
+        // Suites that are not there (any more) are warnings.
+        run::output(self.apt("apt-get").args(["-o", &setting, "-q", "update"]))?;
+        fs::rename(&unfinished, &sources).with_context(|| format!("cannot make {}", sources.display()))
+    }
+
+    fn apt(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let dir = self.dir.display();
+        for setting in [
+            format!("APT::Architecture={}", self.architecture),
+            format!("APT::Architectures={}", self.architecture),
+            // Else downloading into a directory of root's is a warning for each package.
+            "APT::Sandbox::User=root".to_owned(),
+            format!("Dir::Etc::sourcelist={dir}/sources.list"),
+            // Names and dependencies of packages are wanted, not what describes them to people.
+            "Acquire::Languages=none".to_owned(),
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),
+            "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false".to_owned(),
+            "Dir::Etc::sourceparts=/dev/null".to_owned(),
+            "Dir::Etc::preferencesparts=/dev/null".to_owned(),
+            format!("Dir::State::lists={dir}/lists"),
+            format!("Dir::State::status={dir}/status"),
+            format!("Dir::Cache={dir}/cache"),
+        ] {
+            command.args(["-o", &setting]);
+        }
+        command
+    }
+}
+
+/// Whether a package is a kernel of the series for ordinary machines: not for clouds alone, not for real time.
+fn is_kernel(name: &str, series: &str, end: &str) -> bool {
+    let Some(version) = name.strip_prefix("linux-image-").and_then(|rest| rest.strip_suffix(end)) else { return false };
+    let Some(rest) = version.strip_prefix(series) else { return false };
+    // `5.10.0-46`, but not the package that depends on the newest (`6.12`), nor 6.12 where 6.1 is wanted.
+    let is_series = series.is_empty() || rest.starts_with('.');
+    let letters = ["cloud", "rt", "uki", "dbg", "16k"];
+    let is_version = version.starts_with(|first: char| first.is_ascii_digit()) && version.matches('.').count() >= 2;
+    is_series && is_version && !letters.iter().any(|word| version.contains(word))
+}
+
+/// The numbers in a name, which order versions of kernels.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|part: char| !part.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_by_name() {
+        let is = |name, series| is_kernel(name, series, "-amd64");
+        assert!(is("linux-image-5.10.0-46-amd64", "5.10") && is("linux-image-7.3.4+deb13-amd64", ""));
+        assert!(!is("linux-image-6.12.43+deb12-amd64", "6.1") && !is("linux-image-6.1-amd64", "6.1"));
+        assert!(!is("linux-image-6.1.0-47-cloud-amd64", "6.1") && !is("linux-image-6.1.0-47-amd64-unsigned", "6.1"));
+        assert!(!is("linux-image-rt-amd64", "") && !is("linux-image-amd64", ""));
+    }
+
+    #[test]
+    fn newer_kernels_have_greater_numbers() {
+        assert!(numbers("linux-image-6.12.118+deb13-amd64") > numbers("linux-image-6.12.95+deb12-amd64"));
+        assert!(numbers("linux-image-6.1.0-56-amd64") > numbers("linux-image-6.1.0-0.deb11.52-amd64"));
+    }
+}

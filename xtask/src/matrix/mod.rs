@@ -1,0 +1,497 @@
+//! `cargo xtask matrix`: larder in other distributions and on other kernels, and the table of what was found.
+//!
+//! A cell is a root (a Debian release) on a kernel: this machine's, in namespaces, or another in QEMU. `inside.sh` runs in it and
+//! prints a line for each check; everything else that it prints is kept in a log. What is made (roots, kernels, results) is kept
+//! below `target/matrix` and used again; removing that directory makes all of it anew.
+
+mod cells;
+mod roots;
+mod table;
+
+use crate::binaries::{self, cargo};
+use crate::debian::Archive;
+use crate::place::{Place, fresh, remove};
+use crate::qemu;
+use crate::run::{self, Streamed};
+use crate::setup::{self, STATIC_TARGET};
+use anyhow::{Context, Result, ensure};
+use cells::{CELLS, Cell, SHORT, TARGETS_EMULATED, Where};
+use roots::Extent;
+use serde_json::{Value, json};
+use std::fs::{self, File, FileTimes};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+use table::Column;
+
+/// What `cargo xtask matrix` takes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The cells to run, by name [default: all]. The table keeps what was found earlier in the others
+    cells: Vec<String>,
+    /// Print the names of the cells, and what each is
+    #[arg(long)]
+    list: bool,
+    /// Only the short project and a few torture cases, in one root with an old glibc: at most 2 minutes. Writes no table
+    #[arg(long, conflicts_with = "cells")]
+    short: bool,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+    /// Use this larder, with its larderd beside it, instead of building one
+    #[arg(long, value_name = "PROGRAM")]
+    larder: Option<PathBuf>,
+    /// Also the slow torture cases, in roots on this machine's kernel
+    #[arg(long)]
+    full: bool,
+    /// Of the torture suite only the cases whose name fits, for a share of it; may be given several times. Writes no table
+    #[arg(long, value_name = "PATTERN")]
+    torture_only: Vec<String>,
+    /// Run only these parts of `inside.sh`, to look at one thing again; may be given several times. Writes no table
+    #[arg(long, value_name = "PART")]
+    part: Vec<String>,
+    /// How many files the image has that is mounted
+    #[arg(long, default_value_t = 3000)]
+    files: u32,
+}
+
+/// Files that lie beside the programs in each cell.
+const FILES: &[(&str, &str)] = &[
+    ("inside.sh", include_str!("inside.sh")),
+    ("program.c", include_str!("program.c")),
+    ("refuse.c", include_str!("refuse.c")),
+    ("project/Makefile", include_str!("project/Makefile")),
+    ("project/include/config.h", include_str!("project/include/config.h")),
+    ("project/include/shapes.h", include_str!("project/include/shapes.h")),
+    ("project/include/text.h", include_str!("project/include/text.h")),
+    ("project/list.c", include_str!("project/list.c")),
+    ("project/main.cc", include_str!("project/main.cc")),
+    ("project/names.cc", include_str!("project/names.cc")),
+    ("project/shapes.cc", include_str!("project/shapes.cc")),
+    ("project/start.S", include_str!("project/start.S")),
+    ("project/sum.c", include_str!("project/sum.c")),
+    ("project/table.c", include_str!("project/table.c")),
+    ("project/text.c", include_str!("project/text.c")),
+];
+const ENTER: &str = include_str!("enter.sh");
+
+/// 2020-01-01: sources are older than every build of them.
+const SOURCE_TIME: Duration = Duration::from_secs(1_577_836_800);
+/// Limits on this machine's kernel, and in an emulated machine.
+const LIMITS: Limits = Limits { step_s: 180, torture_s: 3 * 3600, cell: Duration::from_secs(8 * 3600) };
+const LIMITS_EMULATED: Limits = Limits { step_s: 1200, torture_s: 2 * 3600, cell: Duration::from_secs(6 * 3600) };
+
+struct Limits {
+    /// One step of a check, for example one build of the project.
+    step_s: u32,
+    /// One run of the torture suite.
+    torture_s: u32,
+    /// All of a cell.
+    cell: Duration,
+}
+
+/// What a check came to. `inside.sh` says what each means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ok,
+    Missed,
+    No,
+    Wrong,
+    Hung,
+    Untried,
+}
+
+const STATES: &[(State, &str)] = &[
+    (State::Ok, "ok"),
+    (State::Missed, "missed"),
+    (State::No, "no"),
+    (State::Wrong, "wrong"),
+    (State::Hung, "hung"),
+    (State::Untried, "untried"),
+];
+
+impl State {
+    fn word(self) -> &'static str {
+        STATES.iter().find(|(state, _)| *state == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// One line of `inside.sh`.
+#[derive(Clone, Debug)]
+struct Check {
+    name: String,
+    state: State,
+    text: String,
+}
+
+/// What a cell came to.
+#[derive(Clone, Debug)]
+struct Outcome {
+    cell: String,
+    date: String,
+    commit: String,
+    seconds: u64,
+    /// Why it could not be made.
+    untried: Option<String>,
+    checks: Vec<Check>,
+}
+
+/// `false` if anything is wrong or hung.
+pub(crate) fn matrix(place: &Place, options: &Options) -> Result<bool> {
+    if options.list {
+        CELLS.iter().for_each(|cell| println!("{:<14} {}", cell.name, described(cell)));
+        return Ok(true);
+    }
+    let chosen = chosen(options)?;
+    setup::for_matrix(place)?;
+    let larder = binaries::larder(place, options.larder.as_deref())?;
+    let torture = torture_program(place)?;
+    let dir = place.target.join("matrix");
+    for inner in ["logs", "results", "work"] {
+        fs::create_dir_all(dir.join(inner)).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
+    let run = Run { dir: &dir, options, larder: &larder, torture: &torture, commit: commit(place), date: date()? };
+    let mut outcomes = Vec::new();
+    for cell in chosen {
+        let outcome = run.cell(cell)?;
+        if run.is_kept() {
+            let file = dir.join("results").join(format!("{}.json", cell.name));
+            let text = serde_json::to_string_pretty(&outcome.as_json())?;
+            fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+            write_page(place, &dir)?;
+        }
+        outcomes.push(outcome);
+    }
+    if options.json {
+        let all: Vec<Value> = outcomes.iter().map(Outcome::as_json).collect();
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    }
+    Ok(summed_up(&outcomes))
+}
+
+fn chosen(options: &Options) -> Result<Vec<&'static Cell>> {
+    if options.short {
+        return Ok(vec![&SHORT]);
+    }
+    for name in &options.cells {
+        ensure!(CELLS.iter().any(|cell| cell.name == name), "there is no cell {name}: `cargo xtask matrix --list`");
+    }
+    let wanted = |cell: &&Cell| options.cells.is_empty() || options.cells.iter().any(|name| name == cell.name);
+    Ok(CELLS.iter().filter(wanted).collect())
+}
+
+fn described(cell: &Cell) -> String {
+    match cell.place {
+        Where::Here => format!("Debian's {} on this machine's kernel", cell.root.suite),
+        Where::Kernel("") => format!("Debian's {} on the newest of Debian's kernels, in QEMU", cell.root.suite),
+        Where::Kernel(series) => format!("Debian's {} on Linux {series}, in QEMU", cell.root.suite),
+    }
+}
+
+/// Says what is wrong, or that nothing is.
+fn summed_up(outcomes: &[Outcome]) -> bool {
+    let mut bad = 0;
+    for outcome in outcomes {
+        for check in outcome.checks.iter().filter(|check| matches!(check.state, State::Wrong | State::Hung)) {
+            eprintln!("{}: {}, {}: {}", outcome.cell, check.name, check.state.word(), check.text);
+            bad += 1;
+        }
+    }
+    let (untried, tried): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.untried.is_some());
+    let checks: usize = tried.iter().map(|outcome| outcome.checks.len()).sum();
+    eprintln!("{} cells, {checks} checks, {bad} wrong or hung; {} cells not tried", tried.len(), untried.len());
+    bad == 0
+}
+
+/// Writes `docs/matrix.md` of all results that are kept, those of earlier runs too.
+fn write_page(place: &Place, dir: &Path) -> Result<()> {
+    let kept: Vec<Option<Outcome>> = CELLS.iter().map(|cell| kept(dir, cell)).collect();
+    let columns: Vec<Column<'_>> =
+        CELLS.iter().zip(&kept).map(|(cell, outcome)| Column { name: cell.name, outcome: outcome.as_ref() }).collect();
+    let page = place.repo.join("docs/matrix.md");
+    fs::write(&page, table::page(&columns)).with_context(|| format!("cannot write {}", page.display()))
+}
+
+fn kept(dir: &Path, cell: &Cell) -> Option<Outcome> {
+    let text = fs::read_to_string(dir.join("results").join(format!("{}.json", cell.name))).ok()?;
+    Outcome::from_json(&serde_json::from_str(&text).ok()?)
+}
+
+/// What all cells of a run share.
+struct Run<'a> {
+    dir: &'a Path,
+    options: &'a Options,
+    larder: &'a Path,
+    torture: &'a Path,
+    commit: String,
+    date: String,
+}
+
+impl Run<'_> {
+    /// Whether the table takes what this run finds: only what was tried whole.
+    fn is_kept(&self) -> bool {
+        !self.options.short && self.options.part.is_empty() && self.options.torture_only.is_empty()
+    }
+
+    fn cell(&self, cell: &Cell) -> Result<Outcome> {
+        eprintln!("── {}: {}", cell.name, described(cell));
+        let start = Instant::now();
+        let mut checks = Vec::new();
+        let result = self.tried(cell, &mut |check: Check| {
+            let minutes = start.elapsed().as_secs() / 60;
+            let seconds = start.elapsed().as_secs() % 60;
+            let word = check.state.word();
+            eprintln!("{:<14} {minutes:>3}:{seconds:02}  {word:<7} {}: {}", cell.name, check.name, check.text);
+            checks.push(check);
+        });
+        // A cell that stopped in the middle keeps what it found.
+        let untried = match result {
+            Err(error) if checks.is_empty() => Some(format!("{error:#}")),
+            Err(error) => {
+                checks.push(Check {
+                    name: "all checks were made".to_owned(),
+                    state: State::Wrong,
+                    text: format!("{error:#}"),
+                });
+                None
+            }
+            Ok(()) => None,
+        };
+        if let Some(why) = &untried {
+            eprintln!("{:<14} not tried: {why}", cell.name);
+        }
+        Ok(Outcome {
+            cell: cell.name.to_owned(),
+            date: self.date.clone(),
+            commit: self.commit.clone(),
+            seconds: start.elapsed().as_secs(),
+            untried,
+            checks,
+        })
+    }
+
+    fn tried(&self, cell: &Cell, found: &mut dyn FnMut(Check)) -> Result<()> {
+        let logs = self.dir.join("logs");
+        let extent = if self.options.short { Extent::Short } else { Extent::Whole };
+        let root = roots::root(self.dir, cell.root, extent, &logs)?;
+        let work = self.dir.join("work").join(cell.name);
+        self.lay_out(&work)?;
+        let log = logs.join(format!("{}.log", cell.name));
+        let mut line = |line: &str| {
+            if let Some(check) = Check::parse(line) {
+                found(check);
+            }
+        };
+        match cell.place {
+            Where::Here => self.here(cell, &root, &work, &log, &mut line)?,
+            Where::Kernel(series) => self.in_qemu(cell, series, &root, &work, &log, &mut line)?,
+        }
+        remove(&work)
+    }
+
+    /// The cell's directory as `inside.sh` expects it.
+    fn lay_out(&self, work: &Path) -> Result<()> {
+        fresh(work)?;
+        for inner in ["bin", "tmp", "root", "project/include"] {
+            fs::create_dir_all(work.join(inner)).with_context(|| format!("cannot make {}", work.display()))?;
+        }
+        fs::set_permissions(work.join("tmp"), fs::Permissions::from_mode(0o1777))?;
+        let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + SOURCE_TIME);
+        for (name, text) in FILES {
+            let path = work.join(name);
+            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            File::options().write(true).open(&path)?.set_times(times)?;
+        }
+        let larderd = self.larder.with_file_name("larderd");
+        for (from, name) in [(self.larder, "larder"), (&larderd, "larderd"), (self.torture, "larder-torture")] {
+            fs::copy(from, work.join("bin").join(name)).with_context(|| format!("cannot copy {}", from.display()))?;
+        }
+        Ok(())
+    }
+
+    /// In namespaces of its own, which end with it.
+    fn here(&self, cell: &Cell, root: &Path, work: &Path, log: &Path, line: &mut dyn FnMut(&str)) -> Result<()> {
+        ensure!(nix::unistd::geteuid().is_root(), "another root is entered as root only: `sudo -E cargo xtask matrix`");
+        let enter = work.join("enter.sh");
+        fs::write(&enter, ENTER).with_context(|| format!("cannot write {}", enter.display()))?;
+        let mut command = Command::new("unshare");
+        command.args(["-m", "-p", "-f", "--kill-child", "sh"]).arg(&enter).arg(root).arg(work);
+        command.args(["sh", "-c", &self.script(cell, &LIMITS)]).stdin(std::process::Stdio::null());
+        match run::streamed(&mut command, log, LIMITS.cell, line)? {
+            Streamed::TimeIsOver => anyhow::bail!("did not end within {} s", LIMITS.cell.as_secs()),
+            Streamed::Ended(status) => {
+                ensure!(status.success(), "ended with {status}; see {} of the logs", roots::file_name(log))
+            }
+        }
+        Ok(())
+    }
+
+    fn in_qemu(
+        &self,
+        cell: &Cell,
+        series: &str,
+        root: &Path,
+        work: &Path,
+        log: &Path,
+        line: &mut dyn FnMut(&str),
+    ) -> Result<()> {
+        let archive = Archive::new("amd64", &self.dir.join("debian"));
+        let kernel = archive.kernel(series)?;
+        let busybox = archive.file("busybox-static", "bin/busybox")?;
+        let image = roots::image(self.dir, cell.root, root)?;
+        // On a file system of the machine's own: 9p keeps neither times nor inodes as others do.
+        let script = format!("mkdir -p /cell && cp -a /host/. /cell/ && {}", self.script(cell, &LIMITS_EMULATED));
+        let boot = qemu::Boot {
+            machine: &qemu::X86_64,
+            kernel: &kernel,
+            busybox: &busybox,
+            root: &image,
+            shared: work,
+            script: &script,
+            memory_mib: 2048,
+            processors: 2,
+            limit: LIMITS_EMULATED.cell,
+            work: &self.dir.join("work").join(format!("{}-machine", cell.name)),
+            log,
+        };
+        match qemu::boot(&boot, line)?.code {
+            Ok(0) => Ok(()),
+            Ok(code) => anyhow::bail!("ended with exit code {code}; see {} of the logs", roots::file_name(log)),
+            Err(why) => anyhow::bail!("{why}"),
+        }
+    }
+
+    /// The shell command that runs the cell's parts.
+    fn script(&self, cell: &Cell, limits: &Limits) -> String {
+        let mut extra: String = self.options.torture_only.iter().map(|only| format!(" --only {only}")).collect();
+        if self.options.full && cell.place == Where::Here {
+            extra += " --full";
+        }
+        let targets = if cell.place == Where::Here { "" } else { TARGETS_EMULATED };
+        let torture: Vec<String> = cell.torture.iter().map(|words| format!("{words}{extra}")).collect();
+        let parts: Vec<&str> = match self.options.part.as_slice() {
+            [] => cell.parts.to_vec(),
+            parts => parts.iter().map(String::as_str).collect(),
+        };
+        format!(
+            "CELL=/cell WORK=/cell/root LIMIT={} TARGETS='{targets}' FILES={} TORTURE_LIMIT={} TORTURE='{}' \
+             sh /cell/inside.sh {}",
+            limits.step_s,
+            self.options.files,
+            limits.torture_s,
+            torture.join(";"),
+            parts.join(" ")
+        )
+    }
+}
+
+impl Check {
+    /// A line of `inside.sh`: `@`, name, state and text with tabs between them.
+    fn parse(line: &str) -> Option<Self> {
+        let mut parts = line.strip_prefix("@\t")?.splitn(3, '\t');
+        let (name, word, text) = (parts.next()?, parts.next()?, parts.next()?);
+        let (state, _) = STATES.iter().find(|(_, known)| *known == word)?;
+        Some(Self { name: name.to_owned(), state: *state, text: text.to_owned() })
+    }
+}
+
+impl Outcome {
+    fn as_json(&self) -> Value {
+        let check = |check: &Check| json!({"name": check.name, "state": check.state.word(), "text": check.text});
+        json!({
+            "cell": self.cell,
+            "date": self.date,
+            "commit": self.commit,
+            "seconds": self.seconds,
+            "untried": self.untried,
+            "checks": self.checks.iter().map(check).collect::<Vec<_>>(),
+        })
+    }
+
+    fn from_json(json: &Value) -> Option<Self> {
+        let text = |name: &str| json[name].as_str().map(str::to_owned);
+        let check = |json: &Value| {
+            let (state, _) = STATES.iter().find(|(_, word)| json["state"] == *word)?;
+            Some(Check {
+                name: json["name"].as_str()?.to_owned(),
+                state: *state,
+                text: json["text"].as_str()?.to_owned(),
+            })
+        };
+        Some(Self {
+            cell: text("cell")?,
+            date: text("date")?,
+            commit: text("commit")?,
+            seconds: json["seconds"].as_u64()?,
+            untried: text("untried"),
+            checks: json["checks"].as_array()?.iter().map(check).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// The torture suite as a static program, because cells have other libcs. Not optimised: it waits for what it starts.
+fn torture_program(place: &Place) -> Result<PathBuf> {
+    let words = ["build", "--quiet", "--locked", "--package", "larder-torture", "--target", STATIC_TARGET];
+    run::shown_to_user(cargo(place).args(words)).context("the torture suite does not build")?;
+    Ok(place.target.join(STATIC_TARGET).join("debug/larder-torture"))
+}
+
+/// The commit that is tried, and whether there are changes that are not committed.
+fn commit(place: &Place) -> String {
+    let git = |words: &[&str]| run::output(Command::new("git").args(words).current_dir(&place.repo));
+    let Ok(commit) = git(&["rev-parse", "--short", "HEAD"]) else { return "unknown".to_owned() };
+    // The page itself is written by each run.
+    let changes = git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/matrix.md"]);
+    let changed = changes.is_ok_and(|changes| !changes.is_empty());
+    format!("{}{}", commit.trim(), if changed { " and changes" } else { "" })
+}
+
+fn date() -> Result<String> {
+    Ok(run::output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_and_kept() {
+        let check = Check::parse("@\tgcc, auto (root)\tmissed\t12 of 13 (1 × a reason)").expect("a result");
+        assert_eq!((check.name.as_str(), check.state), ("gcc, auto (root)", State::Missed));
+        for other in ["gcc: error", "@\tname\tunknown\ttext", "@\tname"] {
+            assert!(Check::parse(other).is_none(), "{other}");
+        }
+        let outcome = Outcome {
+            cell: "c".to_owned(),
+            date: "d".to_owned(),
+            commit: "e".to_owned(),
+            seconds: 7,
+            untried: None,
+            checks: vec![check],
+        };
+        let again = Outcome::from_json(&outcome.as_json()).expect("readable");
+        assert_eq!(format!("{again:?}"), format!("{outcome:?}"));
+    }
+
+    #[test]
+    fn every_file_of_the_project_is_laid_out() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/matrix");
+        for inner in ["project", "project/include"] {
+            for entry in fs::read_dir(dir.join(inner)).expect("the project is there").flatten() {
+                let name = format!("{inner}/{}", entry.file_name().to_string_lossy());
+                let known = FILES.iter().any(|(file, _)| *file == name);
+                assert!(known || entry.path().is_dir(), "{name} is not in FILES");
+            }
+        }
+    }
+
+    #[test]
+    fn every_part_is_a_function_of_the_script() {
+        let (_, script) = FILES[0];
+        for part in CELLS.iter().chain([&SHORT]).flat_map(|cell| cell.parts) {
+            let function = part.strip_prefix("u:").unwrap_or(part).split(':').next().unwrap_or_default();
+            assert!(script.lines().any(|line| line == format!("{function}() {{")), "{part}");
+        }
+    }
+}

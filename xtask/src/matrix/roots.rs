@@ -1,0 +1,151 @@
+//! Roots of other distributions: made by debootstrap once, kept below `target/matrix`, and entered or made into an image for a
+//! machine.
+
+use super::cells::{ESSENTIAL, Root, WANTED};
+use crate::debian;
+use crate::place::remove;
+use crate::progress::Bar;
+use crate::run::{self, Streamed};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Room in an image; blocks that are not written take none.
+const IMAGE_SIZE: &str = "8G";
+
+/// About so many lines are printed while a root is made, and while packages are installed in it: for the progress bar.
+const LINES_OF_DEBOOTSTRAP: u64 = 900;
+const LINES_OF_APT: u64 = 600;
+/// What downloads longer is stuck.
+const LIMIT: Duration = Duration::from_secs(2 * 3600);
+
+/// How much of a root is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// With all compilers and tools.
+    Whole,
+    /// What can be compiled with gcc; a whole root is taken if there is one.
+    Short,
+}
+
+/// The root's directory, made if it is not there.
+pub(super) fn root(matrix: &Path, root: &Root, extent: Extent, logs: &Path) -> Result<PathBuf> {
+    let whole = matrix.join("roots").join(root.suite);
+    if whole.is_dir() {
+        return Ok(whole);
+    }
+    let dir = match extent {
+        Extent::Whole => whole,
+        Extent::Short => matrix.join("roots").join(format!("{}-short", root.suite)),
+    };
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    ensure!(nix::unistd::geteuid().is_root(), "debootstrap makes a root as root only: `sudo -E cargo xtask matrix`");
+    let unfinished = dir.with_extension("unfinished");
+    remove(&unfinished)?;
+    fs::create_dir_all(matrix.join("roots")).with_context(|| format!("cannot make {}", dir.display()))?;
+    eprintln!("making the root of {} with debootstrap, once: this takes some minutes", root.suite);
+    debootstrap(root.suite, &unfinished, &logs.join(format!("{}.debootstrap.log", root.suite)))?;
+    if extent == Extent::Whole {
+        install(root, &unfinished, &logs.join(format!("{}.install.log", root.suite)))?;
+    }
+    inside(&unfinished, &["useradd", "-m", "-u", "1000", "-s", "/bin/bash", "u"])?;
+    // The directories that cells mount on, so that a root is not written to later.
+    for place in ["cell", "host"] {
+        fs::create_dir_all(unfinished.join(place)).with_context(|| format!("cannot make {place} in a root"))?;
+    }
+    let _ = fs::remove_file(unfinished.join("etc/mtab"));
+    std::os::unix::fs::symlink("/proc/self/mounts", unfinished.join("etc/mtab")).context("cannot make /etc/mtab")?;
+    fs::rename(&unfinished, &dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    Ok(dir)
+}
+
+/// An ext4 image of the root, made if it is not there.
+pub(super) fn image(matrix: &Path, root: &Root, dir: &Path) -> Result<PathBuf> {
+    let image = matrix.join("roots").join(format!("{}.ext4", root.suite));
+    if image.exists() {
+        return Ok(image);
+    }
+    eprintln!("making an image of the root of {}", root.suite);
+    let unfinished = image.with_extension("unfinished");
+    let _ = fs::remove_file(&unfinished);
+    run::output(Command::new("truncate").args(["-s", IMAGE_SIZE]).arg(&unfinished))?;
+    run::output(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).arg(dir).arg(&unfinished))?;
+    fs::rename(&unfinished, &image).with_context(|| format!("cannot make {}", image.display()))?;
+    Ok(image)
+}
+
+fn debootstrap(suite: &str, dir: &Path, log: &Path) -> Result<()> {
+    let include = format!("--include={}", ESSENTIAL.join(","));
+    let mut command = Command::new("debootstrap");
+    command.args(["--variant=minbase", &include, suite]).arg(dir).arg(debian::mirror());
+    let Err(error) = with_progress(&format!("root of {suite}"), LINES_OF_DEBOOTSTRAP, &mut command, log) else {
+        return Ok(());
+    };
+    remove(dir)?;
+    let said = fs::read_to_string(log).unwrap_or_default();
+    let lines = || said.lines().filter_map(|line| line.strip_prefix("E: "));
+    // Without the mirror's name, which is this machine's.
+    if lines().any(|line| line.contains("Release")) {
+        bail!("Debian's mirror does not have the release {suite} (any more)");
+    }
+    match lines().next() {
+        Some(line) => bail!("debootstrap: {line}"),
+        None => Err(error),
+    }
+}
+
+/// Installs what is wanted: all at once, or if that fails, one package after the other. What cannot be installed is left out; the
+/// checks that need it say so.
+fn install(root: &Root, dir: &Path, log: &Path) -> Result<()> {
+    // The names of hosts as this machine resolves them.
+    for file in ["etc/resolv.conf", "etc/hosts"] {
+        let _ = fs::copy(Path::new("/").join(file), dir.join(file));
+    }
+    let apt = |words: &[&str]| {
+        let mut command = Command::new("chroot");
+        command.arg(dir).args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]).args(words);
+        with_progress(&format!("packages of {}", root.suite), LINES_OF_APT, &mut command, log)
+    };
+    apt(&["update"])?;
+    let packages: Vec<&str> = WANTED.iter().chain(root.compilers).copied().collect();
+    let install = |packages: &[&str]| apt(&[&["install", "--no-install-recommends"], packages].concat());
+    if install(&packages).is_err() {
+        for package in packages {
+            if install(&[package]).is_err() {
+                eprintln!("{}: {package} cannot be installed; what needs it is not tried", root.suite);
+            }
+        }
+    }
+    apt(&["clean"])
+}
+
+/// Runs what prints a line for each package that it handles, about `lines` in all, with a progress bar.
+fn with_progress(label: &str, lines: u64, command: &mut Command, log: &Path) -> Result<()> {
+    let bar = Bar::new(label, lines);
+    let mut seen = 0;
+    let streamed = run::streamed(command.stdin(Stdio::null()), log, LIMIT, |_| {
+        seen += 1;
+        bar.at(seen.min(lines));
+    })?;
+    match streamed {
+        Streamed::Ended(status) if status.success() => {
+            bar.end(&format!("{label}: done"));
+            Ok(())
+        }
+        Streamed::Ended(status) => bail!("{label}: {status}; see {} of the logs", file_name(log)),
+        Streamed::TimeIsOver => bail!("{label}: not made within {} s", LIMIT.as_secs()),
+    }
+}
+
+/// For messages that may come into the table, where paths of this machine say nothing.
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn inside(dir: &Path, words: &[&str]) -> Result<String> {
+    run::output(Command::new("chroot").arg(dir).args(words))
+}
