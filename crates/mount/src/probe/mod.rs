@@ -129,7 +129,8 @@ impl Trial {
                 serve::possible()?;
                 let layer = serve::on_trial(&self.erofs()).map_err(text)?;
                 // The server itself answers with owners as they are to be seen.
-                self.write_on(&layer, "").map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
+                self.write_on(&layer, "")
+                    .map(|_| "larder's own FUSE server, files filled when they are read".to_owned())
             }
             Rung::Squashfs => {
                 let layer = layer::squashfs(&self.squashfs()).map_err(text)?;
