@@ -151,7 +151,9 @@ pub(crate) fn served(told: &Told, owners: Option<&Owners>, life: Life) -> (Mount
 
 /// An image all of whose data is there, served.
 pub(crate) fn whole(image: &Image) -> (Mount, Option<Server>) {
-    let Image::Erofs { metadata, data: Some(source) } = image else { panic!("{image:?} has no data") };
+    let Image::Erofs { metadata, data } = image else { panic!("{image:?} is served by none of ours") };
+    // For kernels that know no device the bytes are with the names.
+    let source = data.as_deref().unwrap_or(metadata);
     let told = Told { metadata, source, directory: None, delay_ms: 0, fails: Path::new("/nowhere") };
     served(&told, None, Life::AsThread)
 }
