@@ -22,8 +22,12 @@ mkdir -p "$TMPDIR" "$HOME"
 cd "$WORK" || exit 1
 me=$(id -un)
 
+# Without what differs in each run, so that one cause is one note of the table.
 say() {
-    printf '@\t%s\t%s\t%s\n' "$1" "$2" "$(printf '%s' "$3" | tr '\n\t' '  ' | cut -c1-300)"
+    text=$(printf '%s' "$3" | tr '\n\t' '  ' |
+        sed "s,$CELL/[a-z]*/[a-z]*/store/[^ :;]*,(store),g; s/[0-9a-f]\{16,\}/…/g; s/: \`larder image run\` mounts for one command[^;]*COMMAND\`//g" |
+        cut -c1-400)
+    printf '@\t%s\t%s\t%s\n' "$1" "$2" "$text"
 }
 
 limit() {
