@@ -157,7 +157,7 @@ pub(super) const NOT_TRIED: &[&str] = &[
      refusing calls (rows `refused`), except that it does not know `SECCOMP_USER_NOTIF_FLAG_CONTINUE`.",
     "Kernels and packages of Ubuntu, Fedora, RHEL, Alpine and Arch.",
     "A root with glibc 2.17 or 2.28 (CentOS 7, RHEL 8) unless the mirror still has Debian's `jessie`, `stretch` or `buster`, whose glibc \
-     is 2.19, 2.24 and 2.28: no package registry has a libc with its loader and a compiler for it.",
+     is 2.19, 2.24 and 2.28. No package of PyPI, npm or Maven was found that holds such a libc with its loader and a compiler for it.",
     "A root in which musl is the system's libc. Programs linked with musl, dynamic and static, are in the rows `programs`, compiles by \
      `musl-gcc` in the rows `musl-gcc`.",
     "SELinux and AppArmor in force. gVisor, whose kernel is a program of its own.",

@@ -42,6 +42,14 @@ failed() {
     esac
 }
 
+# no_plain CHECK CODE: there is nothing that larder's build could be compared with.
+no_plain() {
+    case $2 in
+    124 | 137) say "$1" untried "the build without larder did not end within $LIMIT s" ;;
+    *) say "$1" untried "does not build without larder either: $(grep -v '^ *$' ../plain/said | tail -n 1)" ;;
+    esac
+}
+
 hits_in() {
     grep -c ' hit: ' "$1" 2> /dev/null
 }
@@ -118,7 +126,7 @@ project() {
     cd "$base/tree" || return
     sleep 0.2
     if ! round plain "" "$cc" "$cxx" "$targets" "$@"; then
-        say "$check" untried "does not build without larder either: $(head -n 1 ../plain/said)"
+        no_plain "$check" $code
         cd "$WORK"
         return
     fi
@@ -431,7 +439,7 @@ record() {
     cd "$base/tree" || return
     sleep 0.2
     if ! round plain "" gcc g++ ""; then
-        say "$check" untried "does not build without larder either: $(head -n 1 ../plain/said)"
+        no_plain "$check" $code
         return
     fi
     export LARDER_DIR="$base/store" LARDER_RECORD_DIR="$base/records"
@@ -472,7 +480,7 @@ run_make() {
     cp -a "$CELL/project" "$base/tree"
     cd "$base/tree" || return
     sleep 0.2
-    round plain "" gcc g++ "" || { say "$check" untried "does not build without larder either"; return; }
+    round plain "" gcc g++ "" || { no_plain "$check" $code; return; }
     export LARDER_DIR="$base/store"
     for name in cold warm; do
         mkdir "../$name"

@@ -82,8 +82,8 @@ const ENTER: &str = include_str!("enter.sh");
 /// 2020-01-01: sources are older than every build of them.
 const SOURCE_TIME: Duration = Duration::from_secs(1_577_836_800);
 /// Limits on this machine's kernel, and in an emulated machine.
-const LIMITS: Limits = Limits { step_s: 180, torture_s: 3 * 3600, cell: Duration::from_secs(8 * 3600) };
-const LIMITS_EMULATED: Limits = Limits { step_s: 1200, torture_s: 2 * 3600, cell: Duration::from_secs(6 * 3600) };
+const LIMITS: Limits = Limits { step_s: 600, torture_s: 3 * 3600, cell: Duration::from_secs(8 * 3600) };
+const LIMITS_EMULATED: Limits = Limits { step_s: 3000, torture_s: 2 * 3600, cell: Duration::from_secs(6 * 3600) };
 
 struct Limits {
     /// One step of a check, for example one build of the project.
