@@ -20,7 +20,7 @@ pub(crate) struct Options {
     /// demo: real projects, built plainly and through larder
     #[arg(long)]
     full: bool,
-    /// On another machine than this one, emulated by QEMU: then only a share of the tests, in about a quarter of an hour
+    /// On another machine than this one, emulated by QEMU: then only a share of the tests
     #[arg(long, value_enum, default_value_t = Arch::HOST, conflicts_with = "full")]
     arch: Arch,
     /// With `--arch`: only the programs of tests with this in their names, for example `larder-sys` or `torture`
