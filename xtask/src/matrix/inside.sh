@@ -90,7 +90,7 @@ doctor() {
     else
         failed "doctor ($me)" $code doctor doctor.txt
     fi
-    say "doctor, ways to mount ($me)" ok "$(sed -n 's/^ok *via \([a-z]*\) .*/\1/p' doctor.txt | tr '\n' ' ')"
+    say "doctor, ways to mount ($me)" ok "$(sed -n 's/^ok *via \([a-z-]*\) .*/\1/p' doctor.txt | tr '\n' ' ')"
     unset LARDER_DIR
 }
 
@@ -651,9 +651,9 @@ images() {
         say "image save, restore ($me)" wrong "$(head -n 1 differs)"
     fi
     if [ "$me" = root ]; then
-        for way in best lazy mount squashfs fuse; do image_mount $way; done
+        for way in best lazy mount lazy-fuse squashfs fuse; do image_mount $way; done
     fi
-    for way in best lazy mount squashfs fuse; do image_run $way; done
+    for way in best lazy mount lazy-fuse squashfs fuse; do image_run $way; done
     unset LARDER_DIR
     cd "$WORK"
     rm -rf "$base" 2> /dev/null
