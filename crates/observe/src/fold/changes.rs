@@ -113,6 +113,8 @@ impl<'t> Fold<'t> {
     fn may_be_given(&mut self, e: &Event<'t>) -> bool {
         match self.made.get(e.path) {
             Some(Made::File { temporary: true, .. } | Made::Directory(_) | Made::Link) => true,
+            // `ar` of binutils before 2.37 gives a new archive the owner that it has already.
+            Some(Made::File { .. }) if e.kind == Kind::ChangeOwner => self.names.get(e.path) == Some(&false),
             Some(Made::File { .. }) => e.kind == Kind::SetAttribute && self.mode_before_is_known(e.path),
             _ => false,
         }

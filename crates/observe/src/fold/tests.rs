@@ -405,3 +405,20 @@ fn where_temporary_files_go_counts_where_none_can_be_made() {
     assert!(!counts(failed(2, open("/w/o/x.o", MAKE))));
     assert!(!counts(open("/t/x.o", MAKE)));
 }
+
+/// `ar` of binutils 2.35 makes an archive, writes another file, gives that the archive's name and then its owner.
+#[test]
+fn a_new_file_may_be_given_an_owner_and_an_old_one_may_not() {
+    let events = |new: u16| {
+        let renamed = trace::Event { path2: b"/w/l.a".to_vec(), ..event(Kind::Rename(OpenFlags(0)), "/w/stX") };
+        vec![
+            open("/w/l.a", MAKE | new),
+            open("/w/stX", MAKE | OpenFlags::NEW | OpenFlags::TEMPORARY),
+            renamed,
+            event(Kind::ChangeOwner, "/w/l.a"),
+        ]
+    };
+    assert_eq!(folded("/b/ar", events(OpenFlags::NEW)).refusals, []);
+    let refusals = folded("/b/ar", events(0)).refusals;
+    assert_eq!(refusals, [(Unrecorded::UpdatesFile, b"/w/l.a".to_vec())]);
+}
