@@ -91,6 +91,10 @@ pub const REPORTED_UMASK: u32 = 1 << 16;
 pub(crate) const RANDOM_FOR_NAME: u32 = 1;
 /// The same, to guard its memory, once in the life of a program, or for a name.
 pub(crate) const RANDOM_FOR_MEMORY: u32 = 2;
+/// The same, by code of the kernel's own in the process (vDSO), which draws a key once and makes random numbers of it
+/// afterwards (glibc 2.41, Linux 6.11). libc draws one for the name of a temporary file, as a program does by libc's
+/// functions. The preloaded library sees the latter itself.
+pub(crate) const RANDOM_BY_VDSO: u32 = 3;
 
 /// In the `mode` of a `Kind::Start` that such a wrapper hands on: what the library does not see of the program is
 /// reported as well.

@@ -27,7 +27,7 @@ use larder_model::quick::{Map, Set};
 use larder_model::{FileMode, Habit, Identity, Looked, Placement, Prior, Seen, Unrecorded};
 
 use crate::paths::{file_name, has_parents};
-use crate::trace::{self, INTERFACES, INTERNET, Kind, SOCKET, Trace};
+use crate::trace::{self, INTERFACES, INTERNET, Kind, RANDOM_BY_VDSO, SOCKET, Trace};
 use crate::who::{Running, Who};
 
 type Event<'a> = trace::Event<&'a [u8]>;
@@ -266,7 +266,8 @@ impl<'t> Fold<'t> {
                 }
                 self.look(e, policy);
             }
-            Kind::Random if e.extra != 0 => drop(self.drawn.insert(e.pid, e.extra)),
+            // By the vDSO the numbers may be the program's own, now or later.
+            Kind::Random if ![0, RANDOM_BY_VDSO].contains(&e.extra) => drop(self.drawn.insert(e.pid, e.extra)),
             Kind::Clock | Kind::Random => self.clock_or_random(e, policy),
             Kind::Forked => {
                 if let Some(source) = self.who.learn(e) {

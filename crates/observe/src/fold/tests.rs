@@ -422,3 +422,12 @@ fn a_new_file_may_be_given_an_owner_and_an_old_one_may_not() {
     let refusals = folded("/b/ar", events(0)).refusals;
     assert_eq!(refusals, [(Unrecorded::UpdatesFile, b"/w/l.a".to_vec())]);
 }
+
+/// What draws a key by the vDSO may make numbers of it later without a system call.
+#[test]
+fn random_numbers_by_the_vdso_are_a_programs_own() {
+    let drawn = trace::Event { extra: RANDOM_BY_VDSO, ..event(Kind::Random, "getrandom") };
+    let name = open("/w/tmpX", MAKE | OpenFlags::EXCLUSIVE);
+    let refusals = folded("/b/tool", vec![drawn, name]).refusals;
+    assert_eq!(refusals.first().map(|(why, _)| *why), Some(Unrecorded::Random));
+}

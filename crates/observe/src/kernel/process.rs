@@ -51,6 +51,20 @@ impl Caller {
         if on_stack || in_heap { RANDOM_FOR_NAME } else { RANDOM_FOR_MEMORY }
     }
 
+    /// Returns true if an instruction is in the code that the kernel has put into the process (vDSO).
+    pub(super) fn is_in_vdso(self, instruction: u64) -> bool {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.process)).unwrap_or_default();
+        let range = maps.lines().find(|line| line.ends_with("[vdso]")).and_then(|line| line.split(' ').next());
+        let (Some(start), Some(end)) =
+            range.and_then(|range| range.split_once('-')).map_or((None, None), |(start, end)| {
+                (u64::from_str_radix(start, 16).ok(), u64::from_str_radix(end, 16).ok())
+            })
+        else {
+            return false;
+        };
+        (start..=end).contains(&instruction)
+    }
+
     /// A string of its memory.
     pub(super) fn text(self, address: u64) -> Result<Vec<u8>, Trouble> {
         if address == 0 {

@@ -12,7 +12,7 @@ use super::clock::Patches;
 use super::filter::ARCHITECTURE;
 use super::process::{Caller, Trouble, process_of};
 use super::settle::Pending;
-use crate::trace::{identity_of, mode_of};
+use crate::trace::{RANDOM_BY_VDSO, identity_of, mode_of};
 use crate::{Event, Kind};
 
 /// The reason in a `Kind::Drop` (`LARDER_DROP_*`, `preload/log.h`).
@@ -169,7 +169,11 @@ impl Watch {
                 // So libc asks for itself.
                 const LIBC_BYTES: u32 = 8;
                 let is_libcs = argument(1) == LIBC_BYTES && argument(2) == libc::GRND_NONBLOCK;
-                let what_for = if is_libcs { caller.libc_draws(call.arguments[0]) } else { 0 };
+                let what_for = match is_libcs {
+                    true => caller.libc_draws(call.arguments[0]),
+                    false if caller.is_in_vdso(call.instruction) => RANDOM_BY_VDSO,
+                    false => 0,
+                };
                 self.number_event(caller, Kind::Random, what_for, b"getrandom");
             }
             Call::CloneArguments => {

@@ -288,7 +288,8 @@ impl Followed {
         }
         self.held = Some(thread);
         let architecture = (info.operation >> 32) as u32;
-        Some(Did::Called(Notification::of_stopped(thread as u32, architecture, info.number as i32, info.arguments)))
+        let CallInfo { number, arguments, instruction, .. } = info;
+        Some(Did::Called(Notification::of_stopped(thread as u32, architecture, number as i32, arguments, instruction)))
     }
 
     fn forked(&mut self, thread: i32) -> Option<Did> {

@@ -40,6 +40,8 @@ pub struct Notification {
     pub number: i32,
     /// Its arguments.
     pub arguments: [u64; 6],
+    /// Where in the caller's memory the instruction is that makes it.
+    pub instruction: u64,
 }
 
 /// Where the notifications of one filter arrive.
@@ -80,8 +82,14 @@ pub trait Attendant {
 
 impl Notification {
     /// A call at which a thread was stopped otherwise.
-    pub(super) fn of_stopped(thread: u32, architecture: u32, number: i32, arguments: [u64; 6]) -> Notification {
-        Notification { id: 0, thread, architecture, number, arguments }
+    pub(super) fn of_stopped(
+        thread: u32,
+        architecture: u32,
+        number: i32,
+        arguments: [u64; 6],
+        instruction: u64,
+    ) -> Notification {
+        Notification { id: 0, thread, architecture, number, arguments, instruction }
     }
 }
 
@@ -183,8 +191,8 @@ fn receive(fd: RawFd, room: &mut Received) -> Option<Notification> {
     if unsafe { libc::ioctl(fd, IOCTL_RECEIVE as _, &raw mut *room) } != 0 {
         return None;
     }
-    let Received { id, pid, number, architecture, arguments, .. } = *room;
-    Some(Notification { id, thread: pid, architecture, number, arguments })
+    let Received { id, pid, number, architecture, arguments, instruction, .. } = *room;
+    Some(Notification { id, thread: pid, architecture, number, arguments, instruction })
 }
 
 pub(super) fn let_go_on(fd: RawFd, call: &Notification) -> Answered {
@@ -347,7 +355,7 @@ fn guard(listener: RawFd, pipe: RawFd, asked: *mut Received) -> ! {
 
 /// Let every call go on, the one that was received last to begin with, until no process is left that could make one.
 fn answer_all(listener: RawFd, room: &mut Received) {
-    let last = Notification { id: room.id, thread: 0, architecture: 0, number: 0, arguments: [0; 6] };
+    let last = Notification { id: room.id, thread: 0, architecture: 0, number: 0, arguments: [0; 6], instruction: 0 };
     let_go_on(listener, &last);
     loop {
         let mut set = libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 };
