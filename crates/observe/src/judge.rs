@@ -594,7 +594,7 @@ mod tests {
         check("by a shell", &shell(Kind::Anonymous), &[begins(), shell(Kind::Exec)[0].clone()], true, &[], &[]);
         let asks = event(Kind::Random, "getrandom", 0);
         check("random numbers", &[], &[begins(), asks.clone()], false, &[], &["random"]);
-        check("as libc asks for its own", &[asks.clone()], &[begins()], true, &[], &[]);
+        check("as libc asks for its own", std::slice::from_ref(&asks), &[begins()], true, &[], &[]);
         let by_vdso = trace::Event { extra: trace::RANDOM_BY_VDSO, ..asks };
         check("for the name of a temporary file", &[], &[begins(), by_vdso], true, &[], &[]);
         check("a drop", &[event(Kind::Drop, "/w/static", 0)], &[begins()], false, &[], &[]);
