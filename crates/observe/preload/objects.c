@@ -55,8 +55,6 @@ bool object_read(const struct dl_phdr_info *info, struct object *object)
         case DT_HASH: object->hash = pointer(object, value); break;
         case DT_RELA: object->relocations = pointer(object, value); break;
         case DT_RELASZ: object->relocations_size = value; break;
-        case DT_JMPREL: object->lazy_relocations = pointer(object, value); break;
-        case DT_PLTRELSZ: object->lazy_relocations_size = value; break;
         case DT_SONAME: own_name = value; break;
         default: break;
         }

@@ -26,8 +26,8 @@ struct object {
     Elf64_Sym *symbols;    /* DT_SYMTAB */
     const uint16_t *versions;
     const uint32_t *gnu_hash, *hash;
-    const Elf64_Rela *relocations, *lazy_relocations;
-    size_t relocations_size, lazy_relocations_size; /* bytes */
+    const Elf64_Rela *relocations;
+    size_t relocations_size; /* bytes */
 };
 
 /* Returns true if the object is this library. */
