@@ -200,8 +200,9 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         builds
     } else if is(PYTHON) {
         // At its start it asks for the time, for what the zone is in winter and in summer, and for the seed of its hash
-        // function (3.11).
-        let clock_reads = if named.clocks { 0 } else { 1 };
+        // function (3.11). Python 3.9 also tries the system's clock (`_PyTime_Init`).
+        let tries_clock = matches!(program, [.., b'3', b'.', b'0'..=b'9']);
+        let clock_reads = if named.clocks { 0 } else { 1 + u32::from(tries_clock) };
         let random_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
         Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
     } else if is(PERL) && !named.perl_clocks {
@@ -642,6 +643,8 @@ mod tests {
         assert_eq!(habit(b"mygenerator", told).clock_reads, 0);
         assert_eq!([habit(b"ld.lld", told), habit(b"ld.mold", told)].map(|habit| habit.random_reads), [u32::MAX, 0]);
         assert_eq!(habit(b"python3", told).random_reads, 0);
+        assert_eq!(habit(b"python3.9", Told::nothing()).clock_reads, 2);
+        assert_eq!(habit(b"python3.11", Told::nothing()).clock_reads, 1);
     }
 
     #[test]

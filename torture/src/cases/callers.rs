@@ -219,7 +219,7 @@ fn streams() -> Vec<Case> {
         run("stderr-appended", "echo before > err; $CC -Wall -c x.c -o x.o 2>>err"),
         run("stderr-with-stdout", "$CC -Wall -c x.c -o x.o >both 2>&1"),
         run("stderr-to-output-dir", "mkdir -p o; $CC -Wall -c x.c -o o/x.o 2>o/x.log"),
-        run("reader-gone", "{ sleep 0.1; $CC -Wall -c x.c -o x.o; echo $? > code; } 2>&1 | true; sleep 0.1; cat code"),
+        run("reader-gone", "{ sleep 0.1; $CC -Wall -c x.c -o x.o; echo $? > code; } 2>&1 | true; sleep 0.1; cat code; rm -f x-*.o.tmp"),
         run("reader-of-E-gone", "seq -f 'int v%.0f;' 90000 > big.c; { $CC -E big.c; echo $? > code; } | head -1; cat code"),
         run("extra-descriptors", "exec 3>three 4<h.h 9>nine; $CC -Wall -c x.c -o x.o"),
         run("inherited-descriptor-read", "exec 5<h.h; $CC -include /dev/fd/5 -c x.c -o x.o"),

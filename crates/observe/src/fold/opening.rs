@@ -1,6 +1,6 @@
 //! Opening: reading, and making or writing files, temporary ones among them.
 
-use larder_model::{FileMode, Habit, ModeRule, Placement, Times, Unrecorded, is_name_of_tempfile};
+use larder_model::{FileMode, Habit, Looked, ModeRule, Placement, Times, Unrecorded, is_name_of_tempfile};
 
 use super::{EEXIST, ENOENT, Event, Fold, Made, Policy, parent};
 use crate::paths::file_name;
@@ -98,7 +98,10 @@ impl<'t> Fold<'t> {
         if !new && !reports {
             self.note_mode(e.path, e.mode);
         }
-        if !flags.has(OpenFlags::CREATE) {
+        // An input that is not empty and was not unlinked: for example, `objcopy` of binutils 2.35 writes to a file that has
+        // several names in this way.
+        let is_input = |l: &Looked| l.content && l.identity.is_some_and(|id| id.size_bytes > 0);
+        if !flags.has(OpenFlags::CREATE) || !new && self.looked.get(e.path).is_some_and(is_input) {
             self.in_place.insert(e.path);
         }
         let removed = matches!(self.made.get(e.path), Some(Made::Removed)) || self.unlinked.contains(e.path);

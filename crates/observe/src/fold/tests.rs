@@ -324,6 +324,18 @@ fn what_would_not_have_been_made_is_written_in_place() {
     assert_eq!(placement(OpenFlags::WRITE | OpenFlags::TRUNCATE), Placement::Truncate);
 }
 
+/// `objcopy` of binutils 2.35 reads its input, writes another file, and copies that over the input if it has other names.
+#[test]
+fn an_input_that_is_opened_as_it_is_is_written_in_place() {
+    let events = |first: trace::Event| vec![first, open("/w/x.o", MAKE)];
+    let placement = |events| match &*folded("/b/as", events).seen.changed {
+        [(_, Change::File { placement, .. })] => *placement,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(placement(events(with_bytes(open("/w/x.o", READ)))), Placement::Truncate);
+    assert_eq!(placement(events(open("/w/y.o", READ))), Placement::Replace);
+}
+
 #[test]
 fn the_mode_of_what_was_made_hangs_on_the_umask() {
     let counts = |program: &str, then: trace::Event| {

@@ -210,10 +210,7 @@ impl Attendant for Supervisor {
 
     fn serve(&mut self) -> io::Result<()> {
         let Some(listener) = &self.listener else { return Ok(()) };
-        let Some(call) = listener.receive() else {
-            self.deserted = listener.is_deserted();
-            return Ok(());
-        };
+        let Some(call) = listener.receive() else { return Ok(()) };
         if self.given_up || self.watch.events.len() >= EVENTS_MAX {
             return match listener.let_go_on(&call) {
                 Answered::Refused => Err(io::ErrorKind::Unsupported.into()),
@@ -240,6 +237,10 @@ impl Attendant for Supervisor {
         self.given_up = self.watch.dropped_since(&mark);
         self.follow(caller.process);
         Ok(())
+    }
+
+    fn desert(&mut self) {
+        self.deserted = true;
     }
 
     fn release(&mut self, others_live: bool) {

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::manner::Manner;
-use super::notify::{Answered, Attendant, FilterStep, Listener, let_go_on, receive_from};
+use super::notify::{Answered, Attendant, FilterStep, Listener, attend, let_go_on, receive_from};
 use super::process::{CStrings, Child, c_string};
 
 /// A program that neither begins nor asks anything for so long does not get that far. It is started again without a
@@ -85,12 +85,10 @@ fn serve_until_begun(ours: &OwnedFd, attendant: &mut dyn Attendant) -> io::Resul
                 polled if polled? == 0 => return Err(io::ErrorKind::TimedOut.into()),
                 _ => {}
             };
-            let ready = |at: usize| set.get(at).is_some_and(|fd| !fd.revents().is_empty());
-            (ready(0), ready(1))
+            let found = |at: usize| set.get(at).map_or(PollFlags::empty(), PollFd::revents);
+            (!found(0).is_empty(), found(1))
         };
-        if asked {
-            attendant.serve()?;
-        } else if begun {
+        if !attend(attendant, asked)? && begun {
             let mut number = [0; 4];
             return match rustix::io::read(ours, &mut number).unwrap_or(0) {
                 4 => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(number))),
@@ -147,7 +145,10 @@ fn attend_trial(socket: &OwnedFd, child: u32, mark: &[u8; 16]) -> io::Result<()>
     let step = |what: &'static str| move |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
     wait_for(socket, TRIAL_DEADLINE).map_err(step("waiting for a child to start"))?;
     let listener = receive_listener(socket).map_err(step("seccomp user notification"))?;
-    wait_for(&listener, TRIAL_DEADLINE).map_err(step("waiting for a system call's notification"))?;
+    let found = wait_for(&listener, TRIAL_DEADLINE).map_err(step("waiting for a system call's notification"))?;
+    if !found.contains(PollFlags::IN) {
+        return Err(io::Error::other("the child ended before its system call"));
+    }
     let call = receive_from(&listener)
         .ok_or_else(io::Error::last_os_error)
         .map_err(step("receiving a system call's notification"))?;
@@ -162,18 +163,19 @@ fn attend_trial(socket: &OwnedFd, child: u32, mark: &[u8; 16]) -> io::Result<()>
         answered => return Err(io::Error::other(format!("letting a system call go on ({answered:?}): Linux 5.5"))),
     }
     // The other end closes when the child ends, which it does only if its call went on.
-    wait_for(socket, TRIAL_DEADLINE).map_err(step("waiting for a child to go on"))
+    wait_for(socket, TRIAL_DEADLINE).map_err(step("waiting for a child to go on")).map(drop)
 }
 
-/// Waits until something can be read, or the other end is closed.
-fn wait_for(fd: &OwnedFd, at_most: Duration) -> io::Result<()> {
+/// Waits until something can be read, or the other end is closed. Returns which.
+fn wait_for(fd: &OwnedFd, at_most: Duration) -> io::Result<PollFlags> {
     let end = Instant::now() + at_most;
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        match poll(&mut [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)], Some(&timespec(left))) {
+        let mut set = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+        match poll(&mut set, Some(&timespec(left))) {
             Err(Errno::INTR) => {}
             Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            polled => return polled.map(drop).map_err(io::Error::from),
+            polled => return polled.map(|_| set[0].revents()).map_err(io::Error::from),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use super::files::Newer;
@@ -73,11 +73,22 @@ pub trait Attendant {
     fn attach(&mut self, listener: Listener, pid: u32);
     /// The listener, as long as notifications can come.
     fn listener(&self) -> Option<BorrowedFd<'_>>;
-    /// Answers a notification, if one waits. Also called when the last process that could send one is gone. An error
-    /// means that the kernel does not take our answers.
+    /// Answers the notification that waits. An error means that the kernel does not take our answers.
     fn serve(&mut self) -> io::Result<()>;
+    /// The last process that could send a notification is gone.
+    fn desert(&mut self);
     /// The program has ended; `others_live` when processes that it started have not. Their calls must not wait for us.
     fn release(&mut self, others_live: bool);
+}
+
+/// Does what `poll` found on the attendant's listener. Returns whether it found anything.
+pub(super) fn attend(attendant: &mut dyn Attendant, found: PollFlags) -> io::Result<bool> {
+    if found.contains(PollFlags::IN) {
+        attendant.serve()?;
+    } else if !found.is_empty() {
+        attendant.desert();
+    }
+    Ok(!found.is_empty())
 }
 
 impl Notification {
@@ -131,7 +142,8 @@ impl Listener {
         Ok(Listener { fd, guardian, next: Cell::new(None), missed: Cell::new(false) })
     }
 
-    /// The next notification. `None` when its sender is gone already.
+    /// The next notification. Returns `None` if its sender is gone already. Call it only after `poll` has found something to
+    /// read: before Linux 6.11 it waits for ever once all processes that could send one are gone.
     pub fn receive(&self) -> Option<Notification> {
         // SAFETY: the guardian's room, which only it reads, when we are gone.
         let call = receive(self.fd.as_raw_fd(), unsafe { &mut *self.guardian.asked })?;
@@ -156,15 +168,6 @@ impl Listener {
     pub fn still_waits(&self, call: &Notification) -> bool {
         // SAFETY: reads one number of ours.
         unsafe { libc::ioctl(self.fd.as_raw_fd(), IOCTL_IS_VALID as _, &call.id) == 0 }
-    }
-
-    /// Whether no process is left that could send a notification.
-    pub fn is_deserted(&self) -> bool {
-        let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut set = [PollFd::new(&self.fd, PollFlags::IN)];
-        poll(&mut set, Some(&at_once)).is_ok()
-            && set[0].revents().difference(PollFlags::HUP).is_empty()
-            && set[0].revents().contains(PollFlags::HUP)
     }
 
     /// Nobody asks any more (`others_live` is false), or from now on nobody looks at what they ask.
@@ -375,6 +378,41 @@ fn answer_all(listener: RawFd, room: &mut Received) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Before Linux 6.11, receiving from a listener waits for ever if all processes that could send a notification are gone.
+    /// That is when `poll` finds its other end closed and nothing to read.
+    #[test]
+    fn nothing_is_received_from_a_deserted_listener() {
+        #[derive(Default)]
+        struct Counting {
+            served: u32,
+            deserted: u32,
+        }
+        impl Attendant for Counting {
+            fn filter(&self) -> Vec<FilterStep> {
+                Vec::new()
+            }
+            fn attach(&mut self, _: Listener, _: u32) {}
+            fn listener(&self) -> Option<BorrowedFd<'_>> {
+                None
+            }
+            fn serve(&mut self) -> io::Result<()> {
+                self.served += 1;
+                Ok(())
+            }
+            fn desert(&mut self) {
+                self.deserted += 1;
+            }
+            fn release(&mut self, _: bool) {}
+        }
+        let mut attendant = Counting::default();
+        let mut found = |flags| attend(&mut attendant, flags).expect("serves");
+        assert!(!found(PollFlags::empty()));
+        assert!(found(PollFlags::IN));
+        assert!(found(PollFlags::IN | PollFlags::HUP));
+        assert!(found(PollFlags::HUP));
+        assert_eq!((attendant.served, attendant.deserted), (2, 1));
+    }
 
     #[test]
     fn memory_is_read_alike_by_both_ways() {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::Timespec;
 
-use super::notify::Attendant;
+use super::notify::{Attendant, attend};
 use super::stop::signal_descendants;
 use crate::{Child, SignalForwarding};
 
@@ -173,13 +173,10 @@ fn poll_attending(set: &mut [PollFd], attendant: &mut Attending, at_most: Option
             if poll(&mut all[..set.len() + 1], at_most)? == 0 {
                 break;
             }
-            let ready = |fds: &[PollFd]| fds.iter().any(|fd| !fd.revents().is_empty());
-            (ready(&all[..set.len()]), ready(&all[set.len()..set.len() + 1]))
+            (all[..set.len()].iter().any(|fd| !fd.revents().is_empty()), all[set.len()].revents())
         };
-        if asked {
-            // It was told at the start if the kernel does not take its answers.
-            let _ = served.serve();
-        }
+        // It was told at the start if the kernel does not take its answers.
+        let _ = attend(served, asked);
         if ready {
             break;
         }
@@ -250,14 +247,18 @@ pub fn relay(
 fn serve_until_ended(attendant: &mut dyn Attendant, child: &Child) -> io::Result<()> {
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     while !child.has_ended() {
-        match attendant.listener() {
+        let found = match attendant.listener() {
             None => return Ok(()),
-            Some(listener) => match poll(&mut [PollFd::from_borrowed_fd(listener, PollFlags::IN)], Some(&LOOK_AGAIN)) {
-                Err(Errno::INTR) | Ok(0) => continue,
-                polled => drop(polled?),
-            },
-        }
-        let _ = attendant.serve();
+            Some(listener) => {
+                let mut set = [PollFd::from_borrowed_fd(listener, PollFlags::IN)];
+                match poll(&mut set, Some(&LOOK_AGAIN)) {
+                    Err(Errno::INTR) | Ok(0) => continue,
+                    polled => drop(polled?),
+                }
+                set[0].revents()
+            }
+        };
+        let _ = attend(attendant, found);
     }
     Ok(())
 }
@@ -331,17 +332,17 @@ pub fn relay_for(streams: &mut [Stream], mut attendant: Attending, time: Duratio
                 Err(error) => return Err(error.into()),
             }
             let is_ready = |fd: &PollFd| !fd.revents().is_empty();
-            let asked = set.get(open.len()).is_some_and(is_ready);
+            let asked = set.get(open.len()).map_or(PollFlags::empty(), PollFd::revents);
             let ready = open.into_iter().zip(&set).filter(|(_, fd)| is_ready(fd)).map(|(stream, _)| stream);
             (ready.collect::<Vec<_>>(), asked)
         };
-        if let (true, Some(served)) = (asked, attendant.as_deref_mut()) {
-            let _ = served.serve();
+        if let Some(served) = attendant.as_deref_mut() {
+            let _ = attend(served, asked);
         }
         for index in &ready {
             streams[*index].advance(&mut buffer, &mut attendant, &mut None)?;
         }
-        let nothing = ready.is_empty() && !asked;
+        let nothing = ready.is_empty() && asked.is_empty();
         if if time.is_zero() { nothing } else { left.is_zero() } {
             return Ok(streams.iter().any(|stream| stream.from.is_some()));
         }
