@@ -147,6 +147,28 @@ fn every_way_of_an_older_kernel_gives_the_same_tree() {
     }
 }
 
+/// More than 32 MiB are not written out before a job can begin. A way that the user asks for is taken, and what it wrote is
+/// used from then on.
+#[test]
+fn a_large_image_is_served_until_it_is_written_out() {
+    probe_skip!(is_root(), "only root can mount without a broker");
+    let Some((place, older)) = saved() else { return };
+    let here = words(&place, &["doctor"]);
+    probe_skip!(said(&here, "lazy").contains("used so"), "not possible here anyway: {}", said(&here, "lazy"));
+    let large: Vec<u8> = (0..33_u32 << 20).map(|at| (at >> 12) as u8).collect();
+    place.put("deps/large", large);
+    words(&place, &["image", "save", "--key", "k-2", "deps"]).quiet();
+    let kernel = KERNELS.iter().find(|kernel| kernel.best == "mount").expect("is one of them").name;
+    let mut used = Vec::new();
+    for asked in [&[][..], &["--via", "mount"], &[]] {
+        let line = [&["image", "mount", "--strict", "--key", "k-2", "--json"], asked, &["there"]].concat();
+        used.push(json(as_on(&place, &older, kernel, &line))["via"].clone());
+        place.run(&["diff", "-r", "deps", "there"]).run().quiet();
+        as_on(&place, &older, kernel, &["image", "unmount", "--strict", "there"]).ends(0);
+    }
+    assert_eq!(used, ["lazy-fuse", "mount", "mount"]);
+}
+
 #[test]
 fn without_the_calls_of_mounting_it_is_unpacked() {
     probe_skip!(is_root(), "only root can mount without a broker");

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::super::{FINE, plain_table, print_json, print_table};
 use super::far::FarImages;
-use super::find::{find, is_far, open, ways};
+use super::find::{find, mount_waits, open, ways};
 use super::restore::{Done, answer, image, restored, targets};
 use super::supply::{Asked, asked_for, name};
 use super::{attach, bar, borne, broker, cwd};
@@ -57,13 +57,13 @@ fn had(
         Some(Via::Squashfs) => Some(Rung::Squashfs),
         Some(Via::Fuse) => Some(Rung::Fuse),
     };
-    let is_far = || {
+    let waits = || {
         let store = around.store()?;
         let far = FarImages::open(around, &store)?;
         let (found, _) = find(&store, far.as_ref(), key, fallbacks)?;
-        anyhow::Ok(found.record().is_some_and(|record| is_far(&store, record)))
+        anyhow::Ok(found.record().is_some_and(|record| mount_waits(&store, record)))
     };
-    let ways = wanted.is_none().then(|| ways(|| is_far().unwrap_or(false)));
+    let ways = wanted.is_none().then(|| ways(|| waits().unwrap_or(false)));
     let mut trouble: Vec<anyhow::Error> = Vec::new();
     for rung in wanted.into_iter().chain(ways.into_iter().flatten()) {
         match mounted(around, key, fallbacks, how, rung, options.process) {

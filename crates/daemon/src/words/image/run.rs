@@ -23,7 +23,7 @@ use larder_store::{Live, Store};
 use larder_sys::{ChildEnd, SignalForwarding};
 
 use super::far::FarImages;
-use super::find::{find, is_far, ways};
+use super::find::{find, mount_waits, ways};
 use super::restore::{Done, image, make, targets};
 use super::serve as server;
 use super::supply::{ImageSupply, STORED, asked_for, name};
@@ -187,7 +187,7 @@ fn had(
     let Some(record) = found.record() else { return Ok(None) };
     let targets = targets(around, record, &how.paths)?;
     let mut trouble: Vec<String> = own.as_ref().err().map(|error| format!("{error:#}")).into_iter().collect();
-    let ways = ways(|| is_far(&store, record)).chain([Rung::Fuse]).filter(|_| wanted.is_none());
+    let ways = ways(|| mount_waits(&store, record)).chain([Rung::Fuse]).filter(|_| wanted.is_none());
     let ways = wanted.into_iter().filter(|rung| *rung != Rung::Unpack).chain(ways);
     for rung in ways.filter(|_| own.is_ok()) {
         let one = |Target { saved, path }: &Target| -> Result<Held> {
