@@ -5,7 +5,8 @@ use std::process::Child;
 use larder_testkit::{Place, Ran, has, larder, probe_skip};
 
 use crate::support::{
-    at_once, compile, gated, open_gate, sources, start, timed, times, until_begun, until_waiting, with_cargo, wrapped,
+    at_once, compile, gated, open_gate, processors, sources, start, timed, times, until_begun, until_waiting,
+    with_cargo, wrapped,
 };
 
 const FILES: usize = 12;
@@ -71,6 +72,7 @@ fn ninja_with_many_jobs() {
 #[test]
 fn two_builds_at_once() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
+    let _processors = processors();
     const FEW: usize = 3;
     let begun = few_beside_many(&["ninja", "-j3"]);
     // Who was not given a processor for a while after he was called may have been passed over.
@@ -83,8 +85,10 @@ fn two_builds_at_once() {
 fn two_builds_share_in_halves() {
     probe_skip!(has("make") && has("ninja"), "make or ninja is not installed");
     probe_skip!(larder_testkit::can_mount(), "no namespaces of one's own here");
-    // Whoever comes 40 ms after he was called, since the machine had other things to do, is passed over: so it is tried
-    // again. Were one line for both, or the first with many served first, few would never have more than a quarter.
+    let _processors = processors();
+    // A waiter that comes 40 ms after its turn, because the machine had other things to do, is passed over. So this is tried
+    // again. With one queue for both builds, or if the build with many jobs came first, few would never have more than a
+    // quarter.
     const TRIES: usize = 4;
     let mut seen = Vec::new();
     let halves = (0..TRIES).any(|_| {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use larder_testkit::{Place, Ran, has, is_root, probe_skip};
 
 use crate::support::{
-    PATIENCE, at_once, compile, gated, log, open_gate, signal, sources, start, timed, times, until_begun,
+    PATIENCE, at_once, compile, gated, log, open_gate, processors, signal, sources, start, timed, times, until_begun,
     until_waiting, wrapped,
 };
 
@@ -44,6 +44,7 @@ fn no_more_than_there_are_tokens() {
 #[test]
 fn beside_a_hog() {
     probe_skip!(has("taskset"), "taskset is not installed");
+    let _processors = processors();
     for (jobs, expect_more) in [("0", true), ("1", false)] {
         let place = Place::new();
         let log = place.text("times");

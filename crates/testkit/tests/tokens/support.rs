@@ -3,12 +3,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use larder_testkit::{Place, Run, larder};
 
 /// Longer than anything here takes, on a machine that has much other work.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Keeps other tests that measure turns, or that occupy the processors, from running at the same time.
+pub(crate) fn processors() -> MutexGuard<'static, ()> {
+    static PROCESSORS: Mutex<()> = Mutex::new(());
+    // The test that held it may have failed.
+    PROCESSORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A compiler that is at work for so long, and writes down when: `OUT` is its object.
 pub(crate) fn timed(place: &Place, name: &str, seconds: &str) {
