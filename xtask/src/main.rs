@@ -1,4 +1,4 @@
-//! What a person or CI types: `cargo xtask setup | build | demo | test | torture | matrix | fuzz | bench`.
+//! What a person or CI types: `cargo xtask setup | build | demo | test | torture | matrix | supply-chain | fuzz | bench`.
 //!
 //! This file reads the command line and calls the module of the same name; it decides nothing else.
 
@@ -19,6 +19,7 @@ mod qemu;
 mod run;
 mod setup;
 mod stages;
+mod supply;
 mod table;
 mod tools;
 mod torture;
@@ -50,6 +51,8 @@ enum Word {
     Torture(torture::Options),
     /// Run larder in other distributions and on other kernels, and write the table of what was found
     Matrix(matrix::Options),
+    /// Check every crate that larder is built from: advisories, licences, sources, versions
+    SupplyChain(supply::Options),
     /// Give the decoders bytes that nobody wrote, until one fails or the time is over
     Fuzz(fuzz::Options),
     /// Measure larder against a plain compiler and other caches: everything, or one benchmark
@@ -77,6 +80,7 @@ fn act(word: Word) -> Result<bool> {
         Word::Test(options) => stages::test(&place, &options),
         Word::Torture(options) => torture::torture(&place, &options),
         Word::Matrix(options) => matrix::matrix(&place, &options),
+        Word::SupplyChain(options) => supply::supply_chain(&place, &options),
         Word::Fuzz(options) => fuzz::fuzz(&place, &options).map(|()| true),
         Word::Bench(options) => bench::bench(&place, &options),
     }

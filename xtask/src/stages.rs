@@ -8,6 +8,7 @@ use crate::fuzz;
 use crate::place::Place;
 use crate::run;
 use crate::setup::{self, CHECKED_TARGETS};
+use crate::supply;
 use crate::tools;
 use crate::torture;
 use anyhow::Result;
@@ -80,6 +81,7 @@ fn stages<'a>(place: &'a Place, options: &Options) -> Vec<Stage<'a>> {
             let words = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
             run::shown_to_user(cargo(place).args(words))
         }),
+        stage("supply chain", || supply::check(place)),
         stage("fuzz targets, shortly", || fuzz::short(place)),
     ];
     for target in CHECKED_TARGETS {
