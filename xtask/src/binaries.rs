@@ -2,11 +2,15 @@
 //! `target/larder-aarch64`.
 
 use crate::arch::Arch;
-use crate::place::Place;
+use crate::place::{Place, fresh, remove};
 use crate::run;
 use crate::setup;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use memchr::memmem::find;
+use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -19,11 +23,37 @@ pub(crate) struct Options {
     /// For which machine; each has a directory of its own in target/ if it is not this one
     #[arg(long, value_enum, default_value_t = Arch::HOST)]
     arch: Arch,
+    /// Build them a second time, from a copy of the sources in another directory, and compare every byte: about 10 minutes
+    #[arg(long)]
+    twice: bool,
 }
 
 /// `cargo xtask build`.
 pub(crate) fn build_as_asked(place: &Place, options: &Options) -> Result<()> {
-    build_for(place, options.arch)
+    build_for(place, options.arch)?;
+    if options.twice { same_again(place, options.arch) } else { Ok(()) }
+}
+
+/// Builds the programs again in `target/xtask/twice`, and compares.
+fn same_again(place: &Place, arch: Arch) -> Result<()> {
+    let repo = place.own("twice")?.join("sources-elsewhere");
+    fresh(&repo)?;
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(&place.repo).output()?;
+    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+    for path in listed.stdout.split(|&byte| byte == 0).filter(|path| !path.is_empty()) {
+        let path = Path::new(OsStr::from_bytes(path));
+        let to = repo.join(path);
+        fs::create_dir_all(to.parent().context("below the directory")?)?;
+        fs::copy(place.repo.join(path), &to).with_context(|| format!("cannot copy {}", path.display()))?;
+    }
+    let other = Place { target: repo.join("target"), repo };
+    build_for(&other, arch)?;
+    for (_, program) in BINARIES {
+        let [one, two] = [place, &other].map(|place| place.target.join(arch.directory()).join(program));
+        ensure!(fs::read(&one)? == fs::read(&two)?, "{} and {} differ", one.display(), two.display());
+        println!("{program}: the same bytes from two directories");
+    }
+    remove(&other.repo)
 }
 
 /// Builds the programs for this machine.
@@ -37,8 +67,12 @@ pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
     let target = arch.static_target();
     let dir = place.target.join(arch.directory());
     fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let paths = own_paths(place)?;
+    // Paths of this machine would make the programs differ from those that others build.
+    let flags: Vec<String> = paths.iter().map(|(path, name)| format!("'--remap-path-prefix={path}={name}'")).collect();
+    let flags = format!("target.{target}.rustflags=[{}]", flags.join(", "));
     for (package, program) in BINARIES {
-        let words = ["build", "--release", "--locked", "--package", package, "--target", target];
+        let words = ["--config", &flags, "build", "--release", "--locked", "--package", package, "--target", target];
         run::shown_to_user(cargo(place).args(words)).with_context(|| format!("{program} does not build"))?;
         let built = place.target.join(target).join("release").join(program);
         let placed = dir.join(program);
@@ -47,8 +81,35 @@ pub(crate) fn build_for(place: &Place, arch: Arch) -> Result<()> {
         let size_bytes = fs::copy(&built, &placed)
             .with_context(|| format!("cannot copy {} to {}", built.display(), placed.display()))?;
         println!("{} {:.0} kB", placed.display(), size_bytes as f64 / 1000.0);
+        let bytes = fs::read(&placed)?;
+        for (path, _) in &paths {
+            ensure!(
+                find(&bytes, path.as_bytes()).is_none(),
+                "{} holds a path of this machine: {path}",
+                placed.display()
+            );
+        }
     }
     Ok(())
+}
+
+/// Directories that sources are compiled in, and what they are called in the programs.
+fn own_paths(place: &Place) -> Result<Vec<(String, &'static str)>> {
+    let mut paths = vec![(place.repo.display().to_string(), "larder")];
+    let output = cargo(place).args(["metadata", "--format-version", "1", "--locked"]).output()?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    for package in packages.iter().filter(|package| !package["source"].is_null()) {
+        // `…/registry/src/NAME/CRATE-VERSION/Cargo.toml`
+        let manifest = package["manifest_path"].as_str().map(Path::new);
+        let source = manifest.and_then(|path| path.ancestors().nth(2)).context("a package without a directory")?;
+        let source = (source.display().to_string(), "crates");
+        if !paths.contains(&source) {
+            paths.push(source);
+        }
+    }
+    Ok(paths)
 }
 
 /// Builds a program of `benches/` that a benchmark runs: for `target`, or where there is none for this machine as it
