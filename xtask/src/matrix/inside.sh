@@ -314,8 +314,10 @@ refused() {
         return
     fi
     while read -r what error numbers; do
+        refusals=
+        for number in $numbers; do refusals="$refusals $number=$error"; done
         # shellcheck disable=SC2086
-        project "refused: $(echo "$what" | tr _ ' ') ($me)" auto gcc g++ "libtext.a main.o" "$WORK/refuse" "$error" $numbers --
+        project "refused: $(echo "$what" | tr _ ' ') ($me)" auto gcc g++ "libtext.a main.o" "$WORK/refuse" $refusals --
     done << 'END'
 nothing_(control) 38 900
 openat2,_ENOSYS 38 437

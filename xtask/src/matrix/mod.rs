@@ -63,7 +63,7 @@ pub(crate) struct Options {
 const FILES: &[(&str, &str)] = &[
     ("inside.sh", include_str!("inside.sh")),
     ("program.c", include_str!("program.c")),
-    ("refuse.c", include_str!("refuse.c")),
+    ("refuse.c", include_str!("../../../crates/testkit/tests/refused/refuse.c")),
     ("project/Makefile", include_str!("project/Makefile")),
     ("project/include/config.h", include_str!("project/include/config.h")),
     ("project/include/shapes.h", include_str!("project/include/shapes.h")),
