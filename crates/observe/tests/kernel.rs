@@ -134,6 +134,7 @@ fn folds_alike(place: &Place, words: &[&str]) {
         Some(l) => {
             (l.absent, l.content, l.executed) == (looked.absent, looked.content, looked.executed)
                 && (l.listed, l.kind) >= (looked.listed, looked.kind)
+                && l.times >= looked.times
                 && (l.failed, &l.prior) == (looked.failed, &looked.prior)
         }
         // `realpath` is one call of libc and many of the kernel, of links by other names.
@@ -287,6 +288,19 @@ fn a_static_program_is_seen() {
     let closed = observed.trace.events.iter().find(|e| e.kind == Kind::Closed).expect("is seen");
     assert_eq!(made.identity.map(|id| id.inode), closed.identity.map(|id| id.inode));
     assert_eq!(closed.identity.map(|id| id.size_bytes), Some(4));
+}
+
+/// The shell opens the file before it starts a child, and the child asks when that was modified.
+#[test]
+fn a_file_that_a_shell_opens_for_a_child_may_be_asked_for_its_time() {
+    let place = Place::new("redirected");
+    let file = place.file("f", "some");
+    let Some(observer) = kernel() else { return };
+    for line in ["gzip -c < {} > /dev/null; true", "exec gzip -c < {} > /dev/null", "(gzip -c < {}) | true"] {
+        let observed = run(&observer, &command(&["sh", "-c", &line.replace("{}", &file)]));
+        let times = looks(&folded(&observed))[&file].times;
+        assert!(times >= larder_model::Times::Inputs, "{line}: {times:?}");
+    }
 }
 
 #[test]

@@ -107,7 +107,9 @@ impl Watch {
         }
         self.expect_image(caller, image, &look);
         let real = real_path(image).unwrap_or_else(|_| image.to_vec());
-        self.events.push(Event { path: real, path2: arguments, ..looked(caller, Kind::Start, &Ok(look)) });
+        // Its parent may have opened files for it, as a shell does for `< FILE` before it calls `vfork`.
+        let extra = caller.parent().unwrap_or_default();
+        self.events.push(Event { path: real, path2: arguments, extra, ..looked(caller, Kind::Start, &Ok(look)) });
         if let Some(loader) = loader {
             let found = larder_sys::look_through(&loader);
             self.events.push(Event { path: loader, ..looked(caller, Kind::Object, &found) });
@@ -127,7 +129,7 @@ impl Watch {
         let parents = Caller { thread: parent, process: parent }.image();
         let same = |look: Look| parents.as_ref().is_ok_and(|p| (p.device, p.inode) == (look.device, look.inode));
         if caller.image().is_ok_and(same) {
-            self.number_event(caller, Kind::Forked, parent, b"");
+            self.events.push(Event { extra: parent, mode: parent, ..bare(caller, Kind::Forked) });
         }
     }
 
