@@ -48,7 +48,8 @@ const LINKED: &[&str] = &["refs", "packed-refs", "reftable", "shallow", "logs"];
 /// A split index names a file beside it that begins so.
 const SHARED_INDEX: &str = "sharedindex.";
 /// The part of our configuration that is always the same.
-const CONFIG: &[u8] = b"[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tfsmonitor = false\n\thooksPath = /dev/null\n\
+const CONFIG: &[u8] =
+    b"[core]\n\trepositoryformatversion = 1\n\tbare = false\n\tfsmonitor = false\n\thooksPath = /dev/null\n\
     [diff]\n\tautoRefreshIndex = false\n";
 /// git's environment, beside the variables that name the parts of the repository. With our own configuration nothing is
 /// fetched and nothing asked; these say so once more.
@@ -297,7 +298,8 @@ mod tests {
 
     #[test]
     fn only_listed_values_are_copied() {
-        let copied = |key: &str, value: &str| parts(key.as_bytes()).is_some_and(|key| is_copied(&key, value.as_bytes()));
+        let copied =
+            |key: &str, value: &str| parts(key.as_bytes()).is_some_and(|key| is_copied(&key, value.as_bytes()));
         for (key, value) in [
             ("core.filemode", "false"),
             ("core.autocrlf", "input"),

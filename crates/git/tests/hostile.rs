@@ -214,7 +214,8 @@ fn worktrees_and_submodules_run_nothing() {
     fs::create_dir(&from).expect("makes");
     place.git(&from, &["init", "-q", "-b", "main"]);
     place.commit(&from);
-    let add = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", from.to_str().expect("is text"), "sub"];
+    let add =
+        ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", from.to_str().expect("is text"), "sub"];
     place.git(&place.top(), &add);
     place.git(&place.top(), &["commit", "-q", "-m", "with a submodule"]);
     let sub = place.top().join("sub");

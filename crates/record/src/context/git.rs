@@ -243,7 +243,8 @@ mod tests {
         ] {
             git(&top, &["config", key, outside.to_str().expect("is text")]);
         }
-        for (key, value) in [("core.hooksPath", place.path().to_str().expect("is text")), ("log.showSignature", "true")] {
+        for (key, value) in [("core.hooksPath", place.path().to_str().expect("is text")), ("log.showSignature", "true")]
+        {
             git(&top, &["config", key, value]);
         }
         std::fs::write(top.join("x"), "2\n").expect("writes");
