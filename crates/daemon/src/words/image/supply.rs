@@ -364,7 +364,7 @@ impl Fill for PackFill {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_image::{Progress, Request, save};
+    use larder_image::{Progress, Request, Rights, save};
 
     fn saved(store: &Store, dir: &Path, key: &str, bytes: &str) -> ImageRecord {
         let tree = dir.join("tree");
