@@ -325,16 +325,7 @@ pub fn sweep(dir: &Path) {
     }
 }
 
-/// Remove a tree of which some directories may have no permission to be written.
+/// Remove a tree; what cannot be removed is swept later.
 fn remove_tree(path: &Path) {
-    if fs::remove_dir_all(path).is_ok() || !path.exists() {
-        return;
-    }
-    let mut open = vec![path.to_owned()];
-    while let Some(dir) = open.pop() {
-        let _ = fs::set_permissions(&dir, Permissions::from_mode(0o700));
-        let below = fs::read_dir(&dir).into_iter().flatten().flatten();
-        open.extend(below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()));
-    }
-    let _ = fs::remove_dir_all(path);
+    let _ = larder_sys::remove_tree(path);
 }
