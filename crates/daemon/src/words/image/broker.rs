@@ -50,7 +50,9 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     keep_within_limits(&store, around.settings(), far.clone());
     let supply = ImageSupply { store: store.directory().to_owned(), far, stored: STORED, serves: false };
     let targets = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
-    let policy = Policy { users: options.user.clone(), targets, mounts_max: 0 };
+    let policy = Policy { users: options.user.clone(), targets, mounts_max: options.mounts_max, ..Policy::default() };
+    // Each mount that is held keeps some open.
+    larder_sys::raise_descriptor_limit();
     // The job's directory can be removed.
     std::env::set_current_dir("/")?;
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
@@ -145,7 +147,9 @@ fn start(around: &Surroundings) -> Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let idle = IDLE_S.to_string();
-    let words: [&[u8]; 7] = [b"larderd", b"image", b"broker", b"--target", b"/", b"--idle", idle.as_bytes()];
+    // It serves one user, who can start as many brokers as they like.
+    let words: [&[u8]; 9] =
+        [b"larderd", b"image", b"broker", b"--target", b"/", b"--mounts-max", b"0", b"--idle", idle.as_bytes()];
     let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name, &around.settings().remote));
     let environment = variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
     let (program_bytes, argv) = (program.as_os_str().as_bytes().to_vec(), words.map(<[u8]>::to_vec).to_vec());
