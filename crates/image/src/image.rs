@@ -1,16 +1,20 @@
 //! An image of the store, opened: its packs and its trees, checked against each other.
 
-use larder_model::{Blob, ImageRecord, PackList, PieceList};
+use larder_model::{Blob, DecodeError, ImageRecord, PackList, PieceList};
 use larder_store::{Lease, Store};
 
 use crate::ImageError;
 use crate::squeeze::{Unpacker, unpacked_size};
 use crate::tree::{Kind, Tree};
 
-/// A tree, a list, bytes compressed.
-const PART_BYTES_MAX: u64 = 1 << 30;
-/// A tree, bytes: of 67 million names.
-const TREE_BYTES_MAX: usize = 4 << 30;
+/// A tree, a list, bytes as they are in the store.
+const PART_BYTES_MAX: u64 = 512 << 20;
+/// A tree, bytes unpacked: of more than ten million names.
+const TREE_BYTES_MAX: usize = 512 << 20;
+/// A tree has so many bytes for each byte that it is compressed to. Those of package managers have 3 to 12.
+const TREE_RATIO_MAX: usize = 64;
+/// So many bytes a tree may always have. A file of 16 TiB without a name has as many: a byte for each mebibyte, all alike.
+const TREE_BYTES_ALWAYS: usize = 16 << 20;
 
 /// See above.
 pub struct Image {
@@ -58,7 +62,7 @@ impl Image {
         let packs = packs.map_err(ImageError::damaged("list of packs"))?;
         let pieces = pieces.map_err(ImageError::damaged("list of pieces"))?;
         if !pieces.fits(&packs) {
-            return Err(ImageError::Damaged { what: "list of pieces", why: larder_model::DecodeError::Damaged });
+            return Err(ImageError::Damaged { what: "list of pieces", why: DecodeError::Damaged });
         }
         Ok((packs, pieces))
     }
@@ -94,11 +98,28 @@ pub fn is_directory(store: &Store, blob: &Blob) -> Result<bool, ImageError> {
     Ok(matches!(tree(store, blob)?.nodes[0].kind, Kind::Directory(_)))
 }
 
+/// A tree of the store. What it takes in memory is in proportion to its bytes there, whoever wrote them.
 fn tree(store: &Store, blob: &Blob) -> Result<Tree, ImageError> {
     let packed = store.blob_bytes(blob, PART_BYTES_MAX)?;
-    let damaged = || ImageError::Damaged { what: "tree", why: larder_model::DecodeError::Damaged };
-    let size = unpacked_size(&packed).filter(|&size| size <= TREE_BYTES_MAX).ok_or_else(damaged)?;
-    let mut bytes = Vec::new();
-    Unpacker::new()?.unpack(&packed, size, &mut bytes).ok_or_else(damaged)?;
+    let bytes = unpacked(&packed)?;
+    drop(packed);
     Tree::decode(&bytes).map_err(ImageError::damaged("tree"))
+}
+
+fn unpacked(packed: &[u8]) -> Result<Vec<u8>, ImageError> {
+    let damaged = |why| ImageError::Damaged { what: "tree", why };
+    let size = unpacked_size(packed).ok_or_else(|| damaged(DecodeError::Damaged))?;
+    let limit = packed.len().saturating_mul(TREE_RATIO_MAX).clamp(TREE_BYTES_ALWAYS, TREE_BYTES_MAX);
+    if size > limit {
+        return Err(damaged(DecodeError::Limit { limit: limit as u64, at: 0 }));
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size).map_err(|_| ImageError::no_memory("a tree"))?;
+    Unpacker::new()?.unpack(packed, size, &mut bytes).ok_or_else(|| damaged(DecodeError::Damaged))?;
+    Ok(bytes)
+}
+
+/// What somebody else's bytes of a tree are, or why they are none: for fuzzing.
+pub fn try_tree(packed: &[u8]) -> Result<Tree, ImageError> {
+    Tree::decode(&unpacked(packed)?).map_err(ImageError::damaged("tree"))
 }

@@ -17,6 +17,25 @@ const TARGET_BYTES_MAX: u64 = 4095;
 const SIZE_MAX: u64 = i64::MAX as u64;
 const SECOND_NS: u64 = 1_000_000_000;
 const MODE_MAX: u64 = 0o7777;
+/// What a tree may take in memory for each of its bytes, beside its texts. Trees of package managers take 3 to 6.
+const ROOM_PER_BYTE: usize = 12;
+/// What any tree may take.
+const ROOM_ALWAYS: usize = 1 << 20;
+/// What an attribute takes beside its bytes: two vectors, and what the allocator needs for them.
+const ATTRIBUTE_BYTES: usize = 96;
+/// Attributes of all nodes together, bytes: a set is said once, and written for each node that has it.
+const ATTRIBUTES_BYTES_ALWAYS: u64 = 256 << 20;
+const ATTRIBUTES_BYTES_PER_NODE: u64 = 256;
+
+/// What a tree may still take in memory.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, bytes: usize, at: usize) -> Result<(), DecodeError> {
+        self.0 = self.0.checked_sub(bytes).ok_or(DecodeError::Limit { limit: ROOM_PER_BYTE as u64, at })?;
+        Ok(())
+    }
+}
 
 impl Tree {
     /// Read a tree's bytes.
@@ -26,23 +45,36 @@ impl Tree {
             IMAGE_VERSION => {}
             other => return Err(DecodeError::Version(other)),
         }
-        let mut tree = Tree { owners: owners(&mut r)?, sets: sets(&mut r)?, ..Tree::default() };
+        let mut room = Room(bytes.len().saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_ALWAYS));
+        let mut tree = Tree { owners: owners(&mut r, &mut room)?, sets: sets(&mut r, &mut room)?, ..Tree::default() };
         let at = r.position();
         let count = r.count()? as u64;
         if count == 0 || count > NODES_MAX {
             return Err(DecodeError::Limit { limit: NODES_MAX, at });
         }
-        tree.nodes.reserve_exact(count as usize);
+        room.take(count as usize * size_of::<Node>(), at)?;
+        let no_memory = |_| DecodeError::Limit { limit: bytes.len() as u64, at };
+        tree.nodes.try_reserve_exact(count as usize).map_err(no_memory)?;
         // Names are about as many bytes as all else of a node.
-        tree.text.reserve(bytes.len() / 2);
-        tree.read_nodes(&mut r, count as usize)?;
+        tree.text.try_reserve(bytes.len() / 2).map_err(no_memory)?;
+        tree.read_nodes(&mut r, count as usize, &mut room)?;
         r.finish()?;
-        Ok(tree)
+        match tree.attributes_bytes() > ATTRIBUTES_BYTES_ALWAYS + ATTRIBUTES_BYTES_PER_NODE * count {
+            true => Err(DecodeError::Limit { limit: ATTRIBUTES_BYTES_PER_NODE, at }),
+            false => Ok(tree),
+        }
     }
 
-    fn read_nodes(&mut self, r: &mut Reader<'_>, count: usize) -> Result<(), DecodeError> {
+    /// Bytes of the attributes of all nodes together.
+    fn attributes_bytes(&self) -> u64 {
+        let of = |set: &Vec<Attribute>| set.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
+        let sets: Vec<u64> = self.sets.iter().map(of).collect();
+        self.nodes.iter().map(|node| sets[node.set as usize]).sum()
+    }
+
+    fn read_nodes(&mut self, r: &mut Reader<'_>, count: usize, room: &mut Room) -> Result<(), DecodeError> {
         let mut last = Last::default();
-        let top = self.read_node(r, 0, Span::default(), &mut last)?;
+        let top = self.read_node(r, 0, Span::default(), &mut last, room)?;
         self.nodes.push(top);
         let mut open = vec![0u32];
         while let Some(directory) = open.pop() {
@@ -57,7 +89,7 @@ impl Tree {
             }
             for number in 0..entries {
                 let name = self.read_name(r, (number > 0).then(|| from + number - 1))?;
-                let node = self.read_node(r, directory, name, &mut last)?;
+                let node = self.read_node(r, directory, name, &mut last, room)?;
                 self.nodes.push(node);
             }
             let to = self.nodes.len();
@@ -86,7 +118,14 @@ impl Tree {
         Span::new(from..self.text.len())
     }
 
-    fn read_node(&mut self, r: &mut Reader<'_>, parent: u32, name: Span, last: &mut Last) -> Result<Node, DecodeError> {
+    fn read_node(
+        &mut self,
+        r: &mut Reader<'_>,
+        parent: u32,
+        name: Span,
+        last: &mut Last,
+        room: &mut Room,
+    ) -> Result<Node, DecodeError> {
         let tag = r.u8()?;
         if tag == 6 {
             let at = r.position();
@@ -104,7 +143,7 @@ impl Tree {
         let modified = (seconds, limited(r, SECOND_NS - 1)? as u32);
         last.seconds = seconds;
         let kind = match tag {
-            1 | 2 => self.read_file(r, tag == 2, last)?,
+            1 | 2 => self.read_file(r, tag == 2, last, room)?,
             3 => Kind::Directory(Span::default()),
             4 => {
                 let at = r.position();
@@ -120,12 +159,19 @@ impl Tree {
         Ok(Node { name, parent, mode, owner, set, modified, kind })
     }
 
-    fn read_file(&mut self, r: &mut Reader<'_>, has_holes: bool, last: &mut Last) -> Result<Kind, DecodeError> {
+    fn read_file(
+        &mut self,
+        r: &mut Reader<'_>,
+        has_holes: bool,
+        last: &mut Last,
+        room: &mut Room,
+    ) -> Result<Kind, DecodeError> {
         let size = limited(r, SIZE_MAX)?;
         let from = self.extents.len();
         if has_holes {
             let mut end = 0;
             for _ in 0..r.count()? {
+                room.take(size_of::<Extent>(), r.position())?;
                 let offset = end + limited(r, size - end)?;
                 let length = limited(r, size - offset)?;
                 self.extents.push(Extent { offset, length });
@@ -136,6 +182,7 @@ impl Tree {
         let from = self.blocks.len();
         for number in 0..pieces_of(size) {
             let at = r.position();
+            room.take(size_of::<u32>(), at)?;
             let block = match r.number()? {
                 0 => HOLE,
                 told => {
@@ -154,14 +201,17 @@ impl Tree {
     }
 }
 
-fn owners(r: &mut Reader<'_>) -> Result<Vec<(u32, u32)>, DecodeError> {
+fn owners(r: &mut Reader<'_>, room: &mut Room) -> Result<Vec<(u32, u32)>, DecodeError> {
     let at = r.position();
-    let one = |r: &mut Reader<'_>| Ok((limited(r, u32::MAX.into())? as u32, limited(r, u32::MAX.into())? as u32));
+    let mut one = |r: &mut Reader<'_>| {
+        room.take(size_of::<(u32, u32)>(), r.position())?;
+        Ok((limited(r, u32::MAX.into())? as u32, limited(r, u32::MAX.into())? as u32))
+    };
     let all: Vec<_> = (0..r.count()?).map(|_| one(r)).collect::<Result<_, DecodeError>>()?;
     if all.is_empty() { Err(DecodeError::Limit { limit: 1, at }) } else { Ok(all) }
 }
 
-fn sets(r: &mut Reader<'_>) -> Result<Vec<Vec<Attribute>>, DecodeError> {
+fn sets(r: &mut Reader<'_>, room: &mut Room) -> Result<Vec<Vec<Attribute>>, DecodeError> {
     let at = r.position();
     let mut all = Vec::new();
     for _ in 0..r.count()? {
@@ -172,8 +222,10 @@ fn sets(r: &mut Reader<'_>) -> Result<Vec<Vec<Attribute>>, DecodeError> {
             if name.is_empty() || name.contains(&0) {
                 return Err(DecodeError::Limit { limit: 0, at });
             }
+            room.take(ATTRIBUTE_BYTES + name.len() + value.len(), at)?;
             set.push((name.to_vec(), value.to_vec()));
         }
+        room.take(size_of::<Vec<Attribute>>(), r.position())?;
         all.push(set);
     }
     if all.first().is_some_and(Vec::is_empty) { Ok(all) } else { Err(DecodeError::Limit { limit: 0, at }) }
