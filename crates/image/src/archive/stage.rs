@@ -390,6 +390,13 @@ mod tests {
         stage.room_bytes = 10_000;
         let names = (0..100).map_while(|number| stage.link(format!("l{number}").as_bytes(), b"x", meta(0)).ok());
         assert!((10..20).contains(&names.count()), "names take room as well");
+        stage.room_bytes = 1 << 40;
+        let held = |stage: &mut Stage, number: u64| {
+            let attributes = vec![(b"user.x".to_vec(), vec![0; 4 << 20])];
+            stage.directory(format!("d{number}").as_bytes(), Meta { attributes, ..meta(0o700) })
+        };
+        let many = (0..100).map_while(|number| held(&mut stage, number).ok()).count();
+        assert_eq!(many, 63, "what is held of directories has a limit");
         let long = stage.directory(&vec![b'a'; PATH_BYTES_MAX + 1], meta(0o700)).expect_err("is too long");
         assert!(long.to_string().len() < 1000, "{long}");
     }

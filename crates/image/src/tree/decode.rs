@@ -27,6 +27,21 @@ const ATTRIBUTE_BYTES: usize = 96;
 const ATTRIBUTES_BYTES_ALWAYS: u64 = 256 << 20;
 const ATTRIBUTES_BYTES_PER_NODE: u64 = 256;
 
+/// Add to a list, if there is memory for that.
+fn push<T>(list: &mut Vec<T>, item: T, at: usize) -> Result<(), DecodeError> {
+    list.try_reserve(1).map_err(|_| DecodeError::Limit { limit: list.len() as u64, at })?;
+    list.push(item);
+    Ok(())
+}
+
+/// Bytes of one's own, if there is memory for them.
+fn owned(bytes: &[u8], at: usize) -> Result<Vec<u8>, DecodeError> {
+    let mut owned = Vec::new();
+    owned.try_reserve_exact(bytes.len()).map_err(|_| DecodeError::Limit { limit: bytes.len() as u64, at })?;
+    owned.extend_from_slice(bytes);
+    Ok(owned)
+}
+
 /// What a tree may still take in memory.
 struct Room(usize);
 
@@ -95,7 +110,9 @@ impl Tree {
             let to = self.nodes.len();
             self.nodes[directory as usize].kind = Kind::Directory(Span::new(from..to));
             let is_directory = |&number: &usize| matches!(self.nodes[number].kind, Kind::Directory(_));
-            open.extend((from..to).rev().filter(is_directory).map(|number| number as u32));
+            for number in (from..to).rev().filter(is_directory) {
+                push(&mut open, number as u32, r.position())?;
+            }
         }
         if self.nodes.len() == count { Ok(()) } else { Err(DecodeError::Truncated(r.position())) }
     }
@@ -109,13 +126,14 @@ impl Tree {
         if !is_name || !is_next {
             return Err(DecodeError::Limit { limit: 0, at });
         }
-        Ok(self.keep(name))
+        self.keep(name, at)
     }
 
-    fn keep(&mut self, text: &[u8]) -> Span {
+    fn keep(&mut self, text: &[u8], at: usize) -> Result<Span, DecodeError> {
         let from = self.text.len();
+        self.text.try_reserve(text.len()).map_err(|_| DecodeError::Limit { limit: from as u64, at })?;
         self.text.extend_from_slice(text);
-        Span::new(from..self.text.len())
+        Ok(Span::new(from..self.text.len()))
     }
 
     fn read_node(
@@ -151,7 +169,7 @@ impl Tree {
                 if target.is_empty() || target.contains(&0) {
                     return Err(DecodeError::Limit { limit: 0, at });
                 }
-                Kind::Link(self.keep(target))
+                Kind::Link(self.keep(target, at)?)
             }
             5 => Kind::Fifo,
             _ => return Err(r.unknown_tag(tag)),
@@ -174,7 +192,7 @@ impl Tree {
                 room.take(size_of::<Extent>(), r.position())?;
                 let offset = end + limited(r, size - end)?;
                 let length = limited(r, size - offset)?;
-                self.extents.push(Extent { offset, length });
+                push(&mut self.extents, Extent { offset, length }, r.position())?;
                 end = offset + length;
             }
         }
@@ -195,7 +213,7 @@ impl Tree {
                     block as u32
                 }
             };
-            self.blocks.push(block);
+            push(&mut self.blocks, block, at)?;
         }
         Ok(Kind::File { size, pieces: Span::new(from..self.blocks.len()), extents })
     }
@@ -207,7 +225,11 @@ fn owners(r: &mut Reader<'_>, room: &mut Room) -> Result<Vec<(u32, u32)>, Decode
         room.take(size_of::<(u32, u32)>(), r.position())?;
         Ok((limited(r, u32::MAX.into())? as u32, limited(r, u32::MAX.into())? as u32))
     };
-    let all: Vec<_> = (0..r.count()?).map(|_| one(r)).collect::<Result<_, DecodeError>>()?;
+    let mut all = Vec::new();
+    for _ in 0..r.count()? {
+        let owner = one(r)?;
+        push(&mut all, owner, at)?;
+    }
     if all.is_empty() { Err(DecodeError::Limit { limit: 1, at }) } else { Ok(all) }
 }
 
@@ -223,10 +245,10 @@ fn sets(r: &mut Reader<'_>, room: &mut Room) -> Result<Vec<Vec<Attribute>>, Deco
                 return Err(DecodeError::Limit { limit: 0, at });
             }
             room.take(ATTRIBUTE_BYTES + name.len() + value.len(), at)?;
-            set.push((name.to_vec(), value.to_vec()));
+            push(&mut set, (owned(name, at)?, owned(value, at)?), at)?;
         }
         room.take(size_of::<Vec<Attribute>>(), r.position())?;
-        all.push(set);
+        push(&mut all, set, r.position())?;
     }
     if all.first().is_some_and(Vec::is_empty) { Ok(all) } else { Err(DecodeError::Limit { limit: 0, at }) }
 }
@@ -239,4 +261,15 @@ fn limited(r: &mut Reader<'_>, limit: u64) -> Result<u64, DecodeError> {
 
 fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// A tree that is not compressed. What is read can be walked, and written as it is read again.
+#[cfg(feature = "fuzzing")]
+pub fn try_tree(bytes: &[u8]) -> Option<Tree> {
+    let tree = Tree::decode(bytes).ok()?;
+    assert!(Tree::decode(&tree.encode()).as_ref() == Ok(&tree), "is another tree");
+    for number in 0..tree.nodes.len().min(1000) {
+        assert!(!tree.path(number as u32).split(|byte| *byte == b'/').any(|part| part == b".."), "leads up");
+    }
+    Some(tree)
 }
