@@ -28,9 +28,7 @@ pub type Target = fn(&[u8]);
 
 /// All targets by name, and how many bytes of memory each may need: at once, and for each byte that comes in.
 pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
-    ("archive", store::archive, (16 << 20, 2000)),
     ("argv", targets::argv, (64 << 10, 100)),
-    ("broker", targets::broker, (64 << 10, 10)),
     ("config", targets::config, (256 << 10, 2000)),
     ("counters", store::counters, (64 << 10, 10)),
     ("depfile", targets::depfile, (64 << 10, 100)),
@@ -41,7 +39,6 @@ pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     ("judgement", targets::judgement, (64 << 10, 400)),
     ("log", targets::log, (64 << 10, 20)),
     ("manifest", targets::manifest, (4 << 20, 400)),
-    ("mounts", targets::mounts, (64 << 10, 40)),
     ("near", store::near, (64 << 10, 10)),
     ("observations", targets::observations, (4 << 20, 400)),
     ("packs", targets::packs, (64 << 10, 400)),
@@ -53,7 +50,6 @@ pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     ("scan", targets::scan, (64 << 10, 100)),
     ("size", targets::size, (64 << 10, 10)),
     ("stamps", store::stamps, (1 << 20, 10)),
-    ("tree", targets::tree, (4 << 20, 100)),
 ];
 
 /// Give `data` to the target of that name, and see to its memory. Only while no other thread is at work.

@@ -145,21 +145,3 @@ pub(crate) fn fsck(data: &[u8]) {
     store.clear().expect("clears");
     assert_eq!(store.fsck(false, &mut |_, _| {}).expect("reads"), Default::default());
 }
-
-/// An archive, as a tar and as a zip: whatever it says, it is unpacked below one directory, and not more than it may have.
-pub(crate) fn archive(data: &[u8]) {
-    const BYTES_MAX: u64 = 1 << 20;
-    let dir = tempfile::tempdir().expect("a directory");
-    for name in ["a.tar", "a.zip"] {
-        let (file, beside) = (dir.path().join(name), dir.path().join(format!("{name}.d")));
-        std::fs::write(&file, data).expect("writes");
-        std::fs::create_dir(&beside).expect("makes");
-        let format = larder_image::Format::of(&file).expect("is known");
-        let progress = larder_image::Progress::default();
-        drop(larder_image::unpack(&file, format, Some(b"x"), &beside, BYTES_MAX, &progress));
-        let left = std::fs::read_dir(&beside).expect("lists").count();
-        assert_eq!(left, 0, "something is left");
-    }
-    let names = std::fs::read_dir(dir.path()).expect("lists").count();
-    assert_eq!(names, 4, "something is beside it");
-}

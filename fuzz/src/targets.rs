@@ -242,34 +242,3 @@ pub(crate) fn log(data: &[u8]) {
     let bytes = larder_observe::fuzz::log(data);
     assert!(bytes <= data.len());
 }
-
-/// A request to a broker or its reply, as it is and with a right length and version.
-pub(crate) fn broker(data: &[u8]) {
-    larder_mount::fuzzing::try_message(data);
-    if let Some(text) = data.get(1..).filter(|text| text.len() <= 4096) {
-        let length = (text.len() as u16).to_le_bytes();
-        larder_mount::fuzzing::try_message(&[&[1, data[0] % 9], &length[..], text].concat());
-    }
-}
-
-/// The record of a mount, as it is and with its first line.
-pub(crate) fn mounts(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else { return };
-    larder_mount::fuzzing::try_record(text);
-    larder_mount::fuzzing::try_record(&format!("larder-mount 1\n{text}"));
-}
-
-/// A tree, and the file system that is made of it.
-pub(crate) fn tree(data: &[u8]) {
-    let mut bytes = data.to_vec();
-    if let Some(version) = bytes.first_mut() {
-        *version = IMAGE_VERSION;
-    }
-    let Some(tree) = larder_image::fuzzing::try_tree(&bytes) else { return };
-    // Writing it costs more than reading it.
-    if tree.nodes.len() < 1000
-        && let Ok(file) = tempfile::tempfile()
-    {
-        let _ = larder_image::metadata(&tree, 1 << 20, (0, 0), &file);
-    }
-}

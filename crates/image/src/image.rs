@@ -114,10 +114,25 @@ pub fn unpack_tree(packed: Vec<u8>) -> Result<Tree, ImageError> {
     Tree::decode(&bytes).map_err(ImageError::damaged("tree"))
 }
 
+/// How many bytes a tree may have that is compressed to so many.
+fn bytes_max(packed: usize) -> usize {
+    packed.saturating_mul(TREE_RATIO_MAX).clamp(TREE_BYTES_ALWAYS, TREE_BYTES_MAX)
+}
+
+/// An error for a tree of so many bytes, compressed to so many, that could not be opened again.
+pub(crate) fn check_tree(tree: &Tree, bytes: usize, packed: usize) -> Result<(), ImageError> {
+    match bytes <= bytes_max(packed) && packed as u64 <= PART_BYTES_MAX && tree.is_readable(bytes) {
+        true => Ok(()),
+        false => {
+            Err(ImageError::TooLarge("512 MiB of names and what is known of them, and 256 bytes of attributes of each"))
+        }
+    }
+}
+
 fn unpacked(packed: &[u8]) -> Result<Vec<u8>, ImageError> {
     let damaged = |why| ImageError::Damaged { what: "tree", why };
     let size = unpacked_size(packed).ok_or_else(|| damaged(DecodeError::Damaged))?;
-    let limit = packed.len().saturating_mul(TREE_RATIO_MAX).clamp(TREE_BYTES_ALWAYS, TREE_BYTES_MAX);
+    let limit = bytes_max(packed.len());
     if size > limit {
         return Err(damaged(DecodeError::Limit { limit: limit as u64, at: 0 }));
     }

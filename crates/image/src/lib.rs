@@ -48,9 +48,3 @@ pub use progress::{Progress, Step};
 pub use restore::{Existing, Target, Unset, restore, sweep};
 pub use save::{Request, Saved, name_of, save};
 pub use tree::{Attribute, Extent, Kind, Node, Span, Tree};
-
-/// Decoders of bytes from elsewhere, for fuzzing.
-#[cfg(feature = "fuzzing")]
-pub mod fuzzing {
-    pub use crate::tree::try_tree;
-}

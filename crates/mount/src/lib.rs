@@ -62,11 +62,3 @@ pub use overlay::{Scratch, overlay};
 pub use places::{Ask, Inside, Lease, Listed, Places, Stay};
 #[cfg(target_os = "linux")]
 pub use probe::{choose, ladder};
-
-/// Decoders of bytes from elsewhere, for fuzzing. Each says whether the bytes are what it reads, and panics if they are
-/// and are not written as they were read.
-#[cfg(all(target_os = "linux", feature = "fuzzing"))]
-pub mod fuzzing {
-    pub use crate::broker::try_message;
-    pub use crate::places::try_record;
-}

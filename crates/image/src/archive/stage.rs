@@ -204,8 +204,8 @@ impl Stage {
         match self.room_bytes.checked_sub(bytes) {
             Some(left) => self.room_bytes = left,
             None => {
-                let what = "where it has more than the store may have (max_size): unpack it elsewhere, or set max_size";
-                return Err(ImageError::archive(&self.from, format!("{} is {what}", shown(path))));
+                let what = "it has more than the store may have (max_size): unpack it elsewhere, or set max_size";
+                return Err(ImageError::archive(&self.from, format!("from {} on {what}", shown(path))));
             }
         }
         Ok(())

@@ -25,8 +25,6 @@ mod encode;
 use larder_model::{BLOCK_BYTES, PIECE_BYTES, PackList};
 use std::ops::Range;
 
-#[cfg(feature = "fuzzing")]
-pub use decode::try_tree;
 pub(crate) use encode::{Grower, Known};
 
 /// Nodes of a tree.

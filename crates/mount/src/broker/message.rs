@@ -86,14 +86,6 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Kind, String)> {
     Some((*KINDS.get(usize::from(*kind))?, String::from_utf8(text.to_vec()).ok()?))
 }
 
-/// See `fuzzing`: a request or reply, without its length.
-#[cfg(feature = "fuzzing")]
-pub fn try_message(bytes: &[u8]) -> bool {
-    let Some((kind, text)) = decode(bytes) else { return false };
-    assert_eq!(&encode(kind, &text)[HEADER_BYTES..], bytes);
-    true
-}
-
 /// Receive one whole message, and nothing after it. All of it must be there by `until`, however its bytes come.
 pub(super) fn receive(channel: &Channel, until: Instant) -> io::Result<Message> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "what came is no message of ours");

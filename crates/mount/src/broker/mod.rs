@@ -24,8 +24,6 @@ mod supply;
 
 pub use client::{Client, Wish};
 pub use host::Programs;
-#[cfg(feature = "fuzzing")]
-pub use message::try_message;
 pub use policy::{MOUNTS_MAX, Policy};
 pub use serve::Broker;
 pub use supply::{Lazily, Ready, Supplied, Supply, Traced};

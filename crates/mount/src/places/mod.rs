@@ -25,8 +25,6 @@ use std::time::Duration;
 use larder_sys::MountNumber;
 
 pub use self::lease::Lease;
-#[cfg(feature = "fuzzing")]
-pub use self::record::try_record;
 use self::record::{Known, Record};
 use crate::overlay::{remove_scratch, source};
 use crate::{Image, Mount, MountError, Owners, Placed, Rung, Scratch, fuse, layer, overlay};

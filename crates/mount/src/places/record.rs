@@ -226,14 +226,6 @@ impl Record {
     }
 }
 
-/// See `fuzzing`: the record of a mount.
-#[cfg(feature = "fuzzing")]
-pub fn try_record(text: &str) -> bool {
-    let Some(record) = Record::decode(text) else { return false };
-    assert_eq!(Record::decode(&record.encode()), Some(record));
-    true
-}
-
 fn namespace_of(process: &str) -> io::Result<String> {
     Ok(fs::read_link(format!("/proc/{process}/ns/mnt"))?.to_string_lossy().into_owned())
 }
