@@ -31,6 +31,10 @@ mod look;
 // On Linux the kernel copies; the test runs there.
 #[cfg(any(test, not(target_os = "linux")))]
 mod pieces;
+#[cfg(not(target_os = "linux"))]
+mod remove_std;
 pub use arena::Arena;
 pub use class::Class;
 pub use look::{Kind, Look, Trust};
+#[cfg(not(target_os = "linux"))]
+pub use remove_std::remove_tree;

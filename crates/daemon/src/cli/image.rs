@@ -219,7 +219,7 @@ pub(crate) struct ImageBroker {
     #[arg(long, value_name = "DIR")]
     pub(crate) target: Vec<PathBuf>,
     /// Mount so many images for one user at most; 0 for any number
-    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    #[arg(long, value_name = "NUMBER", default_value_t = larder_mount::broker::MOUNTS_MAX)]
     pub(crate) mounts_max: usize,
     /// End when nothing was mounted for so many seconds; 0 to stay
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
