@@ -35,8 +35,8 @@ type Event<'a> = trace::Event<&'a [u8]>;
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const EINVAL: i32 = 22;
-/// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, ENOSPC, EDQUOT: a run that met one might end otherwise the next time.
-const SHORTAGES: [i32; 7] = [5, 11, 12, 23, 24, 28, 122];
+/// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, EFBIG, ENOSPC, EDQUOT: a run that met one might end otherwise the next time.
+const SHORTAGES: [i32; 8] = [5, 11, 12, 23, 24, 27, 28, 122];
 
 /// What depends on the kind of command.
 pub struct Policy<'a> {
@@ -293,6 +293,11 @@ impl<'t> Fold<'t> {
                 let is_answer = e.extra == trace::REPORTED_UMASK && self.habit(e.pid, policy).reports;
                 self.umask_is_set |= !is_answer && !self.runs_a_compiler_part(e.pid, policy);
             }
+            // `SHORTAGES` refuses it by its error.
+            Kind::Shortage => {}
+            // Of another program 4 is an exit code like any other.
+            Kind::ChildDied if e.extra == 0 && !self.runs_a_compiler_part(e.pid, policy) => {}
+            Kind::ChildDied if e.extra == 0 => self.refuse(Unrecorded::InternalError, e.path),
             Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
             Kind::GetEnvironment => self.variable(e, policy),
             Kind::Closed => {

@@ -370,6 +370,13 @@ fn what_cannot_be_recorded() {
     check("an output's times", program, events, ("", "/w/o", "compares-times"));
     check("network", "/b/cc1", vec![event(Kind::Network, "")], ("", "", "network"));
     check("shortage", "/b/cc1", vec![failed(28, open("/w/x.o", MAKE))], ("", "", "shortage"));
+    for short in [5, 11, 12, 23, 24, 27, 28, 122] {
+        let events = vec![failed(short, event(Kind::Shortage, "write"))];
+        check("a call that is of no interest otherwise", "/b/cc1", events, ("", "", "shortage"));
+    }
+    let internal = || vec![trace::Event { extra: 0, ..event(Kind::ChildDied, "") }];
+    check("a child's internal error", "/b/cc1", internal(), ("", "", "internal-error"));
+    check("a child's exit code", "/b/sh", internal(), ("", "", ""));
     check("a child's death", "/b/cc1", vec![event(Kind::ChildDied, "")], ("", "", "signal"));
     check("unobserved", "/b/cc1", vec![event(Kind::Drop, "/w/static")], ("", "", "not-observed"));
     check("appended to", "/b/cc1", vec![updated("/w/log")], ("", "", "updates-file"));

@@ -80,7 +80,7 @@ impl Run<'_> {
     /// Record it, after comparing it with what was recorded before.
     pub(super) fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
         let finished = &watched.observed.finished;
-        let exit_code = exit_code(finished)?;
+        let exit_code = exit_code(finished, self.observer)?;
         if let Some(sign) = watched.sign_of_harm(exit_code) {
             return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
         }
