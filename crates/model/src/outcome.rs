@@ -94,6 +94,7 @@ reasons! {
         Materialise, "materialise", "an output could not be put in place";
         ObserverFailed, "observer-failed", "the observer could not be started";
         Verify, "verify", "a recorded result was not what the tool gave when it ran again (LARDER_VERIFY)";
+        HalfPlaced, "half-placed", "an output could not be put in place after others were, so that the command failed";
     }
 }
 
