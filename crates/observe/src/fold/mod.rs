@@ -59,7 +59,13 @@ pub struct Policy<'a> {
     pub is_compiler_part: &'a dyn Fn(&[u8]) -> bool,
     /// What a program of this file name and with these arguments, as a `Kind::Start` has them, does in every run,
     /// whatever its result.
-    pub habit: &'a dyn Fn(&[u8], &[u8]) -> Habit,
+    pub habit: &'a dyn Fn(&[u8], &[u8], Origin) -> Habit,
+    /// Whether a program of this file name and with these arguments finds out about the machine for a build, by making
+    /// programs and running them.
+    pub configures: &'a dyn Fn(&[u8], &[u8]) -> bool,
+    /// The wrapper's own file: inside the run it reports what the results that it hands out rely on. Another program of
+    /// its name does not.
+    pub wrapper: &'a [u8],
     /// What was in a file before the command ran, where that was noted.
     pub before: &'a dyn Fn(&Identity) -> Option<Prior>,
     /// Whether a file is one that people read when something went wrong: times in it are of no matter.
@@ -73,6 +79,15 @@ pub struct Policy<'a> {
     /// Random numbers and addresses that a program is not known to ask for are no refusal, because the caller compares the
     /// result with that of another run before it serves.
     pub chance_is_compared: bool,
+}
+
+/// Where a program of a run comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The command made it, and a program that [`Policy::configures`] started it.
+    MadeToAsk,
+    /// Anywhere else.
+    Other,
 }
 
 /// What came of a trace.
@@ -160,6 +175,8 @@ struct Fold<'t> {
     who: Who<'t>,
     /// Inodes whose numbers a program wrote down.
     inodes_shown: BTreeSet<u64>,
+    /// Processes that run a program which the command made.
+    run_made: Set<u32>,
     /// Of the program that each process runs.
     habits: Map<u32, Habit>,
     /// How often each process read the clock and asked for random numbers.
