@@ -1,11 +1,13 @@
 //! Eviction: the least recently used manifests go, and with them the blobs that nothing else needs.
 //!
 //! Readers take no lock, so a blob may vanish between a manifest's reading and its own: that is a miss. Writers put
-//! blobs before the manifest that names them, so blobs younger than `GRACE` are left alone. Records of images are as
+//! blobs before the manifest that names them, so blobs younger than `GRACE` are left alone. A young blob goes with the
+//! record that it was put for, but not if it was put again since: then another record that needs it is being written. Records of images are as
 //! manifests, but what is mounted or being restored is let be, also by clearing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -59,6 +61,8 @@ impl Keep {
 struct Record {
     path: PathBuf,
     used: SystemTime,
+    /// When its file was last written, or its times set.
+    changed: SystemTime,
     size_bytes: u64,
     blobs: Vec<Digest>,
     /// Which image it is the record of.
@@ -113,12 +117,17 @@ impl Store {
         }
         let needed = kept.iter().flat_map(|r| &r.blobs).chain(images.used.values().flatten());
         let needed: HashSet<Digest> = needed.copied().collect();
-        let orphaned: HashSet<Digest> = gone.iter().flat_map(|r| r.blobs.iter().copied()).collect();
+        let mut orphaned: HashMap<Digest, SystemTime> = HashMap::new();
+        for (digest, record) in gone.iter().flat_map(|record| record.blobs.iter().map(move |blob| (*blob, record))) {
+            let changed = orphaned.entry(digest).or_insert(record.changed);
+            *changed = record.changed.max(*changed);
+        }
         let now = SystemTime::now();
         done.after_bytes = kept.iter().map(|r| r.size_bytes).sum();
         for (digest, path, size_bytes, changed) in &blobs {
             let young = now.duration_since(*changed).is_ok_and(|age| age < GRACE);
-            let free = !needed.contains(digest) && (!young || orphaned.contains(digest));
+            let with_its_record = || orphaned.get(digest).is_some_and(|record| changed <= record);
+            let free = !needed.contains(digest) && (!young || with_its_record());
             if free && fs::remove_file(path).is_ok() {
                 done.blobs += 1;
             } else {
@@ -189,7 +198,8 @@ impl Store {
                 }
             };
             let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            records.push(Record { path, used, size_bytes: meta.len(), blobs, image: None });
+            let changed = changed(&meta);
+            records.push(Record { path, used, changed, size_bytes: meta.len(), blobs, image: None });
         }
         Ok(records)
     }
@@ -210,7 +220,8 @@ impl Store {
             let image = record.image();
             // Of several keys of one image the first counts what is mounted.
             let live = if counted.insert(image) { bytes_on_disk(&self.live_dir(&image)) } else { 0 };
-            records.push(Record { path, used, size_bytes: meta.len() + live, blobs, image: Some(image) });
+            let changed = changed(&meta);
+            records.push(Record { path, used, changed, size_bytes: meta.len() + live, blobs, image: Some(image) });
         }
         Ok(records)
     }
@@ -253,6 +264,12 @@ impl Store {
     }
 }
 
+/// When a file was last written, or its times set: only the kernel sets this time.
+fn changed(meta: &fs::Metadata) -> SystemTime {
+    let since = Duration::new(meta.ctime().unsigned_abs(), u32::try_from(meta.ctime_nsec()).unwrap_or(0));
+    SystemTime::UNIX_EPOCH + since
+}
+
 /// Whether a file is named as `Store::temporary` and `clear` name theirs: what else lies there is not ours to remove.
 fn is_temporary(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.len() == 16 && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit))
@@ -279,7 +296,7 @@ pub(crate) fn blobs_of(manifest: &Manifest) -> Vec<Digest> {
 
 /// The first record, in order of use, that is kept. A blob counts with the most recently used record that needs it.
 fn keep_from(records: &[Record], blobs: &[(Digest, PathBuf, u64, SystemTime)], limit_bytes: u64) -> usize {
-    let sizes: std::collections::HashMap<Digest, u64> = blobs.iter().map(|b| (b.0, b.2)).collect();
+    let sizes: HashMap<Digest, u64> = blobs.iter().map(|b| (b.0, b.2)).collect();
     let mut counted = HashSet::new();
     let mut total = 0u64;
     for (index, record) in records.iter().enumerate().rev() {
@@ -368,6 +385,21 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         let blob = store.put_blob(&mut &b"young"[..]).expect("writes");
         store.evict(0).expect("evicts");
+        assert!(store.has_blob(&blob));
+    }
+
+    /// Another process puts the same bytes, and has not written its record yet.
+    #[test]
+    fn a_blob_that_was_put_again_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let object = [7; 5000];
+        record(&store, "old", &object, 300);
+        // More than a tick of the file system's clock.
+        std::thread::sleep(Duration::from_millis(30));
+        let blob = store.put_blob(&mut &object[..]).expect("writes");
+        let done = store.evict(0).expect("evicts");
+        assert_eq!((done.manifests, done.blobs), (1, 0), "{done:?}");
         assert!(store.has_blob(&blob));
     }
 

@@ -8,6 +8,7 @@ use larder_store::{Effort, Stamps, Store, Turn};
 use crate::account::{By, account};
 use crate::context::Context;
 use crate::fetch::{self, Asking, Fetched, fetch};
+use crate::hit::NotPlaced;
 use crate::miss::{self, Ended, Why};
 use crate::turn::{self, Next, Waited};
 use crate::typed::{Typed, file_name, understand};
@@ -15,6 +16,8 @@ use crate::{handover, hit, outer, token, warn, words};
 
 /// Exit code for options that are none.
 const USAGE: i32 = 2;
+/// Exit code for a command of which some outputs are in place and others cannot be put there.
+const HALF_PLACED: i32 = 1;
 /// Exit code of a shell for a command that is not there, and for one that cannot be executed.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
@@ -127,7 +130,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                     }
                     let before = outer::Before::of(&result, &request.roots);
                     let told = before.map(|before| set.whole().map(|set| (before, set))).transpose();
-                    let told = told.map_err(|_| Fallback::Damaged);
+                    let told = told.map_err(|_| NotPlaced::ToolRuns(Fallback::Damaged));
                     match told.and_then(|told| Ok((told, hit::replay(store, stamps, request, &result)?))) {
                         Ok((told, code)) => {
                             context.phase("place");
@@ -146,7 +149,13 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                             // Nothing is given back piece by piece: the process ends, and all was said.
                             larder_sys::end_process(code as u8);
                         }
-                        Err(cause) => trouble = Some(cause),
+                        Err(NotPlaced::ToolRuns(cause)) => trouble = Some(cause),
+                        Err(NotPlaced::Half) => {
+                            outer::is_lost();
+                            let outcome = Outcome::Fallback(Fallback::HalfPlaced);
+                            account(context, Some(store), outcome, By::request(request), "");
+                            return HALF_PLACED;
+                        }
                     }
                 } else if is_part {
                     let so_far = SoFar { waited, fetched, turn, token, rejected, parts: parts + 1 };
