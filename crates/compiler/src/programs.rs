@@ -198,10 +198,12 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         builds
     } else if is(PYTHON) {
         // At its start it asks for the time, for what the zone is in winter and in summer, and for the seed of its hash
-        // function (3.11). Python 3.9 also tries the system's clock (`_PyTime_Init`).
-        let tries_clock = matches!(program, [.., b'3', b'.', b'0'..=b'9']);
-        let clock_reads = if named.clocks { 0 } else { 1 + u32::from(tries_clock) };
-        let random_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
+        // function (3.11). Python 3.9 also tries the system's clock (`_PyTime_Init`), and since 3.13 the allocator (mimalloc)
+        // draws a number for itself.
+        let minor = minor_version(program);
+        let clock_reads = if named.clocks { 0 } else { 1 + u32::from(minor.is_some_and(|minor| minor < 10)) };
+        let seed_reads = if is_set(b"PYTHONHASHSEED") || named.hashes { 0 } else { 1 };
+        let random_reads = seed_reads + u32::from(minor.is_some_and(|minor| minor >= 13));
         Habit { times: interpreted(Times::Inputs), clock_reads, zone_reads: 2, random_reads, ..strict }
     } else if is(PERL) && !named.perl_clocks {
         // $^T is the time of its start; the seeds of its hash function are two reads (5.36).
@@ -255,6 +257,12 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
     } else {
         Habit { times: interpreted(Times::Files), ..strict }
     }
+}
+
+/// Returns the second number of a program's version, as its file name has it: 13 for `python3.13`.
+fn minor_version(program: &[u8]) -> Option<u32> {
+    let dot = memchr::memrchr(b'.', program)?;
+    std::str::from_utf8(&program[dot + 1..]).ok()?.parse().ok()
 }
 
 /// Copiers hand modes on, compare times only when told to, and hand those on only by setting them, which shows.
@@ -654,6 +662,11 @@ mod tests {
         assert_eq!(habit(b"python3", told).random_reads, 0);
         assert_eq!(habit(b"python3.9", Told::nothing()).clock_reads, 2);
         assert_eq!(habit(b"python3.11", Told::nothing()).clock_reads, 1);
+        assert_eq!(
+            [habit(b"python3.13", Told::nothing()), habit(b"python3.13", told)].map(|habit| habit.random_reads),
+            [2, 1]
+        );
+        assert_eq!(habit(b"python3.11", Told::nothing()).random_reads, 1);
     }
 
     #[test]

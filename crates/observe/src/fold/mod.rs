@@ -283,7 +283,6 @@ impl<'t> Fold<'t> {
                 }
                 self.look(e, policy);
             }
-            // By the vDSO the numbers may be the program's own, now or later.
             Kind::Random if ![0, RANDOM_BY_VDSO].contains(&e.extra) => drop(self.drawn.insert(e.pid, e.extra)),
             Kind::Clock | Kind::Random => self.clock_or_random(e, policy),
             Kind::Forked => {

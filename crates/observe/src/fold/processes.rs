@@ -4,7 +4,7 @@ use larder_model::{Habit, Times, Unrecorded};
 
 use super::{ENOENT, Event, Fold, Origin, Policy};
 use crate::paths::file_name;
-use crate::trace::{Kind, OpenFlags, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments};
+use crate::trace::{Kind, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments};
 use crate::who::Running;
 
 impl<'t> Fold<'t> {
@@ -182,8 +182,10 @@ impl<'t> Fold<'t> {
             self.named_at_random.insert(e.pid);
             return;
         }
+        // The vDSO draws a key once, and makes any number of random numbers of it without a system call.
+        let count = if !clock && e.extra == RANDOM_BY_VDSO { u32::MAX } else { 1 };
         let reads = reads.entry(e.pid).or_default();
-        *reads += 1;
+        *reads = reads.saturating_add(count);
         if *reads <= allowed {
             return;
         }

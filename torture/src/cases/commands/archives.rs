@@ -85,9 +85,10 @@ pub(super) fn cases() -> Vec<Case> {
         ("dwp", "dwp -o x.dwp a.o"), ("elfedit", "elfedit --output-osabi=FreeBSD a.o"), ("as", "as -o z.o none.s"),
         ("gcov", "gcov none.gcda"),
     ] {
-        cases.push(objects(&format!("binutils-{name}")).mask(r"st[0-9A-Za-z]{6}\b", "objcopy's temporary name")
+        let program = line.split(' ').next().unwrap_or_default();
+        cases.push(objects(&format!("binutils-{name}")).program(program).mask(r"st[0-9A-Za-z]{6}\b", "objcopy's temporary name")
             .cmd(line).cold().then("again", nothing()).then("edited", changed()).over().may_miss());
-        let any = objects(&format!("binutils-run-{name}")).any(line).cold().then("again", nothing());
+        let any = objects(&format!("binutils-run-{name}")).program(program).any(line).cold().then("again", nothing());
         let reads_only = !["strip", "strip-p", "objcopy-in-place", "elfedit", "dwp", "as", "gcov"].contains(&name);
         cases.push(if reads_only { any.hits().changes("edited", changed())
             .may_miss() } else { any.then("edited", changed()) });

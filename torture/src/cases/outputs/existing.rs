@@ -79,7 +79,7 @@ pub(super) fn cases() -> Vec<Case> {
         hello("working-dir-not-writable").file("w/x.c", "int a;\n").setup(chmod("w", 0o555)).cwd("w")
             .cmd("cc -c x.c -o ../x.o").cold().then("again", nothing()),
         hello("file-size-limit").prelude("ulimit -f 1").cmd("cc -g3 -c x.c -o x.o")
-            .mask(r"\[0x[0-9a-f]+\]", "addresses of functions in the crash report of clang 11")
+            .mask(r"\b0x[0-9a-f]{6,}\b", "addresses of functions in clang's crash report")
             .file("x.c", "#include <stdio.h>\n#include <stdlib.h>\nint a;\n")
             .cold().then("again", nothing()).prelude("").changes("without the limit", nothing()).prelude("ulimit -f 1")
             .then("with it again", nothing()),
