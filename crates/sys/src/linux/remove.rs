@@ -179,9 +179,9 @@ impl Removal {
         let done = match above {
             // Whoever asked removes it.
             None => Ok(()),
-            Some(above) => above.listing.fd().and_then(|above| {
-                allowed(above, || unlinkat(above, &*name, AtFlags::REMOVEDIR))
-            }),
+            Some(above) => {
+                above.listing.fd().and_then(|above| allowed(above, || unlinkat(above, &*name, AtFlags::REMOVEDIR)))
+            }
         };
         match done {
             Err(Errno::NOTEMPTY | Errno::EXIST) if !failed && may_list => {
