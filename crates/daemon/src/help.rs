@@ -128,8 +128,8 @@ with the cache is said, and is a miss, or nothing saved: with --strict it is exi
 
 Examples:
   larder image save --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' node_modules
-  larder image restore --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' --fallback 'deps-{{os}}-{{arch}}-'
-  larder image restore --key 'deps-{{hash package-lock.json}}' --if-missing 'npm ci' node_modules
+  larder image restore --key 'deps-{{os}}-{{arch}}-{{hash package-lock.json}}' --fallback 'deps-{{os}}-{{arch}}-' node_modules
+  larder image restore --key 'deps-{{hash package-lock.json}}' --replace --if-missing 'npm ci' node_modules
   larder image mount --key KEY node_modules       and larder image unmount node_modules
   larder image run --key KEY node_modules -- npm test
   larder image list                --mounted: what is mounted, and where

@@ -29,8 +29,17 @@ pub enum ImageError {
         /// What it is.
         what: &'static str,
     },
+    /// A path that no record may have.
+    Name(PathBuf),
     /// There is something where the image was to go.
     InTheWay(PathBuf),
+    /// What was there before could not be put back.
+    LeftAside {
+        /// Why it was to be put back.
+        why: Box<ImageError>,
+        /// Where it is.
+        old: PathBuf,
+    },
     /// Part of an image is not what it should be.
     Damaged {
         /// Which part.
@@ -73,8 +82,14 @@ impl fmt::Display for ImageError {
                     path.display()
                 )
             }
+            ImageError::Name(path) => {
+                write!(f, "{}: a record with this path is refused: write it without `..` behind a name", path.display())
+            }
             ImageError::InTheWay(path) => {
                 write!(f, "{}: there is something already: remove it, or say --replace", path.display())
+            }
+            ImageError::LeftAside { why, old } => {
+                write!(f, "{why}; what was there before is in {}: move it back", old.display())
             }
             ImageError::Damaged { what, why } => write!(f, "the image's {what}: {why}"),
             ImageError::PackDamaged(digest) => write!(f, "pack {digest}: its bytes have another digest"),

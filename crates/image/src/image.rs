@@ -20,13 +20,23 @@ pub struct Image {
     pub packs: PackList,
     /// A tree for each saved path; none of an image without them.
     pub trees: Vec<Tree>,
+    /// Names from which rights were taken away.
+    pub rights_dropped: u64,
     /// As long as this lives, nobody evicts it.
     _lease: Lease,
 }
 
 impl Image {
-    /// Open an image whose trees and lists are in the store. Its packs may be elsewhere.
+    /// Open an image whose trees and lists are in the store. Its packs may be elsewhere. Its files have no set-user-id, no
+    /// set-group-id and no capabilities, because whoever saved it would get the rights of whoever restores it.
     pub fn open(store: &Store, record: ImageRecord) -> Result<Image, ImageError> {
+        let mut image = Image::open_with_rights(store, record)?;
+        image.rights_dropped = image.trees.iter_mut().map(Tree::drop_rights).sum();
+        Ok(image)
+    }
+
+    /// Open an image as it was saved.
+    pub fn open_with_rights(store: &Store, record: ImageRecord) -> Result<Image, ImageError> {
         let mut image = Image::without_trees(store, record)?;
         for saved in &image.record.saved {
             let tree = tree(store, &saved.tree)?;
@@ -43,7 +53,7 @@ impl Image {
         let lease = store.lease_image(&record.image())?;
         let packs = PackList::decode(&store.blob_bytes(&record.packs, PART_BYTES_MAX)?);
         let packs = packs.map_err(ImageError::damaged("list of packs"))?;
-        Ok(Image { record, packs, trees: Vec::new(), _lease: lease })
+        Ok(Image { record, packs, trees: Vec::new(), rights_dropped: 0, _lease: lease })
     }
 
     /// Give up the trees, which take more memory than all else.

@@ -45,6 +45,6 @@ pub use key::{Facts, KeyError, expand, files_in};
 pub use packs::{Arrived, LocalPacks, Packs};
 pub use place::{Aside, is_mounted_on};
 pub use progress::{Progress, Step};
-pub use restore::{Existing, Target, Unset, restore, sweep};
-pub use save::{Request, Saved, name_of, save};
+pub use restore::{Existing, Left, Target, Unset, restore, sweep};
+pub use save::{Request, Rights, Saved, name_of, save};
 pub use tree::{Attribute, Extent, Kind, Node, Span, Tree};

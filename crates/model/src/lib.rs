@@ -27,7 +27,7 @@ pub use encoding::{DecodeError, Reader, Writer};
 pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
 pub use image::{
     AccessTrace, BLOCK_BYTES, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, ImageRecord, NotAKey, PACK_BLOCKS_MAX,
-    PIECE_BYTES, Pack, PackList, PieceList, SAVED_PATHS_MAX, SavedPath, listed_prefix,
+    PIECE_BYTES, Pack, PackList, PieceList, SAVED_PATHS_MAX, SavedPath, is_saved_name, listed_prefix,
 };
 pub use judgement::{Judgement, Unseen, Way};
 pub use looked::{Change, Habit, Identity, Looked, Prior, Seen, Times, is_name_of_tempfile};

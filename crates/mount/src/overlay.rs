@@ -72,14 +72,9 @@ pub(crate) fn source(directory: &Path) -> String {
     format!("larder-{}", directory.file_name().unwrap_or_default().display())
 }
 
-/// Remove what `Scratch` made, and all that was written there.
+/// Remove what `Scratch` made, and all that was written there: jobs decide how deep and how large that is.
 pub(crate) fn remove_scratch(directory: &Path) -> io::Result<()> {
-    // The kernel makes it without any rights, which keeps its owner out as well.
-    let _ = fs::set_permissions(directory.join("work/work"), Permissions::from_mode(0o700));
-    ["work", "upper"].iter().try_for_each(|name| match fs::remove_dir_all(directory.join(name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    })
+    ["work", "upper"].map(|name| larder_sys::remove_tree(&directory.join(name))).into_iter().collect()
 }
 
 /// A writable mount of what `lower` shows: what is changed goes to `scratch`. In a user namespace of one's own as well,

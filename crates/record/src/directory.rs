@@ -118,7 +118,7 @@ impl Writing {
 
     /// Remove it: nothing was recorded.
     pub fn discard(self) -> Result<()> {
-        fs::remove_dir_all(&self.top).map_err(RecordError::io(self.top))
+        larder_sys::remove_tree(&self.top).map_err(RecordError::io(self.top))
     }
 
     /// Write what was asked for.

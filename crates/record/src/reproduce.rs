@@ -60,7 +60,9 @@ pub(crate) fn script(header: &Header, context: &Context, program: &OsStr) -> Str
 
 /// What was not committed must be as it was.
 fn as_it_was(had_changes: bool) -> String {
-    let diff = "git diff --no-ext-diff --no-textconv --no-color HEAD";
+    // As `context/git.rs` asks it: without the user's configuration, and of submodules only the commit.
+    let git = "GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 git diff --ignore-submodules=dirty";
+    let diff = format!("{git} --no-ext-diff --no-textconv --no-color HEAD");
     let (differs, why) = match had_changes {
         true => (
             format!("! {diff} | cmp -s - \"$here/project.diff\""),
@@ -68,7 +70,7 @@ fn as_it_was(had_changes: bool) -> String {
              large, or remove these lines",
         ),
         false => (
-            "! git diff --quiet HEAD".to_owned(),
+            format!("! {git} --quiet HEAD"),
             "there are changes that the record had not: put them aside, or remove these lines",
         ),
     };

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use larder_model::FORMAT_VERSION;
 
-use crate::evict::remove_whatever;
 use crate::layout::make_directory;
 use crate::{Counters, Store};
 
@@ -34,7 +33,7 @@ impl Store {
                 && make_directory(&self.file("tmp")).is_ok()
                 && fs::rename(store.base(), &aside).is_ok()
             {
-                let _ = remove_whatever(&aside);
+                let _ = larder_sys::remove_tree(&aside);
             }
         }
     }

@@ -113,7 +113,7 @@ impl Store {
         done.manifests = gone.len() as u64;
         kept_images.extend(images.used.keys());
         for (_, path) in self.live_images()?.into_iter().filter(|(image, _)| !kept_images.contains(image)) {
-            let _ = fs::remove_dir_all(path);
+            let _ = larder_sys::remove_tree(&path);
         }
         let needed = kept.iter().flat_map(|r| &r.blobs).chain(images.used.values().flatten());
         let needed: HashSet<Digest> = needed.copied().collect();
@@ -158,7 +158,7 @@ impl Store {
         for path in paths {
             // Moved away first: builds would go on putting files into a directory that is being emptied.
             let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
-            match moved.or_else(|_| fs::remove_dir_all(&path)) {
+            match moved.or_else(|_| larder_sys::remove_tree(&path)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(StoreError::writing(&path)(error));
                 }
@@ -166,13 +166,13 @@ impl Store {
             }
         }
         for path in entries(&aside)?.into_iter().filter(|path| is_temporary(path)) {
-            remove_whatever(&path).map_err(StoreError::writing(&path))?;
+            larder_sys::remove_tree(&path).map_err(StoreError::writing(&path))?;
         }
         let mut left_bytes = 0;
         for (digest, path, size_bytes, _) in self.blob_sizes()?.into_iter().filter(|_| !needed.is_empty()) {
             match needed.contains(&digest) {
                 true => left_bytes += size_bytes,
-                false => remove_whatever(&path).map_err(StoreError::writing(&path))?,
+                false => larder_sys::remove_tree(&path).map_err(StoreError::writing(&path))?,
             }
         }
         if let Ok(counters) = Counters::open(self) {
@@ -244,7 +244,7 @@ impl Store {
         };
         for path in entries(&self.file("tmp")).unwrap_or_default().iter().filter(|path| is_temporary(path) && old(path))
         {
-            let _ = remove_whatever(path);
+            let _ = larder_sys::remove_tree(path);
         }
         let long_ago = |path: &PathBuf| {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
@@ -278,15 +278,6 @@ fn is_temporary(path: &Path) -> bool {
 /// Whether a file is named after a run of the system, or a table that was not finished.
 fn is_stamps(name: &str) -> bool {
     name.len() >= 16 && name.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b'-' | b'.'))
-}
-
-/// Remove a file, or a directory that was being cleared, unless somebody else has.
-pub(crate) fn remove_whatever(path: &Path) -> std::io::Result<()> {
-    let is_directory = fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
-    match if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) } {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 pub(crate) fn blobs_of(manifest: &Manifest) -> Vec<Digest> {

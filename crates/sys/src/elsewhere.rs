@@ -38,3 +38,15 @@ pub fn run_and_end(path: &[u8], argv: &[Vec<u8>], _environment: &[Vec<u8>], _man
 pub fn copy_bytes(from: &File, to: &File, count: u64) -> io::Result<u64> {
     copy_pieces(from, to, 0, count)
 }
+
+/// Remove the file, link or directory at `path` with all that is in it. It is no error if there is nothing.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    let removed = match std::fs::symlink_metadata(path) {
+        Ok(there) if there.is_dir() => std::fs::remove_dir_all(path),
+        _ => std::fs::remove_file(path),
+    };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}

@@ -136,6 +136,15 @@ fn who_decides_is_synchronous() {
 }
 
 #[test]
+fn git_is_started_in_one_place() {
+    for (path, text) in sources() {
+        let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let may = path.starts_with("crates/git") || path.starts_with("xtask");
+        assert!(may || !product.contains("Command::new(\"git"), "{} starts git", path.display());
+    }
+}
+
+#[test]
 fn documents_name_the_format_version() {
     let read = |path: &str| std::fs::read_to_string(workspace().join(path)).expect("can be read");
     let model = read("crates/model/src/lib.rs");

@@ -98,6 +98,105 @@ fn trouble_is_a_miss_unless_it_is_strict() {
     }
 }
 
+/// An image says where it goes only below the working directory, and never in a repository.
+#[test]
+fn an_image_goes_below_the_working_directory_only() {
+    let place = Place::new();
+    let home = place.path("home");
+    fs::create_dir_all(place.path("out/sub")).expect("makes");
+    fs::create_dir_all(home.join(".ssh")).expect("makes");
+    for path in [home.join(".ssh/authorized_keys"), place.path("out/x"), place.path("out/sub/x")] {
+        fs::write(path, "evil").expect("writes");
+    }
+    place.put("repo/.git/config", "evil");
+    place.put(".git/hooks/pre-commit", "evil");
+    place.put("linked/x", "evil");
+    place.put("fine/x", "fine");
+    let at_home = |words: &[&str]| image(&place, words).env("HOME", &home);
+    let absolute = place.path("out/sub");
+    let absolute = absolute.to_str().expect("is text");
+    let ssh = home.join(".ssh");
+    for (key, path) in [
+        ("home", ssh.to_str().expect("is text")),
+        ("absolute", absolute),
+        ("up", "../out/x"),
+        ("hooks", ".git/hooks"),
+        ("repository", "repo"),
+        ("linked", "linked/x"),
+    ] {
+        at_home(&["save", "--strict", "--key", key, "fine", path]).run().quiet();
+    }
+    let before = Tree::of(&place.path("out"));
+    for name in ["fine", "linked", "repo", ".git"] {
+        fs::remove_dir_all(place.path("work").join(name)).expect("removes");
+    }
+    std::os::unix::fs::symlink(place.path("out"), place.path("work/linked")).expect("links");
+    let hostile = ["home", "absolute", "up", "hooks", "repository", "linked"];
+    for word in ["restore", "mount"] {
+        for key in hostile {
+            let refused = at_home(&[word, "--strict", "--replace", "--key", key]).run().ends(1);
+            assert!(refused.stderr.contains("--anywhere"), "{key}: {refused:#?}");
+            assert!(!place.path("work/fine").exists(), "{word} {key}: part of it is in place");
+            assert_eq!(Tree::of(&place.path("out")), before, "{word} {key}");
+        }
+    }
+    for key in hostile {
+        at_home(&["run", "--key", key, "--", "sh", "-c", "! [ -e fine/x ]"]).run().ends(0);
+    }
+    // Typed, or with the option, it goes there.
+    fs::remove_dir_all(&ssh).expect("removes");
+    at_home(&["restore", "--strict", "--key", "home", ssh.to_str().expect("is text")]).run().quiet();
+    assert_eq!(fs::read_to_string(ssh.join("authorized_keys")).expect("is there"), "evil");
+    fs::remove_dir_all(&ssh).expect("removes");
+    at_home(&["restore", "--strict", "--anywhere", "--key", "home"]).run().quiet();
+    assert!(ssh.join("authorized_keys").exists() && place.path("work/fine/x").exists());
+    at_home(&["restore", "--strict", "--key", "repository", "repo"]).run().quiet();
+    assert!(place.path("work/repo/.git/config").exists());
+}
+
+/// An image that was found is not replaced by what a job had in its way.
+#[test]
+fn what_was_in_the_way_is_not_saved() {
+    let place = project();
+    image(&place, &["save", "--key", "k-1", "deps"]).run().quiet();
+    let good = Tree::of(&place.path("work/deps"));
+    fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    for (key, fallback) in [("k-1", "none-"), ("k-2", "k-")] {
+        place.put("deps/stale", "stale");
+        let words = ["restore", "--key", key, "--fallback", fallback, "--if-missing", "touch deps/new", "deps"];
+        let ran = image(&place, &words).run().ends(0);
+        assert!(ran.stderr.contains("nothing is saved under k-") && ran.stderr.contains("--replace"), "{ran:#?}");
+        assert!(place.path("work/deps/new").exists(), "the command ran");
+        fs::remove_dir_all(place.path("work/deps")).expect("removes");
+    }
+    image(&place, &["show", "k-2"]).run().ends(11);
+    image(&place, &["restore", "--strict", "--key", "k-1", "deps"]).run().quiet();
+    assert_eq!(Tree::of(&place.path("work/deps")), good);
+    // With --replace it is a hit.
+    place.put("deps/stale", "stale");
+    let words = ["restore", "--key", "k-1", "--replace", "--if-missing", "touch deps/new", "deps"];
+    image(&place, &words).run().ends(0);
+    assert_eq!(Tree::of(&place.path("work/deps")), good);
+}
+
+/// What a killed larder had moved aside is put back by the next one, or it is said where it is.
+#[test]
+fn what_was_moved_aside_is_put_back() {
+    let place = project();
+    image(&place, &["save", "--key", "k", "deps"]).run().quiet();
+    let left = "work/.larder-0123456789abcdef";
+    for there in [false, true] {
+        fs::create_dir_all(place.path(left).join("old")).expect("makes");
+        fs::write(place.path(left).join("old/file"), "hand-made").expect("writes");
+        fs::write(place.path(left).join("belongs-to"), "mine").expect("writes");
+        fs::remove_dir_all(place.path("work/other")).unwrap_or_default();
+        let ran = image(&place, &["restore", "--key", "k", "other"]).run().ends(0);
+        assert!(ran.stderr.contains(if there { "move it back" } else { "put back" }), "{ran:#?}");
+        assert_eq!(place.path(left).join("old/file").exists(), there);
+        assert_eq!(place.read("mine/file"), b"hand-made");
+    }
+}
+
 #[test]
 fn the_working_directory_is_filled() {
     let place = project();

@@ -105,6 +105,12 @@ pub(crate) struct ImageRestore {
     /// key
     #[arg(long, value_name = "RUN", requires = "paths")]
     pub(crate) if_missing: Option<String>,
+    /// Without PATH: also outside of the working directory, and in a `.git`
+    #[arg(long)]
+    pub(crate) anywhere: bool,
+    /// Keep set-user-id, set-group-id and capabilities of what is unpacked; a mount has none
+    #[arg(long)]
+    pub(crate) keep_rights: bool,
     /// Let trouble with the cache be exit code 1
     #[arg(long)]
     pub(crate) strict: bool,
@@ -167,6 +173,9 @@ pub(crate) struct ImageRun {
     /// Replace what is there, where it can only be unpacked; a mount covers it
     #[arg(long)]
     pub(crate) replace: bool,
+    /// Without PATH: also outside of the working directory, and in a `.git`
+    #[arg(long)]
+    pub(crate) anywhere: bool,
     /// What was found is to be mounted now
     #[arg(long, hide = true)]
     pub(crate) inside: bool,
@@ -223,6 +232,9 @@ pub(crate) struct ImageImport {
     /// All of the archive is one path of this name; without, each name at its top is a path
     #[arg(long, value_name = "NAME")]
     pub(crate) r#as: Option<PathBuf>,
+    /// Keep set-user-id, set-group-id and capabilities
+    #[arg(long)]
+    pub(crate) keep_rights: bool,
     /// Let trouble with the cache be exit code 1; an archive that cannot be read always is
     #[arg(long)]
     pub(crate) strict: bool,

@@ -8,27 +8,22 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc::channel;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_git::{GitError, Repository, top};
 use larder_model::Digest;
 
 /// So long nothing is asked again: a build does not check out another commit.
 const COARSE: Duration = Duration::from_secs(10);
 /// Commits that are asked for a list: the one that is built, and those before it.
 const COMMITS_MAX: usize = 12;
-/// `git` is given so long: nobody waits longer for a repository on a disk that hangs,
+/// Each question to `git` is given so long, because a repository may lie on a disk that hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// and it is not asked again for so long.
+/// How long a repository that hung is not asked again.
 const HANGS: Duration = Duration::from_secs(300);
-/// What it says of commits, bytes.
-const SAID_MAX: u64 = 64 << 10;
 /// Checkouts that are remembered.
 const REMEMBERED_MAX: usize = 256;
 
@@ -107,56 +102,23 @@ impl Places {
     }
 }
 
-/// The directory with a `.git`, from this one upwards.
-fn top(directory: &Path) -> Option<PathBuf> {
-    let is_top = |directory: &&Path| directory.join(".git").symlink_metadata().is_ok();
-    directory.is_absolute().then_some(directory)?.ancestors().find(is_top).map(Path::to_owned)
-}
-
-/// `None` where `git` did not end in time.
+/// The commits that are checked out; `None` if `git` did not answer in time.
 fn ask(top: &Path, patience: Duration) -> Option<Commits> {
     let count = format!("--max-count={COMMITS_MAX}");
-    let started = Command::new("git")
-        // The directory may be anybody's who can connect: nothing that its configuration names is run.
-        .args([
-            "-c",
-            "core.fsmonitor=false",
-            "-c",
-            "protocol.allow=never",
-            "rev-list",
-            &count,
-            "--first-parent",
-            "HEAD",
-        ])
-        .current_dir(top)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut git) = started else { return Some(Commits::new()) };
-    let (send, said) = channel();
-    let stdout = git.stdout.take();
-    thread::spawn(move || {
-        let mut text = Vec::new();
-        // What it did not say is no commit.
-        let _ = stdout.map(|stdout| stdout.take(SAID_MAX).read_to_end(&mut text));
-        let _ = send.send(text);
-    });
-    let said = said.recv_timeout(patience).ok();
-    // It may have ended by itself.
-    let _ = git.kill();
-    match &said {
-        Some(_) => drop(git.wait()),
-        // What waits for a disk ends when that answers.
-        None => drop(thread::spawn(move || git.wait())),
-    }
-    let said = said?;
+    let repository = Repository::open(top, patience);
+    let said = match repository.and_then(|repository| repository.ask(&["rev-list", &count, "--first-parent", "HEAD"])) {
+        Err(GitError::Hangs(_)) => return None,
+        // A directory whose commits cannot be told has none.
+        said => said.unwrap_or_default(),
+    };
     let names = said.split(|byte| *byte == b'\n').filter(|name| name.len() >= 40);
     Some(names.map(|name| Digest::of(&[b"commit ", name].concat())).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -197,14 +159,16 @@ mod tests {
         assert_eq!(places.commits_unless_asked(below.as_os_str().as_bytes()), two);
         assert_eq!(asked(Path::new("relative")), []);
     }
+
     #[test]
     fn a_repository_that_hangs_is_not_waited_for() {
         let dir = tempfile::tempdir().expect("a directory");
         for below in ["refs", "objects"] {
             std::fs::create_dir_all(dir.path().join(".git").join(below)).expect("makes");
         }
-        // Whoever opens it waits for a writer.
-        let made = Command::new("mkfifo").arg(dir.path().join(".git/HEAD")).status();
+        std::fs::write(dir.path().join(".git/HEAD"), "ref: refs/heads/main\n").expect("writes");
+        // A process that opens it waits for a writer.
+        let made = Command::new("mkfifo").arg(dir.path().join(".git/packed-refs")).status();
         if !made.is_ok_and(|made| made.success()) || Command::new("git").arg("--version").output().is_err() {
             eprintln!("skipped: mkfifo or git is not installed");
             return;
@@ -216,5 +180,27 @@ mod tests {
             assert_eq!(places.commits(dir.path().as_os_str().as_bytes()), []);
         }
         assert!(began.elapsed() < PATIENCE * 10, "it is asked once");
+    }
+
+    #[test]
+    fn no_program_runs_because_of_a_repository() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (top, ran) = (dir.path(), dir.path().join("ran"));
+        let made = Command::new("git").args(["init", "-q"]).current_dir(top).status();
+        if !made.is_ok_and(|made| made.success()) {
+            eprintln!("skipped: git is not installed");
+            return;
+        }
+        // A partial clone whose commit is missing: git would fetch it.
+        let config = format!(
+            "[extensions]\n partialClone = o\n[core]\n repositoryformatversion = 1\n sshCommand = touch {ran}; false\n \
+             fsmonitor = touch {ran}; false\n[protocol \"ext\"]\n allow = always\n[remote \"o\"]\n \
+             url = ext::touch {ran}\n promisor = true\n",
+            ran = ran.display()
+        );
+        std::fs::write(top.join(".git/config"), config).expect("writes");
+        std::fs::write(top.join(".git/HEAD"), "1".repeat(40)).expect("writes");
+        assert_eq!(ask(top, PATIENCE), Some(Commits::new()));
+        assert!(!ran.exists(), "larderd ran what the repository says");
     }
 }

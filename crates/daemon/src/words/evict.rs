@@ -68,7 +68,7 @@ fn evict(store: &Store, limit_bytes: u64, settings: &Settings, options: &Evict) 
 /// What images may take by themselves, and how old they may be; none where the settings say nothing of that. What is left
 /// of whoever was killed while making files of them goes as well.
 pub(crate) fn images_to_limits(store: &Store, settings: &Settings) -> Result<Option<Eviction>> {
-    store.image_workplaces().iter().for_each(|dir| larder_image::sweep(dir));
+    store.image_workplaces().iter().for_each(|dir| drop(larder_image::sweep(dir)));
     let is_set = |number: u64| (number > 0).then_some(number);
     let bytes_max = is_set(settings.image_max_size_bytes);
     let age_max = is_set(settings.image_max_days).map(|days| Duration::from_secs(days.saturating_mul(24 * 60 * 60)));

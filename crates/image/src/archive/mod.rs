@@ -94,7 +94,7 @@ fn write(
 ) -> Result<Exported, ImageError> {
     progress.begin(Step::Pack, entries.iter().map(|entry| entry.size(image)).sum());
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    crate::restore::sweep(parent);
+    let _ = crate::restore::sweep(parent);
     let work = Work::begin(parent)?;
     let file = work.path().join(TOP);
     let mut contents = contents::Contents::new(store, image)?;
@@ -134,7 +134,7 @@ pub fn unpack(
 ) -> Result<Unpacked, ImageError> {
     let size = fs::metadata(from).map_err(ImageError::io("look at it", from))?.len();
     progress.begin(Step::Unpack, size);
-    crate::restore::sweep(beside);
+    let _ = crate::restore::sweep(beside);
     let work = Work::begin(beside)?;
     work.pass_nothing_on();
     let top = work.path().join(TOP);

@@ -13,14 +13,12 @@ use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps
 use rustix::io::Errno;
 
 use crate::ImageError;
-use crate::tree::{Attribute, NODES_MAX};
+use crate::tree::{Attribute, NODES_MAX, is_kept};
 
 /// Set-user-id, set-group-id: not for what belongs to another than it did.
 const RIGHTS: u32 = 0o6000;
 /// What is read and written at once; zeros that are so long become a hole where the archive has one.
 const CHUNK_BYTES: usize = 64 << 10;
-/// As an image keeps them; others are of the machine that made the archive.
-const KEPT: [&str; 4] = ["user.", "system.posix_acl_access", "system.posix_acl_default", "security.capability"];
 
 /// What an archive says of a name.
 #[derive(Clone, Debug, Default)]
@@ -232,7 +230,6 @@ impl Stage {
             }
             None => {}
         }
-        let is_kept = |name: &[u8]| KEPT.iter().any(|kept| name.starts_with(kept.as_bytes()));
         for (name, value) in meta.attributes.iter().filter(|(name, _)| is_kept(name)) {
             let set = rustix::fs::fsetxattr(&file, OsStr::from_bytes(name), value, XattrFlags::empty());
             self.attributes_left += u64::from(set.is_err());

@@ -22,7 +22,7 @@ use crate::squeeze::Unpacker;
 use crate::tree::{HOLE, Kind, Tree};
 use crate::{Image, ImageError, Packs, Progress, Step, packs, threads};
 
-pub use crate::place::{Existing, sweep};
+pub use crate::place::{Existing, Left, sweep};
 
 /// Which saved path goes where.
 #[derive(Clone, Debug)]
@@ -103,10 +103,16 @@ pub fn restore(
         frame::after(tree, site, &unset)?;
     }
     let placed = sites.iter_mut().try_for_each(Site::put_in_place);
-    if placed.is_err() {
-        sites.iter_mut().rev().for_each(Site::take_back);
+    if let Err(why) = placed {
+        // Each is taken back, and the first that could not be is named.
+        let aside: Vec<_> = sites.iter_mut().rev().filter_map(Site::take_back).collect();
+        return Err(match aside.into_iter().next() {
+            Some(old) => ImageError::LeftAside { why: Box::new(why), old },
+            None => why,
+        });
     }
-    placed.map(|()| unset)
+    sites.into_iter().for_each(Site::done);
+    Ok(unset)
 }
 
 fn size_of(tree: &Tree) -> u64 {

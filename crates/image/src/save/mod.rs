@@ -20,7 +20,7 @@ use std::sync::Mutex;
 
 use larder_model::{
     AccessTrace, BLOCK_BYTES, Blob, Digest, ImageKey, ImageRecord, PACK_BLOCKS_MAX, Pack, PackList, PieceList,
-    SAVED_PATHS_MAX, SavedPath,
+    SAVED_PATHS_MAX, SavedPath, is_saved_name,
 };
 use larder_store::{Lease, Store};
 
@@ -45,6 +45,17 @@ pub struct Request<'a> {
     pub now_ms: u64,
     /// Which of these a remote has, on which the image will be: their packs need not be here to be used again.
     pub elsewhere: &'a dyn Fn(&[Blob]) -> Vec<bool>,
+    /// What becomes of set-user-id, set-group-id and capabilities.
+    pub rights: Rights,
+}
+
+/// What becomes of set-user-id, set-group-id and capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// They are saved. For what lies here, because its files have them here already.
+    Kept,
+    /// They are not. For archives, because whoever made one chose them.
+    Dropped,
 }
 
 /// What was saved.
@@ -61,6 +72,8 @@ pub struct Saved {
     pub left: Vec<PathBuf>,
     /// Names with attributes of this machine, which were not kept.
     pub attributes_left: u64,
+    /// Names from which rights were taken away.
+    pub rights_dropped: u64,
     /// As long as this lives, nobody evicts it.
     pub lease: Lease,
 }
@@ -70,14 +83,23 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
     if request.paths.len() > SAVED_PATHS_MAX {
         return Err(ImageError::TooLarge("64 paths"));
     }
-    let (mut left, mut attributes_left) = (Vec::new(), 0);
+    for (name, path) in request.paths {
+        if !is_saved_name(name) {
+            return Err(ImageError::Name(path.to_owned()));
+        }
+    }
+    let (mut left, mut attributes_left, mut rights_dropped) = (Vec::new(), 0, 0);
     let mut snapshots = Vec::new();
     progress.begin(Step::Scan, 0);
     for (_, path) in request.paths {
         let scanned = scan::scan(path, progress)?;
         left.extend(scanned.left.iter().cloned());
         attributes_left += scanned.attributes_left;
-        snapshots.push(Snapshot::new(path, scanned)?);
+        let mut snapshot = Snapshot::new(path, scanned)?;
+        if request.rights == Rights::Dropped {
+            rights_dropped += snapshot.tree.drop_rights();
+        }
+        snapshots.push(snapshot);
     }
     progress.begin(Step::Compare, snapshots.iter().flat_map(Snapshot::files).map(|(_, size, _)| size).sum());
     for snapshot in &mut snapshots {
@@ -101,7 +123,7 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
     store.keep_image(&record, !is_elsewhere)?;
     drop(leases);
     let all_bytes = packs.iter().map(|pack| pack.size_bytes).sum();
-    Ok(Saved { record, packs, new_bytes, all_bytes, left, attributes_left, lease })
+    Ok(Saved { record, packs, new_bytes, all_bytes, left, attributes_left, rights_dropped, lease })
 }
 
 /// Earlier images, of which packs are used again.

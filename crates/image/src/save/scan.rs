@@ -10,13 +10,11 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use larder_sys::{Dir, Kind as Type, Look};
 
-use crate::tree::{ATTRIBUTES_MAX, Attribute, VALUE_BYTES_MAX};
+use crate::tree::{ATTRIBUTES_MAX, Attribute, VALUE_BYTES_MAX, is_kept};
 use crate::{ImageError, Progress, threads};
 
 /// Directories that are read: more than any tree that people keep.
 const DIRECTORIES_MAX: usize = 1 << 24;
-/// Attributes that are kept by their whole names or beginnings. Others are of the machine, as its labels are.
-const KEPT: &[&str] = &["user.", "system.posix_acl_access", "system.posix_acl_default", "security.capability"];
 /// Labels that this machine gives by itself: not worth a word.
 const UNMENTIONED: &[&str] = &["security.selinux", "security.SMACK64", "security.ima", "security.evm"];
 const TYPE_FIFO: u8 = 1;
@@ -181,7 +179,7 @@ fn attributes(path: &Path, left: &mut u64) -> Result<Vec<Attribute>, ImageError>
     let mut others = false;
     for name in listed.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
         let begins = |with: &&str| name.starts_with(with.as_bytes());
-        if !KEPT.iter().any(begins) {
+        if !is_kept(name) {
             others |= !UNMENTIONED.iter().any(begins);
             continue;
         }

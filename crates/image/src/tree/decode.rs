@@ -1,11 +1,11 @@
 //! Reading a tree that somebody else may have made. What is read can be walked, mounted and restored without a further
-//! look: names are names, nothing leads out of the tree, nothing is its own parent.
+//! look: names are names, nothing leads out of the tree, nothing is its own parent, attributes are those that images keep.
 
 use larder_model::{DecodeError, IMAGE_VERSION, Reader};
 
 use super::encode::Last;
 use super::{
-    ATTRIBUTES_MAX, Attribute, Extent, HOLE, Kind, NODES_MAX, Node, Span, Tree, VALUE_BYTES_MAX, blocks_of,
+    ATTRIBUTES_MAX, Attribute, Extent, HOLE, Kind, NODES_MAX, Node, Span, Tree, VALUE_BYTES_MAX, blocks_of, is_kept,
     piece_length, pieces_of,
 };
 
@@ -169,7 +169,7 @@ fn sets(r: &mut Reader<'_>) -> Result<Vec<Vec<Attribute>>, DecodeError> {
         for _ in 0..limited(r, ATTRIBUTES_MAX)? {
             let at = r.position();
             let (name, value) = (r.bytes(NAME_BYTES_MAX)?, r.bytes(VALUE_BYTES_MAX)?);
-            if name.is_empty() || name.contains(&0) {
+            if !is_kept(name) || name.contains(&0) {
                 return Err(DecodeError::Limit { limit: 0, at });
             }
             set.push((name.to_vec(), value.to_vec()));

@@ -33,6 +33,10 @@ pub(crate) const NODES_MAX: u64 = 1 << 26;
 pub(crate) const ATTRIBUTES_MAX: u64 = 256;
 /// The value of one, bytes: what EROFS can say, one less than what Linux allows.
 pub(crate) const VALUE_BYTES_MAX: u64 = 65_535;
+/// Set-user-id and set-group-id.
+const SET_ID: u16 = 0o6000;
+/// A file's capabilities: what a process that executes it may do, whoever started it.
+const CAPABILITY: &[u8] = b"security.capability";
 /// The block of a piece of which nothing is written.
 pub(crate) const HOLE: u32 = u32::MAX;
 
@@ -122,7 +126,31 @@ pub struct Tree {
     text: Vec<u8>,
 }
 
+/// Returns true if an attribute of this name is kept in images. Others belong to the machine, as its labels do, or to its
+/// kernel, as `trusted.overlay.opaque` does.
+pub(crate) fn is_kept(name: &[u8]) -> bool {
+    let of_user = name.strip_prefix(b"user.").is_some_and(|rest| !rest.is_empty());
+    of_user || [&b"system.posix_acl_access"[..], b"system.posix_acl_default", CAPABILITY].contains(&name)
+}
+
 impl Tree {
+    /// Take away what gives rights to a process that executes a file: set-user-id, set-group-id and capabilities. Returns
+    /// how many names had any. With them, restoring as root a tree that somebody else made would give that person root's
+    /// rights.
+    pub(crate) fn drop_rights(&mut self) -> u64 {
+        let has_capability = |set: &Vec<Attribute>| set.iter().any(|(name, _)| name == CAPABILITY);
+        let had: Vec<bool> = self.sets.iter().map(has_capability).collect();
+        for set in &mut self.sets {
+            set.retain(|(name, _)| name != CAPABILITY);
+        }
+        let mut dropped = 0;
+        for node in &mut self.nodes {
+            dropped += u64::from(node.mode & SET_ID != 0 || had[node.set as usize]);
+            node.mode &= !SET_ID;
+        }
+        dropped
+    }
+
     /// A node's name; the top has none.
     pub fn name(&self, node: &Node) -> &[u8] {
         &self.text[node.name.range()]

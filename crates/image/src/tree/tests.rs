@@ -91,6 +91,52 @@ fn names_that_lead_elsewhere_are_refused() {
     }
 }
 
+/// An image that somebody else made could bring marks that a kernel follows.
+#[test]
+fn only_attributes_that_images_keep_are_read() {
+    let is_read = |name: &str| {
+        let mut grower = Grower::new((0, 0));
+        let top = grower.add(0, b"", known(0o755, 0, 0, &[]), Kind::Directory(Span::default()));
+        grower.add(top, b"x", known(0o644, 0, 0, &[(name, "y")]), Kind::Fifo);
+        grower.close(top, 1);
+        Tree::decode(&grower.done().encode()).is_ok()
+    };
+    for name in ["user.origin", "system.posix_acl_access", "system.posix_acl_default", "security.capability"] {
+        assert!(is_read(name), "{name}");
+    }
+    for name in [
+        "",
+        "user.",
+        "user",
+        "user.a\0b",
+        "trusted.overlay.opaque",
+        "trusted.x",
+        "security.selinux",
+        "security.ima",
+        "security.capability2",
+        "system.posix_acl_access2",
+        "system.nfs4_acl",
+    ] {
+        assert!(!is_read(name), "{name}");
+    }
+}
+
+#[test]
+fn rights_are_dropped() {
+    let mut grower = Grower::new((0, 0));
+    let top = grower.add(0, b"", known(0o3755, 0, 0, &[]), Kind::Directory(Span::default()));
+    let capability = ("security.capability", "y");
+    grower.add(top, b"a", known(0o4711, 0, 0, &[]), Kind::Fifo);
+    grower.add(top, b"b", known(0o644, 0, 0, &[("user.x", "y"), capability]), Kind::Fifo);
+    grower.add(top, b"c", known(0o644, 0, 0, &[("user.x", "y")]), Kind::Fifo);
+    grower.close(top, 1);
+    let mut tree = grower.done();
+    assert_eq!((tree.drop_rights(), tree.drop_rights()), (3, 0));
+    assert_eq!(tree.nodes.iter().map(|node| node.mode).collect::<Vec<_>>(), [0o1755, 0o711, 0o644, 0o644]);
+    let kept = [(b"user.x".to_vec(), b"y".to_vec())];
+    assert!(tree.nodes[2..].iter().all(|node| tree.sets[node.set as usize] == kept));
+}
+
 #[test]
 fn a_piece_lies_within_a_pack() {
     use larder_model::{Blob, Digest, Pack};

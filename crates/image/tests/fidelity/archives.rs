@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use larder_image::{Exported, Format, ImageError, Progress, Request, export, save, unpack};
+use larder_image::{Exported, Format, ImageError, Progress, Request, Rights, export, save, unpack};
 use larder_testkit::{has, is_root, probe_skip};
 
 use crate::tree::{Place, attribute, plain, rich, same, same_to_the_second, without_rights};
@@ -21,7 +21,7 @@ impl Place {
         let unpacked = unpack(&from, Format::of(&from)?, name.map(str::as_bytes), &staging, &Progress::default())?;
         let elsewhere = |blobs: &[larder_model::Blob]| vec![false; blobs.len()];
         let key = key.parse().expect("a key");
-        let request = Request { key, paths: &unpacked.paths, now_ms: 2, elsewhere: &elsewhere };
+        let request = Request { key, paths: &unpacked.paths, now_ms: 2, elsewhere: &elsewhere, rights: Rights::Kept };
         save(&self.store, &request, &Progress::default()).map(drop)
     }
 
@@ -191,7 +191,8 @@ fn no_name_is_in_an_archive_twice() {
     let paths = [(b"x/deps".to_vec(), place.path("a")), (b"~/x".to_vec(), place.path("b"))];
     let clash = [(b"deps".to_vec(), place.path("a")), (b"~/deps".to_vec(), place.path("b"))];
     for (key, paths) in [("k-1", &paths), ("k-2", &clash)] {
-        let request = Request { key: key.parse().expect("a key"), paths, now_ms: 1, elsewhere: &elsewhere };
+        let request =
+            Request { key: key.parse().expect("a key"), paths, now_ms: 1, elsewhere: &elsewhere, rights: Rights::Kept };
         save(&place.store, &request, &Progress::default()).unwrap_or_else(|error| panic!("{error}"));
     }
     for file in ["x.tar", "x.zip"] {

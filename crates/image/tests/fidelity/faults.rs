@@ -130,18 +130,18 @@ fn what_a_killed_restore_left_is_swept() {
     let place = Place::new();
     let left = place.path(".larder-0123456789abcdef");
     fs::create_dir_all(left.join("top/sub")).expect("makes");
-    sweep(place.dir.path());
+    assert_eq!(sweep(place.dir.path()), []);
     assert!(left.exists(), "it is young");
     let hour = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     let dir = fs::File::open(&left).expect("opens");
     dir.set_modified(hour).expect("sets");
     assert!(larder_sys::try_write_lock(&dir).expect("locks"));
-    sweep(place.dir.path());
+    assert_eq!(sweep(place.dir.path()), []);
     assert!(left.exists(), "somebody is at it");
     drop(dir);
-    sweep(place.dir.path());
+    assert_eq!(sweep(place.dir.path()), []);
     assert!(!left.exists());
     fs::create_dir(place.path(".larder-mine")).expect("makes");
-    sweep(place.dir.path());
+    assert_eq!(sweep(place.dir.path()), []);
     assert!(place.path(".larder-mine").exists(), "not ours");
 }

@@ -3,6 +3,8 @@
 
 mod archives;
 mod faults;
+mod killed;
 mod mounted;
+mod rights;
 mod tree;
 mod unpacked;

@@ -8,7 +8,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_image::{Existing, Image, LocalPacks, Progress, Request, Saved, Target, Unset, restore, save};
+use larder_image::{
+    Existing, Image, LocalPacks, Progress, Request, Rights, Saved, Target, Unset, name_of, restore, save,
+};
 use larder_store::Store;
 use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use rustix::thread::CapabilitySet;
@@ -32,9 +34,15 @@ impl Place {
 
     pub(crate) fn try_save(&self, key: &str, names: &[&str]) -> Result<Saved, larder_image::ImageError> {
         let paths: Vec<(Vec<u8>, PathBuf)> =
-            names.iter().map(|name| (name.as_bytes().to_vec(), self.path(name))).collect();
+            names.iter().map(|name| (name_of(Path::new(name), None), self.path(name))).collect();
         let elsewhere = |blobs: &[larder_model::Blob]| vec![false; blobs.len()];
-        let request = Request { key: key.parse().expect("a key"), paths: &paths, now_ms: 1, elsewhere: &elsewhere };
+        let request = Request {
+            key: key.parse().expect("a key"),
+            paths: &paths,
+            now_ms: 1,
+            elsewhere: &elsewhere,
+            rights: Rights::Kept,
+        };
         save(&self.store, &request, &Progress::default())
     }
 
@@ -44,8 +52,7 @@ impl Place {
     }
 
     pub(crate) fn open(&self, key: &str) -> Image {
-        let record = self.store.image(&key.parse().expect("a key")).expect("reads").expect("is there");
-        Image::open(&self.store, record).unwrap_or_else(|error| panic!("{error}"))
+        open(&self.store, key)
     }
 
     pub(crate) fn try_restore(
@@ -54,17 +61,32 @@ impl Place {
         targets: &[(usize, &str)],
         existing: Existing,
     ) -> Result<Unset, larder_image::ImageError> {
-        let image = self.open(key);
-        let targets: Vec<Target> =
-            targets.iter().map(|&(saved, path)| Target { saved, path: self.path(path) }).collect();
-        let needed = image.needed(&targets.iter().map(|target| target.saved).collect::<Vec<_>>());
-        restore(&image, &targets, &LocalPacks::new(&self.store, &image, needed), existing, &Progress::default())
+        let targets: Vec<_> = targets.iter().map(|&(saved, path)| (saved, self.path(path))).collect();
+        try_restore(&self.store, key, &targets, existing)
     }
 
     #[track_caller]
     pub(crate) fn restore(&self, key: &str, target: &str) -> Unset {
         self.try_restore(key, &[(0, target)], Existing::Refuse).unwrap_or_else(|error| panic!("{error}"))
     }
+}
+
+fn open(store: &Store, key: &str) -> Image {
+    let record = store.image(&key.parse().expect("a key")).expect("reads").expect("is there");
+    Image::open_with_rights(store, record).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub(crate) fn try_restore(
+    store: &Store,
+    key: &str,
+    targets: &[(usize, PathBuf)],
+    existing: Existing,
+) -> Result<Unset, larder_image::ImageError> {
+    let image = open(store, key);
+    let target = |(saved, path): &(usize, PathBuf)| Target { saved: *saved, path: path.clone() };
+    let targets: Vec<Target> = targets.iter().map(target).collect();
+    let needed = image.needed(&targets.iter().map(|target| target.saved).collect::<Vec<_>>());
+    restore(&image, &targets, &LocalPacks::new(store, &image, needed), existing, &Progress::default())
 }
 
 /// All that a tree can have, as far as this user may make it.

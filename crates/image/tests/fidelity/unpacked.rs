@@ -68,7 +68,7 @@ fn a_directory_may_be_named_by_what_leads_to_it() {
     let place = Place::new();
     rich(&place.path("a"));
     std::os::unix::fs::symlink("a", place.path("l")).expect("links");
-    for (key, name) in [("k-1", "l/"), ("k-2", "a/empty/.."), ("k-3", "a/.")] {
+    for (key, name) in [("k-1", "l/"), ("k-2", "a/.")] {
         place.save(key, &[name]);
         place.restore(key, key);
         same(&place.path("a"), &place.path(key));

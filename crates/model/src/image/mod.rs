@@ -8,7 +8,7 @@ mod trace;
 
 pub use key::{IMAGE_KEY_BYTES_MAX, ImageKey, NotAKey, listed_prefix};
 pub use packs::{BLOCK_BYTES, PACK_BLOCKS_MAX, PIECE_BYTES, Pack, PackList, PieceList};
-pub use record::{ImageRecord, SAVED_PATHS_MAX, SavedPath};
+pub use record::{ImageRecord, SAVED_PATHS_MAX, SavedPath, is_saved_name};
 pub use trace::AccessTrace;
 
 /// The version of these formats, and of the trees that they name: their first byte. Another one is an image that is not

@@ -111,14 +111,54 @@ impl ImageRecord {
         if count > SAVED_PATHS_MAX {
             return Err(DecodeError::Limit { limit: SAVED_PATHS_MAX as u64, at });
         }
-        let saved = |r: &mut Reader<'_>| Ok(SavedPath { path: r.bytes(PATH_BYTES_MAX)?.to_vec(), tree: read_blob(r)? });
-        let saved = (0..count).map(|_| saved(&mut r)).collect::<Result<_, DecodeError>>()?;
+        let mut saved: Vec<SavedPath> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let at = r.position();
+            let path = r.bytes(PATH_BYTES_MAX)?;
+            // Two paths of which one lies in the other could not be put in place one after the other.
+            let meets = |other: &SavedPath| is_above(&other.path, path) || is_above(path, &other.path);
+            if !is_saved_name(path) || saved.iter().any(meets) {
+                return Err(DecodeError::Limit { limit: 0, at });
+            }
+            saved.push(SavedPath { path: path.to_vec(), tree: read_blob(&mut r)? });
+        }
         let (packs, pieces) = (read_blob(&mut r)?, read_blob(&mut r)?);
         let (files, size_bytes) = (r.number()?, r.number()?);
         let trace = if r.flag()? { Some(read_blob(&mut r)?) } else { None };
         r.finish()?;
         Ok(ImageRecord { key, created_ms, saved, packs, pieces, files, size_bytes, trace })
     }
+}
+
+/// Returns true if a path is as saving names one: `.`, or names between single slashes behind nothing, `/`, `~/`, or any
+/// number of `../`. So `a/../../b`, `~/../x` and `/..` are refused, and `../shared` is not.
+pub fn is_saved_name(path: &[u8]) -> bool {
+    let (is_absolute, names) = match path.strip_prefix(b"/") {
+        Some(names) => (true, names),
+        None => (false, path),
+    };
+    if path.contains(&0) || matches!(path, b"~") {
+        return false;
+    }
+    if path == b"." || path == b"/" {
+        return true;
+    }
+    let mut may_lead_up = !is_absolute;
+    names.split(|&byte| byte == b'/').all(|name| match name {
+        b"" | b"." => false,
+        b".." => may_lead_up,
+        _ => {
+            may_lead_up = false;
+            true
+        }
+    })
+}
+
+/// Returns true if `path` is `above`, or lies in it.
+fn is_above(above: &[u8], path: &[u8]) -> bool {
+    let rest = path.strip_prefix(above);
+    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || above == b"/")
+        || (above == b"." && !matches!(path.first(), Some(b'/' | b'~')) && !path.starts_with(b".."))
 }
 
 fn blob(w: &mut Writer, blob: &Blob) {
@@ -166,5 +206,62 @@ mod tests {
         assert_eq!(record.image(), traced.image());
         let other = ImageRecord { packs: blob(9), ..record.clone() };
         assert_ne!(record.image(), other.image());
+    }
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        let record = |paths: &[&[u8]]| ImageRecord {
+            key: "deps-1".parse().expect("a key"),
+            created_ms: 1,
+            saved: paths
+                .iter()
+                .map(|path| SavedPath { path: path.to_vec(), tree: Blob { digest: Digest([1; 32]), size_bytes: 1 } })
+                .collect(),
+            packs: Blob { digest: Digest([2; 32]), size_bytes: 2 },
+            pieces: Blob { digest: Digest([3; 32]), size_bytes: 3 },
+            files: 1,
+            size_bytes: 1,
+            trace: None,
+        };
+        let is_read = |paths: &[&[u8]]| ImageRecord::decode(&record(paths).encode()).is_ok();
+        for path in [
+            &b"."[..],
+            b"a",
+            b"a/b",
+            b"/",
+            b"/a/b",
+            b"~/a",
+            b"..",
+            b"../a",
+            b"../../a",
+            b"a..b",
+            b"...",
+            b"~a",
+            b"\xff",
+        ] {
+            assert!(is_read(&[path]), "{path:?}");
+        }
+        for path in [
+            &b""[..],
+            b"a/..",
+            b"a/../b",
+            b"/..",
+            b"/../a",
+            b"~",
+            b"~/",
+            b"~/..",
+            b"~/../a",
+            b"a\0b",
+            b"a//b",
+            b"./a",
+            b"a/.",
+            b"a/",
+            b"//a",
+        ] {
+            assert!(!is_read(&[path]), "{path:?}");
+        }
+        for paths in [[&b"a"[..], b"a"], [b"a", b"a/b"], [b"/a/b", b"/"], [b"x/y", b"."]] {
+            assert!(!is_read(&paths), "{paths:?}");
+        }
+        assert!(is_read(&[b"a", b"ab", b"a-b"]) && is_read(&[b".", b"~/a", b"/x", b"../y"]));
     }
 }

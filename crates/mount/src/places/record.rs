@@ -70,7 +70,10 @@ impl Known {
         let is_alike = Known::of(root, source.clone())? == *self;
         Ok(is_alike
             && match source {
-                Some(source) => larder_sys::mount_source(own, *number)?.as_deref() == Some(source.as_bytes()),
+                Some(source) => {
+                    let mut seen = larder_sys::seen_mounts(own)?.into_iter();
+                    seen.any(|seen| seen.number == *number && seen.source == source.as_bytes())
+                }
                 None => true,
             })
     }

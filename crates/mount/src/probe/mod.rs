@@ -29,7 +29,7 @@ struct Trial {
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
+        let _ = larder_sys::remove_tree(&self.directory);
     }
 }
 

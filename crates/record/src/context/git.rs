@@ -1,10 +1,13 @@
-//! A checkout: which commit it is at, what came since a base, what is not committed. Asks `git`.
+//! A checkout: which commit it is at, what came since a base, what is not committed. Asks `git` through `larder-git`,
+//! so that the checkout's configuration runs nothing.
 
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use larder_git::Repository;
 
 use crate::Redact;
 use crate::form::Git;
@@ -18,6 +21,8 @@ const DIFF_BYTES_MAX: usize = 1 << 20;
 /// Files that are in no commit are read up to so many bytes together; the others are known by name and size.
 const UNTRACKED_BYTES_MAX: u64 = 64 << 20;
 const DIGEST_DIGITS: usize = 16;
+/// Each question to `git` is given so long: the first look at a large checkout reads all of it from the disk.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// What commits are counted from, where nobody says: the first that there is.
 const BASES: &[&str] = &["@{upstream}", "origin/HEAD", "origin/main", "origin/master"];
 
@@ -34,17 +39,24 @@ pub(super) fn checkout(
     redact: &Redact,
     missing: &mut Vec<String>,
 ) -> Option<(Git, Vec<u8>)> {
-    let Some(top) = ask(directory, &["rev-parse", "--show-toplevel"]) else {
-        missing.extend(why_none(directory));
-        return None;
+    let git = &match Repository::open(&larder_git::top(&directory.canonicalize().ok()?)?, PATIENCE) {
+        Ok(git) => git,
+        Err(error) => {
+            missing.push(format!("the project's commit: {error}"));
+            return None;
+        }
     };
-    let Some(head) = ask(directory, &["rev-parse", "--verify", "HEAD"]) else {
-        missing.push(format!("the commit of {top}: it has none"));
-        return None;
+    let top = git.top().display().to_string();
+    let head = match git.ask(&["rev-parse", "--verify", "HEAD"]) {
+        Ok(head) => text(&head),
+        Err(error) => {
+            missing.push(format!("the commit of {top}: it has none, or it cannot be read ({error})"));
+            return None;
+        }
     };
-    let (base, range) = base(directory, asked.base, missing);
+    let (base, range) = base(git, asked.base, missing);
     let limit = format!("--max-count={COMMITS_MAX}");
-    let log = |range: &str| commits(&ask(directory, &["log", &limit, "--format=%H%x09%s", range]).unwrap_or_default());
+    let log = |range: &str| commits(&ask(git, &["log", &limit, "--format=%H%x09%s", range]).unwrap_or_default());
     let commits = range.as_deref().map(&log).unwrap_or_default();
     let tagged = match asked.prefix {
         Some(prefix) => {
@@ -53,13 +65,16 @@ pub(super) fn checkout(
         }
         None => Vec::new(),
     };
-    let status = ask(directory, &["status", "--porcelain", "--untracked-files=normal"]).unwrap_or_default();
-    let diff = raw(directory, &["diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD"]).unwrap_or_default();
-    let untracked_digest = untracked_digest(Path::new(&top)).unwrap_or_default();
+    // Of a submodule only the commit is compared: git would start another git in it.
+    let status = ["status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty"];
+    let status = ask(git, &status).unwrap_or_default();
+    let diff = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=dirty", "HEAD"];
+    let diff = git.ask(&diff).unwrap_or_default();
+    let untracked_digest = untracked_digest(git).unwrap_or_default();
     let git = Git {
         top,
         head,
-        branch: ask(directory, &["symbolic-ref", "--quiet", "--short", "HEAD"]).unwrap_or_default(),
+        branch: ask(git, &["symbolic-ref", "--quiet", "--short", "HEAD"]).unwrap_or_default(),
         base,
         commits,
         tagged,
@@ -80,14 +95,14 @@ fn digits(digest: &blake3::Hash) -> String {
     digest.to_hex()[..DIGEST_DIGITS].to_owned()
 }
 
-/// Of the names of files below this directory that are neither tracked nor ignored, and of what is in them.
-fn untracked_digest(directory: &Path) -> Option<String> {
-    let names = raw(directory, &["ls-files", "--others", "--exclude-standard", "-z"])?;
+/// Of the names of files that are neither tracked nor ignored, and of what is in them.
+fn untracked_digest(git: &Repository) -> Option<String> {
+    let names = git.ask(&["ls-files", "--others", "--exclude-standard", "-z"]).ok()?;
     let mut hasher = blake3::Hasher::new();
     let mut left_bytes = UNTRACKED_BYTES_MAX;
     for name in names.split(|&b| b == 0).filter(|name| !name.is_empty()) {
         hasher.update(name).update(&[0]);
-        let path = directory.join(OsStr::from_bytes(name));
+        let path = git.top().join(OsStr::from_bytes(name));
         let Ok(look) = path.symlink_metadata() else { continue };
         hasher.update(&look.len().to_le_bytes());
         if look.is_symlink() {
@@ -102,8 +117,8 @@ fn untracked_digest(directory: &Path) -> Option<String> {
 }
 
 /// What commits are counted from, in words, and the range since then.
-fn base(directory: &Path, asked: Option<&str>, missing: &mut Vec<String>) -> (String, Option<String>) {
-    let digest = |revision: &str| ask(directory, &["merge-base", "HEAD", revision]);
+fn base(git: &Repository, asked: Option<&str>, missing: &mut Vec<String>) -> (String, Option<String>) {
+    let digest = |revision: &str| ask(git, &["merge-base", "HEAD", revision]);
     let range = |base: &str| Some(format!("{base}..HEAD"));
     if let Some(revision) = asked {
         return match digest(revision) {
@@ -116,7 +131,7 @@ fn base(directory: &Path, asked: Option<&str>, missing: &mut Vec<String>) -> (St
         };
     }
     let known = BASES.iter().find_map(|revision| Some((*revision, digest(revision)?)));
-    let tag = || ask(directory, &["describe", "--tags", "--abbrev=0"]);
+    let tag = || ask(git, &["describe", "--tags", "--abbrev=0"]);
     match known {
         Some((revision, base)) => (format!("{revision} ({base})"), range(&base)),
         None => match tag().and_then(|tag| Some((digest(&tag)?, tag))) {
@@ -131,16 +146,6 @@ fn commits(log: &str) -> Vec<(String, String)> {
         .filter_map(|line| line.split_once('\t'))
         .map(|(id, subject)| (id.to_owned(), subject.to_owned()))
         .collect()
-}
-
-/// Why a directory that seems to be in a checkout is in none that git reads: it belongs to another user, say.
-fn why_none(directory: &Path) -> Option<String> {
-    directory.ancestors().find(|above| above.join(".git").exists())?;
-    let why = match command(directory, &["rev-parse", "--show-toplevel"]).stderr(Stdio::piped()).output() {
-        Ok(output) => String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned(),
-        Err(error) => format!("git: {error}"),
-    };
-    Some(format!("the project's commit: {why}"))
 }
 
 fn without_secrets(diff: &[u8], redact: &Redact) -> Vec<u8> {
@@ -163,25 +168,18 @@ fn holds(line: &[u8], part: &[u8]) -> bool {
     line.windows(part.len()).any(|window| window == part)
 }
 
-fn ask(directory: &Path, words: &[&str]) -> Option<String> {
-    raw(directory, words).map(|bytes| String::from_utf8_lossy(&bytes).trim_end().to_owned())
+fn ask(git: &Repository, words: &[&str]) -> Option<String> {
+    git.ask(words).ok().map(|bytes| text(&bytes))
 }
 
-fn raw(directory: &Path, words: &[&str]) -> Option<Vec<u8>> {
-    let output = command(directory, words).output().ok()?;
-    output.status.success().then_some(output.stdout)
-}
-
-/// Neither writes to the checkout nor starts what its configuration names.
-fn command(directory: &Path, words: &[&str]) -> Command {
-    let mut git = Command::new("git");
-    git.arg("-C").arg(directory).args(["--no-optional-locks", "-c", "core.fsmonitor=false"]).args(words);
-    git.stdin(Stdio::null()).stderr(Stdio::null());
-    git
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     fn git(directory: &Path, words: &[&str]) {
@@ -218,5 +216,45 @@ mod tests {
         let asked = Asked { prefix: None, base: Some("nonsense") };
         checkout(top, &asked, &redact, &mut missing);
         assert!(missing.last().is_some_and(|line| line.contains("nonsense")));
+    }
+    #[test]
+    fn no_program_runs_because_of_a_checkout() {
+        let place = tempfile::tempdir().expect("a directory");
+        let (top, ran, outside) = (place.path().join("top"), place.path().join("ran"), place.path().join("program"));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::create_dir(&top).expect("makes");
+        std::fs::write(&outside, format!("#!/bin/sh\ntouch '{}'\ncat\n", ran.display())).expect("writes");
+        std::fs::set_permissions(&outside, mode).expect("made executable");
+        git(&top, &["init", "-q", "-b", "main"]);
+        std::fs::write(top.join("x"), "1\n").expect("writes");
+        std::fs::write(top.join(".gitattributes"), "* filter=evil diff=evil\n").expect("writes");
+        git(&top, &["add", "."]);
+        git(&top, &["commit", "-q", "-m", "first"]);
+        for key in [
+            "filter.evil.clean",
+            "filter.evil.process",
+            "diff.evil.textconv",
+            "diff.evil.command",
+            "diff.external",
+            "core.fsmonitor",
+            "core.pager",
+            "gpg.program",
+            "core.sshCommand",
+        ] {
+            git(&top, &["config", key, outside.to_str().expect("is text")]);
+        }
+        for (key, value) in [("core.hooksPath", place.path().to_str().expect("is text")), ("log.showSignature", "true")]
+        {
+            git(&top, &["config", key, value]);
+        }
+        std::fs::write(top.join("x"), "2\n").expect("writes");
+        let asked = Asked { prefix: None, base: None };
+        let (found, diff) = checkout(&top, &asked, &Redact::nothing(), &mut Vec::new()).expect("a checkout");
+        assert!(!ran.exists(), "what the checkout's configuration says was run");
+        assert_eq!(found.status, [" M x"]);
+        assert!(String::from_utf8_lossy(&diff).contains("+2"));
+        // git itself runs it.
+        git(&top, &["status"]);
+        assert!(ran.exists(), "the attack is none");
     }
 }

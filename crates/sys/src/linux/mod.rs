@@ -21,6 +21,7 @@ mod notify;
 mod process;
 mod refused;
 mod relay;
+mod remove;
 mod signals;
 mod socket;
 mod start;
@@ -49,9 +50,9 @@ pub use machine::{
 pub use manner::{Manner, answer_promptly, is_lowered, lower_thread, would_starve};
 pub use map::Words;
 pub use mount::{
-    MountAttributes, MountNumber, MountRefused, MountValue, clone_mount, house_mount, in_lasting_mounts,
-    in_private_mounts, knows_mount_option, mount_number, mount_source, new_mount, open_directory, open_place,
-    own_mounts, place_mount, set_mount_owners, unmount,
+    MountAttributes, MountNumber, MountRefused, MountValue, SeenMount, clone_mount, house_mount, in_lasting_mounts,
+    in_private_mounts, is_mount_root, knows_mount_option, mount_number, mount_place, new_mount, open_directory,
+    open_place, own_mounts, place_mount, seen_mounts, set_mount_owners, unmount,
 };
 pub use namespace::{
     OwnerRange, in_mount_namespace, is_of_first_users, is_of_other_users, kill_process, lead_session,
@@ -71,6 +72,7 @@ pub use process::{
 };
 pub use refused::{calls_may_be_refused, refused_calls, sandbox};
 pub use relay::{RelayEnd, Rival, Rivalry, Stream, can_wait_for_streams, relay, relay_apart, relay_for};
+pub use remove::{remove_tree, remove_tree_at};
 pub use signals::SignalForwarding;
 pub use socket::{
     Channel, Door, MESSAGE_DESCRIPTORS_MAX, Peer, close_others, keep_to_ourselves, own_descriptors, passed_file,

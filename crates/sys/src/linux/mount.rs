@@ -2,13 +2,14 @@
 //!
 //! Unaware of: which file systems there are, and what is in them.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
     fsconfig_create, fsconfig_set_fd, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change,
@@ -178,19 +179,89 @@ pub fn mount_number(of: impl AsFd) -> io::Result<MountNumber> {
     }
 }
 
-/// The source, which is a device or a name, of the mount that has this reused number among the mounts that this thread
-/// sees. `None` if there is no such mount. `own` is an open `/proc/self`: in another mount namespace that path may lead to
+/// Whether a descriptor is the root of the mount that it is in. Linux 5.8.
+pub fn is_mount_root(of: impl AsFd) -> io::Result<bool> {
+    let found = rustix::fs::statx(of, c"", AtFlags::EMPTY_PATH, StatxFlags::empty())?;
+    match found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) {
+        true => Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)),
+        false => Err(io::Error::from(io::ErrorKind::Unsupported)),
+    }
+}
+
+/// Where the mount with this unique number is now, among the mounts that this thread sees; `None` if it is not among them.
+/// No path is looked up for that, so nothing can hang.
+///
+/// # Errors
+///
+/// `ENOSYS` before Linux 6.8, or `EPERM` if the call is not allowed.
+pub fn mount_place(number: u64) -> io::Result<Option<PathBuf>> {
+    /// `struct mnt_id_req`, in its first version.
+    #[repr(C)]
+    struct Request {
+        size: u32,
+        spare: u32,
+        number: u64,
+        wanted: u64,
+    }
+    /// The number of the system call, on every processor.
+    const STATMOUNT: i64 = 457;
+    const MOUNT_POINT: u64 = 0x10;
+    /// `struct statmount` up to its texts, and where `mask` and `mnt_point` are in it.
+    const FIXED_BYTES: usize = 512;
+    const MASK_AT: usize = 8;
+    const POINT_AT: usize = 108;
+    const TEXT_BYTES_MAX: usize = 8 << 10;
+    let request = Request { size: size_of::<Request>() as u32, spare: 0, number, wanted: MOUNT_POINT };
+    let mut found = vec![0u8; FIXED_BYTES + TEXT_BYTES_MAX];
+    // SAFETY: a request of the size that it says, and room of the size that is passed.
+    let done = unsafe { libc::syscall(STATMOUNT as _, &raw const request, found.as_mut_ptr(), found.len(), 0) };
+    if done != 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::ENOENT) { Ok(None) } else { Err(error) };
+    }
+    let number_at = |at: usize| u32::from_ne_bytes([found[at], found[at + 1], found[at + 2], found[at + 3]]);
+    if u64::from(number_at(MASK_AT)) & MOUNT_POINT == 0 {
+        return Err(io::Error::from(io::ErrorKind::Unsupported));
+    }
+    let text = found.get(FIXED_BYTES + number_at(POINT_AT) as usize..).unwrap_or_default();
+    let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
+    Ok(Some(PathBuf::from(OsStr::from_bytes(&text[..end]))))
+}
+
+/// A mount as the kernel lists it for a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenMount {
+    /// Its number, which may have been another mount's before.
+    pub number: u64,
+    /// The device of what is in it, as `stat` has it.
+    pub device: u64,
+    /// Where it is.
+    pub place: PathBuf,
+    /// A device, or a name.
+    pub source: Vec<u8>,
+}
+
+/// All mounts that this thread sees. `own` is an open `/proc/self`: in another mount namespace that path may lead to
 /// nothing.
-pub fn mount_source(own: impl AsFd, number: u64) -> io::Result<Option<Vec<u8>>> {
+pub fn seen_mounts(own: impl AsFd) -> io::Result<Vec<SeenMount>> {
     let name = format!("task/{}/mountinfo", rustix::thread::gettid().as_raw_nonzero());
     let file = rustix::fs::openat(own, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut text = Vec::new();
     File::from(file).read_to_end(&mut text)?;
-    let number = number.to_string();
-    let mut lines = text.split(|byte| *byte == b'\n').map(|line| line.split(|byte| *byte == b' '));
-    let line = lines.find_map(|mut fields| (fields.next() == Some(number.as_bytes())).then_some(fields));
-    // ID PARENT DEVICE ROOT PLACE OPTIONS [TAG…] - KIND SOURCE OPTIONS
-    Ok(line.and_then(|fields| fields.skip_while(|field| field != b"-").nth(2).map(<[u8]>::to_vec)))
+    Ok(text.split(|byte| *byte == b'\n').filter_map(seen_mount).collect())
+}
+
+/// `ID PARENT MAJOR:MINOR ROOT PLACE OPTIONS [TAG…] - KIND SOURCE OPTIONS`
+fn seen_mount(line: &[u8]) -> Option<SeenMount> {
+    let text = |field: &[u8]| std::str::from_utf8(field).ok().map(str::to_owned);
+    let mut fields = line.split(|byte| *byte == b' ');
+    let number = text(fields.next()?)?.parse().ok()?;
+    let device = text(fields.nth(1)?)?;
+    let (major, minor) = device.split_once(':')?;
+    let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+    let place = PathBuf::from(OsStr::from_bytes(plain(fields.nth(1)?).as_bytes()));
+    let source = plain(fields.skip_while(|field| *field != b"-").nth(2)?).into_bytes();
+    Some(SeenMount { number, device, place, source })
 }
 
 /// Take the mount away whose root is open, from this thread's namespace. What is still open in it can be used until it
@@ -280,13 +351,21 @@ mod tests {
     }
 
     #[test]
-    fn the_source_of_a_mount_is_found_by_its_number() {
+    fn mounts_are_seen_with_their_numbers() {
         let own = File::open("/proc/self").expect("is there");
-        let info = std::fs::read_to_string("/proc/self/mountinfo").expect("is there");
-        let proc = info.lines().find(|line| line.contains(" - proc ")).expect("is mounted");
-        let number = proc.split(' ').next().and_then(|number| number.parse().ok()).expect("a number");
-        let source = proc.split(" - proc ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a source");
-        assert_eq!(mount_source(&own, number).expect("reads"), Some(source.as_bytes().to_vec()));
-        assert_eq!(mount_source(&own, u64::MAX).expect("reads"), None);
+        let seen = seen_mounts(&own).expect("reads");
+        let proc = seen.iter().rev().find(|mount| mount.place == Path::new("/proc")).expect("is mounted");
+        let root = open_place(Path::new("/proc")).expect("opens");
+        assert_eq!(proc.device, rustix::fs::fstat(&root).expect("is there").st_dev);
+        assert!(is_mount_root(&root).expect("is known"));
+        let below = open_place(Path::new("/proc/self/")).expect("opens");
+        assert!(!is_mount_root(&below).expect("is known"));
+        match mount_number(&root).expect("has one") {
+            MountNumber::Reused(number) => assert_eq!(number, proc.number),
+            MountNumber::Unique(number) => {
+                assert_eq!(mount_place(number).expect("is known"), Some(proc.place.clone()));
+                assert_eq!(mount_place(u64::MAX).expect("is known"), None);
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use larder_image::{Exported, Format, Found, ImageError, export as write_archive, unpack};
+use larder_image::{Exported, Format, Found, ImageError, Rights, export as write_archive, unpack};
 use larder_model::ImageKey;
 use larder_store::Store;
 use serde_json::json;
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::super::print_json;
 use super::far::FarImages;
 use super::find::{Opened, open};
-use super::restore::targets;
+use super::restore::wanted;
 use super::{FALLBACK, FINE, MISS, bar, borne, cwd, grown, key, name_of, save};
 use crate::cli::{ImageExport, ImageImport, Policy};
 use crate::say;
@@ -39,8 +39,9 @@ pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn
             say::tell(&format!("{} {what}", say::count(count, "name", "names")));
         }
     }
+    let rights = if options.keep_rights { Rights::Kept } else { Rights::Dropped };
     // What cannot be read is the job's, what cannot be kept the cache's.
-    let done = borne(save::named(around, &key, &unpacked.paths).map(Some), options.strict, None)?;
+    let done = borne(save::named(around, &key, &unpacked.paths, rights).map(Some), options.strict, None)?;
     save::say_done(&key, done.as_ref(), options.json, out)?;
     Ok(FINE)
 }
@@ -100,9 +101,9 @@ fn had(
     paths: &[PathBuf],
 ) -> Result<Option<(Opened, Vec<usize>, u64)>> {
     let far = FarImages::open(around, store)?;
-    let Some(opened) = open(store, far.as_ref(), key, fallbacks)? else { return Ok(None) };
+    let Some(opened) = open(store, far.as_ref(), key, fallbacks, Rights::Kept)? else { return Ok(None) };
     let image = &opened.image;
-    let saved: Vec<usize> = targets(around, &image.record, paths)?.iter().map(|target| target.saved).collect();
+    let saved: Vec<usize> = wanted(around, &image.record, paths)?.iter().map(|(saved, _)| *saved).collect();
     let lacking = image.lacking(store, &image.needed(&saved));
     let lacking: Vec<_> = lacking.iter().map(|&number| image.packs.packs[number].blob).collect();
     let fetched_bytes = lacking.iter().map(|blob| blob.size_bytes).sum();

@@ -4,7 +4,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use larder_image::{Found, Image, find_here, newest_of};
+use larder_image::{Found, Image, Rights, find_here, newest_of};
 use larder_model::{ImageKey, ImageRecord, listed_prefix};
 use larder_mount::Rung;
 use larder_mount::lazy::is_whole;
@@ -90,20 +90,19 @@ pub(super) fn open(
     far: Option<&FarImages>,
     key: &ImageKey,
     fallbacks: &[String],
+    rights: Rights,
 ) -> Result<Option<Opened>> {
     let (found, was_far) = find(store, far, key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
-    let (lease, image) = opened(store, far.filter(|_| was_far), record)?;
-    Ok(Some(Opened { found, lease, image }))
-}
-
-/// Open an image by its record; where remotes are given its trees are fetched from them.
-pub(super) fn opened(store: &Store, far: Option<&FarImages>, record: &ImageRecord) -> Result<(Lease, Image)> {
     let lease = store.lease_image(&record.image())?;
-    if let Some(far) = far {
+    if let Some(far) = far.filter(|_| was_far) {
         brought(store, far, record)?;
     }
-    Ok((lease, Image::open(store, record.clone())?))
+    let image = match rights {
+        Rights::Kept => Image::open_with_rights(store, record.clone())?,
+        Rights::Dropped => Image::open(store, record.clone())?,
+    };
+    Ok(Some(Opened { found, lease, image }))
 }
 
 /// Fetch what an image needs beside its packs, and keep its record.

@@ -36,11 +36,13 @@ mod trace;
 pub(super) use mount::SOCKET as BROKER_SOCKET;
 pub(super) use run::own_mounts;
 
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use larder_image::Left;
 use larder_store::{Counters, Store};
 
 use super::FINE;
@@ -106,6 +108,61 @@ fn place_of(around: &Surroundings, name: &[u8]) -> Result<PathBuf> {
     match path.strip_prefix("~") {
         Ok(below) => Ok(home(around).context("no home directory is known: name the path")?.join(below)),
         Err(_) => Ok(cwd(around)?.join(path)),
+    }
+}
+
+/// Where a path that is named in an image lies here, if that is below the working directory with all links resolved, and
+/// not in a `.git`. Whoever saved the image chose the name; `~/.ssh` or `.git/hooks` would give that person the account.
+fn place_below(cwd: &Path, name: &[u8]) -> Result<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Component::{CurDir, Normal};
+    let path = Path::new(std::ffi::OsStr::from_bytes(name));
+    let refused = |why: &str| {
+        let name = shown(name);
+        anyhow!("{name}: not put in place, because {why}: type the path to have it there, or say --anywhere")
+    };
+    let is_below = |path: &Path| path.components().all(|part| matches!(part, CurDir | Normal(_)));
+    if path.starts_with("~") || !is_below(path) {
+        return Err(refused("it lies outside of the working directory"));
+    }
+    let place = cwd.join(path);
+    // What is not there yet is no link.
+    let there = place.ancestors().find(|above| above.symlink_metadata().is_ok()).unwrap_or(cwd);
+    let (real, top) = (fs::canonicalize(there), fs::canonicalize(cwd)?);
+    match real {
+        Ok(real) if !real.starts_with(&top) => Err(refused("a link there leads out of the working directory")),
+        Err(_) => Err(refused("a link there leads nowhere")),
+        Ok(real) if real.iter().chain(path).any(|part| is_repository(part.as_bytes())) => {
+            Err(refused("it lies in a repository's own directory"))
+        }
+        Ok(_) => Ok(place),
+    }
+}
+
+/// Returns true for the name of a repository's own directory, also where a file system does not tell cases apart.
+fn is_repository(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b".git")
+}
+
+/// Finish what commands began that were killed while they replaced one of these paths, and say what came of it.
+fn tidy<'p>(paths: impl Iterator<Item = &'p Path>) {
+    let is_directory = |path: &&Path| path.symlink_metadata().is_ok_and(|there| there.is_dir());
+    let mut dirs: Vec<&Path> =
+        paths.flat_map(|path| [path.parent(), Some(path).filter(is_directory)]).flatten().collect();
+    dirs.sort_unstable();
+    dirs.dedup();
+    for left in dirs.into_iter().flat_map(larder_image::sweep) {
+        say::tell(&say::one_line(&match left {
+            Left::PutBack(path) => {
+                format!("{}: put back, because a larder that was replacing it was killed", path.display())
+            }
+            Left::Finished(path) => format!("{}: replaced, as a larder had begun that was killed", path.display()),
+            Left::Kept { target, old } => format!(
+                "{}: what was there when a larder was killed that was replacing it is in {}: move it back, or remove that",
+                target.display(),
+                old.display()
+            ),
+        }));
     }
 }
 

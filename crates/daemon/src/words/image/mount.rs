@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use larder_image::{Aside, Step, Target, Unset, is_directory, is_mounted_on};
+use larder_image::{Aside, Rights, Step, Target, Unset, is_directory, is_mounted_on};
 use larder_model::{Blob, ImageKey};
 use larder_mount::broker::{Client, Wish};
 use larder_mount::{Listed, MountError, Places, Rung};
@@ -18,9 +18,9 @@ use serde_json::json;
 use super::super::{FINE, plain_table, print_json, print_table};
 use super::far::FarImages;
 use super::find::{find, mount_waits, open, ways};
-use super::restore::{Done, answer, image, restored, targets};
+use super::restore::{Done, answer, holds_no_repository, image, is_bound, restored, targets};
 use super::supply::{Asked, asked_for, name};
-use super::{attach, bar, borne, broker, cwd};
+use super::{attach, bar, borne, broker, cwd, tidy};
 use crate::cli::{ImageList, ImageMount, ImageRestore, ImageUnmount, Via};
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -102,7 +102,12 @@ fn mounted(
     let far = FarImages::open(around, &store)?;
     let (found, _) = find(&store, far.as_ref(), key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
-    let targets = targets(around, record, &how.paths)?;
+    let targets = targets(around, record, how)?;
+    if is_bound(how) {
+        let opened = open(&store, far.as_ref(), key, fallbacks, Rights::Dropped)?;
+        opened.map_or(Ok(()), |opened| holds_no_repository(&opened.image))?;
+    }
+    tidy(targets.iter().map(|target| &*target.path));
     // Where, what was there, and whether there was nothing.
     let mut made: Vec<(&Path, Option<Aside>, bool)> = Vec::new();
     let all = || -> Result<()> {
@@ -120,7 +125,8 @@ fn mounted(
         if files.is_empty() {
             return Ok(());
         }
-        let opened = open(&store, far.as_ref(), key, fallbacks)?.context("the image has gone meanwhile")?;
+        let rights = if how.keep_rights { Rights::Kept } else { Rights::Dropped };
+        let opened = open(&store, far.as_ref(), key, fallbacks, rights)?.context("the image has gone meanwhile")?;
         restored(around, &store, far.as_ref(), opened, &files, how.replace).map(drop)
     };
     if let Err(error) = { all }() {
@@ -141,6 +147,7 @@ fn mounted(
         targets,
         fetched_bytes: None,
         unset: Unset::default(),
+        rights_dropped: 0,
         via: rung.word(),
         passed_over: None,
     }))

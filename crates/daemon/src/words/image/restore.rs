@@ -6,15 +6,18 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use larder_image::{Existing, Found, LocalPacks, Target, Unset, restore};
+use larder_image::{Existing, Found, Image, ImageError, LocalPacks, Rights, Target, Unset, restore};
 use larder_model::{ImageKey, ImageRecord};
+use larder_mount::MountError;
 use larder_store::Store;
 use serde_json::json;
 
 use super::super::print_json;
 use super::far::FarImages;
 use super::find::{Opened, open};
-use super::{FALLBACK, FINE, MISS, borne, cwd, grown, key, name_of, place_of, save, shown};
+use super::{
+    FALLBACK, FINE, MISS, borne, cwd, grown, is_repository, key, name_of, place_below, place_of, save, shown, tidy,
+};
 use crate::cli::{ImageRestore, Policy};
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -26,6 +29,8 @@ pub(super) struct Done {
     /// Bytes of packs that were fetched; none where it was mounted, since whoever mounts fetches them.
     pub(super) fetched_bytes: Option<u64>,
     pub(super) unset: Unset,
+    /// Names from which rights were taken away.
+    pub(super) rights_dropped: u64,
     /// By which way.
     pub(super) via: &'static str,
     /// Why it was had by no better way, where one was asked for.
@@ -46,21 +51,38 @@ pub(super) fn answer(
 ) -> Result<u8> {
     let began = Instant::now();
     let (key, fallbacks) = key::wanted(around, &options.wanted)?;
+    let mut unsaved = None;
     let (done, why_not) = match options.policy {
         Policy::Push => (None, "nothing is restored with --policy push".to_owned()),
-        _ => match borne(have(around, &key, &fallbacks, options).map(Some), options.strict, None)? {
-            Some(done) => (done, format!("nothing under {key}")),
-            None => (None, format!("{key} could not be had")),
-        },
+        _ => {
+            let had = have(around, &key, &fallbacks, options);
+            if had.as_ref().is_err_and(is_about_the_place) {
+                unsaved = Some("an image was found, and what was in its way would be saved in its place");
+            }
+            match borne(had.map(Some), options.strict, None)? {
+                Some(done) => (done, format!("nothing under {key}")),
+                None => (None, format!("{key} could not be had")),
+            }
+        }
     };
     let word = done.as_ref().map_or("miss", |done| done.found.word());
     say_done(&key, done.as_ref(), &why_not, began.elapsed().as_millis() as u64, options.json, out)?;
     match (&options.if_missing, word) {
         (_, "exact") => Ok(FINE),
-        (Some(command), _) => make(around, &key, command, options, true),
+        (Some(command), _) => make(around, &key, command, options, true, unsaved),
         (None, "fallback") => Ok(FALLBACK),
         (None, _) => Ok(MISS),
     }
+}
+
+/// Returns true if an image is there, but cannot be put in its place. A part of it that is missing is another thing:
+/// then the key is to be saved again.
+fn is_about_the_place(error: &anyhow::Error) -> bool {
+    use ImageError::{InTheWay, Io, LeftAside};
+    let of_image = |error: &ImageError| matches!(error, InTheWay(_) | Io { .. } | LeftAside { .. });
+    let is_of_system =
+        || error.downcast_ref::<MountError>().is_some() || error.downcast_ref::<std::io::Error>().is_some();
+    error.downcast_ref().is_some_and(of_image) || is_of_system()
 }
 
 /// Find and restore; none where there is nothing.
@@ -72,8 +94,12 @@ pub(super) fn image(
 ) -> Result<Option<Done>> {
     let store = around.store()?;
     let far = FarImages::open(around, &store)?;
-    let Some(opened) = open(&store, far.as_ref(), key, fallbacks)? else { return Ok(None) };
-    let targets = targets(around, &opened.image.record, &options.paths)?;
+    let rights = if options.keep_rights { Rights::Kept } else { Rights::Dropped };
+    let Some(opened) = open(&store, far.as_ref(), key, fallbacks, rights)? else { return Ok(None) };
+    let targets = targets(around, &opened.image.record, options)?;
+    if is_bound(options) {
+        holds_no_repository(&opened.image)?;
+    }
     restored(around, &store, far.as_ref(), opened, &targets, options.replace).map(Some)
 }
 
@@ -86,6 +112,7 @@ pub(super) fn restored(
     targets: &[Target],
     replace: bool,
 ) -> Result<Done> {
+    tidy(targets.iter().map(|target| &*target.path));
     let needed = image.needed(&targets.iter().map(|target| target.saved).collect::<Vec<_>>());
     let lacking = image.lacking(store, &needed);
     let fetched_bytes = lacking.iter().map(|&number| image.packs.packs[number].blob.size_bytes).sum();
@@ -99,18 +126,52 @@ pub(super) fn restored(
     drop(lease);
     grown(around, store, fetched_bytes)?;
     let targets = targets.iter().map(|target| target.path.clone()).collect();
-    let fetched_bytes = Some(fetched_bytes);
-    Ok(Done { found, targets, fetched_bytes, unset, via: "unpack", passed_over: None })
+    let (fetched_bytes, rights_dropped) = (Some(fetched_bytes), image.rights_dropped);
+    Ok(Done { found, targets, fetched_bytes, unset, rights_dropped, via: "unpack", passed_over: None })
 }
 
-/// Which saved path goes where: by name, or the only one anywhere.
-pub(super) fn targets(around: &Surroundings, record: &ImageRecord, paths: &[PathBuf]) -> Result<Vec<Target>> {
+/// Returns true if the image decides where it goes, so that it may go below the working directory only.
+pub(super) fn is_bound(how: &ImageRestore) -> bool {
+    how.paths.is_empty() && !how.anywhere
+}
+
+/// Which saved path goes where. Paths that were typed may be anywhere; others are as [`place_below`] has them.
+pub(super) fn targets(around: &Surroundings, record: &ImageRecord, how: &ImageRestore) -> Result<Vec<Target>> {
     let cwd = cwd(around)?;
-    if paths.is_empty() {
-        let all = record.saved.iter().enumerate();
-        return all.map(|(saved, path)| Ok(Target { saved, path: place_of(around, &path.path)? })).collect();
+    let target = |(saved, typed): (usize, Option<&PathBuf>)| {
+        let name = &record.saved[saved].path;
+        let path = match typed {
+            Some(typed) => cwd.join(typed),
+            None if how.anywhere => place_of(around, name)?,
+            None => place_below(cwd, name)?,
+        };
+        Ok(Target { saved, path })
+    };
+    wanted(around, record, &how.paths)?.into_iter().map(target).collect()
+}
+
+/// An error if a tree of the image has a `.git`: its configuration and hooks would be run by the next `git` there.
+pub(super) fn holds_no_repository(image: &Image) -> Result<()> {
+    for (saved, tree) in image.record.saved.iter().zip(&image.trees) {
+        if let Some(number) = tree.nodes.iter().position(|node| is_repository(tree.name(node))) {
+            let (path, below) = (shown(&saved.path), shown(&tree.path(number as u32)));
+            bail!("{path}: not put in place, because it holds {below}: type the path to have it, or say --anywhere");
+        }
     }
-    let mut targets: Vec<Target> = Vec::new();
+    Ok(())
+}
+
+/// The saved paths that are meant, each with the path that was typed for it; all of them if none was typed. A path is
+/// meant by its name. The only path of an image is meant by any.
+pub(super) fn wanted<'p>(
+    around: &Surroundings,
+    record: &ImageRecord,
+    paths: &'p [PathBuf],
+) -> Result<Vec<(usize, Option<&'p PathBuf>)>> {
+    if paths.is_empty() {
+        return Ok((0..record.saved.len()).map(|saved| (saved, None)).collect());
+    }
+    let mut wanted: Vec<(usize, Option<&PathBuf>)> = Vec::new();
     for path in paths {
         let name = name_of(around, path);
         let saved = match record.saved.iter().position(|saved| saved.path == name) {
@@ -121,21 +182,22 @@ pub(super) fn targets(around: &Surroundings, record: &ImageRecord, paths: &[Path
                 bail!("{} is not in the image {}, which holds {}", path.display(), record.key, held.join(", "));
             }
         };
-        if targets.iter().any(|known| known.saved == saved) {
+        if wanted.iter().any(|(known, _)| *known == saved) {
             bail!("{} is named twice", path.display());
         }
-        targets.push(Target { saved, path: cwd.join(path) });
+        wanted.push((saved, Some(path)));
     }
-    Ok(targets)
+    Ok(wanted)
 }
 
-/// Run the command, and save what it made. Its exit code is ours.
+/// Run the command, and save what it made unless `unsaved` says why not. Its exit code is ours.
 pub(super) fn make(
     around: &Surroundings,
     key: &ImageKey,
     command: &str,
     options: &ImageRestore,
     reads: bool,
+    unsaved: Option<&str>,
 ) -> Result<u8> {
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(command);
@@ -153,7 +215,9 @@ pub(super) fn make(
         say::tell(&format!("the command ended with {code}: nothing is saved"));
         return Ok(u8::try_from(code).unwrap_or(1));
     }
-    if save::why_not(around, options.policy).is_none() {
+    if let Some(why) = unsaved {
+        say::tell(&format!("nothing is saved under {key}, because {why}: say --replace"));
+    } else if save::why_not(around, options.policy).is_none() {
         let done = borne(save::paths(around, key, &options.paths).map(Some), options.strict, None)?;
         let mut text = Vec::new();
         save::say_done(key, done.as_ref(), false, &mut text)?;
@@ -182,6 +246,7 @@ fn say_done(
     for (count, what) in [
         (done.unset.owners(), "belonged to others, and are yours now: only root can give files away"),
         (done.unset.attributes(), "could not get all of their attributes"),
+        (done.rights_dropped, "lost set-user-id, set-group-id or capabilities: --keep-rights keeps them"),
     ] {
         if count > 0 {
             say::tell(&format!("{} {what}", say::count(count, "file", "files")));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use larder_image::{Found, Step, Target, Unset};
+use larder_image::{Found, Rights, Step, Target, Unset};
 use larder_lookup::find as find_program;
 use larder_model::{ImageKey, ImageRecord};
 use larder_mount::broker::Client;
@@ -23,8 +23,8 @@ use larder_store::{Live, Store};
 use larder_sys::{ChildEnd, SignalForwarding};
 
 use super::far::FarImages;
-use super::find::{find, mount_waits, ways};
-use super::restore::{Done, image, make, targets};
+use super::find::{find, mount_waits, open, ways};
+use super::restore::{Done, holds_no_repository, image, is_bound, make, targets};
 use super::serve as server;
 use super::supply::{ImageSupply, STORED, asked_for, name};
 use super::{bar, borne, cwd, key, mount};
@@ -66,6 +66,8 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
         if_missing: options.if_missing.clone(),
         strict: options.strict,
         json: true,
+        anywhere: options.anywhere,
+        keep_rights: false,
         paths: options.paths.clone(),
     };
     if options.inside {
@@ -85,7 +87,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
         say::tell(&format!("miss: nothing under {key}"));
     }
     match &options.if_missing {
-        Some(command) if word != "exact" => match make(around, &key, command, &how, false)? {
+        Some(command) if word != "exact" => match make(around, &key, command, &how, false, None)? {
             0 => execute(around, &options.command),
             code => Ok(code),
         },
@@ -185,7 +187,11 @@ fn had(
     let far = FarImages::open(around, &store)?.map(Arc::new);
     let (found, _) = find(&store, far.as_deref(), key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
-    let targets = targets(around, record, &how.paths)?;
+    let targets = targets(around, record, how)?;
+    if is_bound(how) {
+        let opened = open(&store, far.as_deref(), key, fallbacks, Rights::Dropped)?;
+        opened.map_or(Ok(()), |opened| holds_no_repository(&opened.image))?;
+    }
     let mut trouble: Vec<String> = own.as_ref().err().map(|error| format!("{error:#}")).into_iter().collect();
     let ways = ways(|| mount_waits(&store, record)).chain([Rung::Fuse]).filter(|_| wanted.is_none());
     let ways = wanted.into_iter().filter(|rung| *rung != Rung::Unpack).chain(ways);
@@ -214,7 +220,15 @@ fn had(
                 // Where nobody mounts for others there is nothing else to be expected.
                 let why = (broker.is_ok() && !trouble.is_empty()).then(|| say::one_line(&trouble.join("; ")));
                 let found = found.clone();
-                return Ok(Some(Done { found, targets, fetched_bytes, unset, via: rung.word(), passed_over: why }));
+                return Ok(Some(Done {
+                    found,
+                    targets,
+                    fetched_bytes,
+                    unset,
+                    rights_dropped: 0,
+                    via: rung.word(),
+                    passed_over: why,
+                }));
             }
             Err(error) => trouble.push(format!("{rung}: {error:#}")),
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use larder_image::{Request, Saved, save};
+use larder_image::{Request, Rights, Saved, save};
 use larder_model::{Blob, ImageKey};
 use larder_store::Store;
 use serde_json::json;
@@ -67,11 +67,16 @@ pub(super) fn paths(around: &Surroundings, key: &ImageKey, paths: &[PathBuf]) ->
         }
     }
     let all: Vec<(Vec<u8>, PathBuf)> = paths.iter().map(|path| (name_of(around, path), cwd.join(path))).collect();
-    named(around, key, &all)
+    named(around, key, &all, Rights::Kept)
 }
 
-/// The same of paths with the names that they get.
-pub(super) fn named(around: &Surroundings, key: &ImageKey, named: &[(Vec<u8>, PathBuf)]) -> Result<Done> {
+/// Save paths with the names that they get.
+pub(super) fn named(
+    around: &Surroundings,
+    key: &ImageKey,
+    named: &[(Vec<u8>, PathBuf)],
+    rights: Rights,
+) -> Result<Done> {
     let began = Instant::now();
     let store = around.store()?;
     let far = FarImages::open(around, &store)?.filter(FarImages::writes);
@@ -80,7 +85,7 @@ pub(super) fn named(around: &Surroundings, key: &ImageKey, named: &[(Vec<u8>, Pa
     }
     let elsewhere = |blobs: &[Blob]| far.as_ref().map_or_else(|| vec![false; blobs.len()], |far| far.has(blobs));
     let now_ms = now_ms().max(last_saved_ms(&store, far.as_ref(), key).saturating_add(1));
-    let request = Request { key: key.clone(), paths: named, now_ms, elsewhere: &elsewhere };
+    let request = Request { key: key.clone(), paths: named, now_ms, elsewhere: &elsewhere, rights };
     let saved = bar::during(|progress| save(&store, &request, progress)).context("nothing was saved")?;
     let sent = far.as_ref().map(|far| far.publish(&saved)).transpose();
     let sent = sent.context("it is in the store, but not on every remote")?;
@@ -127,6 +132,10 @@ pub(super) fn say_done(key: &ImageKey, done: Option<&Done>, as_json: bool, out: 
     if saved.attributes_left > 0 {
         let count = say::count(saved.attributes_left, "file has", "files have");
         say::tell(&format!("{count} attributes that are of this machine, and were left out"));
+    }
+    if saved.rights_dropped > 0 {
+        let count = say::count(saved.rights_dropped, "name has", "names have");
+        say::tell(&format!("{count} set-user-id, set-group-id or capabilities: not saved; --keep-rights saves them"));
     }
     let record = &saved.record;
     if as_json {

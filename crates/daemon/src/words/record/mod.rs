@@ -91,7 +91,7 @@ fn finished(path: &Path, packed: bool) -> Result<()> {
     let kept = if packed {
         let file = place::packed_beside(path);
         larder_record::pack(path, &file)?;
-        std::fs::remove_dir_all(path).with_context(|| path.display().to_string())?;
+        larder_sys::remove_tree(path).with_context(|| path.display().to_string())?;
         file
     } else {
         path.to_owned()
