@@ -169,7 +169,9 @@ mod tests {
         assert!(
             unit.contains(line)
                 && unit.contains("\nKillMode=process\n")
-                && unit.contains("\nOOMScoreAdjust=-1000\n")
+                && unit.contains("\nOOMScoreAdjust=-999\n")
+                && unit.contains("\nLimitNOFILE=65536\n")
+                && unit.contains("\nMemoryMax=")
                 && !unit.contains('@'),
             "{unit}"
         );

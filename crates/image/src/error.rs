@@ -120,6 +120,11 @@ impl ImageError {
         move |error| ImageError::Io { doing, path: path.to_owned(), source: error.into() }
     }
 
+    /// There is no memory for something.
+    pub(crate) fn no_memory(what: &str) -> ImageError {
+        ImageError::Source(format!("there is not enough memory for {what}"))
+    }
+
     /// Why an archive cannot be read or written.
     pub(crate) fn archive(path: &Path, why: String) -> ImageError {
         ImageError::Archive { path: path.to_owned(), why }

@@ -1,16 +1,20 @@
 //! An image of the store, opened: its packs and its trees, checked against each other.
 
-use larder_model::{Blob, ImageRecord, PackList, PieceList};
+use larder_model::{Blob, DecodeError, ImageRecord, PackList, PieceList};
 use larder_store::{Lease, Store};
 
 use crate::ImageError;
 use crate::squeeze::{Unpacker, unpacked_size};
 use crate::tree::{Kind, Tree};
 
-/// A tree, a list, bytes compressed.
-const PART_BYTES_MAX: u64 = 1 << 30;
-/// A tree, bytes: of 67 million names.
-const TREE_BYTES_MAX: usize = 4 << 30;
+/// A tree, a list, bytes as they are in the store.
+const PART_BYTES_MAX: u64 = 512 << 20;
+/// A tree, bytes unpacked: of more than ten million names.
+const TREE_BYTES_MAX: usize = 512 << 20;
+/// A tree has so many bytes for each byte that it is compressed to. Those of package managers have 3 to 12.
+const TREE_RATIO_MAX: usize = 64;
+/// So many bytes a tree may always have. A file of 16 TiB without a name has as many: a byte for each mebibyte, all alike.
+const TREE_BYTES_ALWAYS: usize = 16 << 20;
 
 /// See above.
 pub struct Image {
@@ -68,7 +72,7 @@ impl Image {
         let packs = packs.map_err(ImageError::damaged("list of packs"))?;
         let pieces = pieces.map_err(ImageError::damaged("list of pieces"))?;
         if !pieces.fits(&packs) {
-            return Err(ImageError::Damaged { what: "list of pieces", why: larder_model::DecodeError::Damaged });
+            return Err(ImageError::Damaged { what: "list of pieces", why: DecodeError::Damaged });
         }
         Ok((packs, pieces))
     }
@@ -105,10 +109,45 @@ pub fn is_directory(store: &Store, blob: &Blob) -> Result<bool, ImageError> {
 }
 
 fn tree(store: &Store, blob: &Blob) -> Result<Tree, ImageError> {
-    let packed = store.blob_bytes(blob, PART_BYTES_MAX)?;
-    let damaged = || ImageError::Damaged { what: "tree", why: larder_model::DecodeError::Damaged };
-    let size = unpacked_size(&packed).filter(|&size| size <= TREE_BYTES_MAX).ok_or_else(damaged)?;
-    let mut bytes = Vec::new();
-    Unpacker::new()?.unpack(&packed, size, &mut bytes).ok_or_else(damaged)?;
+    unpack_tree(store.blob_bytes(blob, PART_BYTES_MAX)?)
+}
+
+/// The tree that these compressed bytes are. What that takes in memory is in proportion to them, whoever wrote them:
+/// unpacked they are 64 times as many or 16 MiB at most, and the tree has 12 times that.
+///
+/// # Errors
+///
+/// If they are no tree, or would take more, or there is no memory.
+pub fn unpack_tree(packed: Vec<u8>) -> Result<Tree, ImageError> {
+    let bytes = unpacked(&packed)?;
+    drop(packed);
     Tree::decode(&bytes).map_err(ImageError::damaged("tree"))
+}
+
+/// How many bytes a tree may have that is compressed to so many.
+fn bytes_max(packed: usize) -> usize {
+    packed.saturating_mul(TREE_RATIO_MAX).clamp(TREE_BYTES_ALWAYS, TREE_BYTES_MAX)
+}
+
+/// An error for a tree of so many bytes, compressed to so many, that could not be opened again.
+pub(crate) fn check_tree(tree: &Tree, bytes: usize, packed: usize) -> Result<(), ImageError> {
+    match bytes <= bytes_max(packed) && packed as u64 <= PART_BYTES_MAX && tree.is_readable(bytes) {
+        true => Ok(()),
+        false => {
+            Err(ImageError::TooLarge("512 MiB of names and what is known of them, and 256 bytes of attributes of each"))
+        }
+    }
+}
+
+fn unpacked(packed: &[u8]) -> Result<Vec<u8>, ImageError> {
+    let damaged = |why| ImageError::Damaged { what: "tree", why };
+    let size = unpacked_size(packed).ok_or_else(|| damaged(DecodeError::Damaged))?;
+    let limit = bytes_max(packed.len());
+    if size > limit {
+        return Err(damaged(DecodeError::Limit { limit: limit as u64, at: 0 }));
+    }
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size).map_err(|_| ImageError::no_memory("a tree"))?;
+    Unpacker::new()?.unpack(packed, size, &mut bytes).ok_or_else(|| damaged(DecodeError::Damaged))?;
+    Ok(bytes)
 }

@@ -30,11 +30,11 @@ impl Unpacker {
         inner::unpacker().map(Unpacker)
     }
 
-    /// Unpack into `to`, which is emptied before. What has more than `limit` bytes is an error; `None` what cannot be
-    /// unpacked.
+    /// Unpack into `to`, which is emptied before. Returns `None` if it has more than `limit` bytes, cannot be unpacked, or
+    /// there is no memory for `limit` bytes.
     pub(crate) fn unpack(&mut self, bytes: &[u8], limit: usize, to: &mut Vec<u8>) -> Option<()> {
         to.clear();
-        to.reserve(limit);
+        to.try_reserve_exact(limit).ok()?;
         inner::unpack(&mut self.0, bytes, limit, to)
     }
 }

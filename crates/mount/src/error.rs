@@ -47,6 +47,9 @@ pub enum MountError {
     /// Something of ours is mounted there already.
     #[error("{}: an image is mounted here already: `larder image unmount` it first", .0.display())]
     Taken(PathBuf),
+    /// Several things went wrong, none of which stopped the rest.
+    #[error("{}", said_of_all(.0))]
+    Several(Vec<MountError>),
     /// A helper program did not do what it is for.
     #[error("{program} failed: {why}")]
     Program {
@@ -79,6 +82,17 @@ pub enum MountError {
     NotHere,
 }
 
+/// More errors than this are counted only.
+const SAID_MAX: usize = 8;
+
+fn said_of_all(errors: &[MountError]) -> String {
+    let said: Vec<String> = errors.iter().take(SAID_MAX).map(ToString::to_string).collect();
+    match errors.len().saturating_sub(SAID_MAX) {
+        0 => said.join("; "),
+        more => format!("{}; and {more} more", said.join("; ")),
+    }
+}
+
 fn said_after(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!(" ({said})") }
 }
@@ -88,6 +102,14 @@ impl MountError {
     pub fn path(path: impl Into<PathBuf>, what: &'static str) -> impl FnOnce(io::Error) -> MountError {
         let path = path.into();
         move |error| MountError::Path { path, what, error }
+    }
+
+    /// All these as one; `None` if there are none.
+    pub(crate) fn all(mut errors: Vec<MountError>) -> Option<MountError> {
+        match errors.len() {
+            0 | 1 => errors.pop(),
+            _ => Some(MountError::Several(errors)),
+        }
     }
 
     /// Something about lazy reading.
@@ -128,7 +150,13 @@ mod tests {
             MountError::Unable { rung: Rung::Lazy, why: "Linux 6.14 is needed".to_owned() },
             "`lazy` is not possible here: Linux 6.14 is needed; `larder doctor` shows what is",
         );
-        let path = MountError::path("/t", "cannot be listed")(denied());
-        check(path, "/t: cannot be listed: Operation not permitted (os error 1)");
+        let path = || MountError::path("/t", "cannot be listed")(denied());
+        let said = "/t: cannot be listed: Operation not permitted (os error 1)";
+        check(path(), said);
+        assert!(MountError::all(Vec::new()).is_none());
+        check(MountError::all(vec![path()]).expect("is one"), said);
+        check(MountError::all(vec![path(), path()]).expect("are two"), &format!("{said}; {said}"));
+        let many = MountError::all((0..20).map(|_| path()).collect()).expect("are many").to_string();
+        assert!(many.ends_with("; and 12 more") && many.matches(said).count() == 8, "{many}");
     }
 }

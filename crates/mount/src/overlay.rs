@@ -1,5 +1,6 @@
 //! What makes an image writable, and where what is written goes.
 
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -69,7 +70,12 @@ impl Drop for Scratch {
 
 /// The source of an overlay that writes to this directory.
 pub(crate) fn source(directory: &Path) -> String {
-    format!("larder-{}", directory.file_name().unwrap_or_default().display())
+    source_of(directory.file_name().unwrap_or_default())
+}
+
+/// The source of an overlay that writes to a directory of this name.
+pub(crate) fn source_of(name: &OsStr) -> String {
+    format!("larder-{}", name.display())
 }
 
 /// Remove what `Scratch` made, and all that was written there: jobs decide how deep and how large that is.

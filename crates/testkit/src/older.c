@@ -10,6 +10,7 @@
      fsconfig, overlay: a descriptor          6.13     EINVAL; before 6.5 EOPNOTSUPP
      fsconfig, EROFS: a source that is a file 6.12     ENOTBLK, at its creation
      statx: STATX_MNT_ID_UNIQUE               6.8      the bit is not looked at
+     statmount                                6.8      ENOSYS
      getsockopt: SO_PEERPIDFD                 6.5      ENOPROTOOPT
      mount_setattr of squashfs: owners        6.2      EINVAL
      mount_setattr                            5.12     ENOSYS
@@ -41,7 +42,7 @@
 #error "registers are known for x86-64 alone"
 #endif
 
-enum { FSOPEN = 430, FSCONFIG = 431, OPEN_TREE = 428, MOUNT_SETATTR = 442 };
+enum { FSOPEN = 430, FSCONFIG = 431, OPEN_TREE = 428, MOUNT_SETATTR = 442, STATMOUNT = 457 };
 enum { SET_STRING = 1, SET_FD = 5, CREATE = 6 };
 enum { MNT_ID_UNIQUE = 0x4000, PRE_ACCESS = 0x100000, PEERPIDFD = 77, SQUASHFS = 0x73717368 };
 
@@ -178,6 +179,7 @@ static int is_filtered(void) {
     stop_at(OPEN_TREE, 2, 1, 0, SECCOMP_RET_TRACE);
     stop_at(MOUNT_SETATTR, 0, 0, 0, SECCOMP_RET_TRACE);
     if (kernel < 614) stop_at(SYS_fanotify_mark, 2, PRE_ACCESS, 0, SECCOMP_RET_ERRNO | EINVAL);
+    if (kernel < 608) stop_at(STATMOUNT, 0, 0, 0, SECCOMP_RET_ERRNO | ENOSYS);
     if (kernel < 608) stop_at(SYS_statx, 3, MNT_ID_UNIQUE, 0, SECCOMP_RET_TRACE);
     if (kernel < 605) stop_at(SYS_getsockopt, 2, 0, PEERPIDFD, SECCOMP_RET_ERRNO | ENOPROTOOPT);
     step((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));

@@ -218,6 +218,9 @@ pub(crate) struct ImageBroker {
     /// Where everybody sees it, mount only on and below this directory; may be given several times
     #[arg(long, value_name = "DIR")]
     pub(crate) target: Vec<PathBuf>,
+    /// Mount so many images for one user at most; 0 for any number
+    #[arg(long, value_name = "NUMBER", default_value_t = 256)]
+    pub(crate) mounts_max: usize,
     /// End when nothing was mounted for so many seconds; 0 to stay
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) idle: u64,

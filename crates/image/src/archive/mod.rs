@@ -120,16 +120,17 @@ pub struct Unpacked {
 }
 
 /// Unpack the archive `from` in the directory `beside`. Each name at its top is a path of the image; with `name` all of
-/// it is one.
+/// it is one. It has at most `bytes_max` bytes unpacked, of which each name takes some.
 ///
 /// # Errors
 ///
-/// Where it is no such archive, is cut, holds a device, or names that lead out of it.
+/// Where it is no such archive, is cut, holds a device, or names that lead out of it, or is larger.
 pub fn unpack(
     from: &Path,
     format: Format,
     name: Option<&[u8]>,
     beside: &Path,
+    bytes_max: u64,
     progress: &Progress,
 ) -> Result<Unpacked, ImageError> {
     let size = fs::metadata(from).map_err(ImageError::io("look at it", from))?.len();
@@ -140,10 +141,10 @@ pub fn unpack(
     let top = work.path().join(TOP);
     let mut unpacked = Unpacked { _work: work, paths: Vec::new(), owners_left: 0, attributes_left: 0 };
     if format == Format::Squashfs {
-        squash::read(from, &top)?;
+        squash::read(from, &top, bytes_max)?;
     } else {
         fs::create_dir(&top).map_err(ImageError::io("make it", &top))?;
-        let mut stage = Stage::new(&top, from)?;
+        let mut stage = Stage::new(&top, from, bytes_max)?;
         match format {
             Format::Zip => zip::read(from, &mut stage, progress)?,
             _ => tar::read(from, format, &mut stage, progress)?,

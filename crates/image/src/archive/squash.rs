@@ -1,14 +1,27 @@
 //! squashfs, by the programs of Debian's `squashfs-tools`: the kernel and others read what they write.
 
-use std::io::{self, Read};
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::JoinHandle;
+
+use rustix::process::{Pid, Resource, Rlimit};
 
 use crate::ImageError;
 
 /// What is told of what a program said, bytes: it begins with what went wrong.
 const SAID_BYTES_MAX: usize = 512;
+/// What `unsquashfs` may take of memory, bytes, as address space: threads of it have stacks that they do not use.
+const PROGRAM_BYTES_MAX: u64 = 4 << 30;
+/// The first version of `unsquashfs` that is not led out of its directory.
+const SAFE_VERSION: (u32, u32, u32) = (4, 5, 1);
+/// A line of its list, bytes.
+const LINE_BYTES_MAX: u64 = 128 << 10;
+/// `-rw-r--r--`.
+const MODE_BYTES: usize = 10;
+/// What a name counts for beside its bytes, as in other archives.
+const NAME_BYTES: u64 = 512;
 /// A file that cannot be read is made again so often.
 pub(super) const TRIES: u32 = 3;
 
@@ -58,20 +71,120 @@ pub(super) fn unreadable(file: &Path) -> Result<Option<String>, ImageError> {
     Ok((!status.success() || !said.is_empty()).then(|| failed("unsquashfs", status, &said)))
 }
 
-/// Unpack the file `from` to `top`, which is made.
-pub(super) fn read(from: &Path, top: &Path) -> Result<(), ImageError> {
-    let mut command = Command::new("unsquashfs");
-    command.args(["-quiet", "-no-progress", "-dest"]).arg(top);
+/// Unpack the file `from` to `top`, which is made: at most so many bytes.
+pub(super) fn read(from: &Path, top: &Path, bytes_max: u64) -> Result<(), ImageError> {
+    check_version(from)?;
     // A name that begins with a dash is none of its options.
-    command.arg(std::path::absolute(from).map_err(ImageError::io("find it", from))?);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let file = std::path::absolute(from).map_err(ImageError::io("find it", from))?;
+    look_through(from, &file, bytes_max)?;
+    let mut command = unsquashfs(&["-dest".as_ref(), top.as_os_str()], &file);
+    command.stdout(Stdio::null());
     let mut child = command.spawn().map_err(|error| missing(from, "unsquashfs", &error))?;
+    limit_memory(&child);
     let said = first_of(child.stderr.take().expect("it was asked for"));
     let status = child.wait().map_err(ImageError::io("wait for unsquashfs", from))?;
     match status.success() {
         true => Ok(()),
         false => Err(ImageError::archive(from, failed("unsquashfs", status, &said))),
     }
+}
+
+/// Names and bytes as the program lists them, before anything is made: what is too large, or has devices, is refused.
+fn look_through(from: &Path, file: &Path, bytes_max: u64) -> Result<(), ImageError> {
+    let mut command = unsquashfs(&["-lln".as_ref()], file);
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| missing(from, "unsquashfs", &error))?;
+    limit_memory(&child);
+    let listed = child.stdout.take().expect("it was asked for");
+    let errors = child.stderr.take().expect("it was asked for");
+    let said = std::thread::spawn(move || first_of(errors));
+    let looked = sum(listed, bytes_max);
+    if looked.is_err() {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(ImageError::io("wait for unsquashfs", from))?;
+    looked.map_err(|why| ImageError::archive(from, why))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(ImageError::archive(from, failed("unsquashfs", status, &said.join().unwrap_or_default()))),
+    }
+}
+
+/// What a list of names comes to: `-rw-r--r-- 0/0   12 2020-02-02 02:02 squashfs-root/a` in each line. A line break in a
+/// name makes another line, which can only add to it.
+fn sum(listed: impl Read, bytes_max: u64) -> Result<(), String> {
+    let mut listed = BufReader::new(listed);
+    let (mut line, mut left) = (Vec::new(), bytes_max);
+    loop {
+        line.clear();
+        let read = (&mut listed).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        match read.map_err(|error| format!("unsquashfs cannot be heard: {error}"))? {
+            0 => return Ok(()),
+            count if count as u64 == LINE_BYTES_MAX => return Err("a name has more than 128 KiB".to_owned()),
+            _ => {}
+        }
+        let mut fields = line.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
+        let Some(mode) = fields.next() else { continue };
+        let mut taken = NAME_BYTES + line.len() as u64;
+        match mode.first() {
+            Some(b'b' | b'c') if mode.len() == MODE_BYTES => {
+                return Err("it holds a device, which an image cannot".to_owned());
+            }
+            Some(b'-') => {
+                let size = fields.nth(1).and_then(|field| std::str::from_utf8(field).ok()?.parse::<u64>().ok());
+                taken = taken.saturating_add(size.unwrap_or(0));
+            }
+            _ => {}
+        }
+        left = left.checked_sub(taken).ok_or_else(|| {
+            "it has more than the store may have (max_size): unpack it elsewhere, or set max_size".to_owned()
+        })?;
+    }
+}
+
+fn unsquashfs(options: &[&OsStr], file: &Path) -> Command {
+    let mut command = Command::new("unsquashfs");
+    // Of what it keeps of blocks it has 256 MiB each without.
+    command.args(["-quiet", "-no-progress", "-data-queue", "32", "-frag-queue", "32"]).args(options).arg(file);
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// What somebody else's file says must not make the program take all memory.
+fn limit_memory(child: &Child) {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return };
+    let most = Some(PROGRAM_BYTES_MAX);
+    // Where that is not allowed, a service manager's limits are left.
+    let _ = rustix::process::prlimit(Some(pid), Resource::As, Rlimit { current: most, maximum: most });
+}
+
+/// Before 4.5.1 names with `..` and links in a file lead the program out of where it unpacks to (CVE-2021-40153, -41072).
+fn check_version(from: &Path) -> Result<(), ImageError> {
+    let said = Command::new("unsquashfs").arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let said = said.map_err(|error| missing(from, "unsquashfs", &error))?;
+    let text = String::from_utf8_lossy(&said.stdout);
+    match version(&text) {
+        Some(version) if version >= SAFE_VERSION => Ok(()),
+        found => {
+            let (major, minor, patch) = SAFE_VERSION;
+            let found = found.map_or("of a version that it does not say".to_owned(), |(major, minor, patch)| {
+                format!("{major}.{minor}.{patch}")
+            });
+            let why = format!(
+                "unsquashfs here is {found}, and before {major}.{minor}.{patch} a file can make it write elsewhere: install \
+                 a newer squashfs-tools, or take another format"
+            );
+            Err(ImageError::archive(from, why))
+        }
+    }
+}
+
+/// `unsquashfs version 4.5.1 (2022/03/17)`, or `4.6` or `4.6.1-3` in its place.
+fn version(said: &str) -> Option<(u32, u32, u32)> {
+    let word = said.split_once("version ")?.1.split([' ', '\n', '-']).next()?;
+    let mut numbers = word.split('.').map(|number| number.parse().ok());
+    let (major, minor) = (numbers.next()??, numbers.next()??);
+    Some((major, minor, numbers.next().map_or(Some(0), |patch| patch)?))
 }
 
 fn missing(file: &Path, program: &str, error: &io::Error) -> ImageError {
@@ -91,4 +204,31 @@ fn first_of(mut from: impl Read) -> Vec<u8> {
     let _ = (&mut from).take(SAID_BYTES_MAX as u64).read_to_end(&mut said);
     let _ = io::copy(&mut from, &mut io::sink());
     said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(version("unsquashfs version 4.5.1 (2022/03/17)\ncopyright"), Some((4, 5, 1)));
+        assert_eq!(version("unsquashfs version 4.6\n"), Some((4, 6, 0)));
+        assert_eq!(version("unsquashfs version 4.6.1-3 (x)"), Some((4, 6, 1)));
+        assert_eq!(version("unsquashfs version 4.5-git"), Some((4, 5, 0)));
+        assert_eq!(version("unsquashfs version x.y"), None);
+        assert_eq!(version("nothing"), None);
+        assert!((4, 5, 0) < SAFE_VERSION && (4, 4, 9) < SAFE_VERSION && (5, 0, 0) > SAFE_VERSION);
+    }
+
+    #[test]
+    fn lists_are_summed_up() {
+        let check = |list: &str, most: u64| sum(list.as_bytes(), most);
+        let list = "drwxr-xr-x 0/0                 3 2020-02-02 02:02 squashfs-root\n\
+                    -rw-r--r-- 0/0          1000 2020-02-02 02:02 squashfs-root/a b\n";
+        assert_eq!(check(list, 3000), Ok(()));
+        assert!(check(list, 2000).is_err());
+        assert!(check("crw-r--r-- 0/0             1,  3 2020-02-02 02:02 squashfs-root/null\n", 9999).is_err());
+        assert!(check(&"x".repeat(200 << 10), u64::MAX).is_err());
+    }
 }

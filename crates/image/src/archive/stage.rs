@@ -19,6 +19,16 @@ use crate::tree::{Attribute, NODES_MAX, is_kept};
 const RIGHTS: u32 = 0o6000;
 /// What is read and written at once; zeros that are so long become a hole where the archive has one.
 const CHUNK_BYTES: usize = 64 << 10;
+/// A path of an archive, bytes. Linux takes 4,096 at once; what is deeper can be unpacked as well.
+const PATH_BYTES_MAX: usize = 16 << 10;
+/// What a name counts for beside its bytes: about what it takes on a disk.
+const NAME_BYTES: u64 = 512;
+/// What is held of all directories until the end, bytes: their paths and attributes.
+const HELD_BYTES_MAX: usize = 256 << 20;
+/// What is held of a directory beside that.
+const HELD_BYTES_EACH: usize = 256;
+/// What is shown of a path in a message, characters.
+const SHOWN_MAX: usize = 256;
 
 /// What an archive says of a name.
 #[derive(Clone, Debug, Default)]
@@ -41,14 +51,18 @@ pub(super) struct Stage {
     /// Directories, done with at the end: what is made in them changes their times, and their modes may keep us out.
     directories: BTreeMap<Vec<u8>, Meta>,
     names: u64,
+    /// What may still be unpacked: bytes of files, and something for each name.
+    room_bytes: u64,
+    /// What is held of directories.
+    held_bytes: usize,
     owners_left: u64,
     attributes_left: u64,
     own: (u32, u32),
 }
 
 impl Stage {
-    /// Below `top`, of the archive `from`.
-    pub(super) fn new(top: &Path, from: &Path) -> Result<Stage, ImageError> {
+    /// Below `top`, of the archive `from`: at most so many bytes, of which each name takes some.
+    pub(super) fn new(top: &Path, from: &Path, room_bytes: u64) -> Result<Stage, ImageError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(CWD, top, flags, Mode::empty()).map_err(ImageError::io("open it", top))?;
         Ok(Stage {
@@ -57,6 +71,8 @@ impl Stage {
             opened: None,
             directories: BTreeMap::new(),
             names: 0,
+            room_bytes,
+            held_bytes: 0,
             owners_left: 0,
             attributes_left: 0,
             own: (larder_sys::effective_user(), larder_sys::effective_group()),
@@ -75,10 +91,12 @@ impl Stage {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let make = |dir: BorrowedFd<'_>| rustix::fs::openat(dir, name.as_slice(), flags, Mode::RUSR | Mode::WUSR);
         let mut file = File::from(self.replaced(&name, make).map_err(&failed)?);
-        copy(bytes, &mut file, is_sparse).map_err(|error| match Errno::from_io_error(&error) {
+        let copied = copy(bytes, &mut file, is_sparse, self.room_bytes);
+        let copied = copied.map_err(|error| match Errno::from_io_error(&error) {
             Some(error) => failed(error),
             None => ImageError::archive(&self.from, format!("{} cannot be read: {error}", shown(path))),
         })?;
+        self.take(path, copied)?;
         self.settle(&file, &meta).map_err(failed)
     }
 
@@ -86,8 +104,13 @@ impl Stage {
     pub(super) fn directory(&mut self, path: &[u8], meta: Meta) -> Result<(), ImageError> {
         let clean = self.parts(path)?.join(&b'/');
         let failed = self.failed(path);
-        self.enter(&clean).map_err(failed)?;
         self.count(path)?;
+        self.enter(&clean).map_err(failed)?;
+        let attributes: usize = meta.attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.held_bytes += HELD_BYTES_EACH + clean.len() + attributes;
+        if self.held_bytes > HELD_BYTES_MAX {
+            return Err(self.unsuitable(path, "one more directory than 256 MiB of their paths and attributes"));
+        }
         self.directories.insert(clean, meta);
         Ok(())
     }
@@ -164,8 +187,26 @@ impl Stage {
     }
 
     fn count(&mut self, path: &[u8]) -> Result<(), ImageError> {
+        if path.len() > PATH_BYTES_MAX {
+            return Err(self.unsuitable(path, "a path of more than 16 KiB"));
+        }
         self.names += 1;
-        if self.names > NODES_MAX { Err(self.unsuitable(path, "one more than 67 million names")) } else { Ok(()) }
+        if self.names > NODES_MAX {
+            return Err(self.unsuitable(path, "one more than 67 million names"));
+        }
+        self.take(path, NAME_BYTES + path.len() as u64)
+    }
+
+    /// So many bytes were unpacked.
+    fn take(&mut self, path: &[u8], bytes: u64) -> Result<(), ImageError> {
+        match self.room_bytes.checked_sub(bytes) {
+            Some(left) => self.room_bytes = left,
+            None => {
+                let what = "it has more than the store may have (max_size): unpack it elsewhere, or set max_size";
+                return Err(ImageError::archive(&self.from, format!("from {} on {what}", shown(path))));
+            }
+        }
+        Ok(())
     }
 
     fn enter(&mut self, path: &[u8]) -> rustix::io::Result<()> {
@@ -257,7 +298,8 @@ fn walk(top: &OwnedFd, path: &[u8], is_made: bool) -> rustix::io::Result<Option<
     Ok(at)
 }
 
-fn copy(from: &mut dyn Read, to: &mut File, is_sparse: bool) -> io::Result<()> {
+/// Returns how many bytes it is. What has more than `limit` is copied to there at most, with one more piece.
+fn copy(from: &mut dyn Read, to: &mut File, is_sparse: bool, limit: u64) -> io::Result<u64> {
     use std::io::Seek;
     let (mut buffer, mut size) = (vec![0; CHUNK_BYTES], 0u64);
     loop {
@@ -270,16 +312,19 @@ fn copy(from: &mut dyn Read, to: &mut File, is_sparse: bool) -> io::Result<()> {
                 Err(error) => return Err(error),
             }
         }
-        if count == 0 {
+        size += count as u64;
+        if count == 0 || size > limit {
             break;
         }
-        size += count as u64;
         match is_sparse && buffer[..count].iter().all(|&byte| byte == 0) {
             true => drop(to.seek_relative(count as i64)?),
             false => to.write_all(&buffer[..count])?,
         }
     }
-    if is_sparse { to.set_len(size) } else { Ok(()) }
+    if is_sparse && size <= limit {
+        to.set_len(size)?;
+    }
+    Ok(size)
 }
 
 fn times((seconds, ns): (i64, u32)) -> Timestamps {
@@ -291,7 +336,8 @@ fn times((seconds, ns): (i64, u32)) -> Timestamps {
 
 /// For messages.
 fn shown(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).escape_debug().to_string()
+    let shown = String::from_utf8_lossy(&path[..path.len().min(SHOWN_MAX)]).escape_debug().to_string();
+    if path.len() > SHOWN_MAX { format!("{shown}…") } else { shown }
 }
 
 #[cfg(test)]
@@ -305,7 +351,7 @@ mod tests {
     fn stage() -> (tempfile::TempDir, Stage) {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(dir.path().join("top")).expect("makes");
-        let stage = Stage::new(&dir.path().join("top"), Path::new("a.tar")).expect("opens");
+        let stage = Stage::new(&dir.path().join("top"), Path::new("a.tar"), 1 << 30).expect("opens");
         (dir, stage)
     }
 
@@ -324,6 +370,32 @@ mod tests {
         stage.done().expect("ends");
         let names = |path: &str| std::fs::read_dir(dir.path().join(path)).expect("lists").count();
         assert_eq!((names(""), names("top")), (1, 2));
+    }
+
+    #[test]
+    fn no_more_is_unpacked_than_there_is_room_for() {
+        let (dir, mut stage) = stage();
+        stage.room_bytes = 10_000;
+        stage.file(b"a", &mut &[1; 4000][..], false, meta(0o600)).expect("fits");
+        for is_sparse in [false, true] {
+            let error = stage.file(b"b", &mut io::repeat(0), is_sparse, meta(0o600)).expect_err("has no end");
+            assert!(error.to_string().contains("max_size"), "{error}");
+        }
+        let left = std::fs::metadata(dir.path().join("top/b")).expect("was begun").len();
+        assert!(left <= 10_000, "{left}");
+        let (_dir, mut stage) = self::stage();
+        stage.room_bytes = 10_000;
+        let names = (0..100).map_while(|number| stage.link(format!("l{number}").as_bytes(), b"x", meta(0)).ok());
+        assert!((10..20).contains(&names.count()), "names take room as well");
+        stage.room_bytes = 1 << 40;
+        let held = |stage: &mut Stage, number: u64| {
+            let attributes = vec![(b"user.x".to_vec(), vec![0; 4 << 20])];
+            stage.directory(format!("d{number}").as_bytes(), Meta { attributes, ..meta(0o700) })
+        };
+        let many = (0..100).map_while(|number| held(&mut stage, number).ok()).count();
+        assert_eq!(many, 63, "what is held of directories has a limit");
+        let long = stage.directory(&vec![b'a'; PATH_BYTES_MAX + 1], meta(0o700)).expect_err("is too long");
+        assert!(long.to_string().len() < 1000, "{long}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Beside the fields of a header, extended headers say long names, times with nanoseconds (`mtime`), and attributes
 //! (`SCHILY.xattr.NAME`). Holes become zeros, as in most archives.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -23,6 +24,8 @@ const BLOCK_BYTES: u64 = 512;
 const ATTRIBUTE: &[u8] = b"SCHILY.xattr.";
 /// Extended headers of one name, bytes: 256 attributes of 64 KiB would be no archive of anybody.
 const EXTENDED_BYTES_MAX: u64 = 4 << 20;
+/// All headers of one name, bytes: those, a long name and a long target, and where a file has holes.
+const HEADERS_BYTES_MAX: u64 = 8 << 20;
 
 /// Write it; of squashfs the tar that it is made from goes to the program that makes it.
 pub(super) fn write(
@@ -188,9 +191,16 @@ pub(super) fn read(from: &Path, format: Format, stage: &mut Stage, progress: &Pr
     let packing = if let Format::Tar(packing) = format { packing } else { Packing::None };
     let file = File::open(from).map_err(ImageError::io("open it", from))?;
     let cut = |error: io::Error| ImageError::archive(from, format!("it cannot be read: {error}"));
-    let mut source = Tail(format::source(file, packing, |count| progress.add(count))?, 0);
+    let headers = Cell::new(Some(HEADERS_BYTES_MAX));
+    let mut source = Tail(Headers(format::source(file, packing, |count| progress.add(count))?, &headers), 0);
     let mut archive = Archive::new(&mut source);
-    for entry in archive.entries().map_err(cut)? {
+    let mut entries = archive.entries().map_err(cut)?;
+    loop {
+        // The library holds headers whole, however long they say they are. Nothing but headers is read here.
+        headers.set(Some(HEADERS_BYTES_MAX));
+        let entry = entries.next();
+        headers.set(None);
+        let Some(entry) = entry else { break };
         let mut entry = entry.map_err(cut)?;
         let path = entry.path_bytes().into_owned();
         let (header, mut attributes) = (entry.header(), Vec::new());
@@ -219,7 +229,10 @@ pub(super) fn read(from: &Path, format: Format, stage: &mut Stage, progress: &Pr
             EntryType::Char | EntryType::Block => return Err(stage.unsuitable(&path, "a device")),
             _ => return Err(stage.unsuitable(&path, "of a kind that nobody knows")),
         }
+        // What is left of it would be skipped with the next headers.
+        io::copy(&mut entry, &mut io::sink()).map_err(cut)?;
     }
+    drop(entries);
     io::copy(&mut source, &mut io::sink()).map_err(cut)?;
     // Behind the last name there are zeros; without, it was cut between two of them.
     match source.1 >= BLOCK_BYTES {
@@ -252,6 +265,22 @@ fn extended(
         }
     }
     Ok(())
+}
+
+/// Gives no more than is left of a limit, if there is one.
+struct Headers<'a, R>(R, &'a Cell<Option<u64>>);
+
+impl<R: Read> Read for Headers<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(left) = self.1.get() else { return self.0.read(buffer) };
+        if left == 0 && !buffer.is_empty() {
+            return Err(io::Error::other("a name has more than 8 MiB of headers"));
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let count = self.0.read(&mut buffer[..most])?;
+        self.1.set(Some(left - count as u64));
+        Ok(count)
+    }
 }
 
 /// Counts the zeros that came last.

@@ -113,8 +113,10 @@ impl Layout {
         if sets.iter().any(|&bytes| bytes > ATTRIBUTES_BYTES_MAX) {
             return Err(ImageError::TooLarge("256 KiB of extended attributes of a file where it is mounted"));
         }
+        let mut slots = Vec::new();
+        slots.try_reserve_exact(tree.nodes.len()).map_err(|_| ImageError::no_memory("what is to be mounted"))?;
         let mut layout = Layout {
-            slots: Vec::with_capacity(tree.nodes.len()),
+            slots,
             directories: Vec::new(),
             sets,
             links: links(tree),

@@ -34,6 +34,39 @@ fn the_checker_of_its_makers_finds_nothing() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
+/// Whatever is read as a tree, the kernel gets a file system that its own makers find right.
+#[test]
+fn the_checker_finds_nothing_in_what_is_made_of_damaged_trees() {
+    probe_skip!(has("fsck.erofs"), "fsck.erofs is not installed (erofs-utils)");
+    const BLOCKS: u32 = 300;
+    let dir = tempfile::tempdir().expect("a directory");
+    let (image, data) = (dir.path().join("image"), dir.path().join("data"));
+    std::fs::write(&data, vec![7; BLOCKS as usize * BLOCK]).expect("writes");
+    let (bytes, mut checked) = (sample().encode(), 0);
+    for at in 1..bytes.len() {
+        for flip in [1, 2, 0x10, 0x40] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= flip;
+            let Ok(tree) = Tree::decode(&damaged) else { continue };
+            // As an image is opened: its pieces are within its packs.
+            let is_within = |block: &u32| *block == HOLE || *block < BLOCKS - (PIECE_BYTES / BLOCK_BYTES) as u32;
+            if !tree.blocks.iter().all(is_within) {
+                continue;
+            }
+            let file = File::create(&image).expect("makes");
+            if metadata(&tree, BLOCKS, (0, 0), &file).is_err() {
+                continue;
+            }
+            let done = Command::new("fsck.erofs").arg(format!("--device={}", data.display())).arg(&image).output();
+            let done = done.expect("starts");
+            let said = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success(), "byte {at}, {flip:#x}: {said}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 100, "{checked} were checked");
+}
+
 #[test]
 fn in_one_file_each_file_is_one_stretch() {
     probe_skip!(has("fsck.erofs"), "fsck.erofs is not installed (erofs-utils)");

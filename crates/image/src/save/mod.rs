@@ -26,6 +26,7 @@ use larder_store::{Lease, Store};
 
 use self::plan::{Known, Plan, Wanted};
 use self::snapshot::{Opened, Snapshot};
+use crate::image::check_tree;
 use crate::squeeze::Packer;
 use crate::tree::{HOLE, Kind, piece_length};
 use crate::{Image, ImageError, Progress, Step, threads};
@@ -277,7 +278,9 @@ fn keep(
     let mut saved = Vec::new();
     for (snapshot, (name, _)) in snapshots.iter_mut().zip(request.paths) {
         place(snapshot, &packs, &plan.places);
-        let tree = packer.pack(&snapshot.tree.encode())?;
+        let bytes = snapshot.tree.encode();
+        let tree = packer.pack(&bytes)?;
+        check_tree(&snapshot.tree, bytes.len(), tree.len())?;
         saved.push(SavedPath { path: name.clone(), tree: store.put_blob(&mut tree.as_slice())? });
     }
     let files = snapshots.iter().flat_map(|snapshot| &snapshot.tree.nodes);

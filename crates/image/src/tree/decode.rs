@@ -17,6 +17,40 @@ const TARGET_BYTES_MAX: u64 = 4095;
 const SIZE_MAX: u64 = i64::MAX as u64;
 const SECOND_NS: u64 = 1_000_000_000;
 const MODE_MAX: u64 = 0o7777;
+/// What a tree may take in memory for each of its bytes, beside its texts. Trees of package managers take 3 to 6.
+const ROOM_PER_BYTE: usize = 12;
+/// What any tree may take.
+const ROOM_ALWAYS: usize = 1 << 20;
+/// What an attribute takes beside its bytes: two vectors, and what the allocator needs for them.
+const ATTRIBUTE_BYTES: usize = 96;
+/// Attributes of all nodes together, bytes: a set is said once, and written for each node that has it.
+const ATTRIBUTES_BYTES_ALWAYS: u64 = 256 << 20;
+const ATTRIBUTES_BYTES_PER_NODE: u64 = 256;
+
+/// Add to a list, if there is memory for that.
+fn push<T>(list: &mut Vec<T>, item: T, at: usize) -> Result<(), DecodeError> {
+    list.try_reserve(1).map_err(|_| DecodeError::Limit { limit: list.len() as u64, at })?;
+    list.push(item);
+    Ok(())
+}
+
+/// Bytes of one's own, if there is memory for them.
+fn owned(bytes: &[u8], at: usize) -> Result<Vec<u8>, DecodeError> {
+    let mut owned = Vec::new();
+    owned.try_reserve_exact(bytes.len()).map_err(|_| DecodeError::Limit { limit: bytes.len() as u64, at })?;
+    owned.extend_from_slice(bytes);
+    Ok(owned)
+}
+
+/// What a tree may still take in memory.
+struct Room(usize);
+
+impl Room {
+    fn take(&mut self, bytes: usize, at: usize) -> Result<(), DecodeError> {
+        self.0 = self.0.checked_sub(bytes).ok_or(DecodeError::Limit { limit: ROOM_PER_BYTE as u64, at })?;
+        Ok(())
+    }
+}
 
 impl Tree {
     /// Read a tree's bytes.
@@ -26,23 +60,52 @@ impl Tree {
             IMAGE_VERSION => {}
             other => return Err(DecodeError::Version(other)),
         }
-        let mut tree = Tree { owners: owners(&mut r)?, sets: sets(&mut r)?, ..Tree::default() };
+        let mut room = Room(bytes.len().saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_ALWAYS));
+        let mut tree = Tree { owners: owners(&mut r, &mut room)?, sets: sets(&mut r, &mut room)?, ..Tree::default() };
         let at = r.position();
         let count = r.count()? as u64;
         if count == 0 || count > NODES_MAX {
             return Err(DecodeError::Limit { limit: NODES_MAX, at });
         }
-        tree.nodes.reserve_exact(count as usize);
+        room.take(count as usize * size_of::<Node>(), at)?;
+        let no_memory = |_| DecodeError::Limit { limit: bytes.len() as u64, at };
+        tree.nodes.try_reserve_exact(count as usize).map_err(no_memory)?;
         // Names are about as many bytes as all else of a node.
-        tree.text.reserve(bytes.len() / 2);
-        tree.read_nodes(&mut r, count as usize)?;
+        tree.text.try_reserve(bytes.len() / 2).map_err(no_memory)?;
+        tree.read_nodes(&mut r, count as usize, &mut room)?;
         r.finish()?;
-        Ok(tree)
+        match tree.attributes_fit() {
+            true => Ok(tree),
+            false => Err(DecodeError::Limit { limit: ATTRIBUTES_BYTES_PER_NODE, at }),
+        }
     }
 
-    fn read_nodes(&mut self, r: &mut Reader<'_>, count: usize) -> Result<(), DecodeError> {
+    /// Whether a tree that is written in so many bytes is within the limits of `decode`.
+    pub(crate) fn is_readable(&self, bytes: usize) -> bool {
+        let of_set = |set: &Vec<Attribute>| -> usize {
+            let attributes = set.iter().map(|(name, value)| ATTRIBUTE_BYTES + name.len() + value.len());
+            size_of::<Vec<Attribute>>() + attributes.sum::<usize>()
+        };
+        let sets: usize = self.sets.iter().map(of_set).sum();
+        let others = self.owners.len() * size_of::<(u32, u32)>() + self.blocks.len() * size_of::<u32>();
+        let room = sets + others + self.extents.len() * size_of::<Extent>() + self.nodes.len() * size_of::<Node>();
+        room <= bytes.saturating_mul(ROOM_PER_BYTE).saturating_add(ROOM_ALWAYS) && self.attributes_fit()
+    }
+
+    fn attributes_fit(&self) -> bool {
+        self.attributes_bytes() <= ATTRIBUTES_BYTES_ALWAYS + ATTRIBUTES_BYTES_PER_NODE * self.nodes.len() as u64
+    }
+
+    /// Bytes of the attributes of all nodes together.
+    fn attributes_bytes(&self) -> u64 {
+        let of = |set: &Vec<Attribute>| set.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
+        let sets: Vec<u64> = self.sets.iter().map(of).collect();
+        self.nodes.iter().map(|node| sets[node.set as usize]).sum()
+    }
+
+    fn read_nodes(&mut self, r: &mut Reader<'_>, count: usize, room: &mut Room) -> Result<(), DecodeError> {
         let mut last = Last::default();
-        let top = self.read_node(r, 0, Span::default(), &mut last)?;
+        let top = self.read_node(r, 0, Span::default(), &mut last, room)?;
         self.nodes.push(top);
         let mut open = vec![0u32];
         while let Some(directory) = open.pop() {
@@ -57,13 +120,15 @@ impl Tree {
             }
             for number in 0..entries {
                 let name = self.read_name(r, (number > 0).then(|| from + number - 1))?;
-                let node = self.read_node(r, directory, name, &mut last)?;
+                let node = self.read_node(r, directory, name, &mut last, room)?;
                 self.nodes.push(node);
             }
             let to = self.nodes.len();
             self.nodes[directory as usize].kind = Kind::Directory(Span::new(from..to));
             let is_directory = |&number: &usize| matches!(self.nodes[number].kind, Kind::Directory(_));
-            open.extend((from..to).rev().filter(is_directory).map(|number| number as u32));
+            for number in (from..to).rev().filter(is_directory) {
+                push(&mut open, number as u32, r.position())?;
+            }
         }
         if self.nodes.len() == count { Ok(()) } else { Err(DecodeError::Truncated(r.position())) }
     }
@@ -77,16 +142,24 @@ impl Tree {
         if !is_name || !is_next {
             return Err(DecodeError::Limit { limit: 0, at });
         }
-        Ok(self.keep(name))
+        self.keep(name, at)
     }
 
-    fn keep(&mut self, text: &[u8]) -> Span {
+    fn keep(&mut self, text: &[u8], at: usize) -> Result<Span, DecodeError> {
         let from = self.text.len();
+        self.text.try_reserve(text.len()).map_err(|_| DecodeError::Limit { limit: from as u64, at })?;
         self.text.extend_from_slice(text);
-        Span::new(from..self.text.len())
+        Ok(Span::new(from..self.text.len()))
     }
 
-    fn read_node(&mut self, r: &mut Reader<'_>, parent: u32, name: Span, last: &mut Last) -> Result<Node, DecodeError> {
+    fn read_node(
+        &mut self,
+        r: &mut Reader<'_>,
+        parent: u32,
+        name: Span,
+        last: &mut Last,
+        room: &mut Room,
+    ) -> Result<Node, DecodeError> {
         let tag = r.u8()?;
         if tag == 6 {
             let at = r.position();
@@ -104,7 +177,7 @@ impl Tree {
         let modified = (seconds, limited(r, SECOND_NS - 1)? as u32);
         last.seconds = seconds;
         let kind = match tag {
-            1 | 2 => self.read_file(r, tag == 2, last)?,
+            1 | 2 => self.read_file(r, tag == 2, last, room)?,
             3 => Kind::Directory(Span::default()),
             4 => {
                 let at = r.position();
@@ -112,7 +185,7 @@ impl Tree {
                 if target.is_empty() || target.contains(&0) {
                     return Err(DecodeError::Limit { limit: 0, at });
                 }
-                Kind::Link(self.keep(target))
+                Kind::Link(self.keep(target, at)?)
             }
             5 => Kind::Fifo,
             _ => return Err(r.unknown_tag(tag)),
@@ -120,15 +193,22 @@ impl Tree {
         Ok(Node { name, parent, mode, owner, set, modified, kind })
     }
 
-    fn read_file(&mut self, r: &mut Reader<'_>, has_holes: bool, last: &mut Last) -> Result<Kind, DecodeError> {
+    fn read_file(
+        &mut self,
+        r: &mut Reader<'_>,
+        has_holes: bool,
+        last: &mut Last,
+        room: &mut Room,
+    ) -> Result<Kind, DecodeError> {
         let size = limited(r, SIZE_MAX)?;
         let from = self.extents.len();
         if has_holes {
             let mut end = 0;
             for _ in 0..r.count()? {
+                room.take(size_of::<Extent>(), r.position())?;
                 let offset = end + limited(r, size - end)?;
                 let length = limited(r, size - offset)?;
-                self.extents.push(Extent { offset, length });
+                push(&mut self.extents, Extent { offset, length }, r.position())?;
                 end = offset + length;
             }
         }
@@ -136,6 +216,7 @@ impl Tree {
         let from = self.blocks.len();
         for number in 0..pieces_of(size) {
             let at = r.position();
+            room.take(size_of::<u32>(), at)?;
             let block = match r.number()? {
                 0 => HOLE,
                 told => {
@@ -148,20 +229,27 @@ impl Tree {
                     block as u32
                 }
             };
-            self.blocks.push(block);
+            push(&mut self.blocks, block, at)?;
         }
         Ok(Kind::File { size, pieces: Span::new(from..self.blocks.len()), extents })
     }
 }
 
-fn owners(r: &mut Reader<'_>) -> Result<Vec<(u32, u32)>, DecodeError> {
+fn owners(r: &mut Reader<'_>, room: &mut Room) -> Result<Vec<(u32, u32)>, DecodeError> {
     let at = r.position();
-    let one = |r: &mut Reader<'_>| Ok((limited(r, u32::MAX.into())? as u32, limited(r, u32::MAX.into())? as u32));
-    let all: Vec<_> = (0..r.count()?).map(|_| one(r)).collect::<Result<_, DecodeError>>()?;
+    let mut one = |r: &mut Reader<'_>| {
+        room.take(size_of::<(u32, u32)>(), r.position())?;
+        Ok((limited(r, u32::MAX.into())? as u32, limited(r, u32::MAX.into())? as u32))
+    };
+    let mut all = Vec::new();
+    for _ in 0..r.count()? {
+        let owner = one(r)?;
+        push(&mut all, owner, at)?;
+    }
     if all.is_empty() { Err(DecodeError::Limit { limit: 1, at }) } else { Ok(all) }
 }
 
-fn sets(r: &mut Reader<'_>) -> Result<Vec<Vec<Attribute>>, DecodeError> {
+fn sets(r: &mut Reader<'_>, room: &mut Room) -> Result<Vec<Vec<Attribute>>, DecodeError> {
     let at = r.position();
     let mut all = Vec::new();
     for _ in 0..r.count()? {
@@ -172,9 +260,11 @@ fn sets(r: &mut Reader<'_>) -> Result<Vec<Vec<Attribute>>, DecodeError> {
             if !is_kept(name) || name.contains(&0) {
                 return Err(DecodeError::Limit { limit: 0, at });
             }
-            set.push((name.to_vec(), value.to_vec()));
+            room.take(ATTRIBUTE_BYTES + name.len() + value.len(), at)?;
+            push(&mut set, (owned(name, at)?, owned(value, at)?), at)?;
         }
-        all.push(set);
+        room.take(size_of::<Vec<Attribute>>(), r.position())?;
+        push(&mut all, set, r.position())?;
     }
     if all.first().is_some_and(Vec::is_empty) { Ok(all) } else { Err(DecodeError::Limit { limit: 0, at }) }
 }

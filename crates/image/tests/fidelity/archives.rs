@@ -18,7 +18,8 @@ impl Place {
 
     fn import(&self, file: &str, key: &str, name: Option<&str>) -> Result<(), ImageError> {
         let (from, staging) = (self.path(file), self.store.image_staging()?);
-        let unpacked = unpack(&from, Format::of(&from)?, name.map(str::as_bytes), &staging, &Progress::default())?;
+        let unpacked =
+            unpack(&from, Format::of(&from)?, name.map(str::as_bytes), &staging, 1 << 30, &Progress::default())?;
         let elsewhere = |blobs: &[larder_model::Blob]| vec![false; blobs.len()];
         let key = key.parse().expect("a key");
         let request = Request { key, paths: &unpacked.paths, now_ms: 2, elsewhere: &elsewhere, rights: Rights::Kept };

@@ -3,6 +3,8 @@
 
 mod archives;
 mod faults;
+#[cfg(target_os = "linux")]
+mod hostile;
 mod killed;
 mod mounted;
 mod rights;

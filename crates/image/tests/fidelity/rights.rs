@@ -82,7 +82,8 @@ fn an_archive_brings_none() {
     let made =
         std::process::Command::new("tar").arg("-C").arg(place.dir.path()).arg("-cf").arg(&file).arg("a").status();
     larder_testkit::probe_skip!(made.is_ok_and(|status| status.success()), "tar is not installed");
-    let unpacked = unpack(&file, Format::of(&file).expect("tar"), None, place.dir.path(), &Progress::default());
+    let format = Format::of(&file).expect("tar");
+    let unpacked = unpack(&file, format, None, place.dir.path(), 1 << 30, &Progress::default());
     let unpacked = unpacked.expect("unpacks");
     let elsewhere = |blobs: &[Blob]| vec![false; blobs.len()];
     for (key, rights, dropped) in [("without", Rights::Dropped, 3), ("with", Rights::Kept, 0)] {

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use larder_sys::Channel;
 
@@ -117,8 +117,9 @@ fn ask(
     }
     let asked = || -> io::Result<_> {
         let channel = Channel::connect(socket, PATIENCE)?;
-        channel.send(&encode(kind, name), passed)?;
-        let reply = receive(&channel)?;
+        let sent = channel.send(&encode(kind, name), passed);
+        // A broker that refuses a user says so before it reads anything.
+        let reply = receive(&channel, Instant::now() + PATIENCE).map_err(|error| sent.err().unwrap_or(error))?;
         Ok((channel, reply))
     };
     let (channel, reply) = asked().map_err(MountError::path(socket, "the broker cannot be asked"))?;

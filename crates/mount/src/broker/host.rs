@@ -89,7 +89,7 @@ pub struct Programs {
 
 /// All images that are mounted now.
 pub(super) struct Host {
-    images: Mutex<HashMap<String, Weak<Shared>>>,
+    images: Mutex<HashMap<String, Arc<Mutex<Weak<Shared>>>>>,
     programs: Programs,
 }
 
@@ -105,17 +105,29 @@ impl Host {
             Rung::LazyFuse if !owners.is_plain() => format!("{} {owners:?}", supplied.id),
             _ => supplied.id.clone(),
         };
-        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
-        images.retain(|_, shared| shared.strong_count() > 0);
-        if let Some(shared) = images.get(&id).and_then(Weak::upgrade) {
+        // Locked while it is mounted, which may take as long as a remote: other images are not waited with.
+        let slot = self.slot(id);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = slot.upgrade() {
             return Ok(shared);
         }
         let shared = Arc::new(self.mount(supplied, name, owners)?);
         if shared.traced.is_some() {
             end_trace_later(&shared);
         }
-        images.insert(id, Arc::downgrade(&shared));
+        *slot = Arc::downgrade(&shared);
         Ok(shared)
+    }
+
+    /// Where the image of this id is noted.
+    fn slot(&self, id: String) -> Arc<Mutex<Weak<Shared>>> {
+        let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that is locked, or waited for, is held beside this map.
+        let is_used = |slot: &Arc<Mutex<Weak<Shared>>>| {
+            Arc::strong_count(slot) > 1 || slot.try_lock().is_ok_and(|shared| shared.strong_count() > 0)
+        };
+        images.retain(|_, slot| is_used(slot));
+        Arc::clone(images.entry(id).or_default())
     }
 
     fn mount(&self, supplied: &Supplied, name: &str, owners: &Owners) -> Result<Shared, MountError> {

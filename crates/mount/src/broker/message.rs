@@ -11,6 +11,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 use larder_sys::Channel;
 
@@ -85,8 +86,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Kind, String)> {
     Some((*KINDS.get(usize::from(*kind))?, String::from_utf8(text.to_vec()).ok()?))
 }
 
-/// Receive one whole message, and nothing after it.
-pub(super) fn receive(channel: &Channel) -> io::Result<Message> {
+/// Receive one whole message, and nothing after it. All of it must be there by `until`, however its bytes come.
+pub(super) fn receive(channel: &Channel, until: Instant) -> io::Result<Message> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "what came is no message of ours");
     let (mut came, mut passed) = (Vec::new(), Vec::new());
     let mut buffer = [0; HEADER_BYTES + MESSAGE_BYTES_MAX];
@@ -102,9 +103,14 @@ pub(super) fn receive(channel: &Channel) -> io::Result<Message> {
                 return Ok(Message { kind, text, passed });
             }
         }
-        match channel.receive(&mut buffer, &mut passed)? {
-            0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
-            count => came.extend_from_slice(&buffer[..count]),
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "it took too long to come");
+        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()).ok_or_else(late)?;
+        channel.set_patience(left)?;
+        match channel.receive(&mut buffer, &mut passed) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(late()),
+            Err(error) => return Err(error),
+            Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            Ok(count) => came.extend_from_slice(&buffer[..count]),
         }
     }
 }

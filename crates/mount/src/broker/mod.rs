@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `supply.rs` | where images come from: the broker's own, never the client's |
 //! | `policy.rs` | who may have what mounted where |
+//! | `seats.rs` | how much each user has under way, and what is said of them |
 //! | `host.rs` | one mount an image for all jobs of the machine |
 //! | `serve.rs` | one request from one connection; nothing believed |
 //! | `message.rs` | requests and replies, and their bytes |
@@ -17,11 +18,12 @@ mod client;
 mod host;
 mod message;
 mod policy;
+mod seats;
 mod serve;
 mod supply;
 
 pub use client::{Client, Wish};
 pub use host::Programs;
-pub use policy::Policy;
+pub use policy::{MOUNTS_MAX, Policy};
 pub use serve::Broker;
 pub use supply::{Lazily, Ready, Supplied, Supply, Traced};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::MountError;
 
 /// What the broker's administrator allows.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Policy {
     /// Users that are served; all where there are none.
     pub users: Vec<u32>,
@@ -16,6 +16,20 @@ pub struct Policy {
     pub targets: Vec<PathBuf>,
     /// So many mounts of one user at most; 0 for any number.
     pub mounts_max: usize,
+    /// So many requests of one user that are not answered yet at most; 0 for any number.
+    pub requests_max: usize,
+}
+
+/// Mounts of one user, unless the administrator says otherwise: each is a file system of the kernel's, and may be a
+/// connection and a thread.
+pub const MOUNTS_MAX: usize = 256;
+/// Requests of one user that are not answered yet, unless the administrator says otherwise.
+const REQUESTS_MAX: usize = 64;
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy { users: Vec::new(), targets: Vec::new(), mounts_max: MOUNTS_MAX, requests_max: REQUESTS_MAX }
+    }
 }
 
 /// File systems whose directories mean something by their place, by the kernel's numbers: proc, sysfs, cgroup and
@@ -77,7 +91,24 @@ impl Policy {
     pub(super) fn has_room(&self, user: u32, mounts: usize) -> Result<(), MountError> {
         match self.mounts_max == 0 || mounts < self.mounts_max {
             true => Ok(()),
-            false => Err(refused(format!("user {user} has {mounts} images mounted, and more are not allowed"))),
+            false => Err(refused(format!(
+                "user {user} has {mounts} images mounted, and more are not allowed: unmount some, or have the broker \
+                 started with a larger --mounts-max"
+            ))),
+        }
+    }
+
+    /// Whether the user may ask for something beside `requests` that are not answered yet.
+    ///
+    /// # Errors
+    ///
+    /// If these are too many.
+    pub(super) fn has_turn(&self, user: u32, requests: usize) -> Result<(), MountError> {
+        match self.requests_max == 0 || requests < self.requests_max {
+            true => Ok(()),
+            false => {
+                Err(refused(format!("user {user} has {requests} requests that are not answered yet: ask again later")))
+            }
         }
     }
 }
@@ -101,7 +132,8 @@ mod tests {
     fn places_that_are_allowed() {
         let directory = tempfile::tempdir().expect("makes");
         let user = larder_sys::effective_user();
-        let policy = Policy { targets: vec![directory.path().to_owned()], users: vec![7], mounts_max: 2 };
+        let policy =
+            Policy { targets: vec![directory.path().to_owned()], users: vec![7], mounts_max: 2, requests_max: 1 };
         let check = |path: &Path, user: u32, shared: bool, expect: &str| {
             let place = std::fs::File::open(path).expect("opens");
             let said = policy.allows(user, place.as_fd(), path, shared).err().map(|error| error.to_string());
@@ -117,5 +149,8 @@ mod tests {
         check(Path::new("/proc/self"), user, false, "of the kernel's");
         assert!(policy.admits(7).is_ok() && policy.admits(8).is_err() && Policy::default().admits(8).is_ok());
         assert!(policy.has_room(7, 1).is_ok() && policy.has_room(7, 2).is_err());
+        assert!(policy.has_turn(7, 0).is_ok() && policy.has_turn(7, 1).is_err());
+        let usual = Policy::default();
+        assert!(usual.has_room(7, MOUNTS_MAX).is_err() && usual.has_turn(7, REQUESTS_MAX).is_err());
     }
 }

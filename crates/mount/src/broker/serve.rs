@@ -1,12 +1,12 @@
 //! The broker: one request from one connection, by a thread of its own. Nothing that comes is believed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,20 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::host::{Host, Programs, Shared};
 use super::message::{Kind, Message, encode, receive};
 use super::policy::{name_of, refused};
+use super::seats::{Lines, Making, Seat, Seats};
 use super::{Policy, Supplied, Supply};
 use crate::{Ask, Inside, Lease, Listed, MountError, Owners, Places, Rung, Stay};
 
-/// A connection says all that it has to say in this time.
+/// A connection says all that it has to say in this time, however it does that.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// To tell somebody that they are not served, there is no waiting.
+const NO_PATIENCE: Duration = Duration::from_millis(1);
+/// Taking one mount away is waited for so long before the next one is.
+const END_PATIENCE: Duration = Duration::from_secs(5);
 /// How often is looked for what is left of jobs that are gone.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// Connections at once; each mount that is held is one.
-const AT_ONCE_MAX: usize = 4096;
+/// How often is looked at the least whether to end.
+const WAIT: Duration = Duration::from_secs(30);
 /// Of the thread of each.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -36,7 +41,10 @@ pub struct Broker {
     policy: Policy,
     /// The images of mounts that stay, by the mount's name.
     used: Mutex<HashMap<String, Arc<Shared>>>,
-    connections: AtomicUsize,
+    /// The names of mounts that are looked at, or taken away, by the sweep.
+    swept: Mutex<HashSet<String>>,
+    seats: Arc<Seats>,
+    lines: Lines,
     says: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -60,8 +68,8 @@ enum Outcome {
 }
 
 impl Broker {
-    /// With its state in `state`: what is left there of jobs that are gone is taken away, and images of those that live
-    /// are mounted and filled again. `says` is told of what goes wrong.
+    /// With its state in `state`: images of jobs that live are mounted and filled again. What is left there of jobs that
+    /// are gone is taken away by `serve`. `says` is told of what goes wrong.
     ///
     /// # Errors
     ///
@@ -74,9 +82,9 @@ impl Broker {
         says: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Result<Arc<Broker>, MountError> {
         let (places, host) = (Places::open(state)?, Host::new(programs));
-        let (used, connections) = (Mutex::new(HashMap::new()), AtomicUsize::new(0));
-        let broker = Arc::new(Broker { places, host, supply, policy, used, connections, says });
-        broker.sweep();
+        let (used, swept) = (Mutex::default(), Mutex::default());
+        let (seats, lines) = (Arc::default(), Lines::default());
+        let broker = Arc::new(Broker { places, host, supply, policy, used, swept, seats, lines, says });
         broker.resume()?;
         Ok(broker)
     }
@@ -84,21 +92,31 @@ impl Broker {
     /// Serve who connects, until the other end of the pipe `woken` is closed. What was mounted for connections that are
     /// open then goes with the process.
     pub fn serve(self: &Arc<Broker>, door: &Door, woken: BorrowedFd) {
-        let mut swept = Instant::now();
-        while !is_closed(woken) {
-            if swept.elapsed() >= SWEEP_EVERY {
-                self.sweep();
-                swept = Instant::now();
+        // Nothing that depends on a job happens on this thread: a job may have the kernel wait for it.
+        let (_until_served, served) = mpsc::channel::<()>();
+        let its = Arc::clone(self);
+        let sweeping = move || {
+            loop {
+                its.sweep();
+                match served.recv_timeout(SWEEP_EVERY) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    _ => return,
+                }
             }
+        };
+        if let Err(error) = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(sweeping) {
+            (self.says)(&format!("what is left of jobs is not taken away, because there is no thread for it: {error}"));
+        }
+        while !is_closed(woken) {
             match door.accept() {
                 Ok(Some(channel)) => self.attend_apart(channel),
                 Ok(None) => {
-                    if let Err(error) = door.wait(SWEEP_EVERY, woken) {
+                    if let Err(error) = door.wait(WAIT, woken) {
                         (self.says)(&error.to_string());
                     }
                 }
                 Err(error) => {
-                    (self.says)(&format!("nobody can be let in: {error}"));
+                    self.say_of_client(&format!("nobody can be let in: {error}"));
                     std::thread::sleep(Duration::from_millis(100));
                 }
             }
@@ -107,33 +125,47 @@ impl Broker {
 
     /// Whether somebody is connected: to ask for something, or for what is held as long as that.
     pub fn is_asked(&self) -> bool {
-        self.connections.load(SeqCst) > 0
+        self.seats.connections() > 0
     }
 
+    /// What a client can have said as often as it likes.
+    fn say_of_client(&self, line: &str) {
+        self.lines.of(line, Instant::now()).iter().for_each(|line| (self.says)(line));
+    }
+
+    /// Who connected is known at once, before anything that they say is read or waited for.
     fn attend_apart(self: &Arc<Broker>, channel: Channel) {
-        if self.connections.fetch_add(1, SeqCst) >= AT_ONCE_MAX {
-            self.connections.fetch_sub(1, SeqCst);
-            return (self.says)("too many connections at once: one is refused");
-        }
+        let (peer, seat) = match self.admitted(&channel) {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                self.say_of_client(&format!("refused: {error}"));
+                let reply = encode(Kind::Refused, &error.to_string());
+                return drop(channel.set_patience(NO_PATIENCE).and_then(|()| channel.send(&reply, &[])));
+            }
+        };
         let its = Arc::clone(self);
-        let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
-            its.attend(&channel);
-            its.connections.fetch_sub(1, SeqCst);
-        });
-        if let Err(error) = started {
-            self.connections.fetch_sub(1, SeqCst);
-            (self.says)(&format!("no thread for a connection: {error}"));
+        let attend = move || its.attend(&channel, peer, seat);
+        if let Err(error) = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(attend) {
+            self.say_of_client(&format!("no thread for a connection: {error}"));
         }
+    }
+
+    fn admitted(&self, channel: &Channel) -> Result<(Peer, Seat), MountError> {
+        let peer = channel.peer().map_err(|error| refused(format!("who asks cannot be told: {error}")))?;
+        self.policy.admits(peer.user)?;
+        self.policy.has_turn(peer.user, self.seats.asking(peer.user))?;
+        let seat = self.seats.take(peer.user);
+        seat.map(|seat| (peer, seat)).ok_or_else(|| refused("too many connections at once: ask again later".to_owned()))
     }
 
     /// Serve one connection, and hold what it asked to be held.
-    fn attend(&self, channel: &Channel) {
-        let outcome = match self.answer(channel) {
+    fn attend(&self, channel: &Channel, peer: Peer, mut seat: Seat) {
+        let outcome = match self.answer(channel, peer) {
             Ok(outcome) => outcome,
             Err(error) => {
                 let is_nothing = matches!(error, MountError::NotMounted(_));
                 if !is_nothing {
-                    (self.says)(&format!("refused: {error}"));
+                    self.say_of_client(&format!("refused: {error}"));
                 }
                 let kind = if is_nothing { Kind::Nothing } else { Kind::Refused };
                 let _ = channel.send(&encode(kind, &error.to_string()), &[]);
@@ -146,6 +178,7 @@ impl Broker {
                 let passed: Vec<BorrowedFd> = mount.iter().map(AsFd::as_fd).collect();
                 let sent = channel.send(&encode(Kind::Done, &stay.id()), &passed);
                 drop(mount);
+                seat.answered();
                 if sent.is_ok() {
                     wait_for_end(channel.descriptor());
                 }
@@ -154,6 +187,7 @@ impl Broker {
             }
             Outcome::ForProcess(id, process) => {
                 let _ = channel.send(&encode(Kind::Done, &id), &[]);
+                seat.answered();
                 wait_for_end(process.as_fd());
                 self.end(&id);
             }
@@ -161,16 +195,14 @@ impl Broker {
         }
     }
 
-    fn answer(&self, channel: &Channel) -> Result<Outcome, MountError> {
+    fn answer(&self, channel: &Channel, peer: Peer) -> Result<Outcome, MountError> {
         let odd = |error: io::Error| refused(format!("the request cannot be read: {error}"));
-        channel.set_patience(PATIENCE).map_err(odd)?;
-        let peer = channel.peer().map_err(odd)?;
-        // Whoever is not served hears why, which takes that they have said all.
-        let message = match receive(channel) {
+        let message = match receive(channel, Instant::now() + PATIENCE) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Outcome::Left),
             received => received.map_err(odd)?,
         };
-        self.policy.admits(peer.user)?;
+        // The reply is short, and nobody has to be waited for.
+        channel.set_patience(PATIENCE).map_err(odd)?;
         let caller = caller(channel, peer)?;
         match message.kind {
             Kind::MountHeld | Kind::MountForProcess | Kind::MountKept => self.mount(&caller, message),
@@ -197,7 +229,7 @@ impl Broker {
             }
             _ => return Err(refused("no process came with the request".to_owned())),
         };
-        let (supplied, shared, owners) = self.supplied(caller, &message.text)?;
+        let (supplied, shared, owners, _making) = self.supplied(caller, &message.text)?;
         let inside = Inside { namespace: caller.namespace.as_fd(), name: &caller.name, place: place.as_fd() };
         let asked = ask(&message.text, caller, &supplied, &shared, &owners);
         let stay = self.places.mount(&Ask { target: &target, lease, inside: Some(inside), ..asked })?;
@@ -214,7 +246,7 @@ impl Broker {
     }
 
     fn detached(&self, caller: &Caller, name: &str) -> Result<Outcome, MountError> {
-        let (supplied, shared, owners) = self.supplied(caller, name)?;
+        let (supplied, shared, owners, _making) = self.supplied(caller, name)?;
         let (mount, stay) = self.places.detached(&ask(name, caller, &supplied, &shared, &owners))?;
         let passed = mount.descriptor().try_clone_to_owned();
         let passed = passed.map_err(|error| refused(format!("no descriptor for a mount: {error}")))?;
@@ -224,10 +256,7 @@ impl Broker {
     fn unmount(&self, caller: &Caller, passed: Vec<OwnedFd>) -> Result<Outcome, MountError> {
         let nothing = || MountError::NotMounted(PathBuf::new());
         let number = passed.first().and_then(|root| larder_sys::mount_number(root).ok()).ok_or_else(nothing)?;
-        let mut mounts = self.places.list()?.into_iter();
-        let is_it = |mount: &Listed| mount.number == Some(number) && mount.mounted && mount.user == caller.peer.user;
-        let found = mounts.find(is_it);
-        let id = found.ok_or_else(nothing)?.id;
+        let id = self.places.id_of_number(caller.peer.user, number)?.ok_or_else(nothing)?;
         self.places.end(&id)?;
         self.used().remove(&id);
         Ok(Outcome::Said(id))
@@ -235,26 +264,27 @@ impl Broker {
 
     /// Of what is mounted for the user, the next after that of the name `last`.
     fn next(&self, caller: &Caller, last: &str) -> Result<Outcome, MountError> {
-        let its = |mount: &Listed| mount.mounted && mount.user == caller.peer.user && *mount.id > *last;
-        let next = self.places.list()?.into_iter().filter(its).min_by(|a, b| a.id.cmp(&b.id));
+        let its = |mount: &Listed| mount.mounted && *mount.id > *last;
+        let next = self.places.list_of(caller.peer.user)?.into_iter().filter(its).min_by(|a, b| a.id.cmp(&b.id));
         let Listed { id, name, target, .. } = next.ok_or_else(|| MountError::NotMounted(PathBuf::new()))?;
         Ok(Outcome::Said(format!("{id}\n{name}\n{}", target.display())))
     }
 
     /// The image of that name, mounted for all, and the owners that the caller is to see.
-    fn supplied(&self, caller: &Caller, name: &str) -> Result<(Supplied, Arc<Shared>, Owners), MountError> {
+    fn supplied(&self, caller: &Caller, name: &str) -> Result<(Supplied, Arc<Shared>, Owners, Making), MountError> {
         let user = caller.peer.user;
-        let mounts = self.places.list()?.into_iter().filter(|mount| mount.user == user).count();
-        self.policy.has_room(user, mounts)?;
+        // Others that are being made are counted here until they are noted, and for a moment twice.
+        let (making, others) = self.seats.make(user);
+        self.policy.has_room(user, self.places.count_of(user)? + others)?;
         let supplied = self.supply.image(user, name).map_err(refused)?;
         let owners = Owners::one(supplied.stored, (caller.peer.user, caller.peer.group));
         let shared = self.host.shared(&supplied, name, &owners)?;
-        Ok((supplied, shared, owners))
+        Ok((supplied, shared, owners, making))
     }
 
     /// Go on with images that were mounted by a broker before this one: lazily filled data needs somebody who fills it.
     fn resume(self: &Arc<Broker>) -> Result<(), MountError> {
-        for mount in self.places.list()?.into_iter().filter(|mount| mount.mounted) {
+        for mount in self.places.list_lasting()?.into_iter().filter(|mount| mount.mounted) {
             if mount.via == Rung::Lazy {
                 let supplied = self.supply.again(mount.user, &mount.name, &mount.image).map_err(refused);
                 let same = |supplied: Supplied| match supplied.image.first_file() == mount.image {
@@ -292,14 +322,48 @@ impl Broker {
         self.used().remove(id);
     }
 
-    fn sweep(&self) {
-        match self.places.sweep() {
-            Ok(_) => {}
-            Err(error) => (self.says)(&error.to_string()),
+    /// Take away what is left of jobs that are gone, each by a thread of its own: one that hangs, because what is among a
+    /// job's mounts does not answer, keeps itself only. An error with one does not keep the others.
+    fn sweep(self: &Arc<Broker>) {
+        let (ids, mut errors) = match self.places.ids() {
+            Ok(found) => found,
+            Err(error) => return (self.says)(&error.to_string()),
+        };
+        for id in &ids {
+            if !self.swept().insert(id.clone()) {
+                continue;
+            }
+            let (its, own) = (Arc::clone(self), id.clone());
+            let (tell, told) = mpsc::channel();
+            let end = move || {
+                let ended = its.places.end_if_stale(&own);
+                its.swept().remove(&own);
+                let _ = tell.send(ended.map(drop));
+            };
+            if let Err(error) = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(end) {
+                self.swept().remove(id);
+                errors.push(refused(format!("{id}: no thread to look for what is left of it: {error}")));
+                continue;
+            }
+            match told.recv_timeout(END_PATIENCE) {
+                Ok(Ok(()) | Err(MountError::NotMounted(_))) => {}
+                Ok(Err(error)) => errors.push(error),
+                Err(_) => {
+                    let seconds = END_PATIENCE.as_secs();
+                    errors.push(refused(format!(
+                        "{id}: is not taken away after {seconds} s, and goes on in the background"
+                    )));
+                }
+            }
         }
-        if let Ok(mounts) = self.places.list() {
-            self.used().retain(|id, _| mounts.iter().any(|mount| mount.id == *id));
+        MountError::all(errors).iter().for_each(|error| (self.says)(&format!("sweep: {error}")));
+        if let Ok((ids, _)) = self.places.ids() {
+            self.used().retain(|used, _| ids.contains(used));
         }
+    }
+
+    fn swept(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.swept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn used(&self) -> MutexGuard<'_, HashMap<String, Arc<Shared>>> {

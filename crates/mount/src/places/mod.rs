@@ -18,7 +18,7 @@ mod record;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -138,14 +138,14 @@ impl Places {
                 fs::canonicalize(ask.target).map_err(MountError::path(ask.target, "is no directory to mount on"))?
             }
         };
-        if self.find(&target, ask.inside.map(|inside| inside.name))?.is_some() {
-            return Err(MountError::Taken(target));
-        }
         let place = match ask.inside {
             Some(inside) => inside.place.try_clone_to_owned(),
             None => larder_sys::open_place(&target),
         };
         let place = place.map_err(MountError::path(&target, "is no directory to mount on"))?;
+        if self.find(place.as_fd())?.is_some() {
+            return Err(MountError::Taken(target));
+        }
         if !ask.over && !is_empty(place.as_fd()).map_err(MountError::path(&target, "cannot be listed"))? {
             return Err(MountError::NotEmpty(target));
         }
@@ -257,8 +257,10 @@ impl Places {
     /// Where nothing of ours is there, or the kernel refuses.
     pub fn unmount(&self, target: &Path) -> Result<(), MountError> {
         let real = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
-        let found = self.find(&real, None)?.ok_or_else(|| MountError::NotMounted(target.to_owned()))?;
-        end(&found.0, &found.1)
+        let nothing = || MountError::NotMounted(target.to_owned());
+        let root = larder_sys::open_place(&real).map_err(|_| nothing())?;
+        let (directory, record) = self.find(root.as_fd())?.ok_or_else(nothing)?;
+        end(&directory, &record)
     }
 
     /// Leave a mount of ours whose handle is gone, whatever its lease.
@@ -267,93 +269,169 @@ impl Places {
     ///
     /// Where there is none of that name, or the kernel refuses.
     pub fn end(&self, id: &str) -> Result<(), MountError> {
-        let found = self.records()?.into_iter().find(|(directory, _)| directory.ends_with(id));
-        let (directory, record) = found.ok_or_else(|| MountError::NotMounted(PathBuf::from(id)))?;
+        let (directory, record) = self.record(id)?;
         end(&directory, &record)
     }
 
-    /// All mounts that are noted here.
+    /// Take a mount away if nobody needs it any more. Returns where it was noted to be.
+    ///
+    /// # Errors
+    ///
+    /// If there is no mount of that name, or the kernel refuses.
+    pub(crate) fn end_if_stale(&self, id: &str) -> Result<Option<PathBuf>, MountError> {
+        let (directory, record) = self.record(id)?;
+        end_if_stale(&directory, record)
+    }
+
+    /// All mounts that are noted here. A record that cannot be read is left out; `sweep` reports it.
     ///
     /// # Errors
     ///
     /// Where the state directory cannot be read.
     pub fn list(&self) -> Result<Vec<Listed>, MountError> {
-        let all = self.records()?.into_iter().map(|(directory, record)| Listed {
-            id: directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-            mounted: is_mounted(&record),
-            name: record.name,
-            user: record.user,
-            number: record.known.as_ref().map(Known::number),
-            target: record.target,
-            image: record.image,
-            via: record.via,
-            lease: record.lease,
+        self.list_those(|_| true)
+    }
+
+    /// Those of one user. Mounts of others are not looked for: to look may take as long as their owners like.
+    pub(crate) fn list_of(&self, user: u32) -> Result<Vec<Listed>, MountError> {
+        self.list_those(|record| record.user == user)
+    }
+
+    /// Those that go on when whoever mounted them is gone.
+    pub(crate) fn list_lasting(&self) -> Result<Vec<Listed>, MountError> {
+        self.list_those(|record| record.is_of_this_boot() && !record.lease.is_over())
+    }
+
+    fn list_those(&self, is_wanted: impl Fn(&Record) -> bool) -> Result<Vec<Listed>, MountError> {
+        let all = self.records()?.0.into_iter().filter(|(_, record)| is_wanted(record)).map(|(directory, record)| {
+            let place = whereabouts(&directory, &record);
+            Listed {
+                id: id_of(&directory),
+                mounted: !matches!(place, Ok(None)),
+                name: record.name,
+                user: record.user,
+                number: record.known.as_ref().map(Known::number),
+                target: place.ok().flatten().unwrap_or(record.target),
+                image: record.image,
+                via: record.via,
+                lease: record.lease,
+            }
         });
         Ok(all.collect())
     }
 
-    /// Take away what is mounted for those who are gone, and what is left of mounts that are. Returns the targets.
+    /// The names of all mounts that are noted here, and what is wrong with records that cannot be read.
     ///
     /// # Errors
     ///
-    /// Where the state directory cannot be read, or the kernel refuses to unmount.
+    /// If the state directory cannot be read.
+    pub(crate) fn ids(&self) -> Result<(Vec<String>, Vec<MountError>), MountError> {
+        let (records, errors) = self.records()?;
+        Ok((records.iter().map(|(directory, _)| id_of(directory)).collect(), errors))
+    }
+
+    /// How many mounts of a user are noted, also those that are being taken away.
+    ///
+    /// # Errors
+    ///
+    /// If the state directory cannot be read.
+    pub(crate) fn count_of(&self, user: u32) -> Result<usize, MountError> {
+        Ok(self.records()?.0.iter().filter(|(_, record)| record.user == user).count())
+    }
+
+    /// The name of a user's mount that has this number, wherever it is now.
+    ///
+    /// # Errors
+    ///
+    /// If the state directory cannot be read.
+    pub(crate) fn id_of_number(&self, user: u32, number: MountNumber) -> Result<Option<String>, MountError> {
+        let is_it = |record: &Record| {
+            record.user == user && record.is_of_this_boot() && record.known.as_ref().map(Known::number) == Some(number)
+        };
+        Ok(self.records()?.0.iter().find(|(_, record)| is_it(record)).map(|(directory, _)| id_of(directory)))
+    }
+
+    /// Take away what is mounted for those who are gone, and what is left of mounts that are. Returns the targets. An error
+    /// with one mount does not keep the others.
+    ///
+    /// # Errors
+    ///
+    /// If the state directory cannot be read, or some mounts cannot be taken away: all that is wrong.
     pub fn sweep(&self) -> Result<Vec<PathBuf>, MountError> {
+        let (records, mut errors) = self.records()?;
         let mut swept = Vec::new();
-        for (directory, record) in self.records()? {
-            if !is_stale(&directory, &record) {
-                continue;
+        for (directory, record) in records {
+            match end_if_stale(&directory, record) {
+                Ok(target) => swept.extend(target),
+                Err(error) => errors.push(error),
             }
-            end(&directory, &record)?;
-            swept.push(record.target);
         }
-        Ok(swept)
+        MountError::all(errors).map_or(Ok(swept), Err)
     }
 
     /// The same of those alone that went with whoever had them: others may be for processes, or among mounts, that cannot
     /// be seen from here. What cannot be taken away stays.
     pub fn sweep_held(&self) {
         let held = |record: &Record| record.lease == Lease::Held && record.is_of_this_boot();
-        for (directory, record) in self.records().unwrap_or_default() {
-            if held(&record) && is_stale(&directory, &record) {
-                let _ = end(&directory, &record);
+        for (directory, record) in self.records().unwrap_or_default().0 {
+            if held(&record) {
+                let _ = end_if_stale(&directory, record);
             }
         }
     }
 
-    /// The mount at a place among our mounts, or those of that name.
-    fn find(&self, target: &Path, namespace: Option<&str>) -> Result<Option<(PathBuf, Record)>, MountError> {
-        let mut records = self.records()?.into_iter();
-        let is_there =
-            |record: &Record| namespace.map_or_else(|| record.is_of_our_mounts(), |name| record.namespace == name);
-        Ok(records.find(|(_, record)| record.target == target && is_there(record) && is_mounted(record)))
+    /// The mount of ours of which this is the root. It is known by its number, so it does not matter by which path, and
+    /// among whose mounts, it was opened.
+    fn find(&self, root: BorrowedFd) -> Result<Option<(PathBuf, Record)>, MountError> {
+        if !larder_sys::is_mount_root(root).unwrap_or(true) {
+            return Ok(None);
+        }
+        let Ok(own) = File::open("/proc/self") else { return Ok(None) };
+        let is_it = |record: &Record| {
+            let known = record.known.as_ref();
+            record.is_of_this_boot() && known.is_some_and(|known| known.is(root, own.as_fd()).unwrap_or(false))
+        };
+        Ok(self.records()?.0.into_iter().find(|(_, record)| is_it(record)))
     }
 
-    fn records(&self) -> Result<Vec<(PathBuf, Record)>, MountError> {
+    fn record(&self, id: &str) -> Result<(PathBuf, Record), MountError> {
+        let directory = self.directory.join(id);
+        let text = match read(&directory.join(RECORD)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(MountError::NotMounted(PathBuf::from(id))),
+            read => read.map_err(MountError::path(&directory, "its record cannot be read")),
+        }?;
+        let record = Record::decode(&text).ok_or_else(|| MountError::NotMounted(PathBuf::from(id)))?;
+        Ok((directory, record))
+    }
+
+    /// All records, and what is wrong with those that cannot be read.
+    fn records(&self) -> Result<Records, MountError> {
         let entries = fs::read_dir(&self.directory).map_err(MountError::path(&self.directory, "cannot be listed"))?;
-        let mut records = Vec::new();
+        let (mut records, mut errors) = (Vec::new(), Vec::new());
         for entry in entries {
             let directory = entry.map_err(MountError::path(&self.directory, "cannot be listed"))?.path();
-            let text = match read(&directory.join(RECORD)) {
+            match read(&directory.join(RECORD)) {
                 // It ended meanwhile, or is just beginning, or whoever began it was killed: nothing else is empty.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                     let _ = fs::remove_dir(&directory);
-                    continue;
                 }
-                read => read.map_err(MountError::path(&directory, "its record cannot be read"))?,
-            };
-            match Record::decode(&text) {
-                Some(record) => records.push((directory, record)),
-                None => remove_unbegun(&directory, &text),
+                Err(error) => errors.push(MountError::path(&directory, "its record cannot be read")(error)),
+                Ok(text) => match Record::decode(&text) {
+                    Some(record) => records.push((directory, record)),
+                    None => remove_unbegun(&directory, &text),
+                },
             }
         }
-        Ok(records)
+        Ok((records, errors))
     }
 }
+
+type Records = (Vec<(PathBuf, Record)>, Vec<MountError>);
 
 impl Stay {
     /// The name by which it is listed.
     pub fn id(&self) -> String {
-        self.directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        id_of(&self.directory)
     }
 
     /// Leave it mounted, as its lease says.
@@ -397,22 +475,44 @@ fn is_empty(place: BorrowedFd) -> io::Result<bool> {
     Ok(!names.any(|name| !matches!(name.file_name().to_bytes(), b"." | b"..")))
 }
 
-/// Whether the mount of this record is what is at its target.
-fn is_mounted(record: &Record) -> bool {
-    at_root(record, |_| Ok(())).is_ok_and(|found| found.is_some())
+/// The name of a mount whose directory this is.
+fn id_of(directory: &Path) -> String {
+    directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Do something with the mount of a record, where it is; `None` where it is gone.
-fn at_root<T: Send>(record: &Record, act: impl FnOnce(OwnedFd) -> io::Result<T> + Send) -> io::Result<Option<T>> {
-    let own = File::open("/proc/self")?;
-    let act = || {
-        let Ok(root) = larder_sys::open_place(&record.target) else { return Ok(None) };
-        let is_it = |known: &Known| known.is(root.as_fd(), own.as_fd()).unwrap_or(false);
-        if record.known.as_ref().is_some_and(is_it) { act(root).map(Some) } else { Ok(None) }
+/// Where the mount of a record is now; `None` if it is gone. An error means that nobody can tell.
+fn whereabouts(directory: &Path, record: &Record) -> io::Result<Option<PathBuf>> {
+    among_its_mounts(directory, record, |_, place, _| Ok(place))
+}
+
+/// Take the mount of a record away, wherever it is; false if it was gone.
+fn unmount(directory: &Path, record: &Record) -> io::Result<bool> {
+    let away = among_its_mounts(directory, record, |known, place, own| {
+        let root = larder_sys::open_place(&place)?;
+        match known.is(root.as_fd(), own)? {
+            true => larder_sys::unmount(root),
+            false => Err(io::Error::new(io::ErrorKind::ResourceBusy, "another mount hides it")),
+        }
+    })?;
+    Ok(away.is_some())
+}
+
+/// Do something with where the mount of a record is, on a thread that sees the same mounts.
+fn among_its_mounts<T: Send>(
+    directory: &Path,
+    record: &Record,
+    act: impl FnOnce(&Known, PathBuf, BorrowedFd) -> io::Result<T> + Send,
+) -> io::Result<Option<T>> {
+    // What has no number in its record was never given a place.
+    let Some(known) = record.known.as_ref().filter(|_| record.is_of_this_boot()) else { return Ok(None) };
+    let (own, id) = (File::open("/proc/self")?, directory.file_name().unwrap_or_default());
+    let act = || match known.place(own.as_fd(), id)? {
+        Some(place) => act(known, place, own.as_fd()).map(Some),
+        None => Ok(None),
     };
     match record.is_of_our_mounts() {
         true => act(),
-        false => match record.open_namespace() {
+        false => match record.open_namespace()? {
             Some(namespace) => larder_sys::in_mount_namespace(namespace.as_fd(), act),
             None => Ok(None),
         },
@@ -426,15 +526,20 @@ fn is_stale(directory: &Path, record: &Record) -> bool {
     }
     // Whoever is mounting it, or holds it, has its record locked.
     let Ok(file) = File::open(directory.join(RECORD)) else { return false };
-    file.try_lock().is_ok() && (record.lease.is_over() || !is_mounted(record))
+    file.try_lock().is_ok() && (record.lease.is_over() || matches!(whereabouts(directory, record), Ok(None)))
 }
 
-/// Take a mount away by its record, and what belongs to it.
-fn end(directory: &Path, record: &Record) -> Result<(), MountError> {
-    if record.is_of_this_boot() {
-        let done = at_root(record, larder_sys::unmount);
-        done.map_err(MountError::path(&record.target, "cannot be unmounted"))?;
+fn end_if_stale(directory: &Path, record: Record) -> Result<Option<PathBuf>, MountError> {
+    match is_stale(directory, &record) {
+        true => end(directory, &record).map(|()| Some(record.target)),
+        false => Ok(None),
     }
+}
+
+/// Take a mount away by its record, and what belongs to it. If it may still be there, its record and what was written to it
+/// stay.
+fn end(directory: &Path, record: &Record) -> Result<(), MountError> {
+    unmount(directory, record).map_err(MountError::path(&record.target, "cannot be unmounted"))?;
     remove(directory).map_err(MountError::path(directory, "what is left of a mount cannot be removed"))
 }
 

@@ -15,17 +15,18 @@
 //! ```
 //! Boot, lease and image are read by whoever evicts as well (crates/store/src/images.rs).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use larder_sys::MountNumber;
+use larder_sys::{MountNumber, SeenMount};
 
 use super::{Ask, Lease};
 use crate::Rung;
+use crate::overlay::source_of;
 
 const FIRST: &str = "larder-mount 1";
 
@@ -71,11 +72,45 @@ impl Known {
         Ok(is_alike
             && match source {
                 Some(source) => {
-                    let mut seen = larder_sys::seen_mounts(own)?.into_iter();
-                    seen.any(|seen| seen.number == *number && seen.source == source.as_bytes())
+                    let is_it = |seen: &SeenMount| seen.number == *number && seen.source == source.as_bytes();
+                    larder_sys::seen_mounts(own)?.iter().any(is_it)
                 }
                 None => true,
             })
+    }
+
+    /// Where the mount is now, among those that this thread sees; `None` if it is not among them. Nothing is looked up by
+    /// a path, because whoever sees the mount can rename what is above it. `own` is an open `/proc/self`, `id` the name of
+    /// the mount's directory.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be told. Then the mount may be there.
+    pub(super) fn place(&self, own: BorrowedFd, id: &OsStr) -> io::Result<Option<PathBuf>> {
+        const EPERM: i32 = 1;
+        const ENOSYS: i32 = 38;
+        let seen = |is_it: &dyn Fn(&SeenMount) -> bool| -> io::Result<Option<SeenMount>> {
+            Ok(larder_sys::seen_mounts(own)?.into_iter().rfind(is_it))
+        };
+        match self {
+            Known::Unique(number) => match larder_sys::mount_place(*number) {
+                // What runs in a container may not be allowed to ask. Only overlays have a source of their own.
+                Err(error) if matches!(error.raw_os_error(), Some(EPERM | ENOSYS)) => {
+                    let source = source_of(id);
+                    let found = seen(&|mount| mount.source == source.as_bytes())?;
+                    found.map(|mount| Some(mount.place)).ok_or(error)
+                }
+                found => found,
+            },
+            Known::Reused { number, device, source, .. } => {
+                let is_it = |mount: &SeenMount| {
+                    mount.number == *number
+                        && mount.device == *device
+                        && source.as_ref().is_none_or(|source| mount.source == source.as_bytes())
+                };
+                Ok(seen(&is_it)?.map(|mount| mount.place))
+            }
+        }
     }
 
     pub(super) fn number(&self) -> MountNumber {
@@ -170,16 +205,24 @@ impl Record {
         namespace_of("self").is_ok_and(|namespace| namespace == self.namespace)
     }
 
-    /// The mounts that it is among, as long as somebody that we see sees them.
-    pub(super) fn open_namespace(&self) -> Option<OwnedFd> {
-        let name = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
-        let pids = fs::read_dir("/proc").ok()?.filter_map(name);
-        let opened = |pid: String| {
-            let process = larder_sys::open_process(pid.parse().ok()?).ok()?;
-            let (namespace, name) = larder_sys::mounts_of(process).ok()?;
-            (name == self.namespace).then_some(namespace)
-        };
-        pids.filter(|pid| namespace_of(pid).is_ok_and(|namespace| namespace == self.namespace)).find_map(opened)
+    /// The mounts that it is among; `None` if no process sees them any more. Processes that may not be looked at are passed
+    /// over: a broker that has its rights (`CAP_SYS_PTRACE`) may look at all.
+    ///
+    /// # Errors
+    ///
+    /// If processes cannot be listed.
+    pub(super) fn open_namespace(&self) -> io::Result<Option<OwnedFd>> {
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            if namespace_of(&name.to_string_lossy()).is_ok_and(|namespace| namespace == self.namespace)
+                && let Ok((namespace, name)) = larder_sys::open_process(pid).and_then(larder_sys::mounts_of)
+                && name == self.namespace
+            {
+                return Ok(Some(namespace));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -220,7 +263,11 @@ mod tests {
         let (name, user, image, target) = ("deps 1%", 7, &image, target.as_path());
         let ask = Ask { name, user, image, target, layer, via, writable: true, owners, lease, over: false, inside };
         let mut record = Record::new(&ask, target).expect("is known");
-        assert!(record.is_of_this_boot() && record.is_of_our_mounts() && record.open_namespace().is_some());
+        assert!(
+            record.is_of_this_boot()
+                && record.is_of_our_mounts()
+                && record.open_namespace().is_ok_and(|found| found.is_some())
+        );
         let text = record.encode();
         assert_eq!(Record::decode(&text).as_ref(), Some(&record));
         let reused =

@@ -14,7 +14,8 @@ use larder_mount::{Fill, Image, Owners, Rung, owned_by};
 use larder_sys::Door;
 
 use crate::fixture::{Fixture, Test, layer};
-use crate::lazy::{FromFile, far, gate_command, until};
+use crate::hang::Hanging;
+use crate::lazy::{FromFile, far, gate_command, until, until_within};
 use crate::rungs::mounts;
 use crate::served::{Told, server_command, servers};
 
@@ -24,6 +25,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("two_users_on_one_image_writing", two_users_on_one_image_writing),
     ("a_job_among_everybodys_mounts", a_job_among_everybodys_mounts),
     ("what_a_broker_refuses", what_a_broker_refuses),
+    ("a_job_with_deep_directories", a_job_with_deep_directories),
+    ("a_user_who_asks_slowly_keeps_nobody_waiting", a_user_who_asks_slowly_keeps_nobody_waiting),
+    ("what_hangs_keeps_nobody_waiting", what_hangs_keeps_nobody_waiting),
     ("a_broker_that_is_killed_and_comes_back", a_broker_that_is_killed_and_comes_back),
     ("what_is_served_outlives_its_broker", what_is_served_outlives_its_broker),
 ];
@@ -373,6 +377,132 @@ fn what_a_broker_refuses() {
         assert!(said.is_empty() || said.get(5) == Some(&6), "{said:?}");
     }
     served.until_nothing_is_left();
+}
+
+/// `DIRECTORY DEPTH`: make directories, one in the other.
+pub(crate) fn nest(arguments: &[String]) {
+    let [directory, depth] = arguments else { panic!("{arguments:?}") };
+    std::env::set_current_dir(directory).expect("is there");
+    for _ in 0..depth.parse().expect("is a number") {
+        fs::create_dir("d").expect("makes");
+        std::env::set_current_dir("d").expect("is there");
+    }
+}
+
+fn a_job_with_deep_directories() {
+    let words = |target: &Path| {
+        let program = std::env::current_exe().expect("is known");
+        let script = format!("{} role-nest $T 3000", program.display());
+        ["deps".to_owned(), target.to_string_lossy().into_owned(), "held".to_owned(), script]
+    };
+    // A broker that may open as much as it likes: what ends it is its stack.
+    let Some(served) = Served::begin(|_| Policy::default()) else { return };
+    let target = served.make("target", USER);
+    let job = |socket: &Path| {
+        let words = words(&target);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut job = Job::start(socket, USER, true, "role-ask", &words);
+        assert_eq!(job.says(), "fine");
+        job.kill();
+    };
+    job(&served.fixture.path("broker.sock"));
+    let until_gone = |state: &Path| {
+        let is_gone = || fs::read_dir(state).expect("is there").next().is_none();
+        until_within(Duration::from_secs(600), "nothing is left", is_gone);
+    };
+    until_gone(&served.fixture.path("state"));
+    // And one that may open 1,024 files, as systemd has it.
+    let Some(Image::Erofs { metadata, data: Some(source) }) = served.fixture.erofs() else { return };
+    let (state, socket) = (served.fixture.path("few"), served.fixture.path("few.sock"));
+    let mut command = Command::new("prlimit");
+    command.arg("--nofile=1024:1024").arg(std::env::current_exe().expect("is known")).arg("role-broker");
+    command.args([&state, &socket, &metadata, &source, &source]).stdout(Stdio::piped());
+    let Ok(mut broker) = command.spawn() else { return println!("    skipped: there is no prlimit") };
+    let mut line = String::new();
+    BufReader::new(broker.stdout.as_mut().expect("is piped")).read_line(&mut line).expect("reads");
+    assert_eq!(line, "serves\n");
+    job(&socket);
+    until_gone(&state);
+    assert!(broker.try_wait().expect("is known").is_none(), "it lives");
+    broker.kill().expect("dies");
+    broker.wait().expect("died");
+}
+
+/// `SOCKET COUNT MOST`: ask by so many connections, a byte at a time, until the broker has closed all of them. Says when
+/// the broker listens to that many at most.
+pub(crate) fn drip(arguments: &[String]) {
+    let [socket, count, most] = arguments else { panic!("{arguments:?}") };
+    let number = |text: &String| text.parse::<usize>().expect("is a number");
+    let (count, most) = (number(count), number(most));
+    let connect = |_| {
+        let stream = std::os::unix::net::UnixStream::connect(socket).expect("connects");
+        stream.set_nonblocking(true).expect("sets");
+        stream
+    };
+    let mut open: Vec<_> = (0..count).map(connect).collect();
+    let mut told = false;
+    // A request of 2,000 bytes.
+    for byte in 2000u32.to_le_bytes().into_iter().chain([1, 0]).chain(std::iter::repeat(0)).take(300) {
+        // What was refused, or took too long, was told so.
+        open.retain_mut(|stream| {
+            let goes_on = |error: io::Error| error.kind() == io::ErrorKind::WouldBlock;
+            stream.write_all(&[byte]).is_ok() && stream.read(&mut [0; 64]).is_err_and(goes_on)
+        });
+        if open.len() <= most && !std::mem::replace(&mut told, true) {
+            println!("{} are listened to", open.len());
+        }
+        if open.is_empty() {
+            return println!("ended");
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    println!("{} go on", open.len());
+}
+
+fn a_user_who_asks_slowly_keeps_nobody_waiting() {
+    for is_served in [true, false] {
+        let policy = |_: &Fixture| Policy { users: if is_served { vec![] } else { vec![USER] }, ..Policy::default() };
+        let Some(served) = Served::begin(policy) else { return };
+        let mut slow = served.job(OTHER, false, "role-drip", &["1000", if is_served { "64" } else { "0" }]);
+        let said = slow.says();
+        assert!(said.ends_with(" are listened to"), "{said}");
+        let target = served.make("target", USER);
+        let mut job = served.job(USER, true, "role-ask", &["deps", &target.to_string_lossy(), "held", "true"]);
+        assert_eq!(job.says(), "fine");
+        assert!(job.end());
+        // A byte now and then does not make a request longer.
+        assert_eq!(slow.says(), "ended");
+        assert!(slow.end());
+        served.until_nothing_is_left();
+    }
+}
+
+fn what_hangs_keeps_nobody_waiting() {
+    let allowed = |fixture: &Fixture| Policy { targets: vec![fixture.make("allowed")], ..Policy::default() };
+    let Some(served) = Served::begin(allowed) else { return };
+    let before = mounts();
+    let hanging = match Hanging::on(&served.fixture.path("allowed"), USER) {
+        Ok(hanging) => hanging,
+        Err(error) => return println!("    skipped: FUSE: {error}"),
+    };
+    let stuck = served.fixture.path("allowed/d");
+    let mut job = served.job(USER, false, "role-ask", &["deps", &stuck.to_string_lossy(), "process", "true"]);
+    assert_eq!(job.says(), "fine");
+    // It ends, and what is to be unmounted cannot be looked up.
+    hanging.answer(false);
+    job.kill();
+    let target = served.make("target", OTHER);
+    for _ in 0..3 {
+        let mut job = served.job(OTHER, true, "role-ask", &["deps", &target.to_string_lossy(), "process", WORK]);
+        assert_eq!(job.says(), "fine");
+        assert!(job.end());
+    }
+    let left = || fs::read_dir(served.fixture.path("state")).expect("is there").count();
+    until("all but the one that hangs is taken away", || left() == 1);
+    hanging.answer(true);
+    served.until_nothing_is_left();
+    drop(hanging);
+    assert_eq!(mounts(), before);
 }
 
 /// `STATE SOCKET METADATA DATA SOURCE`: a broker of a lazily filled image, until killed.

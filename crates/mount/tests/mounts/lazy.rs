@@ -135,8 +135,13 @@ impl Far {
     }
 }
 
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+pub(crate) fn until(what: &str, holds: impl FnMut() -> bool) {
+    until_within(PATIENCE, what, holds);
+}
+
+/// The same for what a slow disk takes long for.
+pub(crate) fn until_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + patience;
     while !holds() {
         assert!(Instant::now() < until, "{what}");
         std::thread::sleep(Duration::from_millis(5));

@@ -8,6 +8,8 @@ mod broker;
 #[cfg(target_os = "linux")]
 mod fixture;
 #[cfg(target_os = "linux")]
+mod hang;
+#[cfg(target_os = "linux")]
 mod lazy;
 #[cfg(target_os = "linux")]
 mod older;
@@ -55,6 +57,8 @@ fn roles(role: &str, arguments: Vec<String>) {
         "place" => broker::place_and_wait(&arguments),
         "unmount" => broker::unmount(&arguments),
         "list" => broker::list(&arguments),
+        "nest" => broker::nest(&arguments),
+        "drip" => broker::drip(&arguments),
         "broker" => broker::be_broker(&arguments),
         "gate" => lazy::be_gate(),
         "fill" => lazy::fill_and_wait(&arguments),

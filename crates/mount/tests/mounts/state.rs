@@ -16,6 +16,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("what_is_kept_stays_until_it_is_unmounted", what_is_kept_stays_until_it_is_unmounted),
     ("killed_at_any_moment", killed_at_any_moment),
     ("a_stranger_with_the_same_number_stays", a_stranger_with_the_same_number_stays),
+    ("a_mount_below_a_renamed_directory_is_found", a_mount_below_a_renamed_directory_is_found),
+    ("an_error_with_one_mount_does_not_keep_the_others", an_error_with_one_mount_does_not_keep_the_others),
 ];
 
 /// Mounts that are made until one has a number that was given back: kernels give the lowest that is free.
@@ -167,4 +169,75 @@ fn a_stranger_with_the_same_number_stays() {
         }
         assert_eq!(mounts(), before);
     }
+}
+
+fn a_mount_below_a_renamed_directory_is_found() {
+    let fixture = Fixture::new();
+    let Some((rung, image)) = fixture.of_kernel() else { return };
+    let before = mounts();
+    let places = Places::open(&fixture.path("state")).expect("opens");
+    for writable in [true, false] {
+        let (old, new) = (fixture.make("parent").join("target"), fixture.path("renamed/target"));
+        let mount = || {
+            fs::create_dir(&old).expect("makes");
+            let asked = Ask { lease: Lease::Kept, writable, ..ask(&image, &old, rung) };
+            places.mount(&asked).expect("mounts").leave();
+        };
+        mount();
+        fs::rename(fixture.path("parent"), fixture.path("renamed")).expect("renames");
+        assert!(places.sweep().expect("sweeps").is_empty(), "it is there, under another name");
+        let listed = places.list().expect("lists");
+        assert_eq!((listed[0].mounted, &listed[0].target), (true, &new));
+        fixture.assert_same(&new);
+        // The old name is free again.
+        fixture.make("parent");
+        mount();
+        assert_eq!(places.list().expect("lists").iter().filter(|mount| mount.mounted).count(), 2);
+        assert!(matches!(places.mount(&ask(&image, &new, rung)), Err(MountError::Taken(_))));
+        assert!(matches!(places.unmount(&new.join("deep")), Err(MountError::NotMounted(_))), "is only a part of it");
+        for target in [&new, &old] {
+            places.unmount(target).expect("unmounts");
+        }
+        assert_eq!(mounts(), before);
+        assert!(fs::read_dir(fixture.path("state")).expect("is there").next().is_none());
+        fs::remove_dir_all(fixture.path("renamed")).expect("removes");
+        fs::remove_dir_all(fixture.path("parent")).expect("removes");
+    }
+}
+
+fn an_error_with_one_mount_does_not_keep_the_others() {
+    let fixture = Fixture::new();
+    let Some((rung, image)) = fixture.of_kernel() else { return };
+    let before = mounts();
+    let places = Places::open(&fixture.path("state")).expect("opens");
+    let mut sleeper = Command::new("sleep").arg("60").spawn().expect("starts");
+    let targets: Vec<_> = (0..8).map(|number| fixture.make(&format!("parent{number}/target"))).collect();
+    for target in &targets {
+        let lease = Lease::of_process(sleeper.id()).expect("lives");
+        places.mount(&Ask { lease, ..ask(&image, target, rung) }).expect("mounts").leave();
+    }
+    sleeper.kill().expect("dies");
+    sleeper.wait().expect("died");
+    // Something hides two of them, so that the kernel cannot be told to unmount them, and one record is no file.
+    let hidden = [fixture.path("parent2"), fixture.path("parent5")];
+    for parent in &hidden {
+        assert!(Command::new("mount").args(["-t", "tmpfs", "hides"]).arg(parent).status().expect("runs").success());
+    }
+    fs::create_dir_all(fixture.path("state/odd/record")).expect("makes");
+    let error = places.sweep().expect_err("three are wrong").to_string();
+    assert_eq!(error.matches("cannot be unmounted").count(), 2, "{error}");
+    assert_eq!(error.matches("its record cannot be read").count(), 1, "{error}");
+    let left = places.list().expect("lists");
+    assert!(left.len() == 2 && left.iter().all(|mount| mount.mounted), "{left:?}");
+    for mount in &left {
+        let scratch = fixture.path("state").join(&mount.id).join("upper");
+        assert!(scratch.exists(), "what is mounted keeps what was written");
+    }
+    for parent in &hidden {
+        assert!(Command::new("umount").arg(parent).status().expect("runs").success());
+    }
+    fs::remove_dir_all(fixture.path("state/odd")).expect("removes");
+    assert_eq!(places.sweep().expect("sweeps").len(), 2);
+    assert_eq!(mounts(), before);
+    assert!(fs::read_dir(fixture.path("state")).expect("is there").next().is_none());
 }

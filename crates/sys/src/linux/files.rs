@@ -444,7 +444,8 @@ fn volume(major: u32, minor: u32, unique: u64) -> u64 {
 /// All that is in a file of `size_bytes`, as was just found: by one call, where it has not changed since.
 pub fn read_sized(mut file: &File, size_bytes: u64) -> io::Result<Vec<u8>> {
     let size = usize::try_from(size_bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-    let mut bytes = Vec::with_capacity(size + 1);
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size.saturating_add(1)).map_err(|_| io::ErrorKind::OutOfMemory)?;
     let read = rustix::io::retry_on_intr(|| rustix::io::read(file, rustix::buffer::spare_capacity(&mut bytes)))?;
     // Less than was asked for is the end of a file.
     if read != size {

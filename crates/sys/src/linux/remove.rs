@@ -114,9 +114,9 @@ impl Removal {
                 Some(Ok(entry)) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
                 Some(Ok(entry)) => match self.remove(&mut levels, entry.file_name(), entry.file_type()) {
                     Ok(Some(below)) => levels.push(below),
-                    Ok(None) => levels.iter_mut().last().into_iter().for_each(|level| level.has_removed = true),
+                    Ok(None) => mark(&mut levels, |level| level.has_removed = true),
                     Err(errno) => {
-                        levels.iter_mut().last().into_iter().for_each(|level| level.has_failed = true);
+                        mark(&mut levels, |level| level.has_failed = true);
                         self.note(errno);
                     }
                 },
@@ -185,22 +185,29 @@ impl Removal {
         };
         match done {
             Err(Errno::NOTEMPTY | Errno::EXIST) if !failed && may_list => {
-                return levels.iter_mut().last().into_iter().for_each(Level::list_again);
+                mark(levels, Level::list_again);
             }
             Err(errno) if errno != Errno::NOENT => {
                 self.note(errno);
                 levels.pop();
-                levels.iter_mut().last().into_iter().for_each(|above| above.has_failed = true);
+                mark(levels, |above| above.has_failed = true);
             }
             _ => {
                 levels.pop();
-                levels.iter_mut().last().into_iter().for_each(|above| above.has_removed = true);
+                mark(levels, |above| above.has_removed = true);
             }
         }
     }
 
     fn note(&mut self, errno: Errno) {
         self.first.get_or_insert_with(|| errno.into());
+    }
+}
+
+/// Note something of the last level.
+fn mark(levels: &mut [Level], note: impl FnOnce(&mut Level)) {
+    if let Some(level) = levels.last_mut() {
+        note(level);
     }
 }
 

@@ -29,7 +29,9 @@ pub(super) fn import(around: &Surroundings, options: &ImageImport, out: &mut dyn
     let format = Format::of(&file)?;
     let staging = around.store()?.image_staging()?;
     let name = options.r#as.as_ref().map(|name| name_of(around, name));
-    let unpacked = bar::during(|progress| unpack(&file, format, name.as_deref(), &staging, progress));
+    // What is larger would be evicted at once.
+    let bytes_max = Some(around.settings().max_size_bytes).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX);
+    let unpacked = bar::during(|progress| unpack(&file, format, name.as_deref(), &staging, bytes_max, progress));
     let unpacked = unpacked.context("nothing was saved")?;
     for (count, what) in [
         (unpacked.owners_left, "belonged to others, and are yours in the image: only root can keep owners"),

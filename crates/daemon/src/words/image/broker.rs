@@ -46,11 +46,14 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     };
     let (own, state) = store.image_broker()?;
     let socket = options.socket.as_deref().map_or(Ok(own), absolute)?;
+    warning(around.settings(), options.socket.is_some()).into_iter().for_each(say::tell);
     let far = FarImages::open(around, &store)?.map(Arc::new);
     keep_within_limits(&store, around.settings(), far.clone());
     let supply = ImageSupply { store: store.directory().to_owned(), far, stored: STORED, serves: false };
     let targets = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
-    let policy = Policy { users: options.user.clone(), targets, mounts_max: 0 };
+    let policy = Policy { users: options.user.clone(), targets, mounts_max: options.mounts_max, ..Policy::default() };
+    // Each mount that is held keeps some open.
+    larder_sys::raise_descriptor_limit();
     // The job's directory can be removed.
     std::env::set_current_dir("/")?;
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
@@ -75,6 +78,15 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     }
     listening.remove();
     Ok(FINE)
+}
+
+/// What is to be said of settings with which it mounts for others what anybody may have written.
+fn warning(settings: &Settings, is_for_others: bool) -> Option<&'static str> {
+    let is_open = is_for_others && !settings.remote.is_empty() && settings.remote_trust.is_empty();
+    is_open.then_some(
+        "the remotes of this broker are not signed (`remote_trust` is not set), so whoever can write to them chooses what it \
+         reads with its rights and mounts for others: set remote_trust to the keys of those who save images",
+    )
 }
 
 /// As long as this process lives: on a host whose jobs all ask a broker nobody else would.
@@ -145,7 +157,9 @@ fn start(around: &Surroundings) -> Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let idle = IDLE_S.to_string();
-    let words: [&[u8]; 7] = [b"larderd", b"image", b"broker", b"--target", b"/", b"--idle", idle.as_bytes()];
+    // It serves one user, who can start as many brokers as they like.
+    let words: [&[u8]; 9] =
+        [b"larderd", b"image", b"broker", b"--target", b"/", b"--mounts-max", b"0", b"--idle", idle.as_bytes()];
     let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name, &around.settings().remote));
     let environment = variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
     let (program_bytes, argv) = (program.as_os_str().as_bytes().to_vec(), words.map(<[u8]>::to_vec).to_vec());
@@ -160,6 +174,17 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_broker_for_others_without_signatures_says_so() {
+        let remote = vec!["file:///r".to_owned()];
+        let signed = Settings { remote: remote.clone(), remote_trust: vec!["k".to_owned()], ..Settings::default() };
+        let unsigned = Settings { remote, ..Settings::default() };
+        assert!(warning(&unsigned, true).is_some_and(|said| said.contains("remote_trust")));
+        assert_eq!(warning(&unsigned, false), None);
+        assert_eq!(warning(&signed, true), None);
+        assert_eq!(warning(&Settings::default(), true), None);
+    }
 
     #[test]
     fn the_socket_of_a_successor_stays() {

@@ -376,7 +376,7 @@ mod tests {
         }
         let (paths, elsewhere) = ([(b"tree".to_vec(), tree)], |blobs: &[larder_model::Blob]| vec![false; blobs.len()]);
         let key = key.parse().expect("a key");
-        let request = Request { key, paths: &paths, now_ms: 1, elsewhere: &elsewhere, rights: Rights::Kept };
+        let request = Request { key, paths: &paths, now_ms: 1, elsewhere: &elsewhere, rights: larder_image::Rights::Kept };
         save(store, &request, &Progress::default()).expect("saves").record
     }
 
