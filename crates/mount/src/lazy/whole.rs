@@ -1,4 +1,4 @@
-//! The whole data file at once, for where reads cannot be held back: nothing is mounted before all of it is there.
+//! The whole data file at once, for where files cannot be read before they are there: nothing is mounted before all of it is there.
 
 use std::fs::{self, File};
 use std::io;

@@ -8,6 +8,7 @@
 //!
 //! Unaware of: FUSE, and whether the bytes of files have arrived.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -34,6 +35,9 @@ const TARGET_BYTES_MAX: u64 = 4095;
 const NAME_BYTES_MAX: usize = 255;
 /// The block of a chunk of which nothing is written.
 const HOLE: u32 = u32::MAX;
+/// Chunks of which each says its device have at most so many bits: 1 MiB, which is what the kernel asks a FUSE server for
+/// at once.
+const CHUNK_BITS_MAX: u32 = 20;
 /// One request reads at most so many chunks: 16 MiB of chunks of 4 KiB.
 const CHUNKS_MAX: u64 = 4096;
 
@@ -44,7 +48,7 @@ pub(super) const LINK: u16 = 0o120_000;
 
 /// An image's metadata, opened.
 #[derive(Debug)]
-pub(super) struct Erofs {
+pub(crate) struct Erofs {
     file: File,
     block_bits: u8,
     root: u64,
@@ -81,7 +85,7 @@ enum Layout {
 
 /// What is known of a file, directory or link.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inode {
+pub(crate) struct Inode {
     pub(super) number: u64,
     /// Kind and permission bits.
     pub(super) mode: u16,
@@ -124,6 +128,17 @@ pub(super) struct Part {
     pub(super) length: u64,
 }
 
+/// A chunk of a file that is on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    /// Of the file's chunks.
+    pub(crate) number: u64,
+    /// Its bytes on the device, in whole blocks.
+    pub(crate) bytes: Range<u64>,
+    /// Where in the metadata the number of the device is, two bytes.
+    pub(crate) device_at: u64,
+}
+
 impl Inode {
     pub(super) fn is(&self, kind: u16) -> bool {
         self.mode & KIND_MASK == kind
@@ -137,7 +152,7 @@ impl Inode {
 
 impl Erofs {
     /// Opens an image's metadata.
-    pub(super) fn open(path: &Path) -> io::Result<Erofs> {
+    pub(crate) fn open(path: &Path) -> io::Result<Erofs> {
         let file = File::open(path)?;
         let mut head = [0; SUPERBLOCK_BYTES];
         file.read_exact_at(&mut head, SUPERBLOCK)?;
@@ -372,6 +387,68 @@ impl Erofs {
             left -= count;
         }
         Ok(parts)
+    }
+
+    /// Calls `each` for every file, of which there may be several names, once.
+    pub(crate) fn each_file(&self, mut each: impl FnMut(&Inode) -> io::Result<()>) -> io::Result<()> {
+        let (mut directories, mut seen) = (vec![self.root], HashSet::from([self.root]));
+        let mut buffer = vec![0; self.block_bytes() as usize];
+        while let Some(number) = directories.pop() {
+            let directory = self.inode(number)?;
+            for block in 0..self.directory_blocks(&directory) {
+                let (bytes, mut place) = (self.directory_block(&directory, block, &mut buffer)?, 0);
+                while let Some(entry) = entry(bytes, place)? {
+                    place += 1;
+                    if matches!(entry.name, b"." | b"..") {
+                        continue;
+                    }
+                    let inode = self.inode(entry.number)?;
+                    if inode.is(DIRECTORY) && seen.insert(inode.number) {
+                        directories.push(inode.number);
+                    } else if inode.is(FILE) && (inode.links <= 1 || seen.insert(inode.number)) {
+                        each(&inode)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for every chunk of a file that is on the device.
+    ///
+    /// # Errors
+    ///
+    /// If bytes of the file are on the device, but the file does not say that for each chunk.
+    pub(crate) fn chunks(&self, file: &Inode, mut each: impl FnMut(Chunk)) -> io::Result<()> {
+        let (bits, width) = match file.layout {
+            _ if file.size == 0 => return Ok(()),
+            Layout::Chunks { bits, with_device: true } if bits <= CHUNK_BITS_MAX => (bits, 8),
+            Layout::Chunks { .. } => return Err(damaged("a file does not say for each MiB which device it is on")),
+            _ => {
+                let parts = self.parts_of_blocks(file, 0..file.size)?;
+                return match parts.iter().any(|part| matches!(part.from, From::Data(_))) {
+                    true => Err(damaged("a file does not say for each MiB which device it is on")),
+                    false => Ok(()),
+                };
+            }
+        };
+        let (list, count) = (file.behind().next_multiple_of(width), file.size.div_ceil(1 << bits));
+        let mut listed = Vec::new();
+        for first in (0..count).step_by(CHUNKS_MAX as usize) {
+            listed.resize((CHUNKS_MAX.min(count - first) * width) as usize, 0);
+            let at = list.checked_add(first * width).ok_or_else(|| damaged("a list of chunks has no end"))?;
+            self.file.read_exact_at(&mut listed, at)?;
+            for (chunk, number) in listed.chunks_exact(width as usize).zip(first..) {
+                let (device, block) = (u16_at(chunk, 2), u32_at(chunk, 4));
+                if block == HOLE || device == 0 {
+                    continue;
+                }
+                let length = (file.size - (number << bits)).min(1 << bits).next_multiple_of(self.block_bytes());
+                let start = u64::from(block) << self.block_bits;
+                each(Chunk { number, bytes: start..start + length, device_at: list + number * width + 2 });
+            }
+        }
+        Ok(())
     }
 
     fn parts_of_blocks(&self, file: &Inode, range: Range<u64>) -> io::Result<Vec<Part>> {

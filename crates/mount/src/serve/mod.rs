@@ -26,7 +26,7 @@
 //! Unaware of: keys, records, packs, remotes.
 
 mod data;
-mod erofs;
+pub(crate) mod erofs;
 mod files;
 
 use std::any::Any;
@@ -51,7 +51,7 @@ use crate::layer::LAYER;
 use crate::lazy::{Options, Own, Trace};
 use crate::{Fill, Mount, MountError, Owners, Rung};
 
-const DEVICE: &str = "/dev/fuse";
+pub(crate) const DEVICE: &str = "/dev/fuse";
 /// What is said to a server, and what it says: a name and a few numbers; a sentence.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 const FIRST: &str = "larder-serve 1";
@@ -162,13 +162,13 @@ pub fn mount(wanted: &ToServe) -> Result<(Mount, Option<Server>), MountError> {
     Ok((mount, (wanted.life == Life::AsThread).then(|| Server { channel })))
 }
 
-fn open_device() -> io::Result<File> {
+pub(crate) fn open_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(DEVICE)
 }
 
 /// A mount of whatever answers through this device. The kernel checks rights by what the image says; whoever sees the
 /// mount may look.
-fn mount_device(device: BorrowedFd) -> Result<Mount, MountError> {
+pub(crate) fn mount_device(device: BorrowedFd) -> Result<Mount, MountError> {
     let number = device.as_raw_fd().to_string();
     let (user, group) = (larder_sys::effective_user().to_string(), larder_sys::effective_group().to_string());
     let text = |text: &'static str| MountValue::Text(text.as_bytes());

@@ -145,14 +145,14 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Wait until no process is a gate of that image.
 fn until_gate_ends(far: &Far) {
-    until("the gate ends", || std::os::unix::net::UnixStream::connect(far.state().join("gate.sock")).is_err());
+    until("the gate ends", || std::os::unix::net::UnixStream::connect(far.state().join("gate2.sock")).is_err());
 }
 
 fn what_is_touched_arrives() {
     let Some(far) = far() else { return };
     let (before, target) = (mounts(), far.fixture.make("target"));
     let fill = FromFile::new(&far.source, Duration::ZERO);
-    let lazy = far.begin(&fill, &options());
+    let lazy = far.begin(&fill, &Options { trace: true, ..options() });
     let layer = lazy.mount(&far.metadata).expect("mounts");
     let stay =
         far.places().mount(&Ask { layer: Some(&layer), ..ask(&far.image(), &target, Rung::Lazy) }).expect("mounts");
@@ -161,7 +161,7 @@ fn what_is_touched_arrives() {
     assert!(fill.asked.lock().expect("is sound").is_empty());
     assert!(fs::read(target.join("deep/er/file7")).expect("reads") == bytes(7, 100 + 7 * 311));
     assert!(!lazy.is_complete() && lazy.filled_bytes() > 0 && far.allocated_bytes() < LARGE_BYTES as u64);
-    let touched = lazy.trace().expect("reads");
+    let touched = lazy.trace();
     assert_eq!(touched.ranges.len(), 1, "{touched:?}");
     far.fixture.assert_same(&target);
     // A file that was executed or mapped arrives like one that was read.
@@ -247,10 +247,10 @@ pub(crate) fn fill_and_wait(arguments: &[String]) {
 }
 
 /// Be a gate, as larderd is one.
-pub(crate) fn be_gate() {
+pub(crate) fn be_gate(arguments: &[String]) {
     use std::os::fd::AsFd;
     let socket = io::stdin().as_fd().try_clone_to_owned().expect("is open");
-    larder_mount::lazy::gate(socket).expect("is a gate");
+    larder_mount::lazy::gate(socket, arguments.iter().map(OsString::from).collect()).expect("is a gate");
 }
 
 fn somebody(far: &Far, delay_ms: u32, target: Option<&Path>) -> Child {
@@ -314,7 +314,7 @@ fn a_filler_that_is_killed_shows_no_zeros() {
 
 fn gate_of(far: &Far) -> Option<u32> {
     let program = std::env::current_exe().expect("is known");
-    let socket = far.state().join("gate.sock");
+    let socket = far.state().join("gate2.sock");
     let sockets = fs::read_to_string("/proc/net/unix").expect("is there");
     let line = sockets.lines().find(|line| line.ends_with(&*socket.to_string_lossy()))?;
     let inode = line.split_whitespace().nth(6)?;
@@ -347,7 +347,7 @@ fn a_gate_that_is_killed_shows_no_zeros() {
             assert!(!lazy.is_complete(), "in the middle of it");
             assert!(Command::new("kill").args(["-KILL", &gate]).status().expect("runs").success());
         }
-        println!("    {} reads failed, none was wrong", reading.join().expect("no byte was other than it is"));
+        assert_eq!(reading.join().expect("no byte was other than it is"), 0, "whoever waited got their bytes");
     });
     far.fixture.assert_same(&target);
     drop((placed, lazy));
@@ -365,7 +365,7 @@ fn what_was_touched_comes_first_the_next_time() {
     }
     let mut last = [0; 10];
     File::open(target.join("large")).expect("opens").read_exact_at(&mut last, LARGE_BYTES as u64 - 10).expect("reads");
-    let trace = lazy.trace().expect("reads");
+    let trace = lazy.trace();
     assert!(!trace.ranges.is_empty() && trace.ranges.iter().all(|range| range.end <= far.size_bytes));
     placed.take_away().expect("unmounts");
     drop(lazy);

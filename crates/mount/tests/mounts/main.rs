@@ -56,7 +56,7 @@ fn roles(role: &str, arguments: Vec<String>) {
         "unmount" => broker::unmount(&arguments),
         "list" => broker::list(&arguments),
         "broker" => broker::be_broker(&arguments),
-        "gate" => lazy::be_gate(),
+        "gate" => lazy::be_gate(&arguments),
         "fill" => lazy::fill_and_wait(&arguments),
         "serve" => served::be_server(),
         "serve-and-wait" => served::serve_and_wait(&arguments),
