@@ -288,6 +288,8 @@ fn hear(channel: &Channel, passed: &mut Vec<OwnedFd>) -> io::Result<Vec<u8>> {
 pub fn serve(socket: OwnedFd, supply: impl FnOnce(&str) -> Result<Served, String>) -> io::Result<()> {
     larder_sys::close_others(3, &[socket.as_raw_fd()]);
     larder_sys::lead_session();
+    // It ends with its mount: whoever asks all of larder to end by SIGTERM does not mean files that are in use.
+    let _blocked = larder_sys::SignalForwarding::prepare()?;
     let _ = std::env::set_current_dir("/");
     let channel = Channel::given(socket);
     let mut passed = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
@@ -125,7 +125,7 @@ impl Far {
         Lazy::begin(&self.state(), &self.data, self.size_bytes, fill, options).expect("begins")
     }
 
-    fn places(&self) -> Places {
+    pub(crate) fn places(&self) -> Places {
         Places::open(&self.fixture.path("places")).expect("opens")
     }
 
@@ -229,21 +229,36 @@ fn many_readers_at_once() {
     drop(lazy);
 }
 
-/// Fill from a file until killed; with a target, mount first.
+/// Fill from a file until killed, also what no reader asks for if there are metadata; with a target, mount first. The
+/// metadata alone are mounted nowhere: that is how a gate has one begin again, if there is a word behind the places.
 pub(crate) fn fill_and_wait(arguments: &[String]) {
     let [state, data, source, delay_ms, more @ ..] = arguments else { panic!("{arguments:?}") };
+    let pids = File::options().append(true).create(true).open(Path::new(data).with_extension("pids"));
+    pids.and_then(|mut file| writeln!(file, "{}", larder_sys::process_id())).expect("notes");
+    let mut rescue = Vec::new();
+    if let [metadata, .., _, _] = more {
+        let words = ["role-fill", state, data, source, delay_ms, metadata].map(OsString::from);
+        rescue = [vec!["/".into(), std::env::current_exe().expect("is known").into()], words.to_vec()].concat();
+    }
     let size_bytes = fs::metadata(source).expect("is there").len();
     let fill = FromFile::new(Path::new(source), Duration::from_millis(delay_ms.parse().expect("is a number")));
-    let options = Options { workers: 2, ..options() };
+    let background = if matches!(more, [_] | [_, _, _, _]) { 2 } else { 0 };
+    let options = Options { workers: 2, background, rescue, ..options() };
     let lazy = Lazy::begin(Path::new(state), Path::new(data), size_bytes, fill, &options).expect("begins");
-    if let [metadata, target, places] = more {
+    let mut nowhere = None;
+    if let [metadata] = more {
+        nowhere = Some(lazy.mount(Path::new(metadata)).expect("mounts"));
+    }
+    if let [metadata, target, places, ..] = more {
         let layer = lazy.mount(Path::new(metadata)).expect("mounts");
         let image = Image::Erofs { metadata: metadata.into(), data: Some(data.into()) };
         let asked = Ask { layer: Some(&layer), lease: Lease::Kept, ..ask(&image, Path::new(target), Rung::Lazy) };
         Places::open(Path::new(places)).expect("opens").mount(&asked).expect("mounts").leave();
     }
-    println!("fills");
+    // A gate hears nothing of what its filler says.
+    let _ = writeln!(io::stdout(), "fills");
     std::thread::sleep(Duration::from_secs(120));
+    drop(nowhere);
 }
 
 /// Be a gate, as larderd is one.
@@ -313,8 +328,13 @@ fn a_filler_that_is_killed_shows_no_zeros() {
 }
 
 fn gate_of(far: &Far) -> Option<u32> {
+    gate_in(&far.state())
+}
+
+/// The gate whose socket is in this directory.
+pub(crate) fn gate_in(state: &Path) -> Option<u32> {
     let program = std::env::current_exe().expect("is known");
-    let socket = far.state().join("gate2.sock");
+    let socket = state.join("gate2.sock");
     let sockets = fs::read_to_string("/proc/net/unix").expect("is there");
     let line = sockets.lines().find(|line| line.ends_with(&*socket.to_string_lossy()))?;
     let inode = line.split_whitespace().nth(6)?;
@@ -326,7 +346,8 @@ fn gate_of(far: &Far) -> Option<u32> {
             let link = entry.ok().and_then(|entry| fs::read_link(entry.path()).ok());
             link.is_some_and(|link| link.to_string_lossy() == format!("socket:[{inode}]"))
         };
-        words.ends_with(b"role-gate\0") && fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|mut fds| fds.any(holds))
+        words.split(|byte| *byte == 0).nth(1) == Some(b"role-gate")
+            && fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|mut fds| fds.any(holds))
     })
 }
 

@@ -8,6 +8,8 @@ mod broker;
 #[cfg(target_os = "linux")]
 mod fixture;
 #[cfg(target_os = "linux")]
+mod killed;
+#[cfg(target_os = "linux")]
 mod lazy;
 #[cfg(target_os = "linux")]
 mod older;
@@ -29,7 +31,8 @@ fn main() {
         eprintln!("skipped: this process cannot have mounts of its own: {error}");
         return;
     }
-    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS, served::TESTS, broker::TESTS, older::TESTS].concat();
+    let tests =
+        [rungs::TESTS, state::TESTS, lazy::TESTS, killed::TESTS, served::TESTS, broker::TESTS, older::TESTS].concat();
     let wanted = first.filter(|name| !name.starts_with('-'));
     run(tests.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.contains(wanted.as_str()))));
 }
