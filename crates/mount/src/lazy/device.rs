@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::serve::{DEVICE, mount_device, open_device};
+use crate::dev_fuse::{DEVICE, mount_device, open_device};
 use crate::{Mount, MountError};
 
 /// The file.

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 
-use crate::serve::erofs::Erofs;
+use crate::erofs::{self, Erofs};
 
 const SUPERBLOCK: u64 = 1024;
 /// Compatible features, of which the lowest bit says that there is a checksum of the superblock.
@@ -67,7 +67,7 @@ impl Switches {
         let (tree, mut chunks) = (Erofs::open(metadata)?, Vec::new());
         tree.each_file(|file| {
             tree.chunks(file, |chunk| {
-                let crate::serve::erofs::Chunk { number, bytes, device_at } = chunk;
+                let erofs::Chunk { number, bytes, device_at } = chunk;
                 chunks.push((number, Chunk { bytes, device_at, is_switched: false }));
             })
         })?;

@@ -41,10 +41,10 @@ const CHUNK_BITS_MAX: u32 = 20;
 /// One request reads at most so many chunks: 16 MiB of chunks of 4 KiB.
 const CHUNKS_MAX: u64 = 4096;
 
-pub(super) const KIND_MASK: u16 = 0o170_000;
-pub(super) const FILE: u16 = 0o100_000;
-pub(super) const DIRECTORY: u16 = 0o40_000;
-pub(super) const LINK: u16 = 0o120_000;
+pub(crate) const KIND_MASK: u16 = 0o170_000;
+pub(crate) const FILE: u16 = 0o100_000;
+pub(crate) const DIRECTORY: u16 = 0o40_000;
+pub(crate) const LINK: u16 = 0o120_000;
 
 /// An image's metadata, opened.
 #[derive(Debug)]
@@ -60,8 +60,8 @@ pub(crate) struct Erofs {
     /// The time of inodes that have none of their own.
     built: (i64, u32),
     /// How many inodes there are, and blocks, for `statfs`.
-    pub(super) inodes: u64,
-    pub(super) blocks: u64,
+    pub(crate) inodes: u64,
+    pub(crate) blocks: u64,
 }
 
 /// The device that holds the bytes of files.
@@ -86,15 +86,15 @@ enum Layout {
 /// What is known of a file, directory or link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inode {
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// Kind and permission bits.
-    pub(super) mode: u16,
-    pub(super) links: u32,
-    pub(super) size: u64,
-    pub(super) user: u32,
-    pub(super) group: u32,
+    pub(crate) mode: u16,
+    pub(crate) links: u32,
+    pub(crate) size: u64,
+    pub(crate) user: u32,
+    pub(crate) group: u32,
     /// Seconds since 1970, and nanoseconds.
-    pub(super) modified: (i64, u32),
+    pub(crate) modified: (i64, u32),
     layout: Layout,
     /// Where its attributes begin, bytes of the image, and how many they take.
     attributes_at: u64,
@@ -103,16 +103,16 @@ pub(crate) struct Inode {
 
 /// An entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) number: u64,
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) number: u64,
     /// As EROFS numbers kinds.
-    pub(super) kind: u8,
+    pub(crate) kind: u8,
 }
 
 /// Where some bytes of a file are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
+pub(crate) enum From {
     /// Nowhere: they are zeros.
     Hole,
     /// In the image of the metadata, from this byte on.
@@ -123,9 +123,9 @@ pub(super) enum From {
 
 /// Some bytes of a file that are at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) from: From,
-    pub(super) length: u64,
+pub(crate) struct Part {
+    pub(crate) from: From,
+    pub(crate) length: u64,
 }
 
 /// A chunk of a file that is on the device.
@@ -140,7 +140,7 @@ pub(crate) struct Chunk {
 }
 
 impl Inode {
-    pub(super) fn is(&self, kind: u16) -> bool {
+    pub(crate) fn is(&self, kind: u16) -> bool {
         self.mode & KIND_MASK == kind
     }
 
@@ -187,16 +187,16 @@ impl Erofs {
     }
 
     /// The number of the top directory's inode.
-    pub(super) fn root(&self) -> u64 {
+    pub(crate) fn root(&self) -> u64 {
         self.root
     }
 
-    pub(super) fn block_bytes(&self) -> u64 {
+    pub(crate) fn block_bytes(&self) -> u64 {
         1 << self.block_bits
     }
 
     /// The inode of this number.
-    pub(super) fn inode(&self, number: u64) -> io::Result<Inode> {
+    pub(crate) fn inode(&self, number: u64) -> io::Result<Inode> {
         let at = number.checked_mul(SLOT).and_then(|at| at.checked_add(self.inodes_at));
         let at = at.ok_or_else(|| damaged("an inode is beyond its end"))?;
         let mut bytes = [0; 64];
@@ -258,7 +258,7 @@ impl Erofs {
     }
 
     /// The number of the inode that `name` stands for in a directory, if there is one.
-    pub(super) fn lookup(&self, directory: &Inode, name: &[u8]) -> io::Result<Option<u64>> {
+    pub(crate) fn lookup(&self, directory: &Inode, name: &[u8]) -> io::Result<Option<u64>> {
         if name.len() > NAME_BYTES_MAX {
             return Ok(None);
         }
@@ -282,12 +282,12 @@ impl Erofs {
     }
 
     /// How many blocks the entries of a directory are in.
-    pub(super) fn directory_blocks(&self, directory: &Inode) -> u64 {
+    pub(crate) fn directory_blocks(&self, directory: &Inode) -> u64 {
         directory.size.div_ceil(self.block_bytes())
     }
 
     /// One of these, in `buffer`, which is as long as a block.
-    pub(super) fn directory_block<'a>(
+    pub(crate) fn directory_block<'a>(
         &self,
         directory: &Inode,
         number: u64,
@@ -303,7 +303,7 @@ impl Erofs {
     }
 
     /// Where a link leads.
-    pub(super) fn target(&self, link: &Inode) -> io::Result<Vec<u8>> {
+    pub(crate) fn target(&self, link: &Inode) -> io::Result<Vec<u8>> {
         if !link.is(LINK) || link.size > TARGET_BYTES_MAX {
             return Err(damaged("a link leads nowhere"));
         }
@@ -313,7 +313,7 @@ impl Erofs {
     }
 
     /// Calls `each` for every extended attribute, until it says that it has what it wants.
-    pub(super) fn attributes(
+    pub(crate) fn attributes(
         &self,
         inode: &Inode,
         mut each: impl FnMut(&'static [u8], &[u8], &[u8]) -> bool,
@@ -351,7 +351,7 @@ impl Erofs {
     }
 
     /// Where the bytes of this range of a file are, in their order. The range ends with the file at most.
-    pub(super) fn parts(&self, file: &Inode, range: Range<u64>) -> io::Result<Vec<Part>> {
+    pub(crate) fn parts(&self, file: &Inode, range: Range<u64>) -> io::Result<Vec<Part>> {
         let range = range.start..range.end.min(file.size);
         if range.is_empty() {
             return Ok(Vec::new());
@@ -518,13 +518,13 @@ impl Erofs {
     }
 
     /// Reads bytes of the metadata as they are.
-    pub(super) fn read_metadata(&self, to: &mut [u8], at: u64) -> io::Result<()> {
+    pub(crate) fn read_metadata(&self, to: &mut [u8], at: u64) -> io::Result<()> {
         self.file.read_exact_at(to, at)
     }
 }
 
 /// The entry of this number in a block of a directory; none if there are fewer.
-pub(super) fn entry(block: &[u8], number: usize) -> io::Result<Option<Entry<'_>>> {
+pub(crate) fn entry(block: &[u8], number: usize) -> io::Result<Option<Entry<'_>>> {
     let cut = || damaged("an entry of a directory is cut");
     let count = entries(block)?;
     if number >= count {
