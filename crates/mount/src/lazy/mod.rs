@@ -8,6 +8,7 @@
 //! | `filler.rs` | answering what is asked |
 //! | `own.rs` | the data file, and the reads that wait for it |
 //! | `crew.rs` | the threads that fill |
+//! | `outage.rs` | waiting for where bytes come from, if that is away |
 //! | `gate.rs` | the process that keeps the FUSE device open when the filler dies |
 //! | `ledger.rs` | what is filled next; pure |
 //! | `units.rs` | a set of pieces of a file; pure |
@@ -31,6 +32,7 @@ mod gate;
 mod journal;
 mod ledger;
 mod line;
+mod outage;
 mod own;
 mod switches;
 mod units;

@@ -276,6 +276,11 @@ impl Crewed for Own {
         self.file.as_fd()
     }
 
+    fn is_waited_for(&self, bytes: &Range<u64>) -> bool {
+        let touches = |one: &Range<u64>| one.start < bytes.end && bytes.start < one.end;
+        held(&self.waiting).iter().any(|waiting| waiting.bytes.iter().any(touches))
+    }
+
     fn tell(&self, bytes: Range<u64>, is_filled: bool) {
         if is_filled {
             let units = self.crew.ledger().filled().within(&bytes);

@@ -22,6 +22,7 @@ use crate::rungs::{ask, mounts};
 pub(crate) const TESTS: &[Test] = &[
     ("what_is_touched_arrives", what_is_touched_arrives),
     ("a_fill_that_fails_is_an_error_and_never_zeros", a_fill_that_fails_is_an_error_and_never_zeros),
+    ("what_is_away_for_a_moment_is_waited_for", what_is_away_for_a_moment_is_waited_for),
     ("many_readers_at_once", many_readers_at_once),
     ("a_filler_that_is_killed_shows_no_zeros", a_filler_that_is_killed_shows_no_zeros),
     ("a_gate_that_is_killed_shows_no_zeros", a_gate_that_is_killed_shows_no_zeros),
@@ -43,6 +44,8 @@ pub(crate) struct FromFile {
     source: File,
     delay: Duration,
     fails: AtomicBool,
+    /// Where it comes from cannot be reached.
+    is_away: AtomicBool,
     asked: Mutex<Vec<Range<u64>>>,
     at_once: AtomicUsize,
     at_once_max: AtomicUsize,
@@ -54,6 +57,7 @@ impl FromFile {
             source: File::open(source).expect("opens"),
             delay,
             fails: AtomicBool::new(false),
+            is_away: AtomicBool::new(false),
             asked: Mutex::new(Vec::new()),
             at_once: AtomicUsize::new(0),
             at_once_max: AtomicUsize::new(0),
@@ -67,6 +71,9 @@ impl Fill for FromFile {
         self.asked.lock().expect("is sound").push(offset..offset + length);
         std::thread::sleep(self.delay);
         self.at_once.fetch_sub(1, SeqCst);
+        if self.is_away.load(SeqCst) {
+            return Err(io::ErrorKind::HostUnreachable.into());
+        }
         if self.fails.load(SeqCst) {
             return Err(io::Error::other("told to fail"));
         }
@@ -195,6 +202,24 @@ fn a_fill_that_fails_is_an_error_and_never_zeros() {
     let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
     far.fixture.assert_same(&target);
     assert_eq!(fill.asked.lock().expect("is sound").len(), asked);
+    drop(placed);
+}
+
+fn what_is_away_for_a_moment_is_waited_for() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    let fill = FromFile::new(&far.source, Duration::ZERO);
+    fill.is_away.store(true, SeqCst);
+    let lazy = far.begin(&fill, &Options { background: 2, ..options() });
+    let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read_all(&far, &target));
+        until("it was asked often", || fill.asked.lock().expect("is sound").len() > 40);
+        assert_eq!(lazy.filled_bytes(), 0);
+        fill.is_away.store(false, SeqCst);
+        assert_eq!(reading.join().expect("no byte was other than it is"), 0, "whoever waited got their bytes");
+    });
+    far.fixture.assert_same(&target);
     drop(placed);
 }
 
