@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::super::{FINE, plain_table, print_json, print_table};
 use super::far::FarImages;
-use super::find::{find, is_far, open, ways};
+use super::find::{find, has_all, is_far, open, ways};
 use super::restore::{Done, answer, image, restored, targets};
 use super::supply::{Asked, asked_for, name};
 use super::{attach, bar, borne, broker, cwd};
@@ -102,6 +102,7 @@ fn mounted(
     let far = FarImages::open(around, &store)?;
     let (found, _) = find(&store, far.as_ref(), key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
+    has_all(&store, far.as_ref(), record)?;
     let targets = targets(around, record, &how.paths)?;
     // Where, what was there, and whether there was nothing.
     let mut made: Vec<(&Path, Option<Aside>, bool)> = Vec::new();
