@@ -362,6 +362,8 @@ impl Shared {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+    use larder_remote::{RemoteError, Trouble};
+
     use super::*;
 
     fn upload(n: u64) -> Upload {
@@ -413,13 +415,13 @@ mod tests {
         queue.done(first, &End::Failed(Failure::ours("busy")));
         let waits = async { tokio::time::timeout(Duration::from_millis(50), queue.hopeless()).await };
         assert!(runtime.block_on(waits).is_err());
-        let denied = Failure { is_for_people: true, ..Failure::ours("denied: no such password") };
+        let denied = RemoteError::failed(&"redis://host".into(), None, Trouble::Denied, "no such password").into();
         let upload = next();
         let flush = async {
             let ((), _) = tokio::join!(queue.hopeless(), async { queue.done(upload, &End::Failed(denied)) });
         };
         runtime.block_on(flush);
-        assert_eq!(queue.unshared(), Unshared { lost: 0, trouble: b"denied: no such password".to_vec() });
+        assert_eq!(queue.unshared(), Unshared { lost: 0, trouble: b"redis://host: denied: no such password".to_vec() });
         // A remote that takes no such object is told of once.
         queue.done(next(), &End::Refused(Failure::ours("405")));
         assert_eq!(queue.unshared().lost, 1);

@@ -261,7 +261,7 @@ pub(crate) fn fill_and_wait(arguments: &[String]) {
     let pids = File::options().append(true).create(true).open(Path::new(data).with_extension("pids"));
     pids.and_then(|mut file| writeln!(file, "{}", larder_sys::process_id())).expect("notes");
     let mut rescue = Vec::new();
-    if let [metadata, .., _, _] = more {
+    if let [metadata, _, _, _] = more {
         let words = ["role-fill", state, data, source, delay_ms, metadata].map(OsString::from);
         rescue = [vec!["/".into(), std::env::current_exe().expect("is known").into()], words.to_vec()].concat();
     }
