@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! images/records/ab/cd…   ImageRecord of the key whose digest is abcd…; its modification time is its last use
-//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata-N-BOOT, data-N, and lazy-N, what was
+//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata2-N-BOOT, data-N, and lazy-N, what was
 //!                         filled; served-N, both as FUSE servers fill them; squashfs-N…-BOOT; its record
 //! images/mounts/          what is mounted (crates/mount/src/places); images/broker.sock who is asked to mount
 //! images/staging/         archives that are unpacked to be saved
@@ -74,7 +74,7 @@ impl Live {
     /// What its name begins with, and whether it is of one run of the system.
     fn name(self) -> (String, bool) {
         match self {
-            Live::Metadata(number) => (format!("metadata-{number}-"), true),
+            Live::Metadata(number) => (format!("metadata2-{number}-"), true),
             Live::Whole(number) => (format!("whole-{number}-"), true),
             Live::Data(number) => (format!("data-{number}"), false),
             Live::Lazy(number) => (format!("lazy-{number}"), false),
@@ -507,7 +507,7 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         let record = image(&store, "k", b"pack");
         let (now, file) = (Live::Metadata(1), |which| store.live_file(&record.image(), which).expect("is named"));
-        let [earlier, older, other, data] = ["metadata-1-1b9d6bcd", "metadata-1", "metadata-11-1b9d6bcd", "data-1"]
+        let [earlier, older, other, data] = ["metadata2-1-1b9d6bcd", "metadata2-1", "metadata2-11-1b9d6bcd", "data-1"]
             .map(|name| file(now).with_file_name(name));
         [&earlier, &older, &other, &data].iter().for_each(|path| fs::write(path, "earlier").expect("writes"));
         assert!(!file(now).exists(), "what an earlier run left is not believed");

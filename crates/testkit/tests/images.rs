@@ -504,6 +504,50 @@ fn a_mount_brings_its_bytes_from_a_remote() {
 }
 
 /// What blobs of a store were written, in that order: their sizes.
+/// Remove every other pack of a remote directory, as what forgets what was not used does.
+fn forget_packs(place: &Place) {
+    let mut packs = Vec::new();
+    for entry in walk(&place.path("far")) {
+        if fs::metadata(&entry).expect("is there").len() > 100_000 {
+            packs.push(entry);
+        }
+    }
+    assert!(packs.len() > 3, "{packs:?}");
+    packs.into_iter().step_by(2).for_each(|pack| fs::remove_file(pack).expect("removes"));
+}
+
+/// All files below a directory.
+fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(directory).expect("lists").map(|entry| entry.expect("is there").path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn what_a_remote_has_no_more_is_a_miss_and_saved_again() {
+    let place = Place::new();
+    for number in 0..40 {
+        place.put(&format!("deps/{number}"), noise(number, 100_000));
+    }
+    let before = Tree::of(&place.path("work/deps"));
+    here(&place, &["save", "--key", "k-1", "deps"]).run().ends(0);
+    let make = "cp -a deps made";
+    for (number, word) in ["mount", "run"].into_iter().enumerate() {
+        forget_packs(&place);
+        let machine = |words: &[&str]| here(&place, words).env("LARDER_DIR", place.path(&format!("machine-{number}")));
+        let command: &[&str] = if word == "run" { &["--", "true"] } else { &[] };
+        let miss = machine(&[&[word, "--key", "k-1", "made"], command].concat()).run();
+        assert!(miss.stderr.contains("on no remote any more"), "{miss:#?}");
+        machine(&[&[word, "--key", "k-1", "--if-missing", make, "made"], command].concat()).run().ends(0);
+        assert_eq!(Tree::of(&place.path("work/made")), before, "the command ran");
+        fs::remove_dir_all(place.path("work/made")).expect("removes");
+        // The next machine has all of it.
+        let next = here(&place, &["restore", "--key", "k-1", "made"]);
+        next.env("LARDER_DIR", place.path(&format!("next-{number}"))).run().ends(0);
+        assert_eq!(Tree::of(&place.path("work/made")), before);
+        fs::remove_dir_all(place.path("work/made")).expect("removes");
+    }
+}
+
 fn blobs_in_order(store: &std::path::Path) -> Vec<u64> {
     let words = ["-path", "*/blobs/*", "-type", "f", "-printf", "%T@ %s\\n"];
     let found = Command::new("find").arg(store).args(words).output().expect("starts");

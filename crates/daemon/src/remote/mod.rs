@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use larder_config::Settings;
-use larder_ipc::{Caller, Frame, IpcError, Nothing, Recorded, Remotes, Session, Terms, say};
+use larder_ipc::{Caller, Frame, IpcError, Nothing, Recorded, Remotes, Session, Terms, Unshared, say};
 use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Counters, Remote, Store, StoreError, Upload};
 use larder_sys::{Channel, Class};
@@ -169,11 +169,12 @@ impl Remoting {
         }
     }
 
-    /// Wait until all is sent, or the time is over, or larderd is to end.
+    /// Wait until all is sent, or nothing can be sent, or the time is over, or larderd is to end.
     pub(crate) fn flush(&self, patience: Duration) {
         // Somebody may have queued without saying so.
         let queued = self.shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
         queued.into_iter().for_each(|upload| self.shared.queue.add(upload));
+        self.shared.queue.hurry();
         if self.shared.far().writes() {
             let flushed = async {
                 self.shared.queue.empty().await;
@@ -184,11 +185,17 @@ impl Remoting {
             let waited = async {
                 tokio::select! {
                     () = flushed => {}
+                    () = self.shared.queue.hopeless() => {}
                     () = ended => {}
                 }
             };
             let _ = self.runtime.block_on(async { tokio::time::timeout(patience, waited).await });
         }
+    }
+
+    /// What a flush did not share.
+    pub(crate) fn unshared(&self) -> Unshared {
+        self.shared.queue.unshared()
     }
 
     /// Nobody is to wait any more.

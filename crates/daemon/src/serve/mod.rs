@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use larder_ipc::{
-    Caller, Frame, IpcError, Nothing, Recorded, Remotes, Request, Session, State, answer, listens, receive, say,
+    Caller, Frame, IpcError, Nothing, Recorded, Remotes, Request, Session, State, Unshared, answer, listens, receive,
+    say,
 };
 use larder_model::{Digest, Fingerprint, Manifest};
 use larder_store::{Counters, Store, StoreSocket};
@@ -270,6 +271,8 @@ impl Daemon {
                 let patience = Duration::from_secs(seconds.min(FLUSH_MAX_S));
                 self.remoting.iter().for_each(|remoting| remoting.flush(patience));
                 self.say_remotes(channel)?;
+                let unshared = self.remoting.as_ref().map_or_else(Unshared::default, Remoting::unshared);
+                say(channel, &Frame::Unshared(unshared), None)?;
             }
             Request::AskRemotes => self.say_remotes(channel)?,
             Request::Ask => answer(channel, self.state())?,

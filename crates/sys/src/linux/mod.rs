@@ -29,7 +29,6 @@ mod stdin;
 mod stop;
 mod survivors;
 mod terminal;
-mod touch;
 mod trace;
 
 pub use attended::{spawn_attended, try_attending};
@@ -86,7 +85,6 @@ pub use stdin::{
 pub use stop::end_descendants;
 pub use survivors::{Survivors, survivors};
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_input_size, standard_outputs};
-pub use touch::{Answer, Touch, Touches};
 pub use trace::{
     Start, Step, Tracer, Usage, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves, wait_with_usage,
 };

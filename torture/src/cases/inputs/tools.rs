@@ -159,7 +159,12 @@ fn library_tool(value: &str) -> Change {
 
 fn preload(value: u8) -> Change {
     all([
-        put("pre.c", format!("#include <unistd.h>\n__attribute__((constructor)) static void f(void){{write(2,\"{value}\\n\",2);}}\n")),
+        put(
+            "pre.c",
+            format!(
+                "#include <unistd.h>\n__attribute__((constructor)) static void f(void){{write(2,\"{value}\\n\",2);}}\n"
+            ),
+        ),
         sh("gcc -w -shared -fPIC pre.c -o pre.so"),
     ])
 }

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use super::bar;
-use crate::remote::far::Far;
+use crate::remote::far::{Failure, Far};
 use crate::remote::runtime;
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -106,9 +106,14 @@ impl FarImages {
         })
     }
 
-    /// One pack, by way of the store.
-    pub(super) fn pack(&self, number: usize, blob: Blob) -> Result<Vec<u8>, ImageError> {
-        self.runtime.block_on(self.way.pack(number, blob)).map(|(_, bytes)| bytes)
+    /// Which of these are on no remote. Unknown if a remote cannot say.
+    pub(super) fn lacks(&self, blobs: &[Blob]) -> Vec<bool> {
+        self.runtime.block_on(self.way.far.lacks(blobs))
+    }
+
+    /// Fetch one blob into the store.
+    pub(super) fn bring(&self, blob: &Blob) -> Result<(), Failure> {
+        self.runtime.block_on(self.way.bring(blob))
     }
 
     /// These packs of an image, fetched in this order, as they come.
@@ -133,8 +138,8 @@ impl FarImages {
 
 impl Way {
     /// Into the store.
-    async fn bring(&self, blob: &Blob) -> Result<()> {
-        self.far.blob(blob, &self.dir).await.map_err(|error| anyhow!("{error}"))?;
+    async fn bring(&self, blob: &Blob) -> Result<(), Failure> {
+        self.far.blob(blob, &self.dir).await?;
         self.brought.fetch_add(blob.size_bytes, Relaxed);
         Ok(())
     }
