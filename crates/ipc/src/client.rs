@@ -85,9 +85,18 @@ pub fn note_recorded(
     begin(&connect(path, HAND_OVER_PATIENCE)?, caller, &Frame::Recorded { weak, strong, directory }, &[])
 }
 
-/// Ask how `larderd` is, or have it stop.
-pub fn ask(path: &Path, question: &Frame) -> Result<State, IpcError> {
-    match ask_for(path, question, ANSWER_PATIENCE)? {
+/// Ask how `larderd` is.
+pub fn ask(path: &Path) -> Result<State, IpcError> {
+    state(path, &Frame::Ask, &[])
+}
+
+/// Have `larderd` stop. `proof` is the store's file that only a process which can write the store opens for writing.
+pub fn stop(path: &Path, proof: &File) -> Result<State, IpcError> {
+    state(path, &Frame::Stop, &[proof.as_fd()])
+}
+
+fn state(path: &Path, question: &Frame, descriptors: &[BorrowedFd]) -> Result<State, IpcError> {
+    match ask_for(path, question, descriptors, ANSWER_PATIENCE)? {
         Frame::State(state) => Ok(state),
         _ => Err(IpcError::Unexpected),
     }
@@ -96,15 +105,15 @@ pub fn ask(path: &Path, question: &Frame) -> Result<State, IpcError> {
 /// Ask how it is with the remotes; with `flush`, once all is sent that is to be sent, or that time is over.
 pub fn ask_remotes(path: &Path, flush: Option<Duration>) -> Result<Remotes, IpcError> {
     let question = flush.map_or(Frame::AskRemotes, |patience| Frame::Flush(patience.as_secs()));
-    match ask_for(path, &question, flush.unwrap_or_default() + ANSWER_PATIENCE)? {
+    match ask_for(path, &question, &[], flush.unwrap_or_default() + ANSWER_PATIENCE)? {
         Frame::Remotes(remotes) => Ok(remotes),
         _ => Err(IpcError::Unexpected),
     }
 }
 
-fn ask_for(path: &Path, question: &Frame, patience: Duration) -> Result<Frame, IpcError> {
+fn ask_for(path: &Path, question: &Frame, descriptors: &[BorrowedFd], patience: Duration) -> Result<Frame, IpcError> {
     let channel = connect(path, patience)?;
-    channel.send(&question.encode(), &[])?;
+    channel.send(&question.encode(), descriptors)?;
     let mut incoming = Incoming::default();
     loop {
         if let Some(frame) = incoming.take()? {
