@@ -85,9 +85,18 @@ pub fn note_recorded(
     begin(&connect(path, HAND_OVER_PATIENCE)?, caller, &Frame::Recorded { weak, strong, directory }, &[])
 }
 
-/// Ask how `larderd` is, or have it stop.
-pub fn ask(path: &Path, question: &Frame) -> Result<State, IpcError> {
-    match ask_for(path, question, ANSWER_PATIENCE, 1)?.pop().ok_or(IpcError::Unexpected)? {
+/// Ask how `larderd` is.
+pub fn ask(path: &Path) -> Result<State, IpcError> {
+    state(path, &Frame::Ask, &[])
+}
+
+/// Have `larderd` stop. `proof` is the store's file that only a process which can write the store opens for writing.
+pub fn stop(path: &Path, proof: &File) -> Result<State, IpcError> {
+    state(path, &Frame::Stop, &[proof.as_fd()])
+}
+
+fn state(path: &Path, question: &Frame, descriptors: &[BorrowedFd]) -> Result<State, IpcError> {
+    match ask_for(path, question, descriptors, ANSWER_PATIENCE, 1)?.pop().ok_or(IpcError::Unexpected)? {
         Frame::State(state) => Ok(state),
         _ => Err(IpcError::Unexpected),
     }
@@ -95,7 +104,7 @@ pub fn ask(path: &Path, question: &Frame) -> Result<State, IpcError> {
 
 /// How it is with the remotes.
 pub fn ask_remotes(path: &Path) -> Result<Remotes, IpcError> {
-    match ask_for(path, &Frame::AskRemotes, ANSWER_PATIENCE, 1)?.pop() {
+    match ask_for(path, &Frame::AskRemotes, &[], ANSWER_PATIENCE, 1)?.pop() {
         Some(Frame::Remotes(remotes)) => Ok(remotes),
         _ => Err(IpcError::Unexpected),
     }
@@ -103,7 +112,7 @@ pub fn ask_remotes(path: &Path) -> Result<Remotes, IpcError> {
 
 /// Wait until all is sent, or nothing can be sent, or for so long.
 pub fn flush_remotes(path: &Path, patience: Duration) -> Result<(Remotes, Unshared), IpcError> {
-    let answers = ask_for(path, &Frame::Flush(patience.as_secs()), patience + ANSWER_PATIENCE, 2)?;
+    let answers = ask_for(path, &Frame::Flush(patience.as_secs()), &[], patience + ANSWER_PATIENCE, 2)?;
     match <[Frame; 2]>::try_from(answers) {
         Ok([Frame::Remotes(remotes), Frame::Unshared(unshared)]) => Ok((remotes, unshared)),
         _ => Err(IpcError::Unexpected),
@@ -111,9 +120,15 @@ pub fn flush_remotes(path: &Path, patience: Duration) -> Result<(Remotes, Unshar
 }
 
 /// So many answers to a question.
-fn ask_for(path: &Path, question: &Frame, patience: Duration, count: usize) -> Result<Vec<Frame>, IpcError> {
+fn ask_for(
+    path: &Path,
+    question: &Frame,
+    descriptors: &[BorrowedFd],
+    patience: Duration,
+    count: usize,
+) -> Result<Vec<Frame>, IpcError> {
     let channel = connect(path, patience)?;
-    channel.send(&question.encode(), &[])?;
+    channel.send(&question.encode(), descriptors)?;
     let (mut incoming, mut answers) = (Incoming::default(), Vec::new());
     loop {
         while let Some(frame) = incoming.take()? {

@@ -6,7 +6,7 @@
 //!   2 more        nothing                                         with the next descriptors: 253 go with one frame
 //!   3 ask         nothing
 //!   4 state       number pid, number seconds up, number seconds until it leaves when idle, number recorded, number refused
-//!   5 stop        nothing
+//!   5 stop        nothing                                         with a descriptor: the proof of writing (below)
 //!   6 used        digest weak fingerprint
 //!   7 fetch       digest weak fingerprint, bytes working directory
 //!   8 expect      number median of such fetches in µs, number nine tenths in µs, number of fetches that say so, u8 do not wait
@@ -26,7 +26,8 @@
 //! ```
 //! 18 and 19 come before a request, in this order, if at all: without 18 the work is done as all of `larderd`'s; 19 is
 //! said with 1, 7 and 14 where the wrapper knows of remotes. A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16
-//! with 17. To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that
+//! with 17. It obeys 5 only with a descriptor, open for writing, of a file in the store: a process that may only read the
+//! store does not stop it. To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that
 //! the tool runs, and 14, and leaves when it wants nothing any more. One that does not know these ends the connection.
 
 use larder_model::{DecodeError, Digest, FORMAT_VERSION, Fingerprint, Reader, Writer};
@@ -60,7 +61,7 @@ pub enum Frame {
     Ask,
     /// Thus.
     State(State),
-    /// Leave.
+    /// Leave; comes with the store's `proof_of_writing`.
     Stop,
     /// A record was used: the one of this weak fingerprint.
     Used(Fingerprint),

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use larder_model::{Digest, ImageRecord, Manifest};
+use larder_model::{Digest, Manifest};
 
 use crate::images::bytes_on_disk;
 use crate::layout::{Contents, entries, make_directory, read_plain};
@@ -151,10 +151,11 @@ impl Store {
         let needed: HashSet<Digest> = images.used.values().flatten().copied().collect();
         let aside = self.file("tmp");
         make_directory(&aside)?;
-        let names = ["manifests", "near", "needs", "judged", "notes", "stamps", "images/records", "images/staging"];
+        let names = ["manifests", "handed-over", "near", "needs", "judged", "judged-handed-over", "notes", "stamps"];
+        let names = names.iter().chain(&["images/records", "images/staging"]);
         let blobs = needed.is_empty().then(|| self.file("blobs"));
         let live = self.live_images()?.into_iter().filter(|(image, _)| !images.used.contains_key(image));
-        let paths = names.iter().map(|name| self.file(name)).chain(blobs).chain(live.map(|(_, path)| path));
+        let paths = names.map(|name| self.file(name)).chain(blobs).chain(live.map(|(_, path)| path));
         for path in paths {
             // Moved away first: builds would go on putting files into a directory that is being emptied.
             let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
@@ -183,7 +184,8 @@ impl Store {
 
     fn records(&self) -> Result<Vec<Record>, StoreError> {
         let mut records = Vec::new();
-        for (_, path) in self.list(Contents::Manifests)? {
+        let handed_over = self.list(Contents::HandedOver)?;
+        for (_, path) in self.list(Contents::Manifests)?.into_iter().chain(handed_over) {
             let Ok(meta) = fs::metadata(&path) else { continue };
             // One that cannot be read now may be another time; one that is no manifest is in the way.
             let bytes = match read_plain(&path, MANIFEST_BYTES_MAX) {
@@ -210,8 +212,10 @@ impl Store {
         let mut counted = HashSet::new();
         for (_, path) in self.list(Contents::Images)? {
             let Ok(meta) = fs::metadata(&path) else { continue };
-            let record = read_plain(&path, MANIFEST_BYTES_MAX).ok().and_then(|bytes| ImageRecord::decode(&bytes).ok());
-            let Some((record, packs)) = record.and_then(|r| self.packs_of(&r).ok().map(|packs| (r, packs))) else {
+            let read = read_plain(&path, MANIFEST_BYTES_MAX).ok().and_then(|bytes| crate::images::kept(&bytes).ok());
+            let Some((record, packs)) =
+                read.map(|(record, _)| record).and_then(|r| self.packs_of(&r).ok().map(|packs| (r, packs)))
+            else {
                 let _ = fs::remove_file(&path);
                 continue;
             };
@@ -250,7 +254,8 @@ impl Store {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
             age.is_some_and(|age| age > NOTE_AGE_MAX)
         };
-        let judged = self.list(Contents::Judgements).unwrap_or_default().into_iter().map(|(_, path)| path);
+        let tables = [Contents::Judgements, Contents::JudgementsHandedOver];
+        let judged = tables.into_iter().flat_map(|table| self.list(table).unwrap_or_default()).map(|(_, path)| path);
         for path in judged.chain(entries(&self.file("notes")).unwrap_or_default()).filter(long_ago) {
             let _ = fs::remove_file(path);
         }

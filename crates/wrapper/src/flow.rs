@@ -99,6 +99,9 @@ struct SoFar {
     turn: Option<Turn>,
     /// Leave to run the tool.
     token: Option<Box<Token>>,
+    /// None of the store's own records answers, and this process cannot write the store: what others like it handed over
+    /// is asked next.
+    handed_over: bool,
     /// What these records say does not hold here: the newest ones, of so many parts of the manifest.
     rejected: Vec<Rejected>,
     parts: u32,
@@ -107,16 +110,20 @@ struct SoFar {
 /// A request that is ours: from the store if it can be, from a remote, or from the tool. Once again after waiting for
 /// another who ran it, and once after fetching.
 fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, so_far: SoFar) -> i32 {
-    let SoFar { waited, fetched, turn, token, mut rejected, parts } = so_far;
+    let SoFar { waited, fetched, turn, token, handed_over, mut rejected, parts } = so_far;
     let (mut trouble, mut known) = (None, Known::default());
     let settings = &context.loaded.settings;
     if !settings.recache {
-        let file = store.read_manifest_start(&request.weak, !settings.read_only, parts);
+        let file = match handed_over {
+            false => store.read_manifest_start(&request.weak, !settings.read_only, parts),
+            true => store.read_handed_over(&request.weak, !settings.read_only),
+        };
         let is_part = file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| !file.whole));
         let decode = if is_part { Manifest::decode_start } else { Manifest::decode };
         match file.as_ref().map(|file| file.as_ref().map(|file| decode(&file.bytes))) {
             Ok(None) => context.recorded(|recording| recording.missed(request, store, &[])),
-            Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
+            Ok(Some(Ok(mut manifest))) if manifest.weak == request.weak => {
+                manifest.keep_believed(&settings.remote_trust);
                 let mut effort = Effort::default();
                 let place = &context.place;
                 let found = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
@@ -158,19 +165,23 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                         }
                     }
                 } else if is_part {
-                    let so_far = SoFar { waited, fetched, turn, token, rejected, parts: parts + 1 };
+                    let so_far = SoFar { waited, fetched, turn, token, handed_over, rejected, parts: parts + 1 };
                     return answer(context, store, stamps, request, so_far);
                 }
                 context.recorded(|recording| recording.missed(request, store, &rejected));
                 known = Known::of(&manifest, &rejected);
             }
             Ok(Some(_)) if is_part => {
-                let so_far = SoFar { waited, fetched, turn, token, rejected, parts: parts + 1 };
+                let so_far = SoFar { waited, fetched, turn, token, handed_over, rejected, parts: parts + 1 };
                 return answer(context, store, stamps, request, so_far);
             }
             Ok(Some(_)) => trouble = Some(Fallback::Damaged),
             Err(error) => trouble = Some(error.fallback()),
         }
+    }
+    if !settings.recache && !handed_over && trouble.is_none() && store.is_only_read() {
+        let so_far = SoFar { waited, fetched, turn, token, handed_over: true, ..SoFar::default() };
+        return answer(context, store, stamps, request, so_far);
     }
     let run = |why| ended(miss::run(context, store, stamps, request, why), context, store, stamps, request);
     if fetched.is_some() {

@@ -13,8 +13,8 @@ use futures::future::{BoxFuture, ready};
 use larder_config::{Settings, masked};
 use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest, Single};
 use larder_remote::{
-    Bundle, Counts, Key, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Trouble, Unpacked,
-    Used, connect, leaf,
+    BelievedImage, Bundle, Counts, Key, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink,
+    Trouble, Unpacked, Used, connect, leaf,
 };
 use larder_store::{Receiving, Store, StoreError};
 
@@ -141,6 +141,11 @@ impl Far {
         self.remotes.is_writable() && !self.remotes.would_not_believe_itself()
     }
 
+    /// Whether what is sent is signed.
+    pub(crate) fn signs(&self) -> bool {
+        self.remotes.signs()
+    }
+
     /// The bytes of the manifest of a fingerprint: of all remotes together, what is believed. And the number of the
     /// nearest that has any of it.
     pub(super) async fn records(&self, weak: &Fingerprint) -> Result<Option<(Vec<u8>, usize)>, Failure> {
@@ -197,7 +202,7 @@ impl Far {
     }
 
     /// The images of a key or prefix.
-    pub(crate) async fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>, Failure> {
+    pub(crate) async fn images(&self, list: &Digest) -> Result<Vec<BelievedImage>, Failure> {
         Ok(self.remotes.images(list).await?)
     }
 

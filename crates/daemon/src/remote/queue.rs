@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use larder_ipc::{Remotes, TROUBLE_BYTES_MAX, Unshared};
-use larder_model::Digest;
+use larder_model::{Digest, Origin};
 use larder_store::{Remote, Upload};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -350,11 +350,16 @@ impl Shared {
         }
     }
 
-    /// A record of ours, alone.
+    /// A record of the store that may be sent, alone. Whether it is signed depends on its origin alone. What was handed
+    /// over is sent only if larderd's own setting says so, also where it lies among the others.
     fn read(&self, (weak, strong): &Upload) -> Option<Alone> {
         let store = self.store().ok()?;
-        let file = store.read_manifest(weak, false).ok()??;
-        alone(&file.bytes, strong)
+        let sent = |alone: &Alone| alone.origin != Origin::HandedOver || self.how.remote_handover;
+        let own = store.read_manifest(weak, false).ok().flatten().and_then(|file| alone(&file.bytes, strong));
+        own.filter(sent).or_else(|| {
+            let file = self.how.remote_handover.then(|| store.read_handed_over(weak, false).ok().flatten())??;
+            alone(&file.bytes, strong)
+        })
     }
 }
 

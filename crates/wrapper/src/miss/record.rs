@@ -148,6 +148,7 @@ impl Run<'_> {
             stamps: self.stamps,
             started_ns: self.started_ns,
             identities_are_the_tools: self.observer != Depfile,
+            value_key: self.request.value_key,
         };
         witness.witness(seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))
     }
@@ -199,6 +200,7 @@ impl Run<'_> {
             stamps: self.stamps,
             request: self.request,
             command: self.command,
+            trust: &self.context.loaded.settings.remote_trust,
             relocates_debug: self.context.loaded.settings.relocate_debug,
             carried: witnessed.carried(),
             environment: &folded.seen.environment,

@@ -134,7 +134,7 @@ pub(super) fn brought(store: &Store, far: &FarImages, record: &ImageRecord) -> R
     let is_whole = |known: &ImageRecord| known.needed().all(|blob| store.has_blob(&blob));
     let known = store.image(&record.key)?.filter(is_whole);
     if known.is_none_or(|known| known.created_ms <= record.created_ms) {
-        store.keep_image(record, false)?;
+        store.keep_image(record, far.origin_of(record), false)?;
     }
     Ok(())
 }
