@@ -221,7 +221,7 @@ fn a_result_that_is_put_in_place_by_half() {
         let twice = [Output::new(here("/gone"), OutputKind::Removed), Output::new(here("/gone"), OutputKind::Removed)];
         forge(&place, |result| {
             result.repeatable = false;
-            result.outputs.extend(twice.clone());
+            result.outputs.extend(twice);
         });
         place.put("gone", "x");
         place.settle();

@@ -38,6 +38,9 @@ const EINVAL: i32 = 22;
 /// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, EFBIG, ENOSPC, EDQUOT: a run that met one might end otherwise the next time.
 const SHORTAGES: [i32; 8] = [5, 11, 12, 23, 24, 27, 28, 122];
 
+/// From a program's file name, its arguments as a `Kind::Start` has them, and where it comes from, to what it does.
+pub type HabitOf<'a> = dyn Fn(&[u8], &[u8], Origin) -> Habit + 'a;
+
 /// What depends on the kind of command.
 pub struct Policy<'a> {
     /// Program file names whose way with an existing output is known, so that looking at it first is no observation.
@@ -59,7 +62,7 @@ pub struct Policy<'a> {
     pub is_compiler_part: &'a dyn Fn(&[u8]) -> bool,
     /// What a program of this file name and with these arguments, as a `Kind::Start` has them, does in every run,
     /// whatever its result.
-    pub habit: &'a dyn Fn(&[u8], &[u8], Origin) -> Habit,
+    pub habit: &'a HabitOf<'a>,
     /// Whether a program of this file name and with these arguments finds out about the machine for a build, by making
     /// programs and running them.
     pub configures: &'a dyn Fn(&[u8], &[u8]) -> bool,
