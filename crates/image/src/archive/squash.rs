@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(version("unsquashfs version 4.5-git"), Some((4, 5, 0)));
         assert_eq!(version("unsquashfs version x.y"), None);
         assert_eq!(version("nothing"), None);
-        assert!((4, 5, 0) < SAFE_VERSION && (4, 4, 9) < SAFE_VERSION && (5, 0, 0) > SAFE_VERSION);
+        assert!([(4, 5, 0), (4, 4, 9)].iter().all(|version| *version < SAFE_VERSION) && (5, 0, 0) > SAFE_VERSION);
     }
 
     #[test]
