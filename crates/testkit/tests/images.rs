@@ -590,7 +590,7 @@ fn what_a_remote_has_no_more_is_a_miss_and_saved_again() {
     let make = "cp -a deps made";
     for (number, word) in ["mount", "run"].into_iter().enumerate() {
         forget_packs(&place);
-        let machine = |words: &[&str]| here(&place, words).env("LARDER_DIR", place.path(&format!("machine-{number}")));
+        let machine = |words: &[&str]| here(&place, words).env("LARDER_DIR", place.path(format!("machine-{number}")));
         let command: &[&str] = if word == "run" { &["--", "true"] } else { &[] };
         let miss = machine(&[&[word, "--key", "k-1", "made"], command].concat()).run();
         assert!(miss.stderr.contains("on no remote any more"), "{miss:#?}");
@@ -599,7 +599,7 @@ fn what_a_remote_has_no_more_is_a_miss_and_saved_again() {
         fs::remove_dir_all(place.path("work/made")).expect("removes");
         // The next machine has all of it.
         let next = here(&place, &["restore", "--key", "k-1", "made"]);
-        next.env("LARDER_DIR", place.path(&format!("next-{number}"))).run().ends(0);
+        next.env("LARDER_DIR", place.path(format!("next-{number}"))).run().ends(0);
         assert_eq!(Tree::of(&place.path("work/made")), before);
         fs::remove_dir_all(place.path("work/made")).expect("removes");
     }
