@@ -389,7 +389,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_REMOTE_HANDOVER",
         project_may_set: false,
         default: "off",
-        help: "With unsigned, larderd sends what sandboxes hand over to the remotes, never signed.",
+        help: "With unsigned, larderd sends what sandboxes hand over, unsigned.",
         field: Field::Word(|s| &mut s.remote_handover, &["off", "unsigned"]),
     },
     Setting {
@@ -397,7 +397,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "LARDER_REMOTE_NAMESPACE",
         project_may_set: false,
         default: "none",
-        help: "A name that signatures are bound to: records signed for another are not believed.",
+        help: "Signatures are for this name; those for another are none.",
         field: Field::Text(|s| &mut s.remote_namespace),
     },
     Setting {
