@@ -105,6 +105,7 @@ impl MountError {
     }
 
     /// All these as one; `None` if there are none.
+    #[cfg(target_os = "linux")]
     pub(crate) fn all(mut errors: Vec<MountError>) -> Option<MountError> {
         match errors.len() {
             0 | 1 => errors.pop(),

@@ -449,7 +449,9 @@ async fn most_of_what_was_used_comes_in_bundles() {
     assert_eq!(came.len(), 250);
     for (weak, manifest) in &came {
         let whole = &all[weak];
-        assert!(whole.manifest[..] == manifest[..] && blobs[&Digest::of(&whole.blobs[0])] == whole.blobs[0]);
+        let mut expect = Manifest::decode(&whole.manifest).expect("ours");
+        expect.entries.iter_mut().for_each(|entry| entry.origin = Origin::Fetched(None));
+        assert!(expect.encode()[..] == manifest[..] && blobs[&Digest::of(&whole.blobs[0])] == whole.blobs[0]);
     }
 
     // What the service has forgotten is bundled anew.

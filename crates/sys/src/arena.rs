@@ -21,7 +21,7 @@ struct Block(UnsafeCell<[u8; BLOCK_BYTES]>);
 
 /// The allocator.
 pub struct Arena {
-    /// The thread that has the block: its number as the C library has it, or 0 before the first allocation.
+    /// The thread that has the block: the address of a variable of its own, or 0 before the first allocation.
     owner: AtomicUsize,
     used: UnsafeCell<usize>,
     /// So much of the block was given back at some time: what is behind that and not in use is zero.
@@ -46,12 +46,13 @@ impl Arena {
 
     /// Returns whether the calling thread has the block. The first that asks gets it.
     ///
-    /// A number of a thread is used again only once that thread has ended and was joined; then the block is its successor's
-    /// alone, as it was its own.
+    /// A thread is known by the address of a variable of its own. Another thread may have that address once the first has ended;
+    /// then the block is its successor's alone, as it was its own.
     #[inline]
     fn is_owner(&self) -> bool {
-        // SAFETY: it has no preconditions.
-        let this = unsafe { libc::pthread_self() } as usize;
+        // It has no destructor and a constant value, so that it is there without an allocation.
+        thread_local!(static HERE: u8 = const { 0 });
+        let this = HERE.with(|here| std::ptr::from_ref(here) as usize);
         match self.owner.load(Relaxed) {
             0 => self.owner.compare_exchange(0, this, Relaxed, Relaxed).is_ok(),
             owner => owner == this,
