@@ -70,11 +70,12 @@ struct Driver<'a> {
     place: Place,
     control: PathBuf,
     cache: Box<dyn Cache>,
+    locale: &'a str,
     counted: Option<Counts>,
 }
 
 impl<'a> Driver<'a> {
-    fn new(case: &'a Case, chosen: &Chosen, dir: &Path) -> Result<Self> {
+    fn new(case: &'a Case, chosen: &'a Chosen, dir: &Path) -> Result<Self> {
         let (root, control) = (dir.join("w"), dir.join("c"));
         for own in ["home", "tmp", "masquerade", "no-masquerade"] {
             fs::create_dir_all(control.join(own))?;
@@ -82,13 +83,13 @@ impl<'a> Driver<'a> {
         fs::create_dir_all(&root)?;
         let compilers = case.compilers[0];
         let place = Place { root, cc: compilers.cc, cxx: compilers.cxx };
-        let cache = chosen.instance(&control, &basic_env(&control));
+        let cache = chosen.instance(&control, &basic_env(&control, &chosen.locale));
         if let Some(program) = cache.program() {
             for name in ["gcc", "g++", "clang", "clang++", "cc", "c++"] {
                 std::os::unix::fs::symlink(program, control.join("masquerade").join(name))?;
             }
         }
-        Ok(Self { case, place, control, cache, counted: None })
+        Ok(Self { case, place, control, cache, locale: &chosen.locale, counted: None })
     }
 
     fn all_steps(&mut self) -> Result<Vec<StepResult>> {
@@ -196,7 +197,7 @@ impl<'a> Driver<'a> {
     }
 
     fn env(&self, how: &How, cached: bool, cwd: &Path) -> Vec<(OsString, OsString)> {
-        let mut env: BTreeMap<OsString, OsString> = basic_env(&self.control).into_iter().collect();
+        let mut env: BTreeMap<OsString, OsString> = basic_env(&self.control, self.locale).into_iter().collect();
         env.insert("PWD".into(), cwd.into());
         if self.case.any_time {
             env.insert("TZ".into(), "UTC0".into());
@@ -257,7 +258,7 @@ impl<'a> Driver<'a> {
 
     fn shell(&self, text: &str, cwd: &Path) -> Result<()> {
         let mut command = Command::new("sh");
-        command.args(["-ec", text]).current_dir(cwd).env_clear().envs(basic_env(&self.control));
+        command.args(["-ec", text]).current_dir(cwd).env_clear().envs(basic_env(&self.control, self.locale));
         command.envs(self.cache.env()).env("STORE", self.cache.store());
         command.env("CACHE", self.cache.program().unwrap_or(Path::new(":")));
         let output = command.stdin(Stdio::null()).output()?;
@@ -274,12 +275,12 @@ fn meeting(first: &Step) -> Option<Step> {
     Some(Step { label: "met".to_owned(), ..first.clone() })
 }
 
-fn basic_env(control: &Path) -> Vec<(OsString, OsString)> {
+fn basic_env(control: &Path, locale: &str) -> Vec<(OsString, OsString)> {
     vec![
         ("PATH".into(), PATH.into()),
         ("HOME".into(), control.join("home").into()),
         ("TMPDIR".into(), control.join("tmp").into()),
-        ("LC_ALL".into(), "C.UTF-8".into()),
+        ("LC_ALL".into(), locale.into()),
         ("TERM".into(), "xterm".into()),
     ]
 }

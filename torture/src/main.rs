@@ -1,7 +1,7 @@
 //! The suite as a program: chooses cases, runs them, says what differs.
 #![forbid(unsafe_code)]
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use larder_torture::caches::{Chosen, Kind, Observer};
 use larder_torture::case::Case;
@@ -35,6 +35,9 @@ struct Options {
     /// How larder is to observe
     #[arg(long, value_enum)]
     observer: Option<Observer>,
+    /// Run everything in this locale, which must be installed: for example de_DE.UTF-8, so that gcc's messages are translated
+    #[arg(long, value_name = "NAME", default_value = "C.UTF-8")]
+    locale: String,
     /// How many cases run at once [default: two a processor, since each waits for half of its time]
     #[arg(long)]
     jobs: Option<usize>,
@@ -83,7 +86,8 @@ fn act(options: &Options) -> Result<bool> {
         chosen.iter().for_each(|case| println!("{}", case.name));
         return Ok(true);
     }
-    let cache = Chosen::find(options.cache, options.bin.as_deref(), options.observer)?;
+    let cache = Chosen::find(options.cache, options.bin.as_deref(), options.observer, &options.locale)?;
+    ensure_installed(&options.locale)?;
     let machine = Machine::new(enter_namespace());
     leave_file_modes_in_force();
     let mut builder = tempfile::Builder::new();
@@ -108,6 +112,19 @@ fn act(options: &Options) -> Result<bool> {
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(verdict.wrong == 0 && (cache.kind != Kind::Larder || verdict.missed == 0))
+}
+
+/// Fails if the C library would take another locale instead of this one without a word.
+fn ensure_installed(locale: &str) -> Result<()> {
+    let listed = Command::new("locale").arg("-a").output().context("the C library's `locale` is not here")?;
+    // `C.UTF-8` is listed as `C.utf8`.
+    let plain = |name: &str| name.to_lowercase().replace('-', "");
+    let is_listed = String::from_utf8_lossy(&listed.stdout).lines().any(|name| plain(name) == plain(locale));
+    ensure!(
+        is_listed,
+        "the locale {locale} is not installed: `localedef -i de_DE -f UTF-8 de_DE.UTF-8` makes such a one"
+    );
+    Ok(())
 }
 
 fn chosen(options: &Options) -> Result<Vec<Case>> {

@@ -81,6 +81,9 @@ const PACKAGES_FOR_TORTURE: &[(Sign, &str)] = &[
     (Sign::File(&["/usr/bin/python3"]), "python3"),
 ];
 
+/// The locale with translated messages in which tests run a second time.
+pub(crate) const LOCALE: &str = "de_DE.UTF-8";
+
 /// What builds the wrapper and larderd for aarch64 on another machine. The headers are for the C code of dependencies.
 const PACKAGES_FOR_AARCH64: &[(Sign, &str)] = &[
     (Sign::Program("aarch64-linux-gnu-gcc"), "gcc-aarch64-linux-gnu"),
@@ -169,6 +172,7 @@ pub(crate) const CHECKED_TARGETS: &[&str] = &["aarch64-apple-darwin", "x86_64-pc
 pub(crate) fn everything(place: &Place) -> Result<()> {
     for_tests(place)?;
     for_torture()?;
+    for_translated_messages()?;
     for_bench_copy(place)?;
     for_bench_whole(place)?;
     for_bench_image(place)?;
@@ -214,6 +218,26 @@ pub(crate) fn for_tests(place: &Place) -> Result<()> {
 /// The programs that the torture suite puts larder in front of, beside compilers.
 pub(crate) fn for_torture() -> Result<()> {
     packages(PACKAGES_FOR_TORTURE)
+}
+
+/// The locale [`LOCALE`], and gcc's messages in its language. The package of these is named after gcc's version.
+pub(crate) fn for_translated_messages() -> Result<()> {
+    let version = run::output(Command::new("gcc").arg("-dumpversion"))?;
+    let major = version.trim().split('.').next().unwrap_or_default().to_owned();
+    let messages = format!("/usr/share/locale/de/LC_MESSAGES/gcc-{major}.mo");
+    if !Path::new(&messages).exists() || on_path("localedef").is_none() || !Path::new("/usr/share/i18n").exists() {
+        install(&["locales", &format!("gcc-{major}-locales")])?;
+    }
+    let is_made = || {
+        let listed = run::output(Command::new("locale").arg("-a"));
+        listed.is_ok_and(|names| names.to_lowercase().lines().any(|name| name == "de_de.utf8"))
+    };
+    if !is_made() {
+        let mut command = as_root("localedef")?;
+        run::shown_to_user(command.args(["-i", "de_DE", "-f", "UTF-8", LOCALE]))?;
+    }
+    anyhow::ensure!(is_made(), "the locale {LOCALE} is not there");
+    Ok(())
 }
 
 /// The same as for builds, and the measuring tools.
@@ -287,19 +311,22 @@ fn install(missing: &[&str]) -> Result<()> {
     apt_get(&words)
 }
 
+/// A command that changes the system.
+fn as_root(program: &str) -> Result<Command> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(Command::new(program));
+    }
+    if on_path("sudo").is_none() {
+        bail!("this user is neither root nor has sudo, so {program} cannot be run");
+    }
+    let mut sudo = Command::new("sudo");
+    sudo.args(["--preserve-env=DEBIAN_FRONTEND", program]);
+    Ok(sudo)
+}
+
 fn apt_get(words: &[&str]) -> Result<()> {
-    let mut command = if nix::unistd::geteuid().is_root() {
-        Command::new("apt-get")
-    } else if on_path("sudo").is_some() {
-        let mut sudo = Command::new("sudo");
-        sudo.args(["--preserve-env=DEBIAN_FRONTEND", "apt-get"]);
-        sudo
-    } else {
-        bail!(
-            "packages are missing, and this user is neither root nor has sudo: as root, run apt-get {}",
-            words.join(" ")
-        );
-    };
+    let command = as_root("apt-get").with_context(|| format!("as root, run apt-get {}", words.join(" ")));
+    let mut command = command.context("packages are missing")?;
     let command = command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
     run::shown_to_user(command).context("apt-get could not install what is missing")
 }

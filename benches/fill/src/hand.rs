@@ -4,7 +4,7 @@ use crate::Which;
 use crate::made::{self, OfSystem};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use larder_ipc::{Caller, Frame, Handed, Parcel, State, ask, hand_over};
+use larder_ipc::{Caller, Handed, Parcel, State, ask, hand_over};
 use larder_model::{Blob, Digest, Manifest, Outcome};
 use larder_store::Store;
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ pub(crate) fn hand(options: &Options) -> Result<Value> {
 }
 
 fn state(socket: &Path) -> Result<State> {
-    ask(socket, &Frame::Ask).context("larderd does not answer")
+    ask(socket).context("larderd does not answer")
 }
 
 fn one(socket: &Path, number: u64, of_system: &[OfSystem], again: &AtomicU64) -> Result<()> {

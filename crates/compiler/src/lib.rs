@@ -43,8 +43,8 @@ pub use naming::{Naming, naming};
 pub use own_process::{OwnProcess, Signs, holds_own_process, own_process};
 pub use parse::parse;
 pub use programs::{
-    LISTS_VARIABLES, Language, Named, SERVED, Told, habit, is_build_tool, is_compiler_part, is_config_status,
-    is_in_no_order, is_log, is_ninjas, is_shell, runs_meson, runs_no_script, starts_others, unpacks,
+    LISTS_VARIABLES, Language, Named, SERVED, Told, configures, habit, is_build_tool, is_compiler_part,
+    is_config_status, is_in_no_order, is_log, is_ninjas, is_shell, runs_meson, runs_no_script, starts_others, unpacks,
 };
 pub use provable::{Shape, provable};
 pub use repeats::without_repeats;

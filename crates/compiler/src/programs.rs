@@ -19,6 +19,8 @@ pub struct Told<'a> {
     pub named: Named,
     /// Whether a variable is set, and not to `random`.
     pub is_set: &'a dyn Fn(&[u8]) -> bool,
+    /// The command made the program itself, and a program that [`configures`] started it.
+    pub is_made_to_ask: bool,
 }
 
 /// Which words the texts of a command hold.
@@ -120,7 +122,7 @@ impl Language {
 impl Told<'_> {
     /// Nothing at all.
     pub fn nothing() -> Told<'static> {
-        Told { arguments: Some(&[]), named: Named::default(), is_set: &|_| false }
+        Told { arguments: Some(&[]), named: Named::default(), is_set: &|_| false, is_made_to_ask: false }
     }
 
     /// Whether an argument is one of these, or not all are known.
@@ -156,10 +158,6 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         tries_sockets: false,
         reports: false,
     };
-    // Inside a run it reports what the results that it hands out rely on, and how.
-    if program == b"larder" {
-        return Habit { reports: true, ..strict };
-    }
     if is_compiler_part(program) {
         // mold's allocator asks for random numbers, as does its `--build-id=uuid`: two runs tell whether they matter.
         let is_believed = !rewrites_output(program);
@@ -246,7 +244,7 @@ pub fn habit(program: &[u8], told: Told) -> Habit {
         // tar notes the time of its start, for warnings.
         let clock_reads = if is(&["find", "tar"]) && !named.times { 1 } else { 0 };
         Habit { times: status(program, &told), clock_reads, ..strict }
-    } else if is_probe(program) {
+    } else if told.is_made_to_ask && is_probe(program) {
         let many = u32::MAX;
         Habit {
             times: Times::Files,
@@ -477,8 +475,19 @@ fn has_clocks(told: &Told) -> bool {
     }
 }
 
-/// The programs that autoconf, CMake and Meson make to ask something of the machine: what they do with the clock is to
-/// see whether there is one.
+/// Whether a program of this file name that has these arguments finds out about the machine for a build by making
+/// programs and running them: a script of autoconf's, CMake, or Meson.
+pub fn configures(program: &[u8], arguments: &[&[u8]]) -> bool {
+    let script = || arguments.iter().find(|argument| !argument.starts_with(b"-"));
+    let name = || script().and_then(|script| script.rsplit(|&b| b == b'/').next());
+    is_named(program, CMAKE)
+        || is_named(program, SHELLS) && name() == Some(b"configure")
+        || is_named(program, PYTHON) && runs_meson(arguments)
+}
+
+/// Whether a program has a name by which autoconf, CMake and Meson make those that ask something of the machine. What
+/// these do with the clock is to see whether there is one. A project may have a program of such a name, so that the name
+/// alone says nothing: [`Told::is_made_to_ask`].
 fn is_probe(program: &[u8]) -> bool {
     program == b"conftest" || program.starts_with(b"cmTC_") || program.starts_with(b"sanitycheck")
 }
@@ -672,7 +681,21 @@ mod tests {
         let roff = Named { roff_clocks: true, ..Named::default() };
         assert_eq!((reads("troff", awk), reads("troff", roff)), (u32::MAX, 0));
         assert_eq!((reads("cmake", Named::default()), reads("cmake", Named::ANYTHING)), (u32::MAX, 0));
-        assert_eq!((reads("conftest", Named::ANYTHING), reads("date", Named::default())), (u32::MAX, 0));
+        assert_eq!((reads("conftest", Named::ANYTHING), reads("date", Named::default())), (0, 0));
+    }
+
+    #[test]
+    fn a_name_alone_is_no_probe() {
+        for name in ["conftest", "cmTC_a2f27", "sanitycheckc.exe"] {
+            let reads = |is_made_to_ask| habit(name.as_bytes(), Told { is_made_to_ask, ..Told::nothing() }).clock_reads;
+            assert_eq!((reads(false), reads(true)), (0, u32::MAX), "{name}");
+        }
+        let asks = |program: &str, arguments: &[&[u8]]| configures(program.as_bytes(), arguments);
+        assert!(asks("dash", &[b"./configure", b"--prefix=/usr"]) && asks("bash", &[b"-e", b"../src/configure"]));
+        assert!(asks("cmake", &[b".."]) && asks("python3.11", &[b"/usr/bin/meson", b"setup"]));
+        assert!(!asks("dash", &[b"build.sh", b"configure"]) && !asks("dash", &[b"-c", b"./conftest"]));
+        assert!(!asks("make", &[b"configure"]) && !asks("python3", &[b"x.py"]) && !asks("configure", &[]));
+        assert!(!habit(b"larder", Told::nothing()).reports);
     }
 
     #[test]

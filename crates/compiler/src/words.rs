@@ -138,10 +138,11 @@ pub const CLOCK_WORDS: &[&str] = &[
 pub const PERL_CLOCK_WORDS: &[&str] = &["HiRes", "clock(", "= times", "=times", "(times", "POSIX::times"];
 
 /// Words by which a script gets at an order or a number that hangs on the seed of a hash function, or on where
-/// something lies in memory.
+/// something lies in memory. The list is not complete and cannot be: no word gives away a set display (`{a, b}`).
 #[rustfmt::skip]
 pub const HASH_WORDS: &[&str] = &[
-    "hash(", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "=set(", "frozenset(", "object()", "ctypes",
+    "hash(", "hash (", " id(", "(id(", ",id(", "=id(", " set(", "(set(", "[set(", ",set(", "=set(", "frozenset", "object()",
+    "ctypes", "builtins",
 ];
 
 /// The same for Perl.

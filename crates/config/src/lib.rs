@@ -32,7 +32,7 @@ pub use load::{Loaded, LookedAt, Source, Surroundings, Value, load};
 pub use meaning::REMOTE_SCHEMES;
 pub use problem::{Fault, Place, Problem, problems_digest};
 pub use secret::{larderd_needs, masked};
-pub use settings::{Class, Kind, OTHER_VARIABLES, SETTINGS, Setting, Settings};
+pub use settings::{Class, Handover, Kind, OTHER_VARIABLES, SETTINGS, Setting, Settings};
 pub use size::{NotASize, parse_size, show_size};
 
 /// The largest configuration file that is believed, in bytes. Whoever reads for [`load()`] need not read further than

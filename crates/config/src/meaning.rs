@@ -9,7 +9,7 @@ use larder_model::Observer;
 
 use crate::problem::quoted;
 use crate::secret::masked;
-use crate::settings::Class;
+use crate::settings::{Class, Handover};
 use crate::size::parse_size;
 
 /// A value as it was given.
@@ -112,6 +112,14 @@ pub(crate) fn class(given: Given) -> Result<Class, String> {
     let known = Class::ALL.iter().find(|(name, _)| *name == word);
     let words = || Class::ALL.map(|(name, _)| name).join(", ");
     known.map(|(_, class)| *class).ok_or_else(|| format!("write one of {}", words()))
+}
+
+/// Whom what is handed over answers.
+pub(crate) fn handover(given: Given) -> Result<Handover, String> {
+    let word = given.text().map(str::to_ascii_lowercase).unwrap_or_default();
+    let known = Handover::ALL.iter().find(|(name, _)| *name == word);
+    let words = || Handover::ALL.map(|(name, _)| name).join(", ");
+    known.map(|(_, handover)| *handover).ok_or_else(|| format!("write one of {}", words()))
 }
 
 /// Whether roots are looked for, and which there are besides.

@@ -21,6 +21,8 @@ pub struct Settings {
     pub dir: Option<PathBuf>,
     /// Every tool runs untouched.
     pub disable: bool,
+    /// Whom records answer that are handed over by processes which cannot write the store.
+    pub handover: Handover,
     /// Tools ask for huge pages.
     pub huge_pages: bool,
     /// For how many days an image stays that nobody uses; 0 is no limit.
@@ -45,6 +47,10 @@ pub struct Settings {
     pub record_dir: Option<PathBuf>,
     /// Remotes by their URLs, the nearest first, credentials and all: not to be shown or logged as they are.
     pub remote: Vec<String>,
+    /// `larderd` sends what was handed over to it, unsigned.
+    pub remote_handover: bool,
+    /// What signatures of records are bound to, beside the records: those of another name are not believed.
+    pub remote_namespace: String,
     /// What is made here is not sent to the remotes.
     pub remote_read_only: bool,
     /// A file with the secret key by which records that are sent are signed, absolute.
@@ -75,9 +81,10 @@ impl Settings {
         (!self.remote.is_empty()).then(|| Digest::of(self.remote.join("\n").as_bytes()))
     }
 
-    /// Of the keys that a record must be signed with; `None` where it need not be.
+    /// Of the keys that a record must be signed with, and of the namespace; `None` where it need not be signed.
     pub fn trust_digest(&self) -> Option<Digest> {
-        (!self.remote_trust.is_empty()).then(|| Digest::of(self.remote_trust.join("\n").as_bytes()))
+        let all = || format!("{}\n\n{}", self.remote_trust.join("\n"), self.remote_namespace);
+        (!self.remote_trust.is_empty()).then(|| Digest::of(all().as_bytes()))
     }
 }
 
@@ -88,6 +95,7 @@ impl Default for Settings {
             class_cgroup: None,
             dir: None,
             disable: false,
+            handover: Handover::Apart,
             huge_pages: false,
             image_max_days: 0,
             image_max_size_bytes: 0,
@@ -100,6 +108,8 @@ impl Default for Settings {
             record_commit_prefix: String::new(),
             record_dir: None,
             remote: Vec::new(),
+            remote_handover: false,
+            remote_namespace: String::new(),
             remote_read_only: false,
             remote_sign_with: None,
             remote_trust: Vec::new(),
@@ -135,6 +145,30 @@ impl Class {
     /// As it is written.
     pub fn name(self) -> &'static str {
         Class::ALL.iter().find(|(_, class)| *class == self).map_or("inherit", |(name, _)| name)
+    }
+}
+
+/// Whom records answer that are handed over to `larderd` by processes which cannot write the store: it is a setting of
+/// `larderd`'s own, so that no client decides it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handover {
+    /// Processes that cannot write the store either.
+    #[default]
+    Apart,
+    /// Nothing is taken.
+    Off,
+    /// Everybody, as if they had been recorded without `larderd`.
+    Trusted,
+}
+
+impl Handover {
+    pub(crate) const ALL: [(&'static str, Handover); 3] =
+        [("apart", Handover::Apart), ("off", Handover::Off), ("trusted", Handover::Trusted)];
+    const WORDS: &[&str] = &[Handover::ALL[0].0, Handover::ALL[1].0, Handover::ALL[2].0];
+
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        Handover::ALL.iter().find(|(_, handover)| *handover == self).map_or("apart", |(name, _)| name)
     }
 }
 
@@ -188,6 +222,7 @@ enum Field {
     Text(fn(&mut Settings) -> &mut String),
     Observer(fn(&mut Settings) -> &mut Option<Observer>),
     Class(fn(&mut Settings) -> &mut Class),
+    Handover(fn(&mut Settings) -> &mut Handover),
     Roots,
     Remotes,
     Keys,
@@ -236,6 +271,14 @@ pub const SETTINGS: &[Setting] = &[
         default: "false",
         help: "Run every tool untouched, as if larder were not there.",
         field: Field::Switch(|s| &mut s.disable),
+    },
+    Setting {
+        key: "handover",
+        variable: "LARDER_HANDOVER",
+        project_may_set: false,
+        default: "apart",
+        help: "Whom larderd lets records answer that sandboxes hand over: other sandboxes, or all.",
+        field: Field::Handover(|s| &mut s.handover),
     },
     Setting {
         key: "huge_pages",
@@ -342,6 +385,22 @@ pub const SETTINGS: &[Setting] = &[
         field: Field::Remotes,
     },
     Setting {
+        key: "remote_handover",
+        variable: "LARDER_REMOTE_HANDOVER",
+        project_may_set: false,
+        default: "off",
+        help: "With unsigned, larderd sends what sandboxes hand over, unsigned.",
+        field: Field::Word(|s| &mut s.remote_handover, &["off", "unsigned"]),
+    },
+    Setting {
+        key: "remote_namespace",
+        variable: "LARDER_REMOTE_NAMESPACE",
+        project_may_set: false,
+        default: "none",
+        help: "Signatures are for this name; those for another are none.",
+        field: Field::Text(|s| &mut s.remote_namespace),
+    },
+    Setting {
         key: "remote_rw_mode",
         variable: "LARDER_REMOTE_RW_MODE",
         project_may_set: false,
@@ -432,6 +491,7 @@ impl Setting {
             Field::Text(_) => Kind::Text,
             Field::Observer(_) => Kind::Choice(meaning::OBSERVERS),
             Field::Class(_) => Kind::Choice(Class::WORDS),
+            Field::Handover(_) => Kind::Choice(Handover::WORDS),
             Field::Roots => Kind::Paths,
             Field::Remotes => Kind::Urls,
             Field::Keys => Kind::Keys,
@@ -451,6 +511,7 @@ impl Setting {
             Field::Text(of) => of(settings).clone(),
             Field::Observer(of) => of(settings).map_or("auto", Observer::name).to_owned(),
             Field::Class(of) => of(settings).name().to_owned(),
+            Field::Handover(of) => of(settings).name().to_owned(),
             Field::Roots => {
                 let first = if settings.find_roots { "auto" } else { "none" }.to_owned();
                 settings.roots.iter().fold(first, |all, root| format!("{all}:{}", root.display()))
@@ -473,6 +534,7 @@ impl Setting {
             Field::Text(of) => *of(settings) = meaning::text(given)?,
             Field::Observer(of) => *of(settings) = meaning::observer(given)?,
             Field::Class(of) => *of(settings) = meaning::class(given)?,
+            Field::Handover(of) => *of(settings) = meaning::handover(given)?,
             Field::Roots => (settings.find_roots, settings.roots) = meaning::roots(given, base)?,
             Field::Remotes => settings.remote = meaning::remotes(given)?,
             Field::Keys => settings.remote_trust = meaning::keys(given)?,

@@ -65,12 +65,13 @@ const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccdde
 const KEY_IN_FILE: &str = "['00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff']";
 
 /// For each setting: text for a file, for the environment, and how both are shown.
-const SAMPLES: [(&str, &str, &str, &str); 24] = [
+const SAMPLES: [(&str, &str, &str, &str); 27] = [
     ("class", "'utility'", "UTILITY", "utility"),
     ("class_cgroup", "'/c'", "/c", "/c"),
     ("debug_paths", "'exact'", "Exact", "exact"),
     ("dir", "'/f'", "/f", "/f"),
     ("disable", "true", "yes", "true"),
+    ("handover", "'trusted'", "Trusted", "trusted"),
     ("huge_pages", "true", "on", "true"),
     ("image_max_days", "7", "7", "7"),
     ("image_max_size", "'2 GB'", "2GB", "2 GB"),
@@ -89,6 +90,8 @@ const SAMPLES: [(&str, &str, &str, &str); 24] = [
         "redis://a, s3://u:p@b?endpoint=c",
         "redis://a,s3://***@b?endpoint=c",
     ),
+    ("remote_handover", "'unsigned'", "Unsigned", "unsigned"),
+    ("remote_namespace", "'team/app'", "team/app", "team/app"),
     ("remote_rw_mode", "'read-only'", "READ_ONLY", "read_only"),
     ("remote_sign_with", "'/k'", "/k", "/k"),
     ("remote_trust", KEY_IN_FILE, KEY, KEY),

@@ -79,7 +79,11 @@ pub(crate) enum Word {
     Serve(Serve),
     /// What holds reads of a lazily mounted image back; larderd starts it
     #[command(hide = true, after_help = "Started with a socket as its standard input; not for people")]
-    Gate,
+    Gate {
+        /// How a filler is started if there is none: directory, program, arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rescue: Vec<OsString>,
+    },
     /// Run any command through larder, also one whose name is a word
     #[command(after_help = help::RUN)]
     Run(Run),

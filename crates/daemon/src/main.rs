@@ -71,7 +71,7 @@ fn answer(word: cli::Word) -> anyhow::Result<u8> {
         Word::Report(options) => words::report::run(&around, &options, &mut out),
         Word::Image(options) => words::image::run(&around, &options, &mut out),
         Word::Serve(options) => serve::run(&around, &options),
-        Word::Gate => words::gate::run(),
+        Word::Gate { rescue } => words::gate::run(rescue),
         Word::Run(_) => words::run::run(&around),
         Word::Completions(options) => words::completions::run(&options, &mut out),
         Word::Man(options) => words::man::run(&options, &mut out),

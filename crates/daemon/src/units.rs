@@ -26,8 +26,18 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 const SYSTEM: &str = "/etc/systemd/system";
 
 /// Settings that larderd goes by, beside the store's place.
-const GOES_BY: [&str; 7] =
-    ["image_max_days", "image_max_size", "max_size", "remote", "remote_rw_mode", "remote_sign_with", "remote_trust"];
+const GOES_BY: [&str; 10] = [
+    "handover",
+    "image_max_days",
+    "image_max_size",
+    "max_size",
+    "remote",
+    "remote_handover",
+    "remote_namespace",
+    "remote_rw_mode",
+    "remote_sign_with",
+    "remote_trust",
+];
 
 /// A file's name and text.
 type Unit = (&'static str, String);

@@ -75,7 +75,7 @@ mod tests {
             size_bytes: 0,
             trace: None,
         };
-        store.keep_image(&record, true).expect("keeps");
+        store.keep_image(&record, larder_model::Origin::Own, true).expect("keeps");
         record
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use larder_model::{Digest, Fingerprint};
 use larder_sys::{Channel, Class, MESSAGE_DESCRIPTORS_MAX, effective_user};
 
-use crate::frame::{Caller, DIRECTORY_BYTES_MAX, Expect, Frame, Nothing, Remotes, State};
+use crate::frame::{Caller, DIRECTORY_BYTES_MAX, Expect, Frame, Nothing, Remotes, State, Unshared};
 use crate::incoming::Incoming;
 use crate::{BLOBS_MAX, IpcError};
 
@@ -85,30 +85,57 @@ pub fn note_recorded(
     begin(&connect(path, HAND_OVER_PATIENCE)?, caller, &Frame::Recorded { weak, strong, directory }, &[])
 }
 
-/// Ask how `larderd` is, or have it stop.
-pub fn ask(path: &Path, question: &Frame) -> Result<State, IpcError> {
-    match ask_for(path, question, ANSWER_PATIENCE)? {
+/// Ask how `larderd` is.
+pub fn ask(path: &Path) -> Result<State, IpcError> {
+    state(path, &Frame::Ask, &[])
+}
+
+/// Have `larderd` stop. `proof` is the store's file that only a process which can write the store opens for writing.
+pub fn stop(path: &Path, proof: &File) -> Result<State, IpcError> {
+    state(path, &Frame::Stop, &[proof.as_fd()])
+}
+
+fn state(path: &Path, question: &Frame, descriptors: &[BorrowedFd]) -> Result<State, IpcError> {
+    match ask_for(path, question, descriptors, ANSWER_PATIENCE, 1)?.pop().ok_or(IpcError::Unexpected)? {
         Frame::State(state) => Ok(state),
         _ => Err(IpcError::Unexpected),
     }
 }
 
-/// Ask how it is with the remotes; with `flush`, once all is sent that is to be sent, or that time is over.
-pub fn ask_remotes(path: &Path, flush: Option<Duration>) -> Result<Remotes, IpcError> {
-    let question = flush.map_or(Frame::AskRemotes, |patience| Frame::Flush(patience.as_secs()));
-    match ask_for(path, &question, flush.unwrap_or_default() + ANSWER_PATIENCE)? {
-        Frame::Remotes(remotes) => Ok(remotes),
+/// How it is with the remotes.
+pub fn ask_remotes(path: &Path) -> Result<Remotes, IpcError> {
+    match ask_for(path, &Frame::AskRemotes, &[], ANSWER_PATIENCE, 1)?.pop() {
+        Some(Frame::Remotes(remotes)) => Ok(remotes),
         _ => Err(IpcError::Unexpected),
     }
 }
 
-fn ask_for(path: &Path, question: &Frame, patience: Duration) -> Result<Frame, IpcError> {
+/// Wait until all is sent, or nothing can be sent, or for so long.
+pub fn flush_remotes(path: &Path, patience: Duration) -> Result<(Remotes, Unshared), IpcError> {
+    let answers = ask_for(path, &Frame::Flush(patience.as_secs()), &[], patience + ANSWER_PATIENCE, 2)?;
+    match <[Frame; 2]>::try_from(answers) {
+        Ok([Frame::Remotes(remotes), Frame::Unshared(unshared)]) => Ok((remotes, unshared)),
+        _ => Err(IpcError::Unexpected),
+    }
+}
+
+/// So many answers to a question.
+fn ask_for(
+    path: &Path,
+    question: &Frame,
+    descriptors: &[BorrowedFd],
+    patience: Duration,
+    count: usize,
+) -> Result<Vec<Frame>, IpcError> {
     let channel = connect(path, patience)?;
-    channel.send(&question.encode(), &[])?;
-    let mut incoming = Incoming::default();
+    channel.send(&question.encode(), descriptors)?;
+    let (mut incoming, mut answers) = (Incoming::default(), Vec::new());
     loop {
-        if let Some(frame) = incoming.take()? {
-            return Ok(frame);
+        while let Some(frame) = incoming.take()? {
+            answers.push(frame);
+            if answers.len() == count {
+                return Ok(answers);
+            }
         }
         match incoming.receive(&channel, 0) {
             Ok(true) => {}

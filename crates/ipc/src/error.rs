@@ -23,6 +23,8 @@ pub enum IpcError {
     Unexpected,
     /// The time for a whole message is over.
     Late,
+    /// `larderd` takes nothing that is handed over.
+    TakesNothing,
 }
 
 impl fmt::Display for IpcError {
@@ -35,6 +37,7 @@ impl fmt::Display for IpcError {
             IpcError::Ended => f.write_str("it left in the middle of a message"),
             IpcError::Unexpected => f.write_str("a message that has no place here"),
             IpcError::Late => f.write_str("it took too long"),
+            IpcError::TakesNothing => f.write_str("it gives hits only (`--hits-only`, or `handover = \"off\"`)"),
         }
     }
 }

@@ -6,7 +6,7 @@
 //!   2 more        nothing                                         with the next descriptors: 253 go with one frame
 //!   3 ask         nothing
 //!   4 state       number pid, number seconds up, number seconds until it leaves when idle, number recorded, number refused
-//!   5 stop        nothing
+//!   5 stop        nothing                                         with a descriptor: the proof of writing (below)
 //!   6 used        digest weak fingerprint
 //!   7 fetch       digest weak fingerprint, bytes working directory
 //!   8 expect      number median of such fetches in µs, number nine tenths in µs, number of fetches that say so, u8 do not wait
@@ -22,10 +22,12 @@
 //!  17 remotes     number of records to be sent, number sent, number dropped, number that failed, digest of the settings
 //!  18 class       u8 class that the work for this request is done in: 1 utility · 2 background
 //!  19 terms       digest of the remotes, digest of who is trusted (0 where nobody has to sign), u8 may be sent
+//!  20 unshared    number of records that are lost, and why nothing can be sent; behind the answer to 15
 //! ```
 //! 18 and 19 come before a request, in this order, if at all: without 18 the work is done as all of `larderd`'s; 19 is
 //! said with 1, 7 and 14 where the wrapper knows of remotes. A wrapper sends 1 and as many 2 as it needs, or 6, or 14, and leaves. `larderd` answers 3 and 5 with 4, 15 and 16
-//! with 17. To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that
+//! with 17. It obeys 5 only with a descriptor, open for writing, of a file in the store: a process that may only read the
+//! store does not stop it. To 7 it answers 8, and then 9 or 10; to 11 the same with 12 for 9. Meanwhile the wrapper may say 13, that
 //! the tool runs, and 14, and leaves when it wants nothing any more. One that does not know these ends the connection.
 
 use larder_model::{DecodeError, Digest, FORMAT_VERSION, Fingerprint, Reader, Writer};
@@ -37,6 +39,8 @@ pub const HEADER_BYTES: usize = 2;
 pub const FRAME_BYTES_MAX: usize = DIRECTORY_BYTES_MAX + 128;
 /// A longer working directory is not said (`PATH_MAX`).
 pub const DIRECTORY_BYTES_MAX: usize = 4096;
+/// Why nothing can be sent, bytes.
+pub const TROUBLE_BYTES_MAX: usize = 1024;
 
 /// No keys have this digest.
 const NOBODY: Digest = Digest([0; 32]);
@@ -57,7 +61,7 @@ pub enum Frame {
     Ask,
     /// Thus.
     State(State),
-    /// Leave.
+    /// Leave; comes with the store's `proof_of_writing`.
     Stop,
     /// A record was used: the one of this weak fingerprint.
     Used(Fingerprint),
@@ -106,6 +110,8 @@ pub enum Frame {
     AskRemotes,
     /// Thus.
     Remotes(Remotes),
+    /// What a flush did not share: follows `Remotes`.
+    Unshared(Unshared),
     /// What the next frame asks for is done in this class, which is not to inherit.
     Class(Class),
     /// On which terms it is asked for.
@@ -203,6 +209,16 @@ pub struct Remotes {
     pub settings: Digest,
 }
 
+/// What a flush did not share.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unshared {
+    /// Records that are not shared and are not tried again, since this was asked last: a remote takes no such object, or
+    /// more records came than could be sent.
+    pub lost: u64,
+    /// Why nothing can be sent, if waiting does not mend it; else empty.
+    pub trouble: Vec<u8>,
+}
+
 /// How `larderd` is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
@@ -287,6 +303,11 @@ impl Frame {
                 [queued, sent, dropped, failed].into_iter().for_each(|number| w.number(*number));
                 w.digest(settings);
             }
+            Frame::Unshared(Unshared { lost, trouble }) => {
+                w.u8(20);
+                w.number(*lost);
+                w.bytes(trouble);
+            }
             Frame::Class(class) => {
                 w.u8(18);
                 w.u8(*class as u8);
@@ -367,6 +388,7 @@ impl Frame {
                 trust: Some(r.digest()?).filter(|trust| *trust != NOBODY),
                 sends: r.flag()?,
             }),
+            20 => Frame::Unshared(Unshared { lost: r.number()?, trouble: r.bytes(TROUBLE_BYTES_MAX as u64)?.to_vec() }),
             tag => return Err(r.unknown_tag(tag)),
         };
         r.finish()?;
@@ -413,6 +435,7 @@ mod tests {
         check(Frame::Recorded { weak, strong, directory });
         check(Frame::Flush(most));
         check(Frame::AskRemotes);
+        check(Frame::Unshared(Unshared { lost: most, trouble: vec![b'x'; TROUBLE_BYTES_MAX] }));
         check(Frame::Class(Class::Utility));
         check(Frame::Class(Class::Background));
         check(Frame::Terms(Terms { remotes: weak, trust: None, sends: true }));
@@ -425,7 +448,7 @@ mod tests {
         assert_eq!(Frame::decode(&[FORMAT_VERSION + 1, 3]), Err(DecodeError::Version(FORMAT_VERSION + 1)));
         assert!(Frame::length([0xff, 0xff]).is_err());
         assert!(Frame::decode(&[]).is_err());
-        assert!(Frame::decode(&[FORMAT_VERSION, 20]).is_err());
+        assert!(Frame::decode(&[FORMAT_VERSION, 21]).is_err());
         assert!(Frame::decode(&[FORMAT_VERSION, 18, 0]).is_err() && Frame::decode(&[FORMAT_VERSION, 18, 3]).is_err());
         assert!(Frame::decode(&[FORMAT_VERSION, 10, 5]).is_err());
     }

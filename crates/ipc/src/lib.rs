@@ -25,10 +25,11 @@ mod parcel;
 mod server;
 
 #[cfg(target_os = "linux")]
-pub use client::{Fetching, Told, ask, ask_remotes, hand_over, listens, note_recorded, note_use};
+pub use client::{Fetching, Told, ask, ask_remotes, flush_remotes, hand_over, listens, note_recorded, note_use, stop};
 pub use error::IpcError;
 pub use frame::{
-    Caller, DIRECTORY_BYTES_MAX, Expect, FRAME_BYTES_MAX, Frame, HEADER_BYTES, Nothing, Remotes, State, Terms,
+    Caller, DIRECTORY_BYTES_MAX, Expect, FRAME_BYTES_MAX, Frame, HEADER_BYTES, Nothing, Remotes, State,
+    TROUBLE_BYTES_MAX, Terms, Unshared,
 };
 pub use parcel::{BLOBS_MAX, Handed, PARCEL_BYTES_MAX, Parcel};
 #[cfg(target_os = "linux")]

@@ -26,8 +26,8 @@ pub enum Request {
     },
     /// How larderd is.
     Ask,
-    /// That larderd stops.
-    Stop,
+    /// That larderd stops, and the file that came with it, of which nothing is known.
+    Stop(Option<OwnedFd>),
     /// That the use of this record is noted.
     Used(Fingerprint),
     /// What remotes have of this.
@@ -125,7 +125,7 @@ fn request(
     let announced = match first {
         None => return Ok(Request::Nothing),
         Some(Frame::Ask) => return Ok(Request::Ask),
-        Some(Frame::Stop) => return Ok(Request::Stop),
+        Some(Frame::Stop) => return Ok(Request::Stop(incoming.passed.pop())),
         Some(Frame::Used(weak)) => return Ok(Request::Used(weak)),
         Some(Frame::HandOver { parcel_bytes, blobs }) => (parcel_bytes, blobs),
         Some(Frame::Fetch { weak, directory }) => {
@@ -291,7 +291,7 @@ mod tests {
     fn questions_are_answered() {
         let both = both();
         let path = both.path.clone();
-        let asking = std::thread::spawn(move || crate::ask(&path, &Frame::Ask));
+        let asking = std::thread::spawn(move || crate::ask(&path));
         let (woken, _wake) = larder_sys::pipe().expect("makes");
         both.door.wait(Duration::from_secs(5), woken.as_fd()).expect("waits");
         let channel = both.door.accept().expect("accepts").expect("somebody");

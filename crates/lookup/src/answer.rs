@@ -117,6 +117,7 @@ fn holds<'m>(
         same_bytes_will_do,
         stampless,
         variable: &|name| place.asked(name),
+        value_key: request.value_key,
         forms: request.forms(&object, &relocated::uncut),
     };
     checker.check_read(set.clone(), effort)?;

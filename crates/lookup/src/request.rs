@@ -11,7 +11,8 @@ use larder_compiler::{
     parse, runs_no_script,
 };
 use larder_model::{
-    ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, Times, UMASK, Variable,
+    ALL_VARIABLES, Action, Bypass, Digest, Fingerprint, HOST, Roots, SOCKETS, Terminal, Times, UMASK, ValueKey,
+    Variable,
 };
 use larder_spawn::{Command, Destinations};
 use larder_store::{Anywhere, Forms, Stamps, Uncut};
@@ -62,6 +63,8 @@ pub struct Request {
     pub roots: Roots,
     /// The action's weak fingerprint.
     pub weak: Fingerprint,
+    /// The key of the digests of variables' values in the action's records.
+    pub value_key: ValueKey,
     /// What stands on standard input, where that is keyed.
     pub input: Vec<u8>,
     /// Standard input is a terminal, and the command is to find nothing to read.
@@ -289,7 +292,7 @@ impl Request {
         };
         let source = first_source(family, &invocation, &place.cwd, &roots, stamps);
         let action = Action { standard_input: input.key(&roots), source, ..action };
-        let weak = action.fingerprint(&roots);
+        let (weak, value_key) = action.keys(&roots);
         let command = Command::new(tool.path, argv, place.environment_block());
         let scope = place.scope.clone();
         Ok(Request {
@@ -299,6 +302,7 @@ impl Request {
             action,
             roots,
             weak,
+            value_key,
             input: input.bytes(),
             is_kept_from_terminal,
             scope,

@@ -1,7 +1,7 @@
 //! An Action: what is known of a run before the tool starts. Its walk is the weak fingerprint; `docs/fingerprint.md`
 //! lists every value of it, and the keying test varies each.
 
-use crate::{Digest, FORMAT_VERSION, Fingerprint, FingerprintWalk, Roots, Walk};
+use crate::{Digest, FORMAT_VERSION, Fingerprint, FingerprintWalk, Roots, ValueKey, Walk};
 
 /// A variable of the environment, `NAME` and value, as the tool would see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,9 +111,14 @@ impl Action {
 
     /// The weak fingerprint.
     pub fn fingerprint(&self, roots: &Roots) -> Fingerprint {
+        self.keys(roots).0
+    }
+
+    /// The weak fingerprint, and the key for values that the tool asks for.
+    pub fn keys(&self, roots: &Roots) -> (Fingerprint, ValueKey) {
         let mut walk = FingerprintWalk::default();
         self.walk(roots, &mut walk);
-        walk.finish()
+        walk.finish_with_key()
     }
 }
 

@@ -92,6 +92,15 @@ impl DigestWriter {
         self.0.update(bytes);
     }
 
+    /// The digest of everything added so far, and 32 bytes more of BLAKE3's output for it, which the digest does not
+    /// tell.
+    pub fn finish_longer(&self) -> (Digest, [u8; 32]) {
+        let (mut digest, mut more, mut output) = ([0; 32], [0; 32], self.0.finalize_xof());
+        output.fill(&mut digest);
+        output.fill(&mut more);
+        (Digest(digest), more)
+    }
+
     /// The digest of everything added so far.
     pub fn finish(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
@@ -116,5 +125,6 @@ mod tests {
         w.update(b"lar");
         w.update(b"der");
         assert_eq!(w.finish(), Digest::of(b"larder"));
+        assert_eq!(w.finish_longer().0, Digest::of(b"larder"));
     }
 }

@@ -24,6 +24,31 @@ impl FingerprintWalk {
     pub fn finish(&self) -> Fingerprint {
         self.0.finish()
     }
+
+    /// The digest of the walk, and the key for values that are observed beside it.
+    pub fn finish_with_key(&self) -> (Fingerprint, ValueKey) {
+        let (weak, key) = self.0.finish_longer();
+        (weak, ValueKey(key))
+    }
+}
+
+/// The key of the digests of variables' values in a record.
+///
+/// A record names a variable that the tool asked for and has a digest of its value, so that a hit can compare it. The
+/// digest of a short value, such as a PIN, could be found by trying, and records lie on remotes. So the digest is keyed
+/// with BLAKE3's output for the whole action, beyond the 32 bytes that are the weak fingerprint. Another machine
+/// that asks for the same action has this key. A reader of the remote has the fingerprint only, which does not tell it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ValueKey([u8; 32]);
+
+impl ValueKey {
+    /// A key for tests, and for values that are compared within one process.
+    pub const ZERO: ValueKey = ValueKey([0; 32]);
+
+    /// The keyed digest of a value.
+    pub fn digest(&self, value: &[u8]) -> Digest {
+        Digest(*blake3::keyed_hash(&self.0, value).as_bytes())
+    }
 }
 
 impl Walk for FingerprintWalk {

@@ -14,6 +14,7 @@ mod judgement;
 mod looked;
 mod manifest;
 mod observation;
+mod origin;
 mod outcome;
 pub mod quick;
 mod result;
@@ -24,7 +25,7 @@ pub use action::{Action, Terminal, Variable};
 pub use bound::{Bound, Rewrite, lengths};
 pub use digest::{Blob, Digest, DigestWriter, ParseDigestError};
 pub use encoding::{DecodeError, Reader, Writer};
-pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, Walk};
+pub use fingerprint::{ExplainWalk, Field, Fingerprint, FingerprintWalk, ValueKey, Walk};
 pub use image::{
     AccessTrace, BLOCK_BYTES, IMAGE_KEY_BYTES_MAX, IMAGE_VERSION, ImageKey, ImageRecord, NotAKey, PACK_BLOCKS_MAX,
     PIECE_BYTES, Pack, PackList, PieceList, SAVED_PATHS_MAX, SavedPath, is_saved_name, listed_prefix,
@@ -36,6 +37,7 @@ pub use observation::{
     ALL_VARIABLES, Age, DirFacts, EnvFact, Fact, HOST, Links, NamedFact, ObservationSet, SOCKETS, SetReader, Status,
     Twins, UMASK, Unread, names_digest,
 };
+pub use origin::Origin;
 pub use outcome::{Bypass, Fallback, Observer, Outcome, Unrecorded};
 pub use result::{
     ActionResult, Content, FileMode, INLINE_BYTES_MAX, ModeRule, Modified, Output, OutputKind, Placement, Streams,
@@ -45,4 +47,4 @@ pub use single::{NotSingle, Single};
 
 /// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
 /// so that a change of meaning is a clean start, never a misreading.
-pub const FORMAT_VERSION: u8 = 9;
+pub const FORMAT_VERSION: u8 = 10;

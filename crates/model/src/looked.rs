@@ -123,6 +123,27 @@ pub struct Habit {
     pub reports: bool,
 }
 
+impl Habit {
+    /// The wrapper's own inside a run.
+    pub const OF_WRAPPER: Habit = Habit {
+        times: Times::Blind,
+        compares: false,
+        clock_reads: 0,
+        zone_reads: 0,
+        tells_time: false,
+        random_reads: 0,
+        sorts_names: false,
+        lists_kinds: false,
+        tunes_memory: false,
+        tries_terminal: false,
+        names_at_random: false,
+        names_as_tempfile: false,
+        shows_numbers: false,
+        tries_sockets: false,
+        reports: true,
+    };
+}
+
 /// Whether Python's `tempfile` may have made up this file name: eight letters, digits or `_`, behind `tmp` or by
 /// themselves, and any ending (`tempfile.py`, `_RandomNameSequence`; the eight by themselves are its question whether a
 /// directory can be written).

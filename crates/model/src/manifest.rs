@@ -4,8 +4,9 @@
 //! ```text
 //! manifest = u8 format version, digest weak fingerprint, number of fields, field*, number of entries, entry*, digest, body*
 //! field    = bytes name, bytes value               the walk that made the weak fingerprint, for `explain`
-//! entry    = digest strong fingerprint, u8 observer, number run time µs, digest of the roots of its place, u8 bound (0: it
-//!            serves anywhere), bytes what binds it, number length of its body, digest of its body
+//! entry    = digest strong fingerprint, u8 observer, origin, number run time µs, digest of the roots of its place, u8 bound
+//!            (0: it serves anywhere), bytes what binds it, number length of its body, digest of its body
+//! origin   = u8 0 recorded with this store · 1 handed over · 2 fetched, unsigned · 3 fetched, digest: the signer's public key
 //! body     = set, result
 //! ```
 //! The digest after the entries is of all before it, so that the start of a file can be read and believed by itself: who
@@ -13,7 +14,7 @@
 
 use crate::{
     ActionResult, Bound, DecodeError, Digest, DigestWriter, ExplainWalk, FORMAT_VERSION, Field, Fingerprint,
-    ObservationSet, Observer, Reader, SetReader, Writer,
+    ObservationSet, Observer, Origin, Reader, SetReader, Writer,
 };
 
 /// More entries than this for one weak fingerprint are not kept: the oldest goes.
@@ -37,6 +38,8 @@ pub struct Entry<'a> {
     pub strong: Fingerprint,
     /// Who observed it.
     pub observer: Observer,
+    /// How it came into this store.
+    pub origin: Origin,
     /// How long the tool ran, wall time in microseconds.
     pub run_time_us: u64,
     /// Digest of the roots of the place where it was made.
@@ -79,7 +82,8 @@ impl<'a> Entry<'a> {
         result.encode(&mut w);
         *body = w.bytes;
         let (bound, bound_by) = made.bound.as_ref().map_or((None, &b""[..]), |(why, by)| (Some(*why), by));
-        Entry { strong, observer, run_time_us, made_in: made.made_in, bound, bound_by, body, unchecked: None }
+        let (made_in, origin) = (made.made_in, Origin::Own);
+        Entry { strong, observer, origin, run_time_us, made_in, bound, bound_by, body, unchecked: None }
     }
 
     /// The set and the result.
@@ -140,11 +144,20 @@ impl<'a> Manifest<'a> {
         Manifest { weak, fields: walk.fields.iter().map(field).collect(), entries: Vec::new() }
     }
 
-    /// Put `entry` first, in place of one with the same strong fingerprint; the oldest beyond the limit goes.
+    /// Put `entry` first, in place of one with the same strong fingerprint; the oldest beyond the limit goes. An entry of
+    /// a better origin stays: for example, a fetched record does not replace one that was recorded with this store.
     pub fn add(&mut self, entry: Entry<'a>) {
+        if self.entries.iter().any(|old| old.strong == entry.strong && old.origin.outranks(&entry.origin)) {
+            return;
+        }
         self.entries.retain(|old| old.strong != entry.strong);
         self.entries.insert(0, entry);
         self.entries.truncate(MANIFEST_ENTRIES_MAX);
+    }
+
+    /// Drop the entries that `trust`, the setting `remote_trust`, does not believe.
+    pub fn keep_believed(&mut self, trust: &[String]) {
+        self.entries.retain(|entry| entry.origin.is_believed(trust));
     }
 
     /// The file's bytes.
@@ -161,6 +174,7 @@ impl<'a> Manifest<'a> {
         for entry in &self.entries {
             w.digest(&entry.strong);
             w.u8(entry.observer.code());
+            entry.origin.encode(&mut w);
             w.number(entry.run_time_us);
             w.digest(&entry.made_in);
             w.u8(entry.bound.map_or(0, Bound::code));
@@ -215,6 +229,7 @@ impl<'a> Manifest<'a> {
             let strong = r.digest()?;
             let code = r.u8()?;
             let observer = Observer::from_code(code).ok_or(r.unknown_tag(code))?;
+            let origin = Origin::decode(&mut r)?;
             let run_time_us = r.number()?;
             let made_in = r.digest()?;
             let bound = match r.u8()? {
@@ -227,7 +242,8 @@ impl<'a> Manifest<'a> {
                 return Err(DecodeError::Limit { limit: ENTRY_BYTES_MAX, at });
             }
             bodies.push((length as usize, r.digest()?));
-            entries.push(Entry { strong, observer, run_time_us, made_in, bound, bound_by, body: &[], unchecked: None });
+            let (body, unchecked) = (&[][..], None);
+            entries.push(Entry { strong, observer, origin, run_time_us, made_in, bound, bound_by, body, unchecked });
         }
         let head = &bytes[..r.position()];
         if Digest::of(head) != r.digest()? {
@@ -306,6 +322,52 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What was made here is replaced by nothing that others say of the same observations, and what came from others by
+    /// what is made here.
+    #[test]
+    fn a_worse_origin_replaces_nothing() {
+        let walk = ExplainWalk::default();
+        let fetched = Origin::Fetched(Some(Digest([7; 32])));
+        for (first, second, stays) in [
+            (Origin::Own, fetched, true),
+            (Origin::Own, Origin::HandedOver, true),
+            (fetched, Origin::HandedOver, true),
+            (Origin::HandedOver, fetched, false),
+            (fetched, Origin::Own, false),
+            (fetched, Origin::Fetched(None), false),
+        ] {
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            let mut manifest = Manifest::new(Digest::of(b"w"), &walk);
+            manifest.add(Entry { origin: first, ..sample(&mut a, 1) });
+            manifest.add(Entry { origin: second, ..sample(&mut b, 2) });
+            let bytes = manifest.encode();
+            let back = Manifest::decode(&bytes).expect("own bytes");
+            let exit_code = back.entries[0].open().expect("own bytes").1.exit_code;
+            assert_eq!((back.entries.len(), exit_code == 1), (1, stays), "{first:?} then {second:?}");
+            assert_eq!(back.entries[0].origin, if stays { first } else { second });
+        }
+    }
+
+    #[test]
+    fn a_signer_that_is_not_trusted_any_more_answers_nothing() {
+        let walk = ExplainWalk::default();
+        let signer = Digest([0xab; 32]);
+        let bodies: &mut [Vec<u8>; 4] = &mut Default::default();
+        let origins = [Origin::Own, Origin::HandedOver, Origin::Fetched(None), Origin::Fetched(Some(signer))];
+        let mut manifest = Manifest::new(Digest::of(b"w"), &walk);
+        for ((body, origin), number) in bodies.iter_mut().zip(origins).zip(1..) {
+            manifest.entries.push(Entry { origin, strong: Digest([number; 32]), ..sample(body, 0) });
+        }
+        let left = |trust: &[String]| {
+            let mut manifest = manifest.clone();
+            manifest.keep_believed(trust);
+            manifest.entries.iter().map(|entry| entry.strong.0[0]).collect::<Vec<_>>()
+        };
+        assert_eq!(left(&[]), [1, 2, 3, 4]);
+        assert_eq!(left(&["AB".repeat(32)]), [1, 2, 4]);
+        assert_eq!(left(&["cd".repeat(32)]), [1, 2]);
     }
 
     #[test]

@@ -20,7 +20,7 @@
 //!    9 listing     digest of the names in the directory's own order
 //!   10 mode        number permission bits
 //!   11 listing     digest of the sorted names, those without a dot at their beginning with their kinds
-//! variable   = bytes name, u8 set, [digest of the value, roots replaced]
+//! variable   = bytes name, u8 set, [digest of the value, roots replaced, keyed by the action (ValueKey)]
 //! ```
 //! Paths have their root replaced (`Roots::encode_path`). An empty name means the directory itself. A name may hold
 //! slashes in an error fact and in an absence, which is said by the deepest directory that does exist.
@@ -140,7 +140,7 @@ pub struct EnvFact<'a> {
     /// Its name; empty for all variables together, where a program could read any of them unseen; [`UMASK`], [`HOST`],
     /// [`SOCKETS`].
     pub name: &'a [u8],
-    /// Digest of its value, roots replaced; `None` where it was not set.
+    /// Keyed digest of its value, roots replaced (see [`crate::ValueKey`]); `None` if it was not set.
     pub value: Option<Digest>,
 }
 

@@ -94,6 +94,7 @@ reasons! {
         Materialise, "materialise", "an output could not be put in place";
         ObserverFailed, "observer-failed", "the observer could not be started";
         Verify, "verify", "a recorded result was not what the tool gave when it ran again (LARDER_VERIFY)";
+        HalfPlaced, "half-placed", "an output could not be put in place after others were, so that the command failed";
     }
 }
 
@@ -118,7 +119,7 @@ reasons! {
         TooLarge, "too-large", "the outputs are larger than the store may become";
         ReadOnly, "read-only", "larder only reads (LARDER_READ_ONLY)";
         OutputLost, "output-lost", "an output was gone or changed before it could be kept";
-        Unprovable, "unprovable", "the dependency file alone does not prove what was looked at";
+        Unprovable, "unprovable", "the dependency file alone does not prove what was looked at, or only the kernel saw the run fail";
         ComparesTimes, "compares-times", "the tool compares or keeps the times of files that it changes";
         Unjudged, "unjudged", "a program ran that is not known to be observed whole: the next run of this tool will tell";
         NoDaemon, "no-daemon", "the store cannot be written, and no larderd listens (`larder daemon start`)";

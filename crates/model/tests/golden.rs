@@ -12,7 +12,7 @@ use larder_model::{
 use larder_testkit::{golden, golden_bytes};
 
 /// Of `action` in `roots`.
-const WEAK: &str = "517b5ac49ef60a405556830f6083b35ebf069fd90eef4186b1ae7f7c165bade6";
+const WEAK: &str = "cbcc0db6827e266236095eddab97ab08c5a61f9c24f33d8a2d4a3e1de428c3bf";
 /// Of the absences `a` and `b`.
 const NAMES: &str = "e0c139dc242c586c490d83b04d5c9f87794bba81526db0ca6404f162ef8750da";
 

@@ -148,8 +148,8 @@ mod tests {
         check(refused(""), plain);
         check(refused("bad superblock"), &format!("{plain} (bad superblock)"));
         check(
-            MountError::Unable { rung: Rung::Lazy, why: "Linux 6.14 is needed".to_owned() },
-            "`lazy` is not possible here: Linux 6.14 is needed; `larder doctor` shows what is",
+            MountError::Unable { rung: Rung::Lazy, why: "Linux 6.12 is needed".to_owned() },
+            "`lazy` is not possible here: Linux 6.12 is needed; `larder doctor` shows what is",
         );
         let path = || MountError::path("/t", "cannot be listed")(denied());
         let said = "/t: cannot be listed: Operation not permitted (os error 1)";

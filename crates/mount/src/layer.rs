@@ -13,15 +13,20 @@ use crate::{Mount, MountError, Owners};
 pub(crate) const HARMLESS: MountAttributes = MountAttributes { read_only: false, no_suid: true, no_devices: true };
 pub(crate) const LAYER: MountAttributes = MountAttributes { read_only: true, ..HARMLESS };
 
-/// Mount an EROFS image from its files, without a loop device: Linux 6.12. This alone is right for files that are still
-/// being filled: a loop device would read them without asking.
+/// Mount an EROFS image from its files, without a loop device: Linux 6.12.
 ///
 /// # Errors
 ///
 /// Where the kernel refuses; `ENOTBLK` means that this one wants a device.
 pub fn erofs(metadata: &Path, data: Option<&Path>) -> Result<Mount, MountError> {
     let (metadata, data) = (real(metadata)?, data.map(real).transpose()?);
-    mount_erofs(&metadata, data.as_deref(), &metadata)
+    mount_erofs(&metadata, data.as_deref().as_slice(), &metadata)
+}
+
+/// Mount an EROFS image that has three devices: its data file, and the file `asked` twice, which is used as it is named.
+pub(crate) fn erofs_asked(metadata: &Path, data: &Path, asked: &Path) -> Result<Mount, MountError> {
+    let (metadata, data) = (real(metadata)?, real(data)?);
+    mount_erofs(&metadata, &[&data, asked, asked], &metadata)
 }
 
 /// Whether the kernel mounts EROFS images that have their data in a file of its own: Linux 5.16. Else all must be in one.
@@ -37,7 +42,7 @@ pub fn erofs_has_data() -> bool {
 pub fn erofs_by_loop_device(metadata: &Path, data: Option<&Path>) -> Result<Mount, MountError> {
     let (_open, device) = device_of(metadata)?;
     let second = data.map(device_of).transpose()?;
-    mount_erofs(&device, second.as_ref().map(|(_, path)| path.as_path()), metadata)
+    mount_erofs(&device, second.as_ref().map(|(_, path)| path.as_path()).as_slice(), metadata)
 }
 
 /// Mount a squashfs file by a loop device.
@@ -74,9 +79,9 @@ pub fn owned_by(layer: &Mount, owners: &Owners) -> Result<Mount, MountError> {
     Ok(mount)
 }
 
-fn mount_erofs(source: &Path, data: Option<&Path>, image: &Path) -> Result<Mount, MountError> {
+fn mount_erofs(source: &Path, devices: &[&Path], image: &Path) -> Result<Mount, MountError> {
     let mut options = vec![("source", text(source)), ("ro", MountValue::Flag)];
-    options.extend(data.map(|data| ("device", text(data))));
+    options.extend(devices.iter().map(|device| ("device", text(device))));
     let made = new_mount("erofs", &options, LAYER);
     made.map(Mount::passed).map_err(MountError::refused(format!("EROFS image {}", image.display())))
 }

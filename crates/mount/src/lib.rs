@@ -8,6 +8,8 @@
 //! | `error.rs` | what can go wrong, and what to do then |
 //! | `handle.rs` | mounts as handles: made, placed, taken away when dropped |
 //! | `layer.rs` | an image as a mount that cannot be written to: EROFS, squashfs, by file or loop device |
+//! | `erofs.rs` | the metadata of an EROFS image, read |
+//! | `dev_fuse.rs` | the device by which a process answers for a FUSE file system |
 //! | `fuse.rs` | the same by a program, where `/dev/fuse` may be opened |
 //! | `overlay.rs` | what makes it writable, and where what is written goes |
 //! | `places/` | what is mounted by us: asked for, listed, taken away, swept after jobs that died |
@@ -25,6 +27,10 @@ mod rung;
 
 #[cfg(target_os = "linux")]
 pub mod broker;
+#[cfg(target_os = "linux")]
+mod dev_fuse;
+#[cfg(target_os = "linux")]
+mod erofs;
 #[cfg(target_os = "linux")]
 mod fill;
 #[cfg(target_os = "linux")]

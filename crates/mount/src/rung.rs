@@ -49,7 +49,7 @@ impl Rung {
     /// What it needs of the system: `docs/mounting.md` has the sources.
     pub fn needs(self) -> &'static str {
         match self {
-            Rung::Lazy => "Linux 6.14 (fanotify events before access; EROFS from files, 6.12), superuser or the broker",
+            Rung::Lazy => "Linux 6.12 (EROFS from files), /dev/fuse, superuser or the broker",
             Rung::Mount => "Linux 6.12 (EROFS from files), or 5.10 and a loop device; superuser or the broker",
             Rung::LazyFuse => "/dev/fuse; for writing, Linux 5.11 (overlay in a user namespace)",
             Rung::Squashfs => "squashfs and a loop device; superuser or the broker",

@@ -13,7 +13,7 @@
 #include "objects.h"
 #include "real.h"
 
-#define SYMBOLS_MAX 256
+#define SYMBOLS_MAX 384
 #define PROTECT_READ 1
 #define PROTECT_WRITE 2
 #define PAGE_BYTES_KEY 6 /* AT_PAGESZ */
@@ -30,12 +30,14 @@
 
 extern WEAK unsigned long getauxval(unsigned long type);
 
-/* Newer than glibc 2.17, by glibc's release notes: 2.23, 2.25, 2.28, 2.29, 2.30, 2.33, 2.34, 2.36, 2.39, 2.43. */
+/* Newer than glibc 2.17, by glibc's release notes: 2.23, 2.25, 2.27, 2.28, 2.29, 2.30, 2.33, 2.34, 2.36, 2.39, 2.43.
+ * pthread_create is in a library of its own before 2.34, and programs take it for the sign that there are threads. */
 static const uint16_t newer[] = {
     R_fts64_open, R_getrandom, R_getentropy, R_statx, R_renameat2, R_posix_spawn_file_actions_addchdir_np,
     R_posix_spawn_file_actions_addfchdir_np, R_getdents64, R_stat, R_lstat, R_fstatat, R_stat64, R_lstat64, R_fstatat64,
     R_mknod, R_mknodat, R_execveat, R_arc4random, R_arc4random_buf, R_arc4random_uniform, R_pidfd_spawn, R_pidfd_spawnp,
-    R_posix_spawn_file_actions_addchdir, R_posix_spawn_file_actions_addfchdir,
+    R_posix_spawn_file_actions_addchdir, R_posix_spawn_file_actions_addfchdir, R_copy_file_range, R_memfd_create,
+    R_fcntl64, R__Fork, R_pthread_create,
 };
 
 /* This library's symbol table without what is absent; symbol 0 is the only one if nothing is. */

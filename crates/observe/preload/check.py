@@ -11,7 +11,7 @@ FLAGS = ("-std=gnu11 -O2 -fPIC -shared -nostdlib -fvisibility=hidden -fno-stack-
          "-Wl,-z,norelro").split()
 KINDS = ("? START OBJECT EXEC EXEC_FAILED SPAWNED ANONYMOUS DROP OPEN STAT LSTAT ACCESS READLINK REALPATH LIST "
          "UNLINK RENAME LINK SYMLINK MKDIR RMDIR CHMOD TRUNCATE UTIME MKNOD CHOWN XATTR GETENV UMASK TIME NET "
-         "UNIX IDENTITY DIED CLOSED RANDOM FORKED").split()
+         "UNIX IDENTITY DIED CLOSED RANDOM FORKED SHORTAGE").split()
 DROPS = "? STATIC SUID CLASS SANITIZED UNREADABLE PRELOAD_GONE FEXECVE UNSUPPORTED".split()
 EVENT = struct.Struct("<IHHIiQQQqqIIII")
 SIZE = 64 << 20
@@ -49,7 +49,7 @@ class Event:
 def new_log():
     fd = os.memfd_create("log")
     os.ftruncate(fd, SIZE)
-    os.pwrite(fd, struct.pack("<8sIIQQ5QQ", b"LARDLOG1", 4, 0, SIZE, 20480, 0, 0, 0, 0, 0, int(time.time())), 0)
+    os.pwrite(fd, struct.pack("<8sIIQQ5QQ", b"LARDLOG1", 5, 0, SIZE, 20480, 0, 0, 0, 0, 0, int(time.time())), 0)
     return fd
 
 

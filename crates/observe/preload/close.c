@@ -43,16 +43,21 @@ EXPORT int close(int fd)
 {
     if (watched(fd))
         closing(fd);
-    return DONE(REAL(close)(fd));
+    int result = DONE(REAL(close)(fd));
+    if (result != 0)
+        shortage_of(errno, "close");
+    return result;
 }
 
 extern WEAK int fileno(void *file);
-extern WEAK int fflush(void *file);
+extern int fflush(void *file); /* shortage.c */
 
 /* What is still in the stream's buffer is written first, as fclose would. */
 EXPORT int fclose(void *file)
 {
-    if (file && fileno && fflush && watched(fileno(file))) {
+    if (file && real_has(R_ferror))
+        stream_ends(file);
+    if (file && fileno && real_has(R_fflush) && watched(fileno(file))) {
         int before = errno;
         if (fflush(file) != 0) {
             /* libc has given up what could not be written, and fclose would not say so. */
@@ -65,5 +70,8 @@ EXPORT int fclose(void *file)
         closing(fileno(file));
         errno = before;
     }
-    return REAL(fclose)(file);
+    int result = REAL(fclose)(file);
+    if (result != 0)
+        shortage_of(errno, "fclose");
+    return result;
 }

@@ -87,6 +87,10 @@ void path_event(unsigned kind, bool failed, int dirfd, const char *path, unsigne
 void fd_event(unsigned kind, bool failed, int fd, uint32_t extra);
 /* A descriptor was opened; whether for writing (close.c). */
 void close_watch(int fd, bool for_writing);
+/* A function failed with this error: an event if that says that something runs short (shortage.c). */
+void shortage_of(int error, const char *function);
+/* A stream is about to be closed, or its error mark removed. */
+void stream_ends(void *stream);
 void drop_event(unsigned reason, const char *function, uint32_t number, const char *path2);
 
 /* An atomic addition; returns what was there before. */

@@ -305,6 +305,8 @@ EXPORT int system(const char *command)
     int result = REAL(system)(command);
     if (environ == with)
         environ = before;
+    if (result == -1)
+        shortage_of(errno, "system");
     return result;
 }
 
@@ -317,5 +319,7 @@ EXPORT void *popen(const char *command, const char *mode)
     void *result = REAL(popen)(command, mode);
     if (environ == with)
         environ = before;
+    if (!result)
+        shortage_of(errno, "popen");
     return result;
 }

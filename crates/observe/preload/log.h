@@ -30,7 +30,7 @@
 #include <stdint.h>
 
 #define LARDER_LOG_MAGIC "LARDLOG1" /* the first 8 bytes, without a NUL */
-#define LARDER_LOG_VERSION 4u
+#define LARDER_LOG_VERSION 5u
 #define LARDER_LOG_START 20480u /* where the first event is */
 
 #define LARDER_OVERFLOW_LOST 1u    /* an event did not fit */
@@ -178,11 +178,16 @@ enum larder_kind {
     LARDER_UNIX = 31,     /* connect to path ("@..." when abstract); flags: 1 bind */
     LARDER_IDENTITY = 32, /* path: the function; the first time in each process only */
     LARDER_CLOSED = 34,   /* a descriptor that was opened for writing is closed; stat, no path */
-    LARDER_DIED = 33,     /* a child was found to have died; mode: its pid, extra: the signal */
+    /* a child was found to have ended in a way that it may not the next time; mode: its pid, extra: the signal, or 0 if it
+     * exited with LARDER_EXIT_INTERNAL */
+    LARDER_DIED = 33,
     LARDER_RANDOM = 35,   /* path: the function; the first few times in each process */
     /* The first event of a process that was forked, or the next of one that vforked.  extra: the parent's pid; mode: the
      * pid of whoever wrote from this memory before */
     LARDER_FORKED = 36,
+    /* A call failed because something runs short, or because a device fails (shortage.c).  error; path: that of the
+     * descriptor, or the name of the function */
+    LARDER_SHORTAGE = 37,
 };
 
 enum larder_drop {
@@ -219,6 +224,9 @@ enum larder_time {
 
 #define LARDER_ARGUMENT_END '\37' /* ASCII's unit separator */
 #define LARDER_ARGUMENTS_MAX 4096
+
+/* What a part of gcc exits with after an internal error (ICE_EXIT_CODE). */
+#define LARDER_EXIT_INTERNAL 4
 
 /* That many events of one sort from a process, and no more. */
 #define LARDER_FEW 4

@@ -106,7 +106,8 @@ bool real_has(enum real which)
 
 void real_find_core(void)
 {
-    static const enum real core[] = {R_execve, R_open, R_open64, R_chdir, R_unlink, R_getenv};
+    static const enum real core[] = {R_execve, R_open, R_open64, R_chdir, R_unlink, R_getenv, R_close,
+                                     R_read, R_write, R_dup, R_dup2, R_fcntl, R_fork, R_mmap};
     for (unsigned i = 0; i < sizeof core / sizeof *core; i++)
         real_get(core[i]);
 }

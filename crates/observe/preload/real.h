@@ -36,7 +36,15 @@
     I(waitpid) I(wait) I(wait3) I(wait4) I(waitid)                                            \
     I(getdomainname) I(socket) I(connect) I(bind) I(getaddrinfo) P(gethostbyname) I(getifaddrs) \
     P(dlopen) P(dlmopen) I(chroot) I(unshare) I(setns) I(syscall) I(glob) I(glob64)           \
-    I(ftw) I(ftw64) I(nftw) I(nftw64) P(fts_open) P(fts64_open) I(wordexp)
+    I(ftw) I(ftw64) I(nftw) I(nftw64) P(fts_open) P(fts64_open) I(wordexp)                    \
+    I(read) I(__read_chk) I(pread) I(pread64) I(__pread_chk) I(__pread64_chk) I(readv)        \
+    I(preadv) I(preadv64) I(write) I(pwrite) I(pwrite64) I(writev) I(pwritev) I(pwritev64)    \
+    I(sendfile) I(sendfile64) I(copy_file_range) I(ftruncate) I(ftruncate64) I(fallocate)     \
+    I(fallocate64) I(posix_fallocate) I(posix_fallocate64) I(fsync) I(fdatasync) I(msync)     \
+    I(pipe) I(pipe2) I(socketpair) I(dup) I(dup2) I(dup3) I(memfd_create) I(eventfd)          \
+    I(epoll_create1) I(fcntl) I(fcntl64) I(mmap) I(mmap64) I(mremap) I(brk) I(sbrk)           \
+    I(setrlimit) I(setrlimit64) I(prlimit) I(prlimit64) I(fork) I(_Fork) I(vfork) I(clone)    \
+    I(pthread_create) I(ferror) I(clearerr) I(rewind) I(fflush)
 
 #define REAL_NUMBER(name) R_##name,
 enum real { REAL_LIST(REAL_NUMBER, REAL_NUMBER) R_COUNT };

@@ -1,12 +1,13 @@
-/* Children that died by a signal: what their parent makes of that may come out
- * otherwise the next time. */
+/* Children that died by a signal, or exited as a part of gcc does after an internal error: what their parent makes of
+ * that may come out otherwise the next time. */
 #include "real.h"
 
 /* Stopped and continued children have not ended; an ordinary exit has no signal. */
 static void died(int child, int status)
 {
     unsigned signal = (unsigned)status & 0x7f;
-    if (child <= 0 || !signal || signal == 0x7f || !log_on())
+    bool internal = !signal && ((unsigned)status >> 8 & 0xff) == LARDER_EXIT_INTERNAL;
+    if (child <= 0 || (!signal && !internal) || signal == 0x7f || !log_on())
         return;
     struct larder_event event = event_new(LARDER_DIED, false);
     event.extra = signal;
@@ -55,6 +56,7 @@ struct child_info {
     int signal, error, code, pad, pid, uid, status;
 };
 
+#define CODE_EXITED 1
 #define CODE_KILLED 2
 #define CODE_DUMPED 3
 
@@ -64,5 +66,7 @@ EXPORT int waitid(int type, unsigned id, void *info, int options)
     const struct child_info *child = info;
     if (result == 0 && child && (child->code == CODE_KILLED || child->code == CODE_DUMPED))
         died(child->pid, child->status);
+    if (result == 0 && child && child->code == CODE_EXITED)
+        died(child->pid, child->status << 8);
     return result;
 }

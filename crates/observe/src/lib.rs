@@ -24,7 +24,7 @@ mod trace;
 mod who;
 
 pub use depfile::{DepfileObserver, DepfilePlan, UNPROVABLE};
-pub use fold::{Folded, Policy, fold};
+pub use fold::{Folded, HabitOf, Origin, Policy, fold};
 pub use judge::{BothObserved, BothObservers, LIBC_DIRECTORIES, LIBC_FILES, Sight, Verdict, What, compare};
 pub use kernel::{Closing, INTERRUPTED, KernelObserver};
 pub use loader::loader_looks;

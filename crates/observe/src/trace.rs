@@ -240,8 +240,11 @@ pub enum Kind {
     Network,
     UnixSocket,
     Identity,
-    /// A child died by signal `extra`.
+    /// A child died by signal `extra`; if that is 0, it exited as a part of gcc does after an internal error.
     ChildDied,
     /// A file that was open for writing was closed; its identity says which, and how it was then.
     Closed,
+    /// A call that is of no interest otherwise failed because something runs short, or because a device fails. `path` is
+    /// that of the descriptor, or the name of the function.
+    Shortage,
 }

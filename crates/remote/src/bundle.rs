@@ -13,10 +13,10 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
-use larder_model::{DecodeError, Digest, Manifest, Reader, Single, Writer};
+use larder_model::{DecodeError, Digest, Manifest, Origin, Reader, Single, Writer};
 
-use crate::record::{Dropped, Item, judged, unsealed};
-use crate::sign::Keys;
+use crate::record::{Dropped, Item, fetched, unsealed};
+use crate::sign::{Domain, Keys};
 
 /// The version of this format.
 const BUNDLE_FORMAT: u8 = 1;
@@ -73,8 +73,9 @@ impl Unpacked {
         mut take: impl FnMut(&Bytes, &Single<'_>),
     ) -> Vec<Dropped> {
         let look = |one: &Packed| {
-            let (encoded, signed) = unsealed(&one.record, keys)?;
-            take(&encoded, &judged(&encoded, signed, &one.weak, &one.strong)?);
+            let (encoded, signer) = unsealed(&one.record, Domain::Action, keys)?;
+            let manifest = fetched(&encoded, signer, &one.weak, &one.strong)?;
+            take(&manifest, &Single::open(&manifest).map_err(|_| Dropped::Damaged)?);
             Ok(())
         };
         let wanted = self.records.iter().filter(|one| is_wanted(&one.weak));
@@ -83,13 +84,15 @@ impl Unpacked {
 }
 
 impl Piece {
-    /// `None` for what nobody would believe: a run that failed, where we do not sign.
+    /// `None` for what nobody is to have: see [`Item::of`]. What was handed over is sent by itself, if at all.
     pub(crate) fn of(whole: Whole, keys: &Keys) -> Option<Piece> {
         let manifest = Manifest::decode(&whole.manifest).ok()?;
         let [entry] = manifest.entries.as_slice() else { return None };
+        if entry.origin == Origin::HandedOver {
+            return None;
+        }
         let (_, result) = entry.open().ok()?;
-        let believed = result.exit_code == 0 || keys.can_sign();
-        let item = believed.then(|| Item::of(&manifest, entry, keys))?;
+        let item = Item::of(&manifest.weak, entry, result.exit_code, keys)?;
         let weak = manifest.weak;
         Some(Piece { weak, item, blobs: whole.blobs })
     }

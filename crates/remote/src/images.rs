@@ -13,22 +13,31 @@ use std::path::PathBuf;
 /// How many packs are uploaded at once.
 const UPLOADS_AT_ONCE: usize = 16;
 
+/// The record of an image that is believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BelievedImage {
+    /// What it says.
+    pub record: ImageRecord,
+    /// The public key that signed it, if it is signed.
+    pub signer: Option<Digest>,
+}
+
 impl Remotes {
     /// The images of a key or prefix, as the list of that says: of all remotes together, those that are believed, of
     /// each key the newest. An error where no remote had one and one could not say.
-    pub async fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>, RemoteError> {
+    pub async fn images(&self, list: &Digest) -> Result<Vec<BelievedImage>, RemoteError> {
         let asked = self.all.iter().map(|one| self.images_of(&*one.remote, list));
-        let (mut newest, mut trouble) = (BTreeMap::new(), None);
+        let (mut newest, mut trouble) = (BTreeMap::<_, BelievedImage>::new(), None);
         for answer in join_all(asked).await {
             match answer {
                 Err(error) => trouble = Some(error),
-                Ok(records) => {
-                    for record in records {
-                        let known: &mut ImageRecord = newest.entry(record.key.clone()).or_insert(record.clone());
+                Ok(images) => {
+                    for image in images {
+                        let known = newest.entry(image.record.key.clone()).or_insert(image.clone());
                         // Of one that was sent again, the one with a trace.
-                        let newer = |record: &ImageRecord| (record.created_ms, record.trace.is_some());
-                        if newer(&record) > newer(known) {
-                            *known = record;
+                        let newer = |image: &BelievedImage| (image.record.created_ms, image.record.trace.is_some());
+                        if newer(&image) > newer(known) {
+                            *known = image;
                         }
                     }
                 }
@@ -40,13 +49,13 @@ impl Remotes {
         }
     }
 
-    async fn images_of(&self, remote: &dyn Remote, list: &Digest) -> Result<Vec<ImageRecord>, RemoteError> {
+    async fn images_of(&self, remote: &dyn Remote, list: &Digest) -> Result<Vec<BelievedImage>, RemoteError> {
         let (list, damaged) = merge::read(remote, Key::images(*list)).await?;
         self.tally.add(crate::Share::Damaged, damaged);
         let mut believed = Vec::new();
         for item in all_filled(remote, list).await {
             match item.believed_image(self.keys()) {
-                Ok(record) => believed.push(record),
+                Ok((record, signer)) => believed.push(BelievedImage { record, signer }),
                 Err(why) => self.tally.add(why.into(), 1),
             }
         }
@@ -113,6 +122,10 @@ mod tests {
         Remotes::of(vec![(stacked(memory.clone(), &options), false)], &options)
     }
 
+    async fn listed(remotes: &Remotes, list: &Digest) -> Vec<ImageRecord> {
+        remotes.images(list).await.expect("asks").into_iter().map(|image| image.record).collect()
+    }
+
     #[tokio::test]
     async fn an_image_is_found_by_key_and_prefix_once_it_is_whole() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -127,31 +140,31 @@ mod tests {
             let published = far.publish_image(image, &[], |_| Some(file.clone())).await;
             assert!(published.failed.is_empty() && published.entries == 1, "{published:?}");
         }
-        assert_eq!(far.images(&old.key.digest()).await.expect("asks"), std::slice::from_ref(&old));
-        let found = far.images(&listed_prefix("deps-").expect("has one")).await.expect("asks");
+        assert_eq!(listed(&far, &old.key.digest()).await, std::slice::from_ref(&old));
+        let found = listed(&far, &listed_prefix("deps-").expect("has one")).await;
         assert_eq!(found, [old.clone(), new.clone()]);
         let again = ImageRecord { created_ms: 3, ..old.clone() };
         far.publish_image(&again, &[], |_| Some(file.clone())).await;
-        assert_eq!(far.images(&old.key.digest()).await.expect("asks"), std::slice::from_ref(&again));
+        assert_eq!(listed(&far, &old.key.digest()).await, std::slice::from_ref(&again));
 
         // Somebody who was held up, or sends what jobs touch of it, does not bring back an older one.
         far.publish_image(&old, &[], |_| Some(file.clone())).await;
         far.publish_image(&ImageRecord { trace: Some(blob), ..old.clone() }, &[], |_| Some(file.clone())).await;
-        assert_eq!(far.images(&old.key.digest()).await.expect("asks"), std::slice::from_ref(&again));
+        assert_eq!(listed(&far, &old.key.digest()).await, std::slice::from_ref(&again));
         let traced = ImageRecord { trace: Some(blob), ..again.clone() };
         far.publish_image(&traced, &[], |_| Some(file.clone())).await;
-        assert_eq!(far.images(&old.key.digest()).await.expect("asks"), [traced]);
+        assert_eq!(listed(&far, &old.key.digest()).await, [traced]);
 
         let gone = Blob { digest: Digest([9; 32]), size_bytes: 5 };
         let published = far.publish_image(&record("other-1", 1, gone), &[], |_| None).await;
         assert_eq!((published.failed.len(), published.entries), (1, 0));
-        assert!(far.images(&listed_prefix("other-").expect("has one")).await.expect("asks").is_empty());
+        assert!(listed(&far, &listed_prefix("other-").expect("has one")).await.is_empty());
 
         let ours = crate::Keys::default().sign_with(&"11".repeat(32)).expect("a key");
         let wary = remotes(&memory, ours);
-        assert!(wary.images(&old.key.digest()).await.expect("asks").is_empty());
+        assert!(listed(&wary, &old.key.digest()).await.is_empty());
         assert_eq!(wary.tally().of(crate::Share::Unsigned), 1);
         wary.publish_image(&again, &[], |_| Some(file.clone())).await;
-        assert_eq!(wary.images(&old.key.digest()).await.expect("asks"), [again]);
+        assert_eq!(listed(&wary, &old.key.digest()).await, [again]);
     }
 }

@@ -42,6 +42,7 @@ mod wait;
 pub use body::{collect, file_body, whole};
 pub use bundle::{Unpacked, Whole};
 pub use error::{RemoteError, Trouble};
+pub use images::BelievedImage;
 pub use key::{Key, Kind, LAYOUT};
 pub use leaf::memory::Memory;
 pub use options::{Options, Variables};

@@ -26,7 +26,8 @@ pub struct Published {
     pub entries: u64,
     /// Of these, such as were there already as they are.
     pub entries_there: u64,
-    /// Entries that were passed over: a blob of theirs is gone here, or the run failed and we do not sign.
+    /// Entries that were passed over: a blob of theirs is gone here, the run failed and we do not sign, or we do sign and
+    /// the entry was fetched.
     pub passed_over: u64,
     /// Of each remote that it did not work for, why.
     pub failed: Vec<RemoteError>,
@@ -56,14 +57,15 @@ impl Remotes {
         let mut published = Published::default();
         let mut items = Vec::new();
         for entry in &manifest.entries {
-            let needed = match entry.open() {
-                Ok((_, result)) if result.exit_code == 0 || self.keys().can_sign() => needed(&result),
-                _ => {
-                    published.passed_over += 1;
-                    continue;
-                }
-            };
-            items.push((Item::of(manifest, entry, self.keys()), needed));
+            let opened = entry.open().ok();
+            let item = opened.and_then(|(_, result)| {
+                let item = Item::of(&manifest.weak, entry, result.exit_code, self.keys())?;
+                Some((item, needed(&result)))
+            });
+            match item {
+                Some(item) => items.push(item),
+                None => published.passed_over += 1,
+            }
         }
         // A slow one does not hold back the others.
         let mut under_way = FuturesUnordered::new();

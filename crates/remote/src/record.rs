@@ -5,15 +5,16 @@
 //! item   = digest strong fingerprint, digest of the record, number of its bytes, u8 (0: it is a blob of that digest, 1: bytes)
 //! record = bytes manifest of one entry, u8 (0: nobody signed, 1: 32 bytes public key, 64 bytes signature)
 //! ```
-//! An image's record is the same with the bytes of its ImageRecord, and the digest of its key for the strong
+//! The manifest has no field of the walk that made its fingerprint, and nothing of what binds its entry but what is
+//! compared: both hold arguments and variables. An image's record is the same with the bytes of its ImageRecord, and the digest of its key for the strong
 //! fingerprint; it is in the list of its key and in those of prefixes of it. A record never changes. The list grows:
 //! the newest come first, the first of them stand in it, up to a limit.
 
-use crate::sign::{Keys, SIGNATURE_BYTES};
+use crate::sign::{Domain, Keys, SIGNATURE_BYTES};
 use bytes::Bytes;
 use larder_model::{
-    DecodeError, Digest, Entry, IMAGE_VERSION, ImageRecord, MANIFEST_ENTRIES_MAX, Manifest, NotSingle, Reader, Single,
-    Writer,
+    Bound, DecodeError, Digest, Entry, IMAGE_VERSION, ImageRecord, MANIFEST_ENTRIES_MAX, Manifest, NotSingle, Origin,
+    Reader, Single, Writer,
 };
 
 /// The version of these formats; that of the entries is in the names of objects.
@@ -54,21 +55,35 @@ pub enum Dropped {
 }
 
 impl Item {
-    /// The record of an entry.
-    pub(crate) fn of(manifest: &Manifest<'_>, entry: &Entry<'_>, keys: &Keys) -> Item {
-        let single = Manifest { weak: manifest.weak, fields: manifest.fields.clone(), entries: vec![entry.clone()] };
-        Item::sealed(entry.strong, &single.encode(), keys)
+    /// The record of an entry; signed, where we sign, only if it was recorded with our store. `None` if nobody is to have
+    /// it: a failed run that is not signed, since others would not believe it, and what was fetched, where signatures
+    /// count, since whoever made it has signed it.
+    pub(crate) fn of(weak: &Digest, entry: &Entry<'_>, exit_code: u8, keys: &Keys) -> Option<Item> {
+        let is_own = entry.origin == Origin::Own;
+        let is_signed = is_own && keys.can_sign();
+        if (exit_code != 0 && !is_signed) || (matches!(entry.origin, Origin::Fetched(_)) && keys.are_required()) {
+            return None;
+        }
+        let mut entry = entry.clone();
+        entry.origin = Origin::Own;
+        // Of other bounds it is said for people only: it may be an argument or a variable's value.
+        if !matches!(entry.bound, Some(Bound::AsLong | Bound::Chance)) {
+            entry.bound_by = &[];
+        }
+        let strong = entry.strong;
+        let single = Manifest { weak: *weak, fields: Vec::new(), entries: vec![entry] };
+        Some(Item::sealed(strong, &single.encode(), Domain::Action, is_own.then_some(keys)))
     }
 
     /// The record of an image.
     pub(crate) fn of_image(record: &ImageRecord, keys: &Keys) -> Item {
-        Item::sealed(record.key.digest(), &record.encode(), keys)
+        Item::sealed(record.key.digest(), &record.encode(), Domain::Image, Some(keys))
     }
 
-    fn sealed(strong: Digest, encoded: &[u8], keys: &Keys) -> Item {
+    fn sealed(strong: Digest, encoded: &[u8], domain: Domain, keys: Option<&Keys>) -> Item {
         let mut w = Writer::default();
         w.bytes(encoded);
-        match keys.sign(encoded) {
+        match keys.and_then(|keys| keys.sign(domain, encoded)) {
             None => w.u8(0),
             Some(signature) => {
                 w.u8(1);
@@ -79,13 +94,13 @@ impl Item {
         Item { strong, digest, size: w.bytes.len() as u64, bytes: Some(w.bytes.into()) }
     }
 
-    /// Its bytes without the signature, and whether that is of somebody who is believed.
-    fn unsealed(&self, keys: &Keys) -> Result<(Bytes, bool), Dropped> {
+    /// Its bytes without the signature, and who signed, if that is somebody who is believed.
+    fn unsealed(&self, domain: Domain, keys: &Keys) -> Result<(Bytes, Option<Digest>), Dropped> {
         let bytes = self.bytes.as_ref().ok_or(Dropped::Damaged)?;
         if Digest::of(bytes) != self.digest {
             return Err(Dropped::Damaged);
         }
-        unsealed(bytes, keys)
+        unsealed(bytes, domain, keys)
     }
 
     /// Whether somebody signed it, whoever that is; `None` where that cannot be told.
@@ -95,11 +110,11 @@ impl Item {
         Some(r.u8().ok()? != 0)
     }
 
-    /// The image, where it is believed.
-    pub(crate) fn believed_image(&self, keys: &Keys) -> Result<ImageRecord, Dropped> {
-        let (encoded, _) = self.unsealed(keys)?;
+    /// The image and who signed it, where it is believed.
+    pub(crate) fn believed_image(&self, keys: &Keys) -> Result<(ImageRecord, Option<Digest>), Dropped> {
+        let (encoded, signer) = self.unsealed(Domain::Image, keys)?;
         let record = ImageRecord::decode(&encoded).map_err(|_| Dropped::Damaged)?;
-        if record.key.digest() == self.strong { Ok(record) } else { Err(Dropped::Foreign) }
+        if record.key.digest() == self.strong { Ok((record, signer)) } else { Err(Dropped::Foreign) }
     }
 
     /// When the image was saved; none where it is none, or not here.
@@ -110,16 +125,15 @@ impl Item {
         (record.key.digest() == self.strong).then_some(record.created_ms)
     }
 
-    /// The bytes of its manifest, where it is believed; see [`Dropped`].
+    /// The bytes of its manifest, where it is believed; see [`Dropped`]. Its entry says who signed it.
     pub(crate) fn believed(&self, weak: &Digest, keys: &Keys) -> Result<Bytes, Dropped> {
-        let (encoded, signed) = self.unsealed(keys)?;
-        judged(&encoded, signed, weak, &self.strong)?;
-        Ok(encoded)
+        let (encoded, signer) = self.unsealed(Domain::Action, keys)?;
+        fetched(&encoded, signer, weak, &self.strong)
     }
 }
 
-/// A record's bytes without the signature, and whether that is of somebody who is believed.
-pub(crate) fn unsealed(record: &Bytes, keys: &Keys) -> Result<(Bytes, bool), Dropped> {
+/// A record's bytes without the signature, and who signed, if that is somebody who is believed.
+pub(crate) fn unsealed(record: &Bytes, domain: Domain, keys: &Keys) -> Result<(Bytes, Option<Digest>), Dropped> {
     let mut r = Reader::new(record);
     let parsed = || -> Result<(&[u8], Option<&[u8]>), DecodeError> {
         let encoded = r.bytes(RECORD_BYTES_MAX)?;
@@ -131,20 +145,29 @@ pub(crate) fn unsealed(record: &Bytes, keys: &Keys) -> Result<(Bytes, bool), Dro
         Ok((encoded, signature))
     };
     let (encoded, signature) = parsed().map_err(|_| Dropped::Damaged)?;
-    let signed = signature.is_some_and(|signature| keys.is_believed(encoded, signature));
-    if keys.are_required() && !signed {
+    let signer = signature.and_then(|signature| keys.signer(domain, encoded, signature));
+    if keys.are_required() && signer.is_none() {
         return Err(Dropped::Unsigned);
     }
-    Ok((record.slice_ref(encoded), signed))
+    Ok((record.slice_ref(encoded), signer))
+}
+
+/// The bytes of a record's manifest as they are in a store, where it is believed to be that of these fingerprints: the
+/// entry says that it was fetched, and who signed it, whatever it said itself.
+pub(crate) fn fetched(
+    encoded: &[u8],
+    signer: Option<Digest>,
+    weak: &Digest,
+    strong: &Digest,
+) -> Result<Bytes, Dropped> {
+    let single = judged(encoded, signer.is_some(), weak, strong)?;
+    let mut entry = single.entry().clone();
+    entry.origin = Origin::Fetched(signer);
+    Ok(Manifest { weak: *weak, fields: Vec::new(), entries: vec![entry] }.encode().into())
 }
 
 /// What a record says, where it is believed to be that of these fingerprints; see [`Dropped`].
-pub(crate) fn judged<'a>(
-    encoded: &'a [u8],
-    signed: bool,
-    weak: &Digest,
-    strong: &Digest,
-) -> Result<Single<'a>, Dropped> {
+fn judged<'a>(encoded: &'a [u8], signed: bool, weak: &Digest, strong: &Digest) -> Result<Single<'a>, Dropped> {
     let single = Single::open_bound(encoded).map_err(|why| match why {
         NotSingle::NotBound => Dropped::Foreign,
         NotSingle::Malformed(_) | NotSingle::Entries(_) => Dropped::Damaged,
@@ -215,23 +238,27 @@ impl List {
         (w.seal().into(), apart)
     }
 
-    /// Put `new` first and `other` last, each strong fingerprint once: `new` over what is here, and that over `other`;
-    /// but of two images of a key the one that was saved last, and never what nobody signed over what somebody did. The
-    /// oldest beyond the limit go.
+    /// Put `new` first and `other` last, each strong fingerprint once: `new` over what is here, and that over `other`.
+    /// What is signed takes the place of what is not, and never the reverse, also of an older image. Of two images of a
+    /// key that are both signed, or both not, the one that was saved last stays. The oldest beyond the limit go.
     pub(crate) fn merge(&mut self, new: &[Item], other: &List) {
         let old = std::mem::take(&mut self.items);
         for item in new.iter().chain(&old).chain(&other.items) {
             match self.items.iter_mut().find(|known| known.strong == item.strong) {
                 None => self.items.push(item.clone()),
                 Some(known) if known.bytes.is_none() && known.digest == item.digest => known.bytes = item.bytes.clone(),
-                // Whoever was held up, or says again what jobs touch, does not bring back an older image.
-                Some(known) if known.saved_ms().zip(item.saved_ms()).is_some_and(|(known, other)| other > known) => {
-                    *known = item.clone();
+                Some(known) => {
+                    // Whoever was held up, or says again what jobs touch, does not bring back an older image.
+                    let is_later = || known.saved_ms().zip(item.saved_ms()).is_some_and(|(known, other)| other > known);
+                    let takes_over = match (known.is_signed(), item.is_signed()) {
+                        (Some(false), Some(true)) => true,
+                        (Some(true), Some(false)) => false,
+                        _ => is_later(),
+                    };
+                    if takes_over {
+                        *known = item.clone();
+                    }
                 }
-                Some(known) if known.is_signed() == Some(false) && item.is_signed() == Some(true) => {
-                    *known = item.clone();
-                }
-                Some(_) => {}
             }
         }
         self.items.truncate(MANIFEST_ENTRIES_MAX);
@@ -245,5 +272,55 @@ impl List {
     /// Whether all these are in it.
     pub(crate) fn has_all(&self, new: &[Item]) -> bool {
         new.iter().all(|item| self.items.iter().any(|known| known.strong == item.strong))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_model::Blob;
+
+    use super::*;
+
+    fn image(created_ms: u64, keys: &Keys) -> Item {
+        let blob = Blob { digest: Digest([1; 32]), size_bytes: 1 };
+        let record = ImageRecord {
+            key: "deps-1".parse().expect("a key"),
+            created_ms,
+            saved: Vec::new(),
+            packs: blob,
+            pieces: blob,
+            files: 0,
+            size_bytes: 0,
+            trace: None,
+        };
+        Item::of_image(&record, keys)
+    }
+
+    /// Whichever comes first, and whichever was there: a signed image stays over a later one that nobody signed.
+    #[test]
+    fn nobody_takes_the_place_of_a_signed_image() {
+        let keys = Keys::default().sign_with(&"11".repeat(32)).expect("a key");
+        let (signed, unsigned) = (image(1, &keys), image(2, &Keys::default()));
+        let later = image(3, &keys);
+        for (new, old, other, stays) in [
+            (&unsigned, &signed, &signed, &signed),
+            (&signed, &unsigned, &unsigned, &signed),
+            (&unsigned, &unsigned, &signed, &signed),
+            (&signed, &later, &unsigned, &later),
+            (&later, &signed, &unsigned, &later),
+        ] {
+            let mut list = List { items: vec![old.clone()] };
+            list.merge(std::slice::from_ref(new), &List { items: vec![other.clone()] });
+            assert_eq!(list.items, std::slice::from_ref(stays));
+        }
+    }
+
+    /// The signature of an image's record is none for a command's, and the reverse.
+    #[test]
+    fn signatures_of_the_two_kinds_are_not_exchanged() {
+        let keys = Keys::default().sign_with(&"11".repeat(32)).expect("a key");
+        let item = image(1, &keys);
+        assert!(item.believed_image(&keys).is_ok());
+        assert_eq!(item.unsealed(Domain::Action, &keys), Err(Dropped::Unsigned));
     }
 }

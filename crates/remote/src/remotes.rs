@@ -319,6 +319,11 @@ impl Remotes {
         self.keys.are_required() && !self.keys.can_sign()
     }
 
+    /// Whether what is published is signed.
+    pub fn signs(&self) -> bool {
+        self.keys.can_sign()
+    }
+
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -395,9 +400,6 @@ fn together(weak: &Digest, encoded: &[(Digest, Bytes)]) -> Vec<u8> {
     let mut whole = Manifest { weak: *weak, fields: Vec::new(), entries: Vec::new() };
     for bytes in &kept {
         let one = Manifest::decode(bytes).expect("it was decoded when it was believed");
-        if whole.fields.is_empty() {
-            whole.fields = one.fields;
-        }
         whole.entries.extend(one.entries);
     }
     whole.encode()

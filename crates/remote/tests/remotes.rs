@@ -5,7 +5,7 @@ mod sample;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, pending};
-use larder_model::{Blob, Digest, Manifest};
+use larder_model::{Blob, Digest, Manifest, Origin};
 use larder_remote::{
     Abilities, Asked, Body, BreakerState, Bundle, Connected, Fault, Faults, Fetched, Key, Keys, Memory, Options, Put,
     Remote, RemoteError, Remotes, SMALL_BYTES_MAX, Share, Stored, Trouble, Used, Whole, stacked, whole,
@@ -68,6 +68,50 @@ async fn only_signed_records_where_the_team_signs() {
     assert_eq!(remotes.tally().of(Share::Unsigned), 2);
     let anybody = team.seen_by(&options(3, &[]));
     assert_eq!(team.read(&anybody).await, ["ci", "nobody", "stranger"]);
+}
+
+/// What was signed for one project is no record of another that has the same key.
+#[tokio::test]
+async fn records_of_another_namespace_are_not_believed() {
+    let team = Team::new("memory://");
+    let ci = |namespace| Keys::default().sign_with(&key("1")).expect("a key").in_namespace(namespace);
+    for namespace in ["a", "b", ""] {
+        team.publish(&team.seen_by(&with(ci(namespace))), &[run(&format!("of {namespace}"))]).await;
+    }
+    for namespace in ["a", "b", ""] {
+        let reader = Keys::default().believe(&ci("").public().expect("has one")).expect("a key");
+        let remotes = team.seen_by(&with(reader.in_namespace(namespace)));
+        assert_eq!(team.read(&remotes).await, [format!("of {namespace}")]);
+    }
+}
+
+/// Only what was recorded with our own store is signed, and what was fetched is left to whoever signed it. Nothing that
+/// is published says how its fingerprint was made.
+#[tokio::test]
+async fn what_others_made_is_not_signed() {
+    let signer = Digest([7; 32]);
+    for (origin, is_sent, is_believed) in [
+        (Origin::Own, true, true),
+        (Origin::HandedOver, true, false),
+        (Origin::Fetched(None), false, false),
+        (Origin::Fetched(Some(signer)), false, false),
+    ] {
+        let team = Team::new("memory://");
+        let ci = Keys::default().sign_with(&key("1")).expect("a key");
+        let encoded = manifest(&team.weak, &[run("a")]);
+        let mut sent = Manifest::decode(&encoded).expect("ours");
+        sent.entries[0].origin = origin;
+        sent.fields = vec![(b"argument", b"secret")];
+        let published = team.seen_by(&with(ci.clone())).publish(&sent, |_| None).await;
+        assert_eq!(published.entries, u64::from(is_sent), "{origin:?}");
+        let reader = Keys::default().believe(&ci.public().expect("has one")).expect("a key");
+        let believed = team.read(&team.seen_by(&with(reader))).await;
+        assert_eq!(believed.len(), usize::from(is_believed), "{origin:?}");
+        let Some(bytes) = team.seen_by(&options(3, &[])).manifest(&team.weak).await.expect("reads") else { continue };
+        let read = Manifest::decode(&bytes).expect("ours");
+        assert!(read.fields.is_empty());
+        assert_eq!(read.entries[0].origin, Origin::Fetched(None), "whoever signed it, for who believes nobody");
+    }
 }
 
 /// Also once newer records have pushed it out of its list.
@@ -405,7 +449,9 @@ async fn most_of_what_was_used_comes_in_bundles() {
     assert_eq!(came.len(), 250);
     for (weak, manifest) in &came {
         let whole = &all[weak];
-        assert!(whole.manifest[..] == manifest[..] && blobs[&Digest::of(&whole.blobs[0])] == whole.blobs[0]);
+        let mut expect = Manifest::decode(&whole.manifest).expect("ours");
+        expect.entries.iter_mut().for_each(|entry| entry.origin = Origin::Fetched(None));
+        assert!(expect.encode()[..] == manifest[..] && blobs[&Digest::of(&whole.blobs[0])] == whole.blobs[0]);
     }
 
     // What the service has forgotten is bundled anew.

@@ -10,7 +10,7 @@ use std::io;
 
 use larder_model::{
     Age, DecodeError, Digest, DirFacts, Fact, Links, NamedFact, ObservationSet, Roots, SetReader, Status, Twins,
-    Unread, is_encoded, names_digest,
+    Unread, ValueKey, is_encoded, names_digest,
 };
 use larder_sys::{Dir, Kind, Look, Trust};
 
@@ -46,7 +46,7 @@ pub struct Effort {
     pub hashed: u64,
 }
 
-/// What a check asks.
+/// What a check asks. Only for a process that lives for one request: directories stay open until it ends.
 pub struct Checker<'a> {
     /// The roots of this place.
     pub roots: &'a Roots,
@@ -63,6 +63,8 @@ pub struct Checker<'a> {
     pub stampless: Cell<bool>,
     /// A variable's value in the tool's environment.
     pub variable: &'a dyn Fn(&[u8]) -> Option<Vec<u8>>,
+    /// The key of the digests of variables' values: that of the action.
+    pub value_key: ValueKey,
     /// What files count for that are other bytes in each place: see [`crate::Witness`].
     pub forms: Forms<'a>,
 }
@@ -98,7 +100,7 @@ impl Checker<'_> {
 
     fn check_environment(&self, set: &ObservationSet, effort: &mut Effort) -> Result<(), Difference> {
         for fact in &set.environment {
-            let value = (self.variable)(fact.name).map(|value| Digest::of(&self.roots.encode_text(&value)));
+            let value = (self.variable)(fact.name).map(|value| self.value_key.digest(&self.roots.encode_text(&value)));
             effort.facts += 1;
             if value != fact.value {
                 let all = fact.name.is_empty();
@@ -653,6 +655,7 @@ mod tests {
             same_bytes_will_do: false,
             stampless: Cell::new(false),
             variable: &|_| None,
+            value_key: ValueKey::ZERO,
             forms: Forms::NONE,
         };
         [(); 2].map(|()| {

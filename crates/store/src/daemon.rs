@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use larder_sys::{Door, Kind};
+use larder_sys::{Door, Kind, Look};
 
 use crate::layout::{make_directory, read_plain};
 use crate::{Store, StoreError};
@@ -21,6 +21,9 @@ const BEGINS_NS: i64 = 500_000_000;
 const LATENCIES: &str = "remotes.json";
 /// A larger one is not read.
 const LATENCIES_BYTES_MAX: u64 = 4 << 20;
+
+/// It is there while a `larderd` takes nothing.
+const HITS_ONLY: &str = "hits-only";
 
 /// Whether somebody tried to start a `larderd`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +164,44 @@ impl Store {
         }
     }
 
+    /// Returns whether this process cannot make files in the store, as in a sandbox that mounts it read-only. Only such a
+    /// process believes what others like it handed over. Asked once: one system call.
+    pub fn is_only_read(&self) -> bool {
+        *self.only_read.get_or_init(|| self.may_be_written().is_err_and(|error| error.refuses_writing()))
+    }
+
+    /// Returns the file by which `larderd` sees that another process may write the store: it is open for writing, which
+    /// a read-only mount refuses.
+    pub fn proof_of_writing(&self) -> Result<File, StoreError> {
+        let path = self.file("locks").join("daemon");
+        self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false))
+    }
+
+    /// Returns whether another process passed the file of [`Store::proof_of_writing`], open for writing.
+    pub fn is_proof_of_writing(&self, passed: &File) -> bool {
+        let file = |look: Look| (look.device, look.inode);
+        let named = larder_sys::look(self.file("locks").join("daemon").as_os_str().as_encoded_bytes());
+        larder_sys::is_open_for_writing(passed)
+            && named.is_ok_and(|named| larder_sys::file_look(passed).is_ok_and(|look| file(look) == file(named)))
+    }
+
+    /// Say whether `larderd` takes what is handed over, so that a wrapper need not watch a tool in vain.
+    pub fn note_taking(&self, takes: bool) -> Result<(), StoreError> {
+        let path = self.file("locks").join(HITS_ONLY);
+        match takes {
+            false => self.open_or_make(&path, OpenOptions::new().write(true).create(true).truncate(false)).map(drop),
+            true => match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(StoreError::writing(&path)(error)),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Returns whether the last `larderd` that began takes what is handed over.
+    pub fn daemon_takes(&self) -> bool {
+        larder_sys::look(self.file("locks").join(HITS_ONLY).as_os_str().as_encoded_bytes()).is_err()
+    }
+
     /// Whether a socket lies there, whoever listens.
     pub fn has_daemon_socket(&self) -> bool {
         const SOCKET: Kind = Kind::Other(0o14);
@@ -171,6 +212,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::OpenOptionsExt;
+
     use super::*;
 
     #[test]
@@ -205,6 +248,34 @@ mod tests {
         assert!(store.daemon_runs());
         drop(lock);
         assert!(!store.daemon_runs());
+    }
+
+    /// Only a descriptor of the one file, open for writing, shows that a process can write the store.
+    #[test]
+    fn who_can_write_is_seen_by_a_descriptor() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let _lock = store.lock_daemon().expect("locks").expect("nobody has it");
+        assert!(store.is_proof_of_writing(&store.proof_of_writing().expect("opens")));
+        let path = store.file("locks/daemon");
+        assert!(!store.is_proof_of_writing(&File::open(&path).expect("opens")), "only to be read");
+        const O_PATH: i32 = 0o10_000_000;
+        let by_path = File::options().read(true).write(true).custom_flags(O_PATH).open(&path).expect("opens");
+        assert!(!store.is_proof_of_writing(&by_path), "only its name");
+        let other = File::create(dir.path().join("other")).expect("makes");
+        assert!(!store.is_proof_of_writing(&other), "another file");
+        assert!(store.lock_daemon().expect("asks").is_none(), "the lock is as it was");
+    }
+
+    #[test]
+    fn whether_it_takes_what_is_handed_over_is_noted() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        assert!(store.daemon_takes());
+        for takes in [false, false, true, true] {
+            store.note_taking(takes).expect("notes");
+            assert_eq!(store.daemon_takes(), takes);
+        }
     }
 
     #[test]

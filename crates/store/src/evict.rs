@@ -1,15 +1,17 @@
 //! Eviction: the least recently used manifests go, and with them the blobs that nothing else needs.
 //!
 //! Readers take no lock, so a blob may vanish between a manifest's reading and its own: that is a miss. Writers put
-//! blobs before the manifest that names them, so blobs younger than `GRACE` are left alone. Records of images are as
+//! blobs before the manifest that names them, so blobs younger than `GRACE` are left alone. A young blob goes with the
+//! record that it was put for, but not if it was put again since: then another record that needs it is being written. Records of images are as
 //! manifests, but what is mounted or being restored is let be, also by clearing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use larder_model::{Digest, ImageRecord, Manifest};
+use larder_model::{Digest, Manifest};
 
 use crate::images::bytes_on_disk;
 use crate::layout::{Contents, entries, make_directory, read_plain};
@@ -59,6 +61,8 @@ impl Keep {
 struct Record {
     path: PathBuf,
     used: SystemTime,
+    /// When its file was last written, or its times set.
+    changed: SystemTime,
     size_bytes: u64,
     blobs: Vec<Digest>,
     /// Which image it is the record of.
@@ -113,12 +117,17 @@ impl Store {
         }
         let needed = kept.iter().flat_map(|r| &r.blobs).chain(images.used.values().flatten());
         let needed: HashSet<Digest> = needed.copied().collect();
-        let orphaned: HashSet<Digest> = gone.iter().flat_map(|r| r.blobs.iter().copied()).collect();
+        let mut orphaned: HashMap<Digest, SystemTime> = HashMap::new();
+        for (digest, record) in gone.iter().flat_map(|record| record.blobs.iter().map(move |blob| (*blob, record))) {
+            let changed = orphaned.entry(digest).or_insert(record.changed);
+            *changed = record.changed.max(*changed);
+        }
         let now = SystemTime::now();
         done.after_bytes = kept.iter().map(|r| r.size_bytes).sum();
         for (digest, path, size_bytes, changed) in &blobs {
             let young = now.duration_since(*changed).is_ok_and(|age| age < GRACE);
-            let free = !needed.contains(digest) && (!young || orphaned.contains(digest));
+            let with_its_record = || orphaned.get(digest).is_some_and(|record| changed <= record);
+            let free = !needed.contains(digest) && (!young || with_its_record());
             if free && fs::remove_file(path).is_ok() {
                 done.blobs += 1;
             } else {
@@ -142,10 +151,11 @@ impl Store {
         let needed: HashSet<Digest> = images.used.values().flatten().copied().collect();
         let aside = self.file("tmp");
         make_directory(&aside)?;
-        let names = ["manifests", "near", "needs", "judged", "notes", "stamps", "images/records", "images/staging"];
+        let names = ["manifests", "handed-over", "near", "needs", "judged", "judged-handed-over", "notes", "stamps"];
+        let names = names.iter().chain(&["images/records", "images/staging"]);
         let blobs = needed.is_empty().then(|| self.file("blobs"));
         let live = self.live_images()?.into_iter().filter(|(image, _)| !images.used.contains_key(image));
-        let paths = names.iter().map(|name| self.file(name)).chain(blobs).chain(live.map(|(_, path)| path));
+        let paths = names.map(|name| self.file(name)).chain(blobs).chain(live.map(|(_, path)| path));
         for path in paths {
             // Moved away first: builds would go on putting files into a directory that is being emptied.
             let moved = fs::rename(&path, aside.join(format!("{:016x}", larder_sys::random_u64())));
@@ -174,7 +184,8 @@ impl Store {
 
     fn records(&self) -> Result<Vec<Record>, StoreError> {
         let mut records = Vec::new();
-        for (_, path) in self.list(Contents::Manifests)? {
+        let handed_over = self.list(Contents::HandedOver)?;
+        for (_, path) in self.list(Contents::Manifests)?.into_iter().chain(handed_over) {
             let Ok(meta) = fs::metadata(&path) else { continue };
             // One that cannot be read now may be another time; one that is no manifest is in the way.
             let bytes = match read_plain(&path, MANIFEST_BYTES_MAX) {
@@ -189,7 +200,8 @@ impl Store {
                 }
             };
             let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            records.push(Record { path, used, size_bytes: meta.len(), blobs, image: None });
+            let changed = changed(&meta);
+            records.push(Record { path, used, changed, size_bytes: meta.len(), blobs, image: None });
         }
         Ok(records)
     }
@@ -200,8 +212,10 @@ impl Store {
         let mut counted = HashSet::new();
         for (_, path) in self.list(Contents::Images)? {
             let Ok(meta) = fs::metadata(&path) else { continue };
-            let record = read_plain(&path, MANIFEST_BYTES_MAX).ok().and_then(|bytes| ImageRecord::decode(&bytes).ok());
-            let Some((record, packs)) = record.and_then(|r| self.packs_of(&r).ok().map(|packs| (r, packs))) else {
+            let read = read_plain(&path, MANIFEST_BYTES_MAX).ok().and_then(|bytes| crate::images::kept(&bytes).ok());
+            let Some((record, packs)) =
+                read.map(|(record, _)| record).and_then(|r| self.packs_of(&r).ok().map(|packs| (r, packs)))
+            else {
                 let _ = fs::remove_file(&path);
                 continue;
             };
@@ -210,7 +224,8 @@ impl Store {
             let image = record.image();
             // Of several keys of one image the first counts what is mounted.
             let live = if counted.insert(image) { bytes_on_disk(&self.live_dir(&image)) } else { 0 };
-            records.push(Record { path, used, size_bytes: meta.len() + live, blobs, image: Some(image) });
+            let changed = changed(&meta);
+            records.push(Record { path, used, changed, size_bytes: meta.len() + live, blobs, image: Some(image) });
         }
         Ok(records)
     }
@@ -239,7 +254,8 @@ impl Store {
             let age = fs::metadata(path).and_then(|m| m.modified()).ok().and_then(|t| t.elapsed().ok());
             age.is_some_and(|age| age > NOTE_AGE_MAX)
         };
-        let judged = self.list(Contents::Judgements).unwrap_or_default().into_iter().map(|(_, path)| path);
+        let tables = [Contents::Judgements, Contents::JudgementsHandedOver];
+        let judged = tables.into_iter().flat_map(|table| self.list(table).unwrap_or_default()).map(|(_, path)| path);
         for path in judged.chain(entries(&self.file("notes")).unwrap_or_default()).filter(long_ago) {
             let _ = fs::remove_file(path);
         }
@@ -251,6 +267,12 @@ impl Store {
             }
         }
     }
+}
+
+/// When a file was last written, or its times set: only the kernel sets this time.
+fn changed(meta: &fs::Metadata) -> SystemTime {
+    let since = Duration::new(meta.ctime().unsigned_abs(), u32::try_from(meta.ctime_nsec()).unwrap_or(0));
+    SystemTime::UNIX_EPOCH + since
 }
 
 /// Whether a file is named as `Store::temporary` and `clear` name theirs: what else lies there is not ours to remove.
@@ -270,7 +292,7 @@ pub(crate) fn blobs_of(manifest: &Manifest) -> Vec<Digest> {
 
 /// The first record, in order of use, that is kept. A blob counts with the most recently used record that needs it.
 fn keep_from(records: &[Record], blobs: &[(Digest, PathBuf, u64, SystemTime)], limit_bytes: u64) -> usize {
-    let sizes: std::collections::HashMap<Digest, u64> = blobs.iter().map(|b| (b.0, b.2)).collect();
+    let sizes: HashMap<Digest, u64> = blobs.iter().map(|b| (b.0, b.2)).collect();
     let mut counted = HashSet::new();
     let mut total = 0u64;
     for (index, record) in records.iter().enumerate().rev() {
@@ -359,6 +381,21 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         let blob = store.put_blob(&mut &b"young"[..]).expect("writes");
         store.evict(0).expect("evicts");
+        assert!(store.has_blob(&blob));
+    }
+
+    /// Another process puts the same bytes, and has not written its record yet.
+    #[test]
+    fn a_blob_that_was_put_again_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let object = [7; 5000];
+        record(&store, "old", &object, 300);
+        // More than a tick of the file system's clock.
+        std::thread::sleep(Duration::from_millis(30));
+        let blob = store.put_blob(&mut &object[..]).expect("writes");
+        let done = store.evict(0).expect("evicts");
+        assert_eq!((done.manifests, done.blobs), (1, 0), "{done:?}");
         assert!(store.has_blob(&blob));
     }
 

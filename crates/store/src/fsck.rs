@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fs;
 
-use larder_model::{Digest, ImageRecord, Manifest};
+use larder_model::{Digest, Manifest};
 
 use crate::evict::blobs_of;
 use crate::layout::{Contents, open_plain, read_plain};
@@ -33,7 +33,8 @@ impl Store {
     pub fn fsck(&self, repair: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<FsckReport, StoreError> {
         self.inspect()?;
         let mut report = FsckReport::default();
-        let manifests = self.list(Contents::Manifests)?;
+        let mut manifests = self.list(Contents::Manifests)?;
+        manifests.extend(self.list(Contents::HandedOver)?);
         let images = self.list(Contents::Images)?;
         let blobs = self.list(Contents::Blobs)?;
         let all = (manifests.len() + blobs.len() + images.len()) as u64;
@@ -111,7 +112,7 @@ impl Store {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             bytes => bytes.map_err(|error| error.to_string())?,
         };
-        let record = ImageRecord::decode(&bytes).map_err(|error| error.to_string())?;
+        let (record, _) = crate::images::kept(&bytes).map_err(|error| error.to_string())?;
         if record.key.digest() != *digest {
             return Err("is the record of another key".to_owned());
         }

@@ -7,11 +7,24 @@ use std::error::Error;
 use std::fmt;
 use std::io::Read;
 
-use larder_model::{ActionResult, Blob, Digest, DigestWriter, NotSingle, OutputKind, PLACEHOLDER, Single};
+use larder_model::{
+    ActionResult, Blob, Digest, DigestWriter, Manifest, NotSingle, Origin, OutputKind, PLACEHOLDER, Single,
+};
 
 use crate::layout::{Contents, Temporary};
 use crate::materialise::RIGHTS;
 use crate::{Store, StoreError};
+
+/// From where a record comes that others made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// From a process that cannot write the store. It answers only such processes.
+    HandedOver,
+    /// From such a process, and the setting `handover` says that it answers everybody.
+    HandedOverTrusted,
+    /// From a remote. Who signed it stands in its entry.
+    Fetched,
+}
 
 /// Why a record is not taken in.
 #[derive(Debug)]
@@ -75,24 +88,48 @@ impl Store {
         Ok(Receiving { store: self, temporary, digest: DigestWriter::default(), left: blob.size_bytes, blob: *blob })
     }
 
-    /// Add the entry of `bytes`, a manifest with one, to the store's manifest of the same fingerprint. Of its blobs,
-    /// which must be in the store, `blobs` were seen to be sound. `subject` names the commands that `explain` finds it
-    /// by, where they are known. Returns by how much the store grew.
-    pub fn take_record(&self, bytes: &[u8], blobs: &[Blob], subject: Option<&Digest>) -> Result<u64, NotTaken> {
-        self.take_single(&Single::open(bytes)?, blobs, subject)
+    /// Add the entry of `bytes`, a manifest with one, to the store's manifest of the same fingerprint, as what it is said
+    /// to be by whoever took it from others: never as our own. Of its blobs, which must be in the store, `blobs` were
+    /// seen to be sound. `subject` names the commands that `explain` finds it by, where they are known. Returns by how
+    /// much the store grew.
+    pub fn take_record(
+        &self,
+        bytes: &[u8],
+        came: Came,
+        blobs: &[Blob],
+        subject: Option<&Digest>,
+    ) -> Result<u64, NotTaken> {
+        self.take_single(&Single::open(bytes)?, came, blobs, subject)
     }
 
-    /// The same for one that was read already.
-    pub fn take_single(&self, single: &Single<'_>, blobs: &[Blob], subject: Option<&Digest>) -> Result<u64, NotTaken> {
+    /// Add a record that was read already, as [`Store::take_record`] does.
+    pub fn take_single(
+        &self,
+        single: &Single<'_>,
+        came: Came,
+        blobs: &[Blob],
+        subject: Option<&Digest>,
+    ) -> Result<u64, NotTaken> {
         let sound: HashSet<&Blob> = blobs.iter().collect();
         if !single.result().blobs().all(|blob| sound.contains(&blob)) {
             return Err(NotTaken::BlobMissing);
         }
         well_formed(single.result()).map_err(NotTaken::Output)?;
-        let grown = match self.begin_manifest(single)? {
-            Some(grown) => grown,
-            None => self.add_to_manifest(single.manifest())?,
+        let (table, origin) = match (came, single.entry().origin) {
+            (Came::HandedOver, _) => (Contents::HandedOver, Origin::HandedOver),
+            (Came::HandedOverTrusted, _) => (Contents::Manifests, Origin::HandedOver),
+            (Came::Fetched, origin @ Origin::Fetched(_)) => (Contents::Manifests, origin),
+            (Came::Fetched, _) => (Contents::Manifests, Origin::Fetched(None)),
         };
+        let mut entry = single.entry().clone();
+        entry.origin = origin;
+        let manifest = Manifest { entries: vec![entry], ..single.manifest().clone() };
+        let grown = match self.begin_manifest(&manifest, table)? {
+            Some(grown) => grown,
+            None => self.add_to_manifest(&manifest, table)?,
+        };
+        // `explain` reads no record that lies apart.
+        let subject = subject.filter(|_| table == Contents::Manifests);
         let _ = subject.map(|subject| self.note_near(subject, &single.manifest().weak));
         Ok(grown)
     }
@@ -160,8 +197,8 @@ fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use larder_model::{
-        Bound, Content, Entry, ExplainWalk, FileMode, Made, Manifest, ModeRule, ObservationSet, Observer, Output,
-        Placement, Rewrite, Streams,
+        Bound, Content, Entry, ExplainWalk, FileMode, Made, ModeRule, ObservationSet, Observer, Output, Placement,
+        Rewrite, Streams,
     };
 
     use super::*;
@@ -213,13 +250,41 @@ mod tests {
         };
         let there = || store.read_manifest(&weak, false).expect("reads").expect("is there").bytes;
         let first = record(1);
-        assert_eq!(store.take_record(&first, &[], None).expect("is taken"), first.len() as u64);
-        assert_eq!(there(), first);
+        let take = |bytes: &[u8]| store.take_record(bytes, Came::Fetched, &[], None).expect("is taken");
+        assert_eq!(take(&first), first.len() as u64);
+        let origin = Manifest::decode(&there()).expect("own bytes").entries[0].origin;
+        assert_eq!(origin, Origin::Fetched(None), "whatever it says itself");
         assert!(!store.base().join("locks").exists(), "nothing was replaced");
-        for bytes in [record(2), first] {
-            store.take_record(&bytes, &[], None).expect("is taken");
+        for bytes in [record(2), first.clone()] {
+            take(&bytes);
             assert_eq!(Manifest::decode(&there()).expect("own bytes").entries.len(), 2);
         }
+    }
+
+    /// What is handed over lies apart, unless the setting says that it answers everybody; it is never our own.
+    #[test]
+    fn what_is_handed_over_lies_apart() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let (weak, walk) = (Digest::of(b"weak"), ExplainWalk::default());
+        let streams = Streams::Apart { stdout: Content::EMPTY, stderr: Content::EMPTY };
+        let made = Made { made_in: Digest([1; 32]), bound: None };
+        let (set, mut body) = (ObservationSet::default(), Vec::new());
+        let entry = Entry::new(&weak, Observer::Preload, 9, &made, &set, &ActionResult::of(streams), &mut body);
+        let bytes = Manifest { entries: vec![entry.clone()], ..Manifest::new(weak, &walk) }.encode();
+        store.take_record(&bytes, Came::HandedOver, &[], None).expect("is taken");
+        assert!(store.read_manifest(&weak, false).expect("reads").is_none());
+        let apart = store.read_handed_over(&weak, false).expect("reads").expect("is there").bytes;
+        assert_eq!(Manifest::decode(&apart).expect("own bytes").entries[0].origin, Origin::HandedOver);
+        store.take_record(&bytes, Came::HandedOverTrusted, &[], None).expect("is taken");
+        let origin = || {
+            let bytes = store.read_manifest(&weak, false).expect("reads").expect("is there").bytes;
+            Manifest::decode(&bytes).expect("own bytes").entries[0].origin
+        };
+        assert_eq!(origin(), Origin::HandedOver);
+        store.record(&weak, &walk, entry).expect("records");
+        store.take_record(&bytes, Came::HandedOverTrusted, &[], None).expect("is taken");
+        assert_eq!(origin(), Origin::Own, "and it stays our own");
     }
 
     fn check(outputs: &[Output], expect: Result<(), &str>) {

@@ -1,8 +1,10 @@
 //! Images: the record of each key, who uses an image now, and the files that are mounted.
 //!
 //! ```text
-//! images/records/ab/cd…   ImageRecord of the key whose digest is abcd…; its modification time is its last use
-//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata-N-BOOT, data-N, and lazy-N, what was
+//! images/records/ab/cd…   u8 0 saved here · 1 fetched, unsigned · 2 fetched, digest: the signer's public key; then the
+//!                         ImageRecord of the key whose digest is abcd…; its modification time is its last use
+//! images/newest           when the newest image of each key was saved (newest.rs)
+//! images/live/IMAGE/      what mounts of an image need, for its saved path N: metadata2-N-BOOT, data-N, and lazy-N, what was
 //!                         filled; served-N, both as FUSE servers fill them; squashfs-N…-BOOT; its record
 //! images/mounts/          what is mounted (crates/mount/src/places); images/broker.sock who is asked to mount
 //! images/staging/         archives that are unpacked to be saved
@@ -20,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use larder_model::{Blob, Digest, ImageKey, ImageRecord, PackList};
+use larder_model::{Blob, DecodeError, Digest, ImageKey, ImageRecord, Origin, PackList, Reader, Writer};
 
 use crate::layout::{Contents, entries, make_directory, read_plain};
 use crate::{Store, StoreError};
@@ -35,6 +37,8 @@ pub(crate) const PACKS_BYTES_MAX: u64 = 1 << 30;
 pub struct StoredImage {
     /// What it is.
     pub record: ImageRecord,
+    /// How it came here.
+    pub origin: Origin,
     /// When it was last used.
     pub used: SystemTime,
 }
@@ -74,7 +78,7 @@ impl Live {
     /// What its name begins with, and whether it is of one run of the system.
     fn name(self) -> (String, bool) {
         match self {
-            Live::Metadata(number) => (format!("metadata-{number}-"), true),
+            Live::Metadata(number) => (format!("metadata2-{number}-"), true),
             Live::Whole(number) => (format!("whole-{number}-"), true),
             Live::Data(number) => (format!("data-{number}"), false),
             Live::Lazy(number) => (format!("lazy-{number}"), false),
@@ -94,7 +98,7 @@ impl Store {
         match read_plain(&path, RECORD_BYTES_MAX) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StoreError::reading(&path)(error)),
-            Ok(bytes) => Ok(ImageRecord::decode(&bytes).ok().filter(|record| record.key == *key)),
+            Ok(bytes) => Ok(kept(&bytes).ok().map(|(record, _)| record).filter(|record| record.key == *key)),
         }
     }
 
@@ -103,16 +107,17 @@ impl Store {
         let mut found = Vec::new();
         for (digest, path) in self.list(Contents::Images)? {
             let used = fs::metadata(&path).and_then(|meta| meta.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-            let record = read_plain(&path, RECORD_BYTES_MAX).ok().and_then(|bytes| ImageRecord::decode(&bytes).ok());
-            found.extend(record.filter(|r| r.key.digest() == digest).map(|record| StoredImage { record, used }));
+            let read = read_plain(&path, RECORD_BYTES_MAX).ok().and_then(|bytes| kept(&bytes).ok());
+            let read = read.filter(|(record, _)| record.key.digest() == digest);
+            found.extend(read.map(|(record, origin)| StoredImage { record, origin, used }));
         }
         found.sort_by(|a, b| (b.record.created_ms, &b.record.key).cmp(&(a.record.created_ms, &a.record.key)));
         Ok(found)
     }
 
-    /// Keep the record of an image in place of what its key had. All that it needs must be in the store; `complete` is
+    /// Keep the record of an image that came so, in place of what its key had. All that it needs must be in the store; `complete` is
     /// false for one of which a remote has the packs, and the list of what is in them.
-    pub fn keep_image(&self, record: &ImageRecord, complete: bool) -> Result<(), StoreError> {
+    pub fn keep_image(&self, record: &ImageRecord, origin: Origin, complete: bool) -> Result<(), StoreError> {
         let mut named: Box<dyn Iterator<Item = Blob> + '_> =
             if complete { Box::new(record.blobs()) } else { Box::new(record.needed()) };
         if let Some(blob) = named.find(|blob| !self.has_blob(blob)) {
@@ -122,8 +127,26 @@ impl Store {
             return Err(StoreError::BlobMissing(blob.digest));
         }
         let mut temporary = self.temporary()?;
-        temporary.write_all(&record.encode())?;
+        temporary.write_all(&to_keep(record, origin))?;
         temporary.place(&self.path_of(Contents::Images, &record.key.digest()))
+    }
+
+    /// How the image of a key came here; none where there is none.
+    pub fn image_origin(&self, key: &ImageKey) -> Option<Origin> {
+        let bytes = read_plain(&self.path_of(Contents::Images, &key.digest()), RECORD_BYTES_MAX).ok()?;
+        Some(kept(&bytes).ok()?.1)
+    }
+
+    /// Forget the images that were fetched and that `trust`, the setting `remote_trust`, does not believe any more. What
+    /// is mounted stays mounted. Returns their keys.
+    pub fn drop_disbelieved_images(&self, trust: &[String]) -> Result<Vec<ImageKey>, StoreError> {
+        let mut dropped = Vec::new();
+        for image in self.images()? {
+            if !image.origin.is_believed(trust) && self.remove_image(&image.record.key)? {
+                dropped.push(image.record.key);
+            }
+        }
+        Ok(dropped)
     }
 
     /// Note that an image was used.
@@ -133,8 +156,14 @@ impl Store {
         }
     }
 
-    /// Forget a key; what only it needed goes with the next eviction. False where there was none.
+    /// Forget a key, also when it was saved last; what only it needed goes with the next eviction. False where there was
+    /// none.
     pub fn drop_image(&self, key: &ImageKey) -> Result<bool, StoreError> {
+        self.forget_newest_image(key)?;
+        self.remove_image(key)
+    }
+
+    fn remove_image(&self, key: &ImageKey) -> Result<bool, StoreError> {
         let path = self.path_of(Contents::Images, &key.digest());
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
@@ -344,6 +373,34 @@ impl Store {
     }
 }
 
+/// A record of an image as it lies in the store.
+fn to_keep(record: &ImageRecord, origin: Origin) -> Vec<u8> {
+    let mut w = Writer::default();
+    match origin {
+        Origin::Fetched(None) => w.u8(1),
+        Origin::Fetched(Some(signer)) => {
+            w.u8(2);
+            w.digest(&signer);
+        }
+        // No image is handed over.
+        Origin::Own | Origin::HandedOver => w.u8(0),
+    }
+    w.bytes.extend_from_slice(&record.encode());
+    w.bytes
+}
+
+/// Read such a file's bytes.
+pub(crate) fn kept(bytes: &[u8]) -> Result<(ImageRecord, Origin), DecodeError> {
+    let mut r = Reader::new(bytes);
+    let origin = match r.u8()? {
+        0 => Origin::Own,
+        1 => Origin::Fetched(None),
+        2 => Origin::Fetched(Some(r.digest()?)),
+        code => return Err(r.unknown_tag(code)),
+    };
+    Ok((ImageRecord::decode(&bytes[r.position()..])?, origin))
+}
+
 /// This run of the system.
 fn boot() -> Result<String, StoreError> {
     larder_sys::boot_id().map_err(StoreError::reading(Path::new("/proc/sys/kernel/random/boot_id")))
@@ -394,8 +451,8 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         let (a, b) = (image(&store, "a-1", b"one"), image(&store, "a-2", b"other"));
         assert!(store.image(&a.key).expect("reads").is_none());
-        store.keep_image(&a, true).expect("keeps");
-        store.keep_image(&b, true).expect("keeps");
+        store.keep_image(&a, Origin::Own, true).expect("keeps");
+        store.keep_image(&b, Origin::Own, true).expect("keeps");
         assert_eq!(store.image(&a.key).expect("reads"), Some(a.clone()));
         let keys: Vec<_> = store.images().expect("lists").into_iter().map(|image| image.record.key).collect();
         assert_eq!(keys, [b.key.clone(), a.key.clone()]);
@@ -410,11 +467,11 @@ mod tests {
         let pack = store.packs_of(&record).expect("reads")[0];
         fs::remove_file(store.path_of(Contents::Blobs, &pack.digest)).expect("removes");
         assert!(
-            matches!(store.keep_image(&record, true), Err(StoreError::BlobMissing(digest)) if digest == pack.digest)
+            matches!(store.keep_image(&record, Origin::Own, true), Err(StoreError::BlobMissing(digest)) if digest == pack.digest)
         );
-        store.keep_image(&record, false).expect("its packs may come later");
+        store.keep_image(&record, Origin::Own, false).expect("its packs may come later");
         fs::remove_file(store.path_of(Contents::Blobs, &record.packs.digest)).expect("removes");
-        assert!(store.keep_image(&record, false).is_err());
+        assert!(store.keep_image(&record, Origin::Own, false).is_err());
     }
 
     #[test]
@@ -423,7 +480,7 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         let (old, new) = (image(&store, "a-1", &[1; 50_000]), image(&store, "a-2", &[2; 40_000]));
         for (record, age_s) in [(&old, 200), (&new, 100)] {
-            store.keep_image(record, true).expect("keeps");
+            store.keep_image(record, Origin::Own, true).expect("keeps");
             put_live(&store, record, Live::Metadata(0), &[3; 5000]);
             aged(&store, record, age_s);
         }
@@ -435,7 +492,7 @@ mod tests {
         store.evict(60_000).expect("evicts");
         assert!(!there(&old) && there(&new));
         assert!(!store.live_dir(&old.image()).exists() && store.live_dir(&new.image()).exists());
-        store.keep_image(&new, true).expect("has all that it needs");
+        store.keep_image(&new, Origin::Own, true).expect("has all that it needs");
         assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
         assert_eq!(store.evict(0).expect("evicts").after_bytes, 0);
         assert!(!store.live_dir(&new.image()).exists());
@@ -447,7 +504,7 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         let (used, other) = (image(&store, "a-1", b"used"), image(&store, "a-2", b"other"));
         for record in [&used, &other] {
-            store.keep_image(record, true).expect("keeps");
+            store.keep_image(record, Origin::Own, true).expect("keeps");
             put_live(&store, record, Live::Metadata(0), b"metadata");
             put_live(&store, record, Live::Record, &record.encode());
         }
@@ -483,7 +540,7 @@ mod tests {
         for (boot, lease, is_used) in
             [(&*this, "kept", true), (&*this, "process 7 9", true), (&*this, "held", false), (other, "kept", false)]
         {
-            store.keep_image(&record, true).expect("has all that it needs");
+            store.keep_image(&record, Origin::Own, true).expect("has all that it needs");
             let metadata = put_live(&store, &record, Live::Metadata(0), b"metadata");
             put_live(&store, &record, Live::Record, &record.encode());
             let begun = format!("larder-mount 1\nboot {boot}\nnamespace mnt:[4026]\nvia lazy\nlease {lease}\nname k\n");
@@ -492,7 +549,7 @@ mod tests {
             assert_eq!(store.clear().expect("clears"), usize::from(is_used), "{boot} {lease}");
             assert_eq!(metadata.exists(), is_used);
             if is_used {
-                store.keep_image(&record, true).expect("has all that it needs");
+                store.keep_image(&record, Origin::Own, true).expect("has all that it needs");
                 store.evict(0).expect("evicts");
                 assert!(metadata.exists() && store.image(&record.key).expect("reads").is_some(), "{boot} {lease}");
             } else {
@@ -507,7 +564,7 @@ mod tests {
         let store = Store::open(dir.path()).expect("opens");
         let record = image(&store, "k", b"pack");
         let (now, file) = (Live::Metadata(1), |which| store.live_file(&record.image(), which).expect("is named"));
-        let [earlier, older, other, data] = ["metadata-1-1b9d6bcd", "metadata-1", "metadata-11-1b9d6bcd", "data-1"]
+        let [earlier, older, other, data] = ["metadata2-1-1b9d6bcd", "metadata2-1", "metadata2-11-1b9d6bcd", "data-1"]
             .map(|name| file(now).with_file_name(name));
         [&earlier, &older, &other, &data].iter().for_each(|path| fs::write(path, "earlier").expect("writes"));
         assert!(!file(now).exists(), "what an earlier run left is not believed");
@@ -521,7 +578,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
         let record = image(&store, "a-1", b"one");
-        store.keep_image(&record, true).expect("keeps");
+        store.keep_image(&record, Origin::Own, true).expect("keeps");
         assert_eq!(store.blob_bytes(&record.packs, 1 << 20).expect("reads").len() as u64, record.packs.size_bytes);
         let pack = store.packs_of(&record).expect("reads")[0];
         fs::write(store.path_of(Contents::Blobs, &pack.digest), b"eno").expect("writes");
@@ -530,5 +587,29 @@ mod tests {
         assert!(store.image(&record.key).expect("reads").is_none());
         assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
         assert!(matches!(store.blob_bytes(&pack, 9), Err(StoreError::BlobMissing(_))));
+    }
+
+    /// A key that is taken out of `remote_trust` is believed for nothing that was fetched before.
+    #[test]
+    fn images_of_a_signer_that_is_not_trusted_any_more_go() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Store::open(dir.path()).expect("opens");
+        let signer = Digest([0xab; 32]);
+        let origins = [Origin::Own, Origin::Fetched(None), Origin::Fetched(Some(signer))];
+        for (key, origin) in ["own", "unsigned", "signed"].into_iter().zip(origins) {
+            let record = image(&store, key, b"pack");
+            store.keep_image(&record, origin, false).expect("keeps");
+            assert_eq!(store.image_origin(&record.key), Some(origin));
+        }
+        let keys = |trust: &[String]| {
+            store.drop_disbelieved_images(trust).expect("drops");
+            let mut keys: Vec<String> =
+                store.images().expect("lists").iter().map(|image| image.record.key.text().to_owned()).collect();
+            keys.sort();
+            keys
+        };
+        assert_eq!(keys(&[]), ["own", "signed", "unsigned"]);
+        assert_eq!(keys(&["AB".repeat(32)]), ["own", "signed"]);
+        assert_eq!(keys(&["cd".repeat(32)]), ["own"]);
     }
 }

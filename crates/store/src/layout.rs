@@ -16,8 +16,10 @@ use crate::StoreError;
 /// A store that is there, or can be made, and is safe to use.
 pub struct Store {
     top: PathBuf,
-    /// `DIR/v9`, no trailing slash.
+    /// `DIR/v10`, no trailing slash.
     base: PathBuf,
+    /// See [`Store::is_only_read`]; asked once.
+    pub(crate) only_read: OnceLock<bool>,
 }
 
 /// A kind of file in the store.
@@ -25,10 +27,14 @@ pub struct Store {
 pub enum Contents {
     /// Manifests.
     Manifests,
+    /// Manifests of what was handed over by processes that cannot write the store. Only those read them.
+    HandedOver,
     /// Blobs.
     Blobs,
     /// What is known of programs and their observation.
     Judgements,
+    /// The same as processes handed it over that cannot write the store. Only those read it.
+    JudgementsHandedOver,
     /// Records of images, by the digest of their key.
     Images,
 }
@@ -37,8 +43,10 @@ impl Contents {
     fn directory(self) -> &'static str {
         match self {
             Contents::Manifests => "manifests",
+            Contents::HandedOver => "handed-over",
             Contents::Blobs => "blobs",
             Contents::Judgements => "judged",
+            Contents::JudgementsHandedOver => "judged-handed-over",
             Contents::Images => "images/records",
         }
     }
@@ -57,7 +65,7 @@ impl Store {
                 Err(error) => return Err(StoreError::reading(path)(error)),
             }
         }
-        Ok(Store { top: dir.to_owned(), base })
+        Ok(Store { top: dir.to_owned(), base, only_read: OnceLock::new() })
     }
 
     /// That of another format in the same directory, where there is one that is as safe.
@@ -65,13 +73,25 @@ impl Store {
         let base = self.top.join(format!("v{version}"));
         let look = larder_sys::look(base.as_os_str().as_bytes()).ok()?;
         refuse_unsafe(&base, &look).ok()?;
-        Some(Store { top: self.top.clone(), base })
+        Some(Store { top: self.top.clone(), base, only_read: OnceLock::new() })
     }
 
     /// Whether the directories inside are as safe as the store itself, which `open` does not look at: they can be
     /// somebody else's where others once could write to the store, or links.
     pub fn inspect(&self) -> Result<(), StoreError> {
-        for name in ["manifests", "blobs", "judged", "stamps", "locks", "notes", "tmp", "uploads", "images"] {
+        for name in [
+            "manifests",
+            "handed-over",
+            "blobs",
+            "judged",
+            "judged-handed-over",
+            "stamps",
+            "locks",
+            "notes",
+            "tmp",
+            "uploads",
+            "images",
+        ] {
             let path = self.file(name);
             match larder_sys::look(path.as_os_str().as_bytes()) {
                 Ok(look) => refuse_unsafe(&path, &look)?,

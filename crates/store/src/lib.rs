@@ -1,19 +1,22 @@
 //! The store: content-addressed blobs, the action cache, stamps and counters, as plain files in one directory.
 //!
 //! ```text
-//! DIR/v9/
+//! DIR/v10/
 //!   manifests/ab/cd…   Manifest of the weak fingerprint abcd… (larder_model::Manifest draws its bytes); its
 //!                      modification time is its last use, an hour coarse
+//!   handed-over/ab/cd… the same of what processes handed over that cannot write the store; only such read it
 //!   blobs/ab/cd…       bytes whose digest is abcd…, uncompressed, mode 0600
 //!   near               the weak fingerprints last recorded for each source file, for `explain` (near.rs draws it)
 //!   needs              how much memory tools needed (needs.rs)
 //!   judged/ab/cd…     how well a program is observed by the preloaded library (larder_model::Judgement)
+//!   judged-handed-over/ab/cd… the same as processes said that cannot write the store; only such read it
 //!   stamps/BOOT-ID     what `stat` said of files whose content is known (stamps/table.rs draws it)
 //!   counters           outcomes and reasons (counters.rs draws it)
 //!   locks/ab           taken while a manifest ab… is replaced; locks/evict while something is evicted
 //!   locks/turns        a byte of it is locked while an action runs (turns.rs)
 //!   locks/image-ab     shared by whoever uses an image ab…
-//!   daemon.sock        where larderd listens, while it runs; daemon.log what went wrong for it; locks/daemon is its lock
+//!   daemon.sock        where larderd listens, while it runs; daemon.log what went wrong for it; locks/daemon is its lock;
+//!                      locks/hits-only says that it takes nothing
 //!   uploads/…          records that are to be sent to remotes (uploads.rs)
 //!   notes/…            faults in the settings that were warned of, by digest, so that they are not said twice
 //!   images/            records of images, and the files that are mounted (images.rs)
@@ -45,6 +48,7 @@ mod manifests;
 mod materialise;
 mod near;
 mod needs;
+mod newest;
 mod scan;
 mod stage;
 mod stamps;
@@ -59,7 +63,7 @@ pub use daemon::{StoreSocket, Summoned};
 pub use error::StoreError;
 pub use evict::{EVICT_TO_PERCENT, Eviction, Keep};
 pub use fsck::FsckReport;
-pub use handed::{NotTaken, Receiving};
+pub use handed::{Came, NotTaken, Receiving};
 pub use images::{Lease, Live, StoredImage};
 pub use layout::{Contents, Store};
 pub use manifests::ManifestFile;

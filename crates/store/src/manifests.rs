@@ -4,7 +4,7 @@ use std::fs::{FileTimes, OpenOptions};
 use std::io::{self, Read};
 use std::time::{Duration, SystemTime};
 
-use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest, Single};
+use larder_model::{Digest, Entry, ExplainWalk, Fingerprint, Manifest};
 
 use crate::layout::{Contents, open_plain};
 use crate::{Store, StoreError};
@@ -30,7 +30,13 @@ pub struct ManifestFile {
 impl Store {
     /// The bytes of the manifest of `weak`, if there is one. With `touch`, notes that it was used.
     pub fn read_manifest(&self, weak: &Fingerprint, touch: bool) -> Result<Option<ManifestFile>, StoreError> {
-        self.read_manifest_to(weak, touch, MANIFEST_BYTES_MAX)
+        self.read_manifest_to(Contents::Manifests, weak, touch, MANIFEST_BYTES_MAX)
+    }
+
+    /// Returns the bytes of the manifest of what was handed over for `weak`. It is not to be believed by a process that
+    /// can write the store: see [`Store::may_be_written`].
+    pub fn read_handed_over(&self, weak: &Fingerprint, touch: bool) -> Result<Option<ManifestFile>, StoreError> {
+        self.read_manifest_to(Contents::HandedOver, weak, touch, MANIFEST_BYTES_MAX)
     }
 
     /// The same of its start, for [`Manifest::decode_start`]: more of it where `parts` are known already. Of a small
@@ -42,16 +48,17 @@ impl Store {
         parts: u32,
     ) -> Result<Option<ManifestFile>, StoreError> {
         let bytes_max = START_BYTES.checked_shl(2 * parts).unwrap_or(MANIFEST_BYTES_MAX);
-        self.read_manifest_to(weak, touch, bytes_max.min(MANIFEST_BYTES_MAX))
+        self.read_manifest_to(Contents::Manifests, weak, touch, bytes_max.min(MANIFEST_BYTES_MAX))
     }
 
     fn read_manifest_to(
         &self,
+        table: Contents,
         weak: &Fingerprint,
         touch: bool,
         bytes_max: u64,
     ) -> Result<Option<ManifestFile>, StoreError> {
-        let path = self.path_of(Contents::Manifests, weak);
+        let path = self.path_of(table, weak);
         let (file, look) = match open_plain(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(StoreError::reading(&path))?,
@@ -83,27 +90,28 @@ impl Store {
     pub fn record(&self, weak: &Fingerprint, walk: &ExplainWalk, entry: Entry) -> Result<u64, StoreError> {
         let mut manifest = Manifest::new(*weak, walk);
         manifest.add(entry);
-        self.add_to_manifest(&manifest)
+        self.add_to_manifest(&manifest, Contents::Manifests)
     }
 
-    /// Make the manifest of a fingerprint that has none, of a record by itself: its bytes as they are, and without the
-    /// lock, since nothing is replaced. Whoever holds that and read before that there is none replaces it, with what he
-    /// has just made. Returns by how much the store grew; `None` where there is a manifest.
-    pub(crate) fn begin_manifest(&self, single: &Single<'_>) -> Result<Option<u64>, StoreError> {
-        let path = self.path_of(Contents::Manifests, &single.manifest().weak);
+    /// Make the manifest of a fingerprint that has none in `table`, without the lock, since nothing is replaced. Whoever
+    /// holds that and read before that there is none replaces it, with what he has just made. Returns by how much the
+    /// store grew; `None` where there is a manifest.
+    pub(crate) fn begin_manifest(&self, new: &Manifest, table: Contents) -> Result<Option<u64>, StoreError> {
+        let path = self.path_of(table, &new.weak);
         if path.exists() {
             return Ok(None);
         }
         let mut temporary = self.temporary()?;
-        temporary.write_all(single.bytes())?;
-        Ok(temporary.place_new(&path)?.then_some(single.bytes().len() as u64))
+        let bytes = new.encode();
+        temporary.write_all(&bytes)?;
+        Ok(temporary.place_new(&path)?.then_some(bytes.len() as u64))
     }
 
-    /// Add the entries of `new` to the store's manifest of the same fingerprint. Returns by how much the store grew.
-    pub(crate) fn add_to_manifest(&self, new: &Manifest) -> Result<u64, StoreError> {
+    /// Add the entries of `new` to the manifest of the same fingerprint in `table`. Returns by how much the store grew.
+    pub(crate) fn add_to_manifest(&self, new: &Manifest, table: Contents) -> Result<u64, StoreError> {
         let weak = &new.weak;
         let _lock = self.lock(&weak.hex()[..2])?;
-        let old = match self.read_manifest(weak, false) {
+        let old = match self.read_manifest_to(table, weak, false, MANIFEST_BYTES_MAX) {
             // What is there is no file, or somebody else's: it is replaced.
             Err(StoreError::Io { source, .. }) if source.kind() == io::ErrorKind::Other => None,
             other => other?,
@@ -114,12 +122,16 @@ impl Store {
             && read.weak == *weak
         {
             manifest.entries = read.entries;
+            // What comes from a remote does not say how its fingerprint was made.
+            if manifest.fields.is_empty() {
+                manifest.fields = read.fields;
+            }
         }
         new.entries.iter().rev().for_each(|entry| manifest.add(entry.clone()));
         let bytes = manifest.encode();
         let mut temporary = self.temporary()?;
         temporary.write_all(&bytes)?;
-        temporary.place(&self.path_of(Contents::Manifests, weak))?;
+        temporary.place(&self.path_of(table, weak))?;
         Ok((bytes.len() as u64).saturating_sub(old.map_or(0, |old| old.bytes.len() as u64)))
     }
 

@@ -2,7 +2,6 @@
    5.10, 6.1, 6.12 or 6.14. Only the calls that such a kernel would answer otherwise are stopped at, and get its answer:
 
      call                                     before   answer
-     fanotify_mark of FAN_PRE_ACCESS          6.14     EINVAL
      open_tree(OPEN_TREE_CLONE) of a mount
        that the thread does not see           6.15     EINVAL
      overlay, at its creation: a layer in a
@@ -44,7 +43,7 @@
 
 enum { FSOPEN = 430, FSCONFIG = 431, OPEN_TREE = 428, MOUNT_SETATTR = 442, STATMOUNT = 457 };
 enum { SET_STRING = 1, SET_FD = 5, CREATE = 6 };
-enum { MNT_ID_UNIQUE = 0x4000, PRE_ACCESS = 0x100000, PEERPIDFD = 77, SQUASHFS = 0x73717368 };
+enum { MNT_ID_UNIQUE = 0x4000, PEERPIDFD = 77, SQUASHFS = 0x73717368 };
 
 static int kernel; /* 510, 601, 612, 614 */
 
@@ -178,7 +177,6 @@ static int is_filtered(void) {
     stop_at(FSCONFIG, 0, 0, 0, SECCOMP_RET_TRACE);
     stop_at(OPEN_TREE, 2, 1, 0, SECCOMP_RET_TRACE);
     stop_at(MOUNT_SETATTR, 0, 0, 0, SECCOMP_RET_TRACE);
-    if (kernel < 614) stop_at(SYS_fanotify_mark, 2, PRE_ACCESS, 0, SECCOMP_RET_ERRNO | EINVAL);
     if (kernel < 608) stop_at(STATMOUNT, 0, 0, 0, SECCOMP_RET_ERRNO | ENOSYS);
     if (kernel < 608) stop_at(SYS_statx, 3, MNT_ID_UNIQUE, 0, SECCOMP_RET_TRACE);
     if (kernel < 605) stop_at(SYS_getsockopt, 2, 0, PEERPIDFD, SECCOMP_RET_ERRNO | ENOPROTOOPT);

@@ -283,6 +283,63 @@ fn another_machine_has_it_through_a_remote() {
     assert_eq!(place.read("deps/many/8"), "8".repeat(500).as_bytes());
 }
 
+/// A secret key and its public one, and somebody else's: RFC 8032, section 7.1.
+const SECRET: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+const ANOTHER: &str = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
+
+/// Save and restore with a signed remote. An old list that somebody without a key puts back is not used, and neither is
+/// what was fetched before its key was taken out of `remote_trust`.
+#[test]
+fn a_signed_image_is_neither_rolled_back_nor_kept_for_a_revoked_key() {
+    let place = project();
+    let key = place.path("team.key");
+    fs::write(&key, SECRET).expect("writes");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("sets");
+    let save = |text: &str| {
+        place.put("deps/a/index.js", text);
+        here(&place, &["save", "--key", "d-1", "deps"]).env("LARDER_REMOTE_SIGN_WITH", &key).run().ends(0);
+    };
+    let restore = |trust: &str, words: &[&str]| {
+        let _ = fs::remove_dir_all(place.path("work/deps"));
+        let words = [&["restore", "--key", "d-1"], words].concat();
+        elsewhere(&place, &words).env("LARDER_REMOTE_TRUST", trust).run()
+    };
+    let lists = place.path("far");
+    let copy = |from: &str, to: &str| {
+        let script = format!("for d in {lists}/v*/i; do rm -rf {to}; cp -a {from} {to}; done", lists = lists.display());
+        assert!(Command::new("sh").arg("-c").arg(script).status().expect("runs").success());
+    };
+    save("v1 with a hole");
+    copy("$d", "$d.old");
+    save("v2");
+    restore(PUBLIC, &[]).ends(0);
+    assert_eq!(place.read("deps/a/index.js"), b"v2");
+    copy("$d.old", "$d");
+    // The one that was fetched is evicted, but what was seen is remembered.
+    let dropped = |place: &Place| {
+        for entry in fs::read_dir(place.path("second")).expect("is there").flatten() {
+            let _ = fs::remove_dir_all(entry.path().join("images/records"));
+        }
+    };
+    dropped(&place);
+    let rolled_back = restore(PUBLIC, &[]).ends(11);
+    assert!(rolled_back.stderr.contains("older than one which was seen here"), "{rolled_back:?}");
+    // Whoever wants that says so.
+    elsewhere(&place, &["drop", "d-1"]).run();
+    restore(PUBLIC, &[]).ends(0);
+    assert_eq!(place.read("deps/a/index.js"), b"v1 with a hole");
+    // In another namespace the same signature is none.
+    let _ = fs::remove_dir_all(place.path("work/deps"));
+    dropped(&place);
+    let other = elsewhere(&place, &["restore", "--key", "d-1"]).env("LARDER_REMOTE_TRUST", PUBLIC);
+    other.env("LARDER_REMOTE_NAMESPACE", "b").run().ends(11);
+    restore(PUBLIC, &[]).ends(0);
+    // It is here now, and its key is revoked.
+    let revoked = restore(ANOTHER, &[]).ends(11);
+    assert!(revoked.stderr.contains("none of the keys in remote_trust signed it"), "{revoked:?}");
+}
+
 #[test]
 fn a_remote_that_lies_restores_nothing() {
     let place = project();
@@ -474,7 +531,7 @@ fn a_command_of_an_ordinary_user_has_an_image_for_itself() {
     let job = format!("test $(id -u) = 1000 && test -O one/a/index.js && {A_JOB}");
     let ran = user(&["run", "--key", KEY, "--strict", "one", "--", "sh", "-c", &job]).ends(3);
     assert_eq!((ran.stdout.as_str(), ran.stderr.contains("by lazy-fuse")), (SEEN_BY_IT, true), "{ran:#?}");
-    assert_eq!((count(&place, "work/one"), count(&place, "store/v9/images/mounts")), (0, 0), "nothing is left");
+    assert_eq!((count(&place, "work/one"), count(&place, "store/v10/images/mounts")), (0, 0), "nothing is left");
 }
 
 #[test]
@@ -504,6 +561,50 @@ fn a_mount_brings_its_bytes_from_a_remote() {
 }
 
 /// What blobs of a store were written, in that order: their sizes.
+/// Remove every other pack of a remote directory, as what forgets what was not used does.
+fn forget_packs(place: &Place) {
+    let mut packs = Vec::new();
+    for entry in walk(&place.path("far")) {
+        if fs::metadata(&entry).expect("is there").len() > 100_000 {
+            packs.push(entry);
+        }
+    }
+    assert!(packs.len() > 3, "{packs:?}");
+    packs.into_iter().step_by(2).for_each(|pack| fs::remove_file(pack).expect("removes"));
+}
+
+/// All files below a directory.
+fn walk(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(directory).expect("lists").map(|entry| entry.expect("is there").path());
+    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn what_a_remote_has_no_more_is_a_miss_and_saved_again() {
+    let place = Place::new();
+    for number in 0..40 {
+        place.put(&format!("deps/{number}"), noise(number, 100_000));
+    }
+    let before = Tree::of(&place.path("work/deps"));
+    here(&place, &["save", "--key", "k-1", "deps"]).run().ends(0);
+    let make = "cp -a deps made";
+    for (number, word) in ["mount", "run"].into_iter().enumerate() {
+        forget_packs(&place);
+        let machine = |words: &[&str]| here(&place, words).env("LARDER_DIR", place.path(format!("machine-{number}")));
+        let command: &[&str] = if word == "run" { &["--", "true"] } else { &[] };
+        let miss = machine(&[&[word, "--key", "k-1", "made"], command].concat()).run();
+        assert!(miss.stderr.contains("on no remote any more"), "{miss:#?}");
+        machine(&[&[word, "--key", "k-1", "--if-missing", make, "made"], command].concat()).run().ends(0);
+        assert_eq!(Tree::of(&place.path("work/made")), before, "the command ran");
+        fs::remove_dir_all(place.path("work/made")).expect("removes");
+        // The next machine has all of it.
+        let next = here(&place, &["restore", "--key", "k-1", "made"]);
+        next.env("LARDER_DIR", place.path(format!("next-{number}"))).run().ends(0);
+        assert_eq!(Tree::of(&place.path("work/made")), before);
+        fs::remove_dir_all(place.path("work/made")).expect("removes");
+    }
+}
+
 fn blobs_in_order(store: &std::path::Path) -> Vec<u64> {
     let words = ["-path", "*/blobs/*", "-type", "f", "-printf", "%T@ %s\\n"];
     let found = Command::new("find").arg(store).args(words).output().expect("starts");

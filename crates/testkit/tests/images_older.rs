@@ -36,12 +36,8 @@ const KERNELS: [Kernel; 4] = [
     },
     Kernel {
         name: "6.12",
-        best: "mount",
-        ways: &[
-            ("lazy", "not possible: reads cannot be waited with"),
-            ("mount", "EROFS from files: images are used so"),
-            ("squashfs", "squashfs by a loop device"),
-        ],
+        best: "lazy",
+        ways: &[("lazy", "EROFS from files, filled when they are read: images are used so")],
     },
     Kernel {
         name: "6.14",

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use larder_testkit::{Place, Ran, Run, can_mount, has, is_root, larder, probe_skip};
 
 /// The store of this version of the formats.
-const BASE: &str = "v9";
+const BASE: &str = "v10";
 
 /// Enough output for blobs, messages on both streams, an exit code of its own.
 const SCRIPT: &str = "cat x.c; echo warning >&2; i=0; while [ $i -lt 400 ]; do echo 0123456789abcdef; i=$((i+1)); done > x.o; \

@@ -8,6 +8,7 @@ use larder_store::{Effort, Stamps, Store, Turn};
 use crate::account::{By, account};
 use crate::context::Context;
 use crate::fetch::{self, Asking, Fetched, fetch};
+use crate::hit::NotPlaced;
 use crate::miss::{self, Ended, Why};
 use crate::turn::{self, Next, Waited};
 use crate::typed::{Typed, file_name, understand};
@@ -15,6 +16,8 @@ use crate::{handover, hit, outer, token, warn, words};
 
 /// Exit code for options that are none.
 const USAGE: i32 = 2;
+/// Exit code for a command of which some outputs are in place and others cannot be put there.
+const HALF_PLACED: i32 = 1;
 /// Exit code of a shell for a command that is not there, and for one that cannot be executed.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
@@ -96,6 +99,9 @@ struct SoFar {
     turn: Option<Turn>,
     /// Leave to run the tool.
     token: Option<Box<Token>>,
+    /// None of the store's own records answers, and this process cannot write the store: what others like it handed over
+    /// is asked next.
+    handed_over: bool,
     /// What these records say does not hold here: the newest ones, of so many parts of the manifest.
     rejected: Vec<Rejected>,
     parts: u32,
@@ -104,16 +110,20 @@ struct SoFar {
 /// A request that is ours: from the store if it can be, from a remote, or from the tool. Once again after waiting for
 /// another who ran it, and once after fetching.
 fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, so_far: SoFar) -> i32 {
-    let SoFar { waited, fetched, turn, token, mut rejected, parts } = so_far;
+    let SoFar { waited, fetched, turn, token, handed_over, mut rejected, parts } = so_far;
     let (mut trouble, mut known) = (None, Known::default());
     let settings = &context.loaded.settings;
     if !settings.recache {
-        let file = store.read_manifest_start(&request.weak, !settings.read_only, parts);
+        let file = match handed_over {
+            false => store.read_manifest_start(&request.weak, !settings.read_only, parts),
+            true => store.read_handed_over(&request.weak, !settings.read_only),
+        };
         let is_part = file.as_ref().is_ok_and(|file| file.as_ref().is_some_and(|file| !file.whole));
         let decode = if is_part { Manifest::decode_start } else { Manifest::decode };
         match file.as_ref().map(|file| file.as_ref().map(|file| decode(&file.bytes))) {
             Ok(None) => context.recorded(|recording| recording.missed(request, store, &[])),
-            Ok(Some(Ok(manifest))) if manifest.weak == request.weak => {
+            Ok(Some(Ok(mut manifest))) if manifest.weak == request.weak => {
+                manifest.keep_believed(&settings.remote_trust);
                 let mut effort = Effort::default();
                 let place = &context.place;
                 let found = ask(&manifest, request, place, store, stamps, &mut rejected, &mut effort);
@@ -127,7 +137,7 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                     }
                     let before = outer::Before::of(&result, &request.roots);
                     let told = before.map(|before| set.whole().map(|set| (before, set))).transpose();
-                    let told = told.map_err(|_| Fallback::Damaged);
+                    let told = told.map_err(|_| NotPlaced::ToolRuns(Fallback::Damaged));
                     match told.and_then(|told| Ok((told, hit::replay(store, stamps, request, &result)?))) {
                         Ok((told, code)) => {
                             context.phase("place");
@@ -146,22 +156,32 @@ fn answer(context: &Context, store: &Store, stamps: &Stamps, request: &Request, 
                             // Nothing is given back piece by piece: the process ends, and all was said.
                             larder_sys::end_process(code as u8);
                         }
-                        Err(cause) => trouble = Some(cause),
+                        Err(NotPlaced::ToolRuns(cause)) => trouble = Some(cause),
+                        Err(NotPlaced::Half) => {
+                            outer::is_lost();
+                            let outcome = Outcome::Fallback(Fallback::HalfPlaced);
+                            account(context, Some(store), outcome, By::request(request), "");
+                            return HALF_PLACED;
+                        }
                     }
                 } else if is_part {
-                    let so_far = SoFar { waited, fetched, turn, token, rejected, parts: parts + 1 };
+                    let so_far = SoFar { waited, fetched, turn, token, handed_over, rejected, parts: parts + 1 };
                     return answer(context, store, stamps, request, so_far);
                 }
                 context.recorded(|recording| recording.missed(request, store, &rejected));
                 known = Known::of(&manifest, &rejected);
             }
             Ok(Some(_)) if is_part => {
-                let so_far = SoFar { waited, fetched, turn, token, rejected, parts: parts + 1 };
+                let so_far = SoFar { waited, fetched, turn, token, handed_over, rejected, parts: parts + 1 };
                 return answer(context, store, stamps, request, so_far);
             }
             Ok(Some(_)) => trouble = Some(Fallback::Damaged),
             Err(error) => trouble = Some(error.fallback()),
         }
+    }
+    if !settings.recache && !handed_over && trouble.is_none() && store.is_only_read() {
+        let so_far = SoFar { waited, fetched, turn, token, handed_over: true, ..SoFar::default() };
+        return answer(context, store, stamps, request, so_far);
     }
     let run = |why| ended(miss::run(context, store, stamps, request, why), context, store, stamps, request);
     if fetched.is_some() {

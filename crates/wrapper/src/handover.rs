@@ -36,6 +36,9 @@ impl<'a> Handover<'a> {
     /// Where somebody listens. Nothing is connected meanwhile: a tool can run for hours.
     pub(crate) fn open(store: &'a Store, caller: Caller) -> Result<Handover<'a>, IpcError> {
         listens(&store.daemon_socket())?;
+        if !store.daemon_takes() {
+            return Err(IpcError::TakesNothing);
+        }
         Ok(Handover {
             store,
             caller,

@@ -13,19 +13,33 @@ use crate::ninja;
 /// No recorded message is longer, and none is read into memory (`sys`, `relay.rs`).
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
-/// Do what the tool would have done, and return its exit code. On an error the tool must run: nothing was said yet.
+/// Why a result was not put in place.
+pub(crate) enum NotPlaced {
+    /// The tool must run. Nothing was said, and nothing is in place.
+    ToolRuns(Fallback),
+    /// Some outputs are in place, and the tool cannot run again on those. What is wrong was said.
+    Half,
+}
+
+impl From<Fallback> for NotPlaced {
+    fn from(cause: Fallback) -> NotPlaced {
+        NotPlaced::ToolRuns(cause)
+    }
+}
+
+/// Does what the tool would have done, and returns its exit code.
 pub(crate) fn replay(
     store: &Store,
     stamps: &Stamps,
     request: &Request,
     result: &ActionResult,
-) -> Result<i32, Fallback> {
+) -> Result<i32, NotPlaced> {
     let bytes = |content: &Content| match content.size_bytes() {
         0..=MESSAGE_BYTES_MAX => store.content_bytes(content, stamps).map_err(|error| error.fallback()),
         _ => Err(Fallback::Damaged),
     };
     if result.consumed_bytes > request.input.len() as u64 {
-        return Err(Fallback::Damaged);
+        return Err(Fallback::Damaged.into());
     }
     let messages = match &result.streams {
         Streams::Apart { stdout, stderr } => [(1, bytes(stdout)?), (2, bytes(stderr)?)],
@@ -41,11 +55,11 @@ pub(crate) fn replay(
         Ok(()) => {}
         Err(error @ MaterialiseError::HalfDone { .. }) => {
             eprintln!("larder: {error}: some of what the command leaves is in place, and it cannot run again on that");
-            return Ok(1);
+            return Err(NotPlaced::Half);
         }
-        Err(MaterialiseError::Store(error)) => return Err(error.fallback()),
+        Err(MaterialiseError::Store(error)) => return Err(error.fallback().into()),
         Err(MaterialiseError::Io { .. } | MaterialiseError::Root | MaterialiseError::Refused { .. }) => {
-            return Err(Fallback::Materialise);
+            return Err(Fallback::Materialise.into());
         }
     }
     if result.consumed_bytes > 0 {

@@ -49,6 +49,11 @@ pub(crate) fn find(environment: &mut Vec<(Vec<u8>, Vec<u8>)>) {
     report(vec![Event { path: own, extra: parent, ..event(Kind::Start) }]);
 }
 
+/// Says that it cannot be told what we did, so that the outer run is not recorded.
+pub(crate) fn is_lost() {
+    with(|log| log.report(&Trace { incomplete: true, ..Trace::default() }));
+}
+
 /// Whether there is one.
 pub(crate) fn is_there() -> bool {
     with(|_| ()).is_some()

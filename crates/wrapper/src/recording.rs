@@ -156,6 +156,10 @@ fn unrecorded(request: &Request, store: &Store) -> String {
     let Some(near) = store.near(&subject(request)) else { return NOTHING.to_owned() };
     let Ok(Some(file)) = store.read_manifest(&near, false) else { return NOTHING.to_owned() };
     let Ok(manifest) = Manifest::decode(&file.bytes) else { return NOTHING.to_owned() };
+    // What comes from a remote does not say how its fingerprint was made.
+    if manifest.fields.is_empty() {
+        return "what was last used for it came from a remote, and does not say of which command it is".to_owned();
+    }
     let now = secret::explained(request);
     let is_recorded =
         |name: &str, value: &[u8]| manifest.fields.iter().any(|(n, v)| *n == name.as_bytes() && *v == value);

@@ -461,7 +461,8 @@ fn is_same(one: &Option<Identity>, other: &Option<Identity>) -> bool {
     one.is_some() && one.as_ref().map(parts) == other.as_ref().map(parts)
 }
 
-fn own_path() -> Vec<u8> {
+/// The file that this process runs.
+pub(crate) fn own_path() -> Vec<u8> {
     larder_sys::link_target(OWN_FILE.as_bytes()).unwrap_or_default()
 }
 

@@ -11,8 +11,68 @@ use object::{Endianness, Object, ObjectSection};
 const HOT_BYTES_MAX: u64 = 700 << 10;
 const HOT_BYTES_MIN: u64 = 200 << 10;
 
+/// The lists in `hot.ld` are made for one toolchain, because the names of functions of the standard library end in a hash
+/// that differs with it, and name functions of ours, which may be renamed. A name that is not right is no error for the
+/// linker: the function then lies elsewhere, and each hit pays for its page.
 #[test]
-fn hot_functions_are_side_by_side_and_segments_few() {
+fn hot_functions_are_named_as_they_are() {
+    let script = include_str!("../hot.ld");
+    let toolchain = include_str!("../../../rust-toolchain.toml");
+    let value = |text: &str, before: &str| {
+        let at = text.find(before).unwrap_or_else(|| panic!("{before} is not there")) + before.len();
+        text[at..].chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect::<String>()
+    };
+    let (made_for, used) = (value(script, "rustc "), value(toolchain, "channel = \""));
+    assert_eq!(made_for, used, "make the lists in hot.ld anew with the new toolchain (docs/performance.md)");
+    let crates = larder_testkit::workspace().join("crates");
+    let (mut checked, mut gone) = (0, Vec::new());
+    for line in script.lines() {
+        let Some(parts) = line.split("*_ZN").nth(1).and_then(parts) else { continue };
+        let Some(krate) = parts[0].strip_prefix("larder_") else { continue };
+        // A closure is in the function before it; an implementation's own name says little.
+        let Some(function) = parts[1..].iter().rev().find(|part| !part.contains("$u7b$")) else { continue };
+        let sources = crates.join(krate.replace('_', "-")).join("src");
+        assert!(sources.is_dir(), "hot.ld names the crate {krate}: {line}");
+        checked += 1;
+        if !is_defined(&sources, &format!("fn {function}")) {
+            gone.push(format!("{krate}: {function}"));
+        }
+    }
+    assert!(checked > 100, "{checked} names of ours in hot.ld");
+    // Derived functions are nowhere in the text.
+    gone.retain(|name| !DERIVED.iter().any(|derived| name.ends_with(&format!(": {derived}"))));
+    assert!(gone.is_empty(), "hot.ld names functions that are not there any more: {gone:#?}");
+}
+
+const DERIVED: &[&str] = &["clone", "eq", "default", "fmt", "hash", "cmp", "partial_cmp", "ne"];
+
+/// The parts of a mangled name, each of which has its length before it.
+fn parts(mangled: &str) -> Option<Vec<String>> {
+    let (mut rest, mut parts) = (mangled, Vec::new());
+    loop {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let Ok(length) = rest[..digits].parse::<usize>() else { break };
+        // The last is the hash: `17h*`.
+        let Some(part) = rest.get(digits..digits + length) else { break };
+        parts.push(part.to_owned());
+        rest = &rest[digits + length..];
+    }
+    (parts.len() > 1).then_some(parts)
+}
+
+fn is_defined(directory: &std::path::Path, what: &str) -> bool {
+    let is_end = |text: &str, at: usize| text[at + what.len()..].starts_with(['(', '<']);
+    std::fs::read_dir(directory).expect("can be listed").map(|entry| entry.expect("can be read").path()).any(|path| {
+        if path.is_dir() {
+            return is_defined(&path, what);
+        }
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        text.match_indices(what).any(|(at, _)| is_end(&text, at))
+    })
+}
+
+#[test]
+fn hot_functions_are_side_by_side_are_side_by_side_and_segments_few() {
     let bytes = std::fs::read(larder()).expect("the program can be read");
     let program = ElfFile64::<Endianness>::parse(&*bytes).expect("is an ELF file");
     if program.section_by_name(".interp").is_some() {

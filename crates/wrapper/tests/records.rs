@@ -210,6 +210,35 @@ fn links_that_are_there_already() {
     assert_eq!(fs::read(place.path("home/rc")).expect("is there"), b"forged");
 }
 
+/// Such a result is counted as what it is, and no run around it is recorded.
+#[test]
+fn a_result_that_is_put_in_place_by_half() {
+    let place = place();
+    let outer = ["run", "--", "sh", "-c", "$LARDER ./mycc -c x.c -o x.o; echo $? > code"];
+    let outer = || place.counted(place.larder(&outer).env("LARDER", larder_testkit::larder()));
+    let forged = || {
+        // The second removal finds nothing: nobody else needs to be at work there for that.
+        let twice = [Output::new(here("/gone"), OutputKind::Removed), Output::new(here("/gone"), OutputKind::Removed)];
+        forge(&place, |result| {
+            result.repeatable = false;
+            result.outputs.extend(twice);
+        });
+        place.put("gone", "x");
+        place.settle();
+    };
+    forged();
+    let (outcome, ran) = compile(&place);
+    assert_eq!((outcome.as_str(), ran.code, ran.stdout.as_str()), ("fallback:half-placed", Some(1), ""));
+    assert!(ran.stderr.contains("some of what the command leaves is in place"), "{ran:#?}");
+    for _ in 0..3 {
+        place.remove(&["x.o"]);
+        forged();
+        let (_, outcome) = outer();
+        assert_eq!(place.read("code"), b"1\n");
+        assert!(outcome.contains("half-placed") && outcome.contains("miss:incomplete"), "{outcome}");
+    }
+}
+
 #[test]
 fn rights_sizes_and_standard_input() {
     let place = place();

@@ -125,11 +125,13 @@ pub struct Chosen {
     pub program: PathBuf,
     /// How larder observes; without it as larder likes.
     pub observer: Option<Observer>,
+    /// The locale in which everything runs, unless a case sets another one.
+    pub locale: String,
 }
 
 impl Chosen {
     /// Finds the program: as given, else along `PATH`.
-    pub fn find(kind: Kind, given: Option<&Path>, observer: Option<Observer>) -> Result<Self> {
+    pub fn find(kind: Kind, given: Option<&Path>, observer: Option<Observer>, locale: &str) -> Result<Self> {
         let program = match (kind, given) {
             (Kind::None, _) => PathBuf::new(),
             (_, Some(path)) => path.canonicalize().with_context(|| format!("there is no {}", path.display()))?,
@@ -138,7 +140,7 @@ impl Chosen {
         if program.to_string_lossy().contains(char::is_whitespace) {
             bail!("the path of {} has a space: a shell could not use it as CC", program.display());
         }
-        Ok(Self { kind, program, observer })
+        Ok(Self { kind, program, observer, locale: locale.to_owned() })
     }
 
     /// One for a case, with its store and the like below `dir`. `basic` is the environment of everything.

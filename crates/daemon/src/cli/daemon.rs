@@ -32,6 +32,9 @@ pub(crate) struct DaemonStart {
     /// Leave after so many seconds without work
     #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
     pub(crate) idle: u64,
+    /// Take nothing that sandboxes hand over, for jobs that are not trusted
+    #[arg(long)]
+    pub(crate) hits_only: bool,
 }
 
 /// Options of `daemon status`.
@@ -68,6 +71,9 @@ pub(crate) struct Serve {
     /// Leave after so many seconds without work
     #[arg(long, value_name = "SECONDS", default_value_t = IDLE_S, value_parser = clap::value_parser!(u64).range(1..=IDLE_MAX_S))]
     pub(crate) idle: u64,
+    /// Take nothing that sandboxes hand over, for jobs that are not trusted
+    #[arg(long)]
+    pub(crate) hits_only: bool,
 }
 
 /// An hour.

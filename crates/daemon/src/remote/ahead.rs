@@ -277,9 +277,10 @@ impl Shared {
         }
         let is_here = |weak: &Fingerprint| {
             let Ok(Some(file)) = store.read_manifest(weak, false) else { return false };
-            let Some(hint) = newest.get(weak) else { return true };
-            let manifest = Manifest::decode(&file.bytes);
-            manifest.is_ok_and(|all| all.entries.iter().any(|entry| entry.strong.0.starts_with(hint)))
+            let Ok(mut manifest) = Manifest::decode(&file.bytes) else { return false };
+            manifest.keep_believed(&self.how.remote_trust);
+            let Some(hint) = newest.get(weak) else { return !manifest.entries.is_empty() };
+            Some(manifest).is_some_and(|all| all.entries.iter().any(|entry| entry.strong.0.starts_with(hint)))
         };
         used.weaks.iter().copied().filter(|weak| !is_here(weak)).collect()
     }

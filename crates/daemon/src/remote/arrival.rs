@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use larder_model::{ActionResult, Blob, Digest, Fingerprint, Manifest};
+use larder_model::{ActionResult, Blob, Digest, Fingerprint, Manifest, Origin};
 use larder_remote::{Unpacked, Whole};
-use larder_store::{Remote, Store, StoreError};
+use larder_store::{Came, Remote, Store, StoreError};
 use tokio::runtime::Handle;
 
 use super::expect::Source;
@@ -27,6 +27,7 @@ const AHEAD_PART: u64 = 4;
 pub(super) struct Alone {
     /// A manifest with one entry.
     pub(super) manifest: Vec<u8>,
+    pub(super) origin: Origin,
     pub(super) blobs: Vec<Blob>,
 }
 
@@ -41,8 +42,8 @@ pub(super) fn alone(bytes: &[u8], strong: &Fingerprint) -> Option<Alone> {
     let manifest = Manifest::decode(bytes).ok()?;
     let entry = manifest.entries.iter().find(|entry| entry.strong == *strong)?.clone();
     let (_, result) = entry.open_to_read().ok()?;
-    let blobs = each_once(&result);
-    Some(Alone { manifest: Manifest { entries: vec![entry], ..manifest }.encode(), blobs })
+    let (blobs, origin) = (each_once(&result), entry.origin);
+    Some(Alone { origin, manifest: Manifest { entries: vec![entry], ..manifest }.encode(), blobs })
 }
 
 fn each_once(result: &ActionResult<'_>) -> Vec<Blob> {
@@ -87,8 +88,8 @@ impl Shared {
         let alone = Arc::new(alone);
         let of_record = Arc::clone(&alone);
         let record = move || {
-            let Alone { manifest, blobs } = &*of_record;
-            shared.store()?.take_record(manifest, blobs, subject.as_ref()).map_err(Failure::ours)
+            let Alone { manifest, blobs, .. } = &*of_record;
+            shared.store()?.take_record(manifest, Came::Fetched, blobs, subject.as_ref()).map_err(Failure::ours)
         };
         let taken = on_disk(&Handle::current(), record).await;
         let grown = taken.unwrap_or_else(|| Err(Failure::ours("larderd ends")))?;
@@ -119,7 +120,7 @@ impl Shared {
             };
             let blobs = each_once(single.result());
             let Some(size) = blobs.iter().map(keep).sum::<Option<u64>>() else { return };
-            let Ok(more) = store.take_single(single, &blobs, None) else { return };
+            let Ok(more) = store.take_single(single, Came::Fetched, &blobs, None) else { return };
             (come, grown) = (come + size + manifest.len() as u64, grown + size + more);
             kept(&single.manifest().weak, manifest);
         });
@@ -130,7 +131,7 @@ impl Shared {
     /// The newest record of a fingerprint, with what it needs, where that is at most so many bytes and sound.
     pub(super) fn whole(&self, weak: &Fingerprint, most_bytes: u64) -> Option<Whole> {
         let store = self.store().ok()?;
-        let Alone { manifest, blobs } = newest(&store.read_manifest(weak, false).ok()??.bytes)?;
+        let Alone { manifest, blobs, .. } = newest(&store.read_manifest(weak, false).ok()??.bytes)?;
         if manifest.len() as u64 + blobs.iter().map(|blob| blob.size_bytes).sum::<u64>() > most_bytes {
             return None;
         }

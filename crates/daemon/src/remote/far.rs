@@ -13,8 +13,8 @@ use futures::future::{BoxFuture, ready};
 use larder_config::{Settings, masked};
 use larder_model::{Blob, Digest, Fingerprint, ImageRecord, Manifest, Single};
 use larder_remote::{
-    Bundle, Counts, Key, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink, Trouble, Unpacked,
-    Used, connect, leaf,
+    BelievedImage, Bundle, Counts, Key, Options, Reading, Remote, RemoteError, RemoteUrl, Remotes, Share, Sink,
+    Trouble, Unpacked, Used, connect, leaf,
 };
 use larder_store::{Receiving, Store, StoreError};
 
@@ -47,7 +47,15 @@ pub(crate) struct Failure {
     pub(super) is_final: bool,
     /// It is the trouble of one remote, where another did what was asked.
     pub(super) of_one: bool,
+    /// The remote is away or asks for less: a moment later it may well answer.
+    pub(crate) may_pass: bool,
+    /// The remote cannot be reached at all.
+    pub(super) is_unreachable: bool,
+    /// Somebody has to change something before it can succeed: rights, the password, the bucket.
+    pub(super) is_for_people: bool,
 }
+
+impl std::error::Error for Failure {}
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,7 +67,11 @@ impl From<RemoteError> for Failure {
     fn from(error: RemoteError) -> Self {
         let of_service = error.trouble().is_some_and(|trouble| trouble.is_of_service());
         let is_final = matches!(error.trouble(), Some(Trouble::TooLarge | Trouble::Unable));
-        Failure { why: error.to_string(), of_service, is_final, of_one: false }
+        let is_unreachable = matches!(error.trouble(), Some(Trouble::Unreachable));
+        let is_for_people = matches!(error.trouble(), Some(Trouble::Denied | Trouble::NoPlace));
+        let may_pass =
+            matches!(error.trouble(), Some(Trouble::Unreachable | Trouble::Busy | Trouble::Stalled | Trouble::Open));
+        Failure { why: error.to_string(), of_service, is_final, of_one: false, may_pass, is_unreachable, is_for_people }
     }
 }
 
@@ -71,7 +83,15 @@ impl From<StoreError> for Failure {
 
 impl Failure {
     pub(super) fn ours(why: impl fmt::Display) -> Failure {
-        Failure { why: why.to_string(), of_service: false, is_final: false, of_one: false }
+        Failure {
+            why: why.to_string(),
+            of_service: false,
+            is_final: false,
+            of_one: false,
+            may_pass: false,
+            is_unreachable: false,
+            is_for_people: false,
+        }
     }
 }
 
@@ -119,6 +139,11 @@ impl Far {
     /// of signed ones.
     pub(crate) fn writes(&self) -> bool {
         self.remotes.is_writable() && !self.remotes.would_not_believe_itself()
+    }
+
+    /// Whether what is sent is signed.
+    pub(crate) fn signs(&self) -> bool {
+        self.remotes.signs()
     }
 
     /// The bytes of the manifest of a fingerprint: of all remotes together, what is believed. And the number of the
@@ -177,7 +202,7 @@ impl Far {
     }
 
     /// The images of a key or prefix.
-    pub(crate) async fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>, Failure> {
+    pub(crate) async fn images(&self, list: &Digest) -> Result<Vec<BelievedImage>, Failure> {
         Ok(self.remotes.images(list).await?)
     }
 
@@ -187,6 +212,20 @@ impl Far {
         let Some(one) = self.remotes.each().iter().find(|one| !one.read_only) else { return none };
         let keys: Vec<Key> = blobs.iter().map(|blob| Key::blob(blob.digest)).collect();
         one.remote.has(&keys).await.unwrap_or(none)
+    }
+
+    /// Which of these every remote says that it does not have. A remote that cannot say may have all.
+    pub(crate) async fn lacks(&self, blobs: &[Blob]) -> Vec<bool> {
+        let mut lacks = vec![true; blobs.len()];
+        for one in self.remotes.each() {
+            let asked: Vec<usize> = (0..blobs.len()).filter(|&at| lacks[at]).collect();
+            let keys: Vec<Key> = asked.iter().map(|&at| Key::blob(blobs[at].digest)).collect();
+            match one.remote.has(&keys).await {
+                Ok(has) => asked.iter().zip(has).for_each(|(&at, has)| lacks[at] = !has),
+                Err(_) => return vec![false; blobs.len()],
+            }
+        }
+        lacks
     }
 
     /// Send an image whose parts are in the store at `dir`; each that is sent is told to `sends` first. Returns bytes of

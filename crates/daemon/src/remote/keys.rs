@@ -10,7 +10,7 @@ const OTHERS: u32 = 0o006;
 
 /// An error where one cannot be read: then no remote is used, since nobody would know whom to believe.
 pub(super) fn keys(settings: &Settings) -> Result<Keys, String> {
-    let mut keys = Keys::default();
+    let mut keys = Keys::default().in_namespace(&settings.remote_namespace);
     if let Some(path) = &settings.remote_sign_with {
         let secret = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         keys = keys.sign_with(secret.trim()).map_err(|error| format!("{}: {error}", path.display()))?;

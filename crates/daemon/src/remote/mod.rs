@@ -33,9 +33,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use larder_config::Settings;
-use larder_ipc::{Caller, Frame, IpcError, Nothing, Recorded, Remotes, Session, Terms, say};
+use larder_ipc::{Caller, Frame, IpcError, Nothing, Recorded, Remotes, Session, Terms, Unshared, say};
 use larder_model::{Digest, Fingerprint, Manifest};
-use larder_store::{Counters, Remote, Store, StoreError, Upload};
+use larder_store::{Counters, ManifestFile, Remote, Store, StoreError, Upload};
 use larder_sys::{Channel, Class};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
@@ -86,7 +86,10 @@ struct Shared {
 /// The settings of remotes, by which it is seen that somebody else began with others.
 pub(crate) fn settings_digest(settings: &Settings) -> Digest {
     let Settings { remote, remote_read_only, remote_sign_with, remote_trust, .. } = settings;
-    let text = format!("{remote:?} {remote_read_only} {remote_sign_with:?} {remote_trust:?}");
+    let Settings { remote_handover, remote_namespace, .. } = settings;
+    let text = format!(
+        "{remote:?} {remote_read_only} {remote_sign_with:?} {remote_trust:?} {remote_handover} {remote_namespace:?}"
+    );
     Digest::of(text.as_bytes())
 }
 
@@ -161,19 +164,28 @@ impl Remoting {
         own.get_or_init(|| runtime_in(class).ok()).as_ref().unwrap_or(&self.runtime)
     }
 
-    /// Something new is in the store. It is sent where whoever made it would send it himself, to the same remotes.
+    /// Something new is in the store. It is sent if the process that made it says that it would send it to the same
+    /// remotes. What it says decides nothing else: see [`Shared::read`].
     pub(crate) fn recorded(&self, caller: &Caller, recorded: &Recorded) {
         let own = self.shared.terms.remotes;
-        if caller.terms.is_none_or(|terms| terms.sends && terms.remotes == own) {
+        if caller.terms.is_some_and(|terms| terms.sends && terms.remotes == own) {
             self.shared.recorded(recorded);
         }
     }
 
-    /// Wait until all is sent, or the time is over, or larderd is to end.
+    /// Something was handed over. It is sent only if larderd's own setting says so.
+    pub(crate) fn handed_over(&self, caller: &Caller, recorded: &Recorded) {
+        if self.shared.how.remote_handover {
+            self.recorded(caller, recorded);
+        }
+    }
+
+    /// Wait until all is sent, or nothing can be sent, or the time is over, or larderd is to end.
     pub(crate) fn flush(&self, patience: Duration) {
         // Somebody may have queued without saying so.
         let queued = self.shared.store().and_then(|store| store.queued_uploads()).unwrap_or_default();
         queued.into_iter().for_each(|upload| self.shared.queue.add(upload));
+        self.shared.queue.hurry();
         if self.shared.far().writes() {
             let flushed = async {
                 self.shared.queue.empty().await;
@@ -184,11 +196,17 @@ impl Remoting {
             let waited = async {
                 tokio::select! {
                     () = flushed => {}
+                    () = self.shared.queue.hopeless() => {}
                     () = ended => {}
                 }
             };
             let _ = self.runtime.block_on(async { tokio::time::timeout(patience, waited).await });
         }
+    }
+
+    /// What a flush did not share.
+    pub(crate) fn unshared(&self) -> Unshared {
+        self.shared.queue.unshared()
     }
 
     /// Nobody is to wait any more.
@@ -259,7 +277,7 @@ impl Shared {
         // What is handed over at this moment is sent by whoever takes it: were it found needless by one who looks
         // before it is recorded, it would be forgotten.
         if let Ok(store) = self.store()
-            && !Shared::is_absent(&store, &upload)
+            && !self.is_absent(&store, &upload)
         {
             // Trouble with it only means that it is lost when this process is.
             let _ = store.queue_upload(&upload);
@@ -273,10 +291,11 @@ impl Shared {
         }
     }
 
-    /// Whether it is known that the store has no such record.
-    fn is_absent(store: &Store, (weak, strong): &Upload) -> bool {
-        let file = store.read_manifest(weak, false);
-        file.is_ok_and(|file| file.is_none_or(|file| alone(&file.bytes, strong).is_none()))
+    /// Whether it is known that the store has no such record that may be sent.
+    fn is_absent(&self, store: &Store, (weak, strong): &Upload) -> bool {
+        let lacks = |file: &Option<ManifestFile>| file.as_ref().is_none_or(|file| alone(&file.bytes, strong).is_none());
+        store.read_manifest(weak, false).is_ok_and(|file| lacks(&file))
+            && (!self.how.remote_handover || store.read_handed_over(weak, false).is_ok_and(|file| lacks(&file)))
     }
 }
 

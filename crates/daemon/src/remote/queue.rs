@@ -6,8 +6,8 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use larder_ipc::Remotes;
-use larder_model::Digest;
+use larder_ipc::{Remotes, TROUBLE_BYTES_MAX, Unshared};
+use larder_model::{Digest, Origin};
 use larder_store::{Remote, Upload};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::arrival::{Alone, alone};
-use super::far::Sending;
+use super::far::{Failure, Sending};
 use super::{Moved, Shared, on_disk};
 
 /// Records that wait: at 100 kB each a gigabyte is still to be sent.
@@ -25,6 +25,8 @@ const AT_ONCE: usize = 16;
 /// After a failure nothing is sent for so long, at first and at most; doubled each time.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A remote that cannot be reached is waited for so long by a flush: it may be starting.
+const UNREACHABLE_MAX: Duration = Duration::from_secs(15);
 /// What is sent by hand is sent again where it fails, unless nothing was taken for so long.
 const AGAIN: Duration = Duration::from_secs(15);
 
@@ -34,6 +36,8 @@ pub(super) struct Queue {
     inner: Mutex<Inner>,
     more: Notify,
     less: Notify,
+    /// What waits after a failure is to be tried now.
+    hurried: Notify,
 }
 
 #[derive(Default)]
@@ -50,6 +54,12 @@ struct Inner {
     sent: u64,
     dropped: u64,
     failed: u64,
+    /// Records that are neither shared nor tried again, since this was told last.
+    lost: u64,
+    /// Since nothing was sent: why, if waiting does not mend it.
+    for_people: Option<String>,
+    /// Since nothing was sent: why a remote could not be reached.
+    unreachable: Option<String>,
 }
 
 impl Queue {
@@ -76,6 +86,7 @@ impl Queue {
             inner.known.remove(upload);
         }
         inner.dropped += dropped.len() as u64;
+        inner.lost += dropped.len() as u64;
         dropped
     }
 
@@ -106,6 +117,14 @@ impl Queue {
     fn done(&self, upload: Upload, end: &End) -> Option<Duration> {
         let mut inner = self.inner();
         inner.under_way -= 1;
+        match end {
+            End::Failed(failure) | End::Partly(failure) if failure.is_for_people => {
+                inner.for_people = Some(failure.to_string());
+            }
+            End::Failed(failure) if failure.is_unreachable => inner.unreachable = Some(failure.to_string()),
+            End::Sent(_) | End::There => (inner.for_people, inner.unreachable) = (None, None),
+            _ => {}
+        }
         let pause = match end {
             End::Partly(_) => {
                 inner.failed += 1;
@@ -116,6 +135,7 @@ impl Queue {
             }
             End::Refused(_) => {
                 inner.failed += 1;
+                inner.lost += 1;
                 inner.known.remove(&upload);
                 None
             }
@@ -150,6 +170,47 @@ impl Queue {
         }
     }
 
+    /// Until somebody has to change something before anything is sent, or a remote could not be reached for too long.
+    pub(super) async fn hopeless(&self) {
+        // What was tried before may be mended by now.
+        (self.inner().for_people, self.inner().unreachable) = (None, None);
+        let began = Instant::now();
+        loop {
+            let notified = self.less.notified();
+            let is_away = {
+                let inner = self.inner();
+                if inner.for_people.is_some() {
+                    return;
+                }
+                inner.unreachable.is_some()
+            };
+            if is_away && began.elapsed() >= UNREACHABLE_MAX {
+                return;
+            }
+            // While nothing is tried nothing is said either.
+            let _ = tokio::time::timeout(PAUSE, notified).await;
+        }
+    }
+
+    /// What a flush did not share; what is lost is told once.
+    pub(super) fn unshared(&self) -> Unshared {
+        let mut inner = self.inner();
+        let why = inner.for_people.as_ref().or(inner.unreachable.as_ref()).cloned().unwrap_or_default();
+        let mut trouble = why.into_bytes();
+        trouble.truncate(TROUBLE_BYTES_MAX);
+        Unshared { lost: std::mem::take(&mut inner.lost), trouble }
+    }
+
+    /// Let what waits after a failure be tried now.
+    pub(super) fn hurry(&self) {
+        let mut inner = self.inner();
+        inner.failing = 0;
+        inner.again = inner.again.map(|_| Instant::now());
+        drop(inner);
+        self.hurried.notify_waiters();
+        self.more.notify_one();
+    }
+
     /// Whether something is sent, and with success: what fails is left to the next time.
     pub(super) fn is_busy(&self) -> bool {
         let inner = self.inner();
@@ -173,11 +234,11 @@ pub(super) enum End {
     /// It is not in the store any more, or is none that others would believe.
     Needless,
     /// A service is in trouble, perhaps for a while.
-    Failed(String),
+    Failed(Failure),
     /// The same of one, and others have it.
-    Partly(String),
+    Partly(Failure),
     /// A service takes no such object, now or later.
-    Refused(String),
+    Refused(Failure),
 }
 
 /// Send whatever comes, for ever.
@@ -211,7 +272,7 @@ pub(super) async fn send_all(shared: Arc<Shared>) {
             if let Some(time) = shared.queue.done(upload, &end)
                 && let Ok(_held) = pause.try_lock()
             {
-                tokio::time::sleep(time).await;
+                let _ = tokio::time::timeout(time, shared.queue.hurried.notified()).await;
             }
             drop(permit);
         });
@@ -262,7 +323,7 @@ async fn by_hand<F: Future<Output = End> + Send + 'static>(
                 tokio::time::sleep(PAUSE).await;
             }
             Some(Ok((_, End::Failed(why) | End::Partly(why) | End::Refused(why)))) => {
-                tell(&why);
+                tell(&why.to_string());
                 moved.failed += 1;
             }
             Some(Err(_)) => moved.failed += 1,
@@ -279,27 +340,34 @@ impl Shared {
                 Ok(Sending::Sent(bytes)) => End::Sent(bytes),
                 Ok(Sending::There) => End::There,
                 Ok(Sending::Needless) => End::Needless,
-                Err(error) if error.is_final => End::Refused(error.to_string()),
-                Err(error) if error.of_one => End::Partly(error.to_string()),
-                Err(error) => End::Failed(error.to_string()),
+                Err(error) if error.is_final => End::Refused(error),
+                Err(error) if error.of_one => End::Partly(error),
+                Err(error) => End::Failed(error),
             },
             // Not recorded yet by whoever it was handed over to; or evicted.
             Some(None) => End::Needless,
-            None => End::Failed("the store cannot be read".to_owned()),
+            None => End::Failed(Failure::ours("the store cannot be read")),
         }
     }
 
-    /// A record of ours, alone.
+    /// A record of the store that may be sent, alone. Whether it is signed depends on its origin alone. What was handed
+    /// over is sent only if larderd's own setting says so, also where it lies among the others.
     fn read(&self, (weak, strong): &Upload) -> Option<Alone> {
         let store = self.store().ok()?;
-        let file = store.read_manifest(weak, false).ok()??;
-        alone(&file.bytes, strong)
+        let sent = |alone: &Alone| alone.origin != Origin::HandedOver || self.how.remote_handover;
+        let own = store.read_manifest(weak, false).ok().flatten().and_then(|file| alone(&file.bytes, strong));
+        own.filter(sent).or_else(|| {
+            let file = self.how.remote_handover.then(|| store.read_handed_over(weak, false).ok().flatten())??;
+            alone(&file.bytes, strong)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use larder_remote::{RemoteError, Trouble};
 
     use super::*;
 
@@ -321,7 +389,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("builds");
         let next = runtime.block_on(queue.next());
         assert_eq!(next, upload(1));
-        let failed = End::Failed(String::new());
+        let failed = End::Failed(Failure::ours(""));
         assert_eq!(queue.done(next, &failed), Some(PAUSE));
         assert!(!queue.is_busy(), "it need not stay for what fails");
         assert_eq!(runtime.block_on(queue.next()), upload(2), "the others first");
@@ -331,14 +399,41 @@ mod tests {
             assert!(queue.done(upload(n), &failed).expect("pauses") <= PAUSE_MAX);
         }
         runtime.block_on(queue.next());
-        assert_eq!(queue.done(upload(23), &End::Refused(String::new())), None, "and is not tried again");
+        assert_eq!(queue.done(upload(23), &End::Refused(Failure::ours(""))), None, "and is not tried again");
         runtime.block_on(queue.next());
         assert_eq!(queue.done(upload(24), &End::Sent(7)), None);
         assert!(queue.is_busy());
         assert_eq!((queue.state().sent, queue.state().queued), (1, WAITING_MAX as u64 - 2));
         let next = runtime.block_on(queue.next());
-        assert_eq!(queue.done(next, &End::Partly(String::new())), None, "the others go on");
+        assert_eq!(queue.done(next, &End::Partly(Failure::ours(""))), None, "the others go on");
         assert_eq!(queue.state().queued, WAITING_MAX as u64 - 2, "and it is not forgotten");
+    }
+
+    #[test]
+    fn what_waiting_does_not_mend_ends_a_flush() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("builds");
+        let queue = Queue::default();
+        (1..=3).for_each(|n| queue.add(upload(n)));
+        let next = || runtime.block_on(queue.next());
+        let first = next();
+        // A moment of trouble ends nothing.
+        queue.done(first, &End::Failed(Failure::ours("busy")));
+        let waits = async { tokio::time::timeout(Duration::from_millis(50), queue.hopeless()).await };
+        assert!(runtime.block_on(waits).is_err());
+        let denied = RemoteError::failed(&"redis://host".into(), None, Trouble::Denied, "no such password").into();
+        let upload = next();
+        let flush = async {
+            let ((), _) = tokio::join!(queue.hopeless(), async { queue.done(upload, &End::Failed(denied)) });
+        };
+        runtime.block_on(flush);
+        assert_eq!(queue.unshared(), Unshared { lost: 0, trouble: b"redis://host: denied: no such password".to_vec() });
+        // A remote that takes no such object is told of once.
+        queue.done(next(), &End::Refused(Failure::ours("405")));
+        assert_eq!(queue.unshared().lost, 1);
+        assert_eq!(queue.unshared().lost, 0);
+        // What was sent ends the trouble.
+        queue.done(next(), &End::Sent(1));
+        assert_eq!(queue.unshared(), Unshared::default());
     }
 
     #[test]
@@ -357,7 +452,7 @@ mod tests {
                 };
                 async move {
                     tokio::time::sleep(Duration::from_millis(takes_ms)).await;
-                    if fails { End::Failed("it is in trouble".to_owned()) } else { End::Sent(7) }
+                    if fails { End::Failed(Failure::ours("it is in trouble")) } else { End::Sent(7) }
                 }
             };
             let mut told = 0;

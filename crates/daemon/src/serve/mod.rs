@@ -25,11 +25,13 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use larder_config::Handover;
 use larder_ipc::{
-    Caller, Frame, IpcError, Nothing, Recorded, Remotes, Request, Session, State, answer, listens, receive, say,
+    Caller, Frame, IpcError, Nothing, Recorded, Remotes, Request, Session, State, Unshared, answer, listens, receive,
+    say,
 };
 use larder_model::{Digest, Fingerprint, Manifest};
-use larder_store::{Counters, Store, StoreSocket};
+use larder_store::{Came, Counters, Store, StoreSocket};
 use larder_sys::{Channel, Door};
 
 use self::class::in_class;
@@ -58,6 +60,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 struct Daemon {
     dir: PathBuf,
     limit_bytes: u64,
+    /// What becomes of what is handed over. A setting of larderd's own: no client says it.
+    handover: Handover,
     began: Instant,
     idle: Duration,
     log: Arc<Log>,
@@ -81,7 +85,7 @@ struct Work {
 /// Serve until nobody came for a while, or somebody says stop.
 pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
     if options.apart {
-        daemon::start_apart(around, options.idle)?;
+        daemon::start_apart(around, options.idle, options.hits_only)?;
         return Ok(FINE);
     }
     let given = given_socket()?;
@@ -102,6 +106,8 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
             (door, Some(socket))
         }
     };
+    let handover = if options.hits_only { Handover::Off } else { around.settings().handover };
+    store.note_taking(handover != Handover::Off)?;
     let (woken, wake) = larder_sys::pipe()?;
     let log = Arc::new(Log::open(&store)?);
     let says = Arc::clone(&log);
@@ -116,6 +122,7 @@ pub(crate) fn run(around: &Surroundings, options: &Serve) -> Result<u8> {
         remoting,
         dir,
         limit_bytes: around.settings().max_size_bytes,
+        handover,
         began: Instant::now(),
         idle: Duration::from_secs(options.idle),
         recorded: AtomicU64::new(0),
@@ -258,7 +265,9 @@ impl Daemon {
                 return Ok(self.take(caller, parcel, parcel_bytes, blobs));
             }
             Request::Used(weak) => {
-                let _ = Store::open(&self.dir).and_then(|store| store.read_manifest(&weak, true));
+                if let Ok(store) = Store::open(&self.dir) {
+                    let _ = (store.read_manifest(&weak, true), store.read_handed_over(&weak, true));
+                }
             }
             Request::Fetch { weak, directory, session } => {
                 return self.fetch(channel, caller, weak, &directory, session);
@@ -270,10 +279,16 @@ impl Daemon {
                 let patience = Duration::from_secs(seconds.min(FLUSH_MAX_S));
                 self.remoting.iter().for_each(|remoting| remoting.flush(patience));
                 self.say_remotes(channel)?;
+                let unshared = self.remoting.as_ref().map_or_else(Unshared::default, Remoting::unshared);
+                say(channel, &Frame::Unshared(unshared), None)?;
             }
             Request::AskRemotes => self.say_remotes(channel)?,
             Request::Ask => answer(channel, self.state())?,
-            Request::Stop => {
+            Request::Stop(proof) => {
+                if !proof.is_some_and(|proof| self.may_stop(proof)) {
+                    self.refuse("who cannot write to the store asked larderd to stop");
+                    return Ok(0);
+                }
                 answer(channel, self.state())?;
                 self.remoting.iter().for_each(Remoting::end);
                 drop(self.wake.lock().unwrap_or_else(PoisonError::into_inner).take());
@@ -321,7 +336,21 @@ impl Daemon {
         }
     }
 
+    /// Whether this was passed by a process that can write the store. A sandbox that only reads it cannot open it so.
+    fn may_stop(&self, proof: OwnedFd) -> bool {
+        let proof = std::fs::File::from(proof);
+        Store::open(&self.dir).is_ok_and(|store| store.is_proof_of_writing(&proof))
+    }
+
     fn take(&self, caller: Caller, parcel: OwnedFd, parcel_bytes: u64, blobs: Vec<OwnedFd>) -> u64 {
+        let came = match self.handover {
+            Handover::Apart => Came::HandedOver,
+            Handover::Trusted => Came::HandedOverTrusted,
+            Handover::Off => {
+                self.refuse("a hand-over came, and larderd gives hits only");
+                return 0;
+            }
+        };
         let store = match Store::open(&self.dir) {
             Ok(store) => store,
             Err(error) => {
@@ -329,7 +358,7 @@ impl Daemon {
                 return 0;
             }
         };
-        match take::take(&store, self.limit_bytes, parcel, parcel_bytes, blobs) {
+        match take::take(&store, came, self.limit_bytes, parcel, parcel_bytes, blobs) {
             Ok(taken) => {
                 self.recorded.fetch_add(1, Relaxed);
                 self.send(&caller, &taken.manifest);
@@ -343,13 +372,13 @@ impl Daemon {
         }
     }
 
-    /// Have what was handed over sent.
+    /// Have what was handed over sent, if larderd's own settings say so: what the client says can only prevent it.
     fn send(&self, caller: &Caller, manifest: &[u8]) {
         if let (Some(remoting), Ok(manifest)) = (&self.remoting, Manifest::decode(manifest))
             && let [entry] = manifest.entries.as_slice()
         {
             let (weak, strong, directory) = (manifest.weak, entry.strong, Vec::new());
-            remoting.recorded(caller, &Recorded { weak, strong, directory });
+            remoting.handed_over(caller, &Recorded { weak, strong, directory });
         }
     }
 

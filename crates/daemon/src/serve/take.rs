@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use anyhow::{Context, Result, bail};
 use larder_ipc::{Handed, Parcel};
 use larder_model::{Fallback, Judgement, Outcome, Unrecorded};
-use larder_store::{Counters, NotTaken, Store, StoreError};
+use larder_store::{Came, Counters, NotTaken, Store, StoreError};
 use larder_sys::Kind;
 
 /// What was taken.
@@ -30,6 +30,7 @@ struct TooLarge(u64);
 /// Take what was handed over into a store that may have `limit_bytes`; 0 is no limit.
 pub(super) fn take(
     store: &Store,
+    came: Came,
     limit_bytes: u64,
     parcel: OwnedFd,
     parcel_bytes: u64,
@@ -42,10 +43,14 @@ pub(super) fn take(
     let judgements: Vec<_> =
         parcel.judgements.iter().map(|(key, bytes)| Ok((key, Judgement::decode(bytes)?))).collect::<Result<_>>()?;
     for (key, judgement) in judgements {
-        // Trouble with it only means that it is asked again.
-        let _ = store.keep_judgement(key, &judgement);
+        // Trouble with it only means that it is asked again. It says how a program is watched, so it is believed by
+        // those alone whom the records of the same process answer.
+        let _ = match came {
+            Came::HandedOverTrusted => store.keep_judgement(key, &judgement),
+            _ => store.keep_judgement_handed_over(key, &judgement),
+        };
     }
-    let recorded = parcel.record.as_ref().map_or(Ok(0), |handed| record(store, limit_bytes, handed, blobs));
+    let recorded = parcel.record.as_ref().map_or(Ok(0), |handed| record(store, came, limit_bytes, handed, blobs));
     let outcome = match &recorded {
         Ok(_) => parcel.outcome,
         Err(error) => became_of(error),
@@ -57,7 +62,7 @@ pub(super) fn take(
     recorded.map(|grown| Taken { grown, manifest })
 }
 
-fn record(store: &Store, limit_bytes: u64, handed: &Handed, files: Vec<OwnedFd>) -> Result<u64> {
+fn record(store: &Store, came: Came, limit_bytes: u64, handed: &Handed, files: Vec<OwnedFd>) -> Result<u64> {
     if files.len() != handed.blobs.len() {
         bail!("{} files came for {} blobs", files.len(), handed.blobs.len());
     }
@@ -72,7 +77,7 @@ fn record(store: &Store, limit_bytes: u64, handed: &Handed, files: Vec<OwnedFd>)
         store.take_blob(&mut FromStart { file, at: 0 }, blob)?;
         grown += blob.size_bytes;
     }
-    Ok(grown + store.take_record(handed.manifest, &handed.blobs, Some(&handed.subject))?)
+    Ok(grown + store.take_record(handed.manifest, came, &handed.blobs, Some(&handed.subject))?)
 }
 
 /// How a run is counted that was not recorded.
@@ -120,8 +125,8 @@ mod tests {
     use std::io::{Seek, Write};
 
     use larder_model::{
-        ActionResult, Blob, Content, Digest, Entry, ExplainWalk, FileMode, Made, Manifest, ModeRule, ObservationSet,
-        Observer, Output, OutputKind, Placement, Rewrite, Streams,
+        ActionResult, Blob, Content, Digest, Entry, ExplainWalk, FORMAT_VERSION, FileMode, Made, Manifest, ModeRule,
+        ObservationSet, Observer, Origin, Output, OutputKind, Placement, Rewrite, Streams,
     };
     use larder_store::Stamps;
 
@@ -179,7 +184,7 @@ mod tests {
             let judgement = Judgement::Again.encode();
             let outcome = Outcome::Miss(None);
             let bytes = Parcel { outcome, judgements: vec![(key, &judgement)], record: Some(record) }.encode();
-            take(&self.store, LIMIT_BYTES, memory(&bytes), bytes.len() as u64, files)
+            take(&self.store, Came::HandedOver, LIMIT_BYTES, memory(&bytes), bytes.len() as u64, files)
         }
 
         /// Nothing is recorded, for this reason, and it is counted so.
@@ -187,7 +192,7 @@ mod tests {
         fn refused(&self, taken: Result<Taken>, why: &str) {
             let error = format!("{:#}", taken.err().expect("is refused"));
             assert!(error.contains(why), "{error}");
-            assert!(self.store.read_manifest(&Digest::of(b"weak"), false).expect("reads").is_none());
+            assert!(self.store.read_handed_over(&Digest::of(b"weak"), false).expect("reads").is_none());
             let totals = Counters::read(&self.store);
             assert_eq!(totals.unrecorded_reasons, [(Unrecorded::OutputLost, 1)]);
         }
@@ -197,12 +202,17 @@ mod tests {
     fn what_is_as_it_is_said_to_be_is_recorded() {
         let handing = handing();
         let taken = handing.hand(&[handing.blob], vec![memory(OBJECT)]).expect("is taken");
-        assert!(taken.grown > OBJECT.len() as u64 && taken.manifest == handing.manifest());
+        assert!(taken.grown > OBJECT.len() as u64);
+        let taken = Manifest::decode(&taken.manifest).expect("was read");
+        assert_eq!(taken.entries[0].origin, Origin::Own, "as it came: the store says what it is");
         let store = &handing.store;
         assert!(store.open_blob(&handing.blob, &Stamps::none()).is_ok());
-        assert!(store.read_manifest(&Digest::of(b"weak"), false).expect("reads").is_some());
-        assert_eq!(store.near(&Digest::of(b"subject")), Some(Digest::of(b"weak")));
-        assert_eq!(store.judgement(&Digest::of(b"judged")), Some(Judgement::Again));
+        assert!(store.read_handed_over(&Digest::of(b"weak"), false).expect("reads").is_some());
+        assert!(store.read_manifest(&Digest::of(b"weak"), false).expect("reads").is_none(), "it answers no others");
+        assert_eq!(store.near(&Digest::of(b"subject")), None);
+        assert_eq!(store.judgement(&Digest::of(b"judged")), None, "nor does it say how others watch");
+        let judged = std::fs::read_dir(store.directory().join(format!("v{FORMAT_VERSION}/judged-handed-over")));
+        assert_eq!(judged.expect("is there").count(), 1);
         assert_eq!((Counters::read(store).miss, Counters::read(store).fallback), (1, 0));
         assert!(store.fsck(false, &mut |_, _| {}).expect("reads").problems.is_empty());
     }
@@ -234,8 +244,15 @@ mod tests {
             handing.refused(handing.hand(&[handing.blob], vec![passed]), "no file");
         }
         assert!(
-            take(&handing().store, LIMIT_BYTES, File::open("/dev/zero").expect("opens").into(), 100, Vec::new())
-                .is_err()
+            take(
+                &handing().store,
+                Came::HandedOver,
+                LIMIT_BYTES,
+                File::open("/dev/zero").expect("opens").into(),
+                100,
+                Vec::new()
+            )
+            .is_err()
         );
     }
 
@@ -287,9 +304,12 @@ mod tests {
     fn a_parcel_that_is_none_is_refused() {
         let handing = handing();
         for bytes in [&b""[..], b"parcel", &[0; 1000]] {
-            assert!(take(&handing.store, LIMIT_BYTES, memory(bytes), bytes.len() as u64, Vec::new()).is_err());
+            assert!(
+                take(&handing.store, Came::HandedOver, LIMIT_BYTES, memory(bytes), bytes.len() as u64, Vec::new())
+                    .is_err()
+            );
         }
-        assert!(take(&handing.store, LIMIT_BYTES, memory(b"parcel"), u64::MAX, Vec::new()).is_err());
+        assert!(take(&handing.store, Came::HandedOver, LIMIT_BYTES, memory(b"parcel"), u64::MAX, Vec::new()).is_err());
         assert_eq!(Counters::read(&handing.store).miss, 0, "nothing is known of it");
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use larder_config::larderd_needs;
-use larder_ipc::{Frame, State, ask, listens};
+use larder_ipc::{State, ask, listens};
 use larder_spawn::Command;
 use larder_store::Store;
 use serde_json::json;
@@ -46,7 +46,7 @@ pub(crate) enum Found {
 /// Look for it.
 pub(crate) fn find(store: &Store) -> Found {
     if store.daemon_runs() {
-        return match ask(&store.daemon_socket(), &Frame::Ask) {
+        return match ask(&store.daemon_socket()) {
             Ok(state) => Found::Runs(state),
             Err(error) => Found::Silent(error.to_string()),
         };
@@ -83,7 +83,7 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
         }
         Found::Silent(_) | Found::Nothing => {}
     }
-    let state = launch(around, store, options.idle)?;
+    let state = launch(around, store, options.idle, options.hits_only)?;
     writeln!(out, "larderd runs: process {}", state.pid)?;
     Ok(FINE)
 }
@@ -92,13 +92,13 @@ fn start(around: &Surroundings, store: &Store, options: &DaemonStart, out: &mut 
 pub(crate) fn begin(around: &Surroundings, store: &Store) -> Result<()> {
     match find(store) {
         Found::Runs(_) => Ok(()),
-        _ => launch(around, store, IDLE_S).map(drop),
+        _ => launch(around, store, IDLE_S, false).map(drop),
     }
 }
 
-fn launch(around: &Surroundings, store: &Store, idle_s: u64) -> Result<State> {
+fn launch(around: &Surroundings, store: &Store, idle_s: u64, hits_only: bool) -> Result<State> {
     store.may_be_written().context("larderd must be able to write to the store: start it outside of the sandbox")?;
-    start_apart(around, idle_s)?;
+    start_apart(around, idle_s, hits_only)?;
     let until = Instant::now() + PATIENCE;
     loop {
         match find(store) {
@@ -113,11 +113,12 @@ fn launch(around: &Surroundings, store: &Store, idle_s: u64) -> Result<State> {
 }
 
 /// Start it, and leave it to itself.
-pub(crate) fn start_apart(around: &Surroundings, idle_s: u64) -> Result<()> {
+pub(crate) fn start_apart(around: &Surroundings, idle_s: u64, hits_only: bool) -> Result<()> {
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let variables = around.environment.iter().filter(|(name, _)| larderd_needs(name, &around.settings().remote));
     let idle = idle_s.to_string();
-    let argv = [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec();
+    let mut argv = [&b"larderd"[..], b"serve", b"--idle", idle.as_bytes()].map(<[u8]>::to_vec).to_vec();
+    argv.extend(hits_only.then(|| b"--hits-only".to_vec()));
     let environment = variables.map(|(name, value)| [name, &b"="[..], value].concat()).collect();
     let command = Command::new(program.as_os_str().as_bytes().to_vec(), argv, environment);
     larder_spawn::start_apart(&command).with_context(|| format!("{} cannot be started", program.display()))?;
@@ -129,7 +130,8 @@ fn stop(store: &Store, out: &mut dyn Write) -> Result<u8> {
         writeln!(out, "larderd does not run")?;
         return Ok(FINE);
     }
-    let state = ask(&store.daemon_socket(), &Frame::Stop).with_context(|| unanswered(store))?;
+    let proof = store.proof_of_writing().context("larderd ends only for who can write to its store")?;
+    let state = larder_ipc::stop(&store.daemon_socket(), &proof).with_context(|| unanswered(store))?;
     let until = Instant::now() + PATIENCE;
     while store.daemon_runs() {
         if Instant::now() > until {

@@ -103,7 +103,7 @@ fn fetch_us(totals: &Totals, tenths: u64) -> Option<u64> {
 /// How each remote answered since larderd began, as that last said; what is there now is written down first.
 fn remotes(store: &Store) -> Value {
     if store.daemon_runs() {
-        let _ = ask_remotes(&store.daemon_socket(), None);
+        let _ = ask_remotes(&store.daemon_socket());
     }
     let said = store.latencies().and_then(|text| serde_json::from_slice(&text).ok());
     said.filter(Value::is_array).unwrap_or(Value::Array(Vec::new()))

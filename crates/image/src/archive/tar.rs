@@ -232,7 +232,6 @@ pub(super) fn read(from: &Path, format: Format, stage: &mut Stage, progress: &Pr
         // What is left of it would be skipped with the next headers.
         io::copy(&mut entry, &mut io::sink()).map_err(cut)?;
     }
-
     io::copy(&mut source, &mut io::sink()).map_err(cut)?;
     // Behind the last name there are zeros; without, it was cut between two of them.
     match source.1 >= BLOCK_BYTES {

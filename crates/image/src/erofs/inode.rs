@@ -51,7 +51,7 @@ impl<'a> Inodes<'a> {
         out.inodes.add(&self.inode(number, node, split));
         self.attributes(node.set, out);
         match node.kind {
-            Kind::File { pieces, .. } if layout.is_listed(tree, node) => chunks(tree, pieces, out),
+            Kind::File { pieces, .. } if layout.is_listed(node) => chunks(tree, pieces, out),
             Kind::Directory(children) => {
                 let mut left = split.blocks;
                 self.directories.write(tree, layout, number as u32, children, |part| {
@@ -74,7 +74,7 @@ impl<'a> Inodes<'a> {
         let block = if split.blocks > 0 { self.block } else { 0 };
         let (form, kind, size, told) = match node.kind {
             Kind::File { size: 0, .. } => (LAYOUT_PLAIN, FILE, 0, 0),
-            Kind::File { size, .. } if layout.is_listed(tree, node) => (LAYOUT_CHUNKS, FILE, size, CHUNKS),
+            Kind::File { size, .. } if layout.is_listed(node) => (LAYOUT_CHUNKS, FILE, size, CHUNKS),
             Kind::File { size, pieces, .. } => {
                 let copy = layout.copies.as_ref().and_then(|copies| copies.start(number));
                 let start = copy.unwrap_or_else(|| tree.blocks[pieces.range().start]);

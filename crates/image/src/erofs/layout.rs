@@ -2,7 +2,7 @@
 
 use larder_model::{BLOCK_BYTES, PIECE_BYTES};
 
-use super::{BLOCK, DEVICE, DEVICE_BYTES, directory};
+use super::{BLOCK, HEAD_BYTES, directory};
 use crate::ImageError;
 use crate::tree::{Attribute, HOLE, Kind, Node, Span, Tree};
 
@@ -14,9 +14,6 @@ const SLOT: usize = 32;
 const ATTRIBUTES_HEAD: usize = 12;
 /// All extended attributes of an inode, bytes: what its 16 bits can say.
 const ATTRIBUTES_BYTES_MAX: usize = 4 * (u16::MAX as usize - 1);
-/// Numbers of blocks have 32 bits; where the device has no more than this many, those that are counted on from all of
-/// this file's have, too: what 67 million names take is far less than the other half.
-pub(super) const DEVICE_BLOCKS_COUNTED_ON_MAX: u32 = 1 << 31;
 const NAMES_MAX: &str = "128 GiB of names";
 const BYTES_MAX: &str = "16 TiB of names and bytes in one file";
 /// Of a piece of a file that has another after it.
@@ -36,7 +33,7 @@ pub(super) struct Layout {
     pub(super) first_block: u32,
     /// All of it, blocks.
     pub(super) blocks: u32,
-    /// Blocks of the device, which are counted on from those.
+    /// Blocks of the device.
     pub(super) device_blocks: u32,
     /// If there is no device, because its blocks follow in this file: the files that do not lie there in one stretch.
     pub(super) copies: Option<Copies>,
@@ -125,7 +122,7 @@ impl Layout {
             device_blocks,
             copies,
         };
-        let (mut at, mut blocks) = (DEVICE + DEVICE_BYTES, 0u64);
+        let (mut at, mut blocks) = (HEAD_BYTES, 0u64);
         for node in &tree.nodes {
             if let Kind::Again(file) = node.kind {
                 layout.slots.push(layout.slots[file as usize]);
@@ -134,7 +131,7 @@ impl Layout {
             let split = layout.split(tree, node);
             let before = layout.before(node);
             let (length, together) = match node.kind {
-                Kind::File { pieces, .. } if layout.is_listed(tree, node) => {
+                Kind::File { pieces, .. } if layout.is_listed(node) => {
                     (before.next_multiple_of(8) + 8 * pieces.range().len(), INODE)
                 }
                 _ if split.tail > 0 => (before + split.tail as usize, before + split.tail as usize),
@@ -178,17 +175,11 @@ impl Layout {
         INODE + self.sets[node.set as usize]
     }
 
-    /// Whether a file with bytes says for each piece where it is: else only where the one begins that it is. Files of a
-    /// piece could all do that, but for those of which nothing is written, and those that lie too far behind.
-    pub(super) fn is_listed(&self, tree: &Tree, node: &Node) -> bool {
-        match node.kind {
-            _ if self.copies.is_some() => false,
-            Kind::File { pieces, .. } if pieces.range().len() == 1 => {
-                tree.blocks[pieces.range().start] == HOLE || self.device_blocks > DEVICE_BLOCKS_COUNTED_ON_MAX
-            }
-            Kind::File { size, .. } => size > 0,
-            _ => false,
-        }
+    /// Whether a file says for each of its pieces where that is. With a device all files with bytes do, because who mounts
+    /// an image before its bytes are there changes for each piece where it is read from. Without a device the file is
+    /// one stretch of blocks, and its inode says where that begins.
+    pub(super) fn is_listed(&self, node: &Node) -> bool {
+        self.copies.is_none() && matches!(node.kind, Kind::File { size, .. } if size > 0)
     }
 
     /// Where a node's inode begins.

@@ -5,9 +5,9 @@
 //! ```text
 //! 0      nothing
 //! 1024   superblock, 128 bytes
-//! 1152   the one device, 128 bytes
-//! 1280   inodes, the top's first, each at a multiple of 32: 64 bytes, extended attributes, then
-//!          a file of several pieces, or of which nothing is written: 8 bytes for each · a link: its target ·
+//! 1152   the one device, 128 bytes; room for two more, each 128 bytes that begin with "larder: spare"
+//! 1536   inodes, the top's first, each at a multiple of 32: 64 bytes, extended attributes, then
+//!          a file with bytes: 8 bytes for each piece · a link: its target ·
 //!          a directory: what of it fills no block
 //! …      whole blocks of directories, and of links that are too long
 //! ```
@@ -25,7 +25,7 @@ use std::path::Path;
 use larder_model::{BLOCK_BYTES, PIECE_BYTES};
 
 use self::inode::Inodes;
-use self::layout::{DEVICE_BLOCKS_COUNTED_ON_MAX, Layout};
+use self::layout::Layout;
 use self::out::Out;
 use crate::ImageError;
 use crate::tree::{HOLE, Kind, Tree};
@@ -34,6 +34,11 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 const SUPERBLOCK: usize = 1024;
 const DEVICE: usize = 1152;
 const DEVICE_BYTES: usize = 128;
+/// Room for two more devices. An image that is mounted before its bytes are there has them: `larder-mount` adds them.
+const SPARE: &[u8] = b"larder: spare";
+const SPARES: usize = 2;
+/// What stands before the first inode.
+const HEAD_BYTES: usize = DEVICE + (1 + SPARES) * DEVICE_BYTES;
 const MAGIC: u32 = 0xe0f5_e1e2;
 const BLOCK_BITS: u8 = 12;
 /// Files are lists of chunks; there is a table of devices.
@@ -42,8 +47,8 @@ const FEATURES: u32 = 0x4 | 0x8;
 /// Write the file system into an empty file: of `tree`, with data on a device of `device_blocks`. Files of the saver are
 /// `owner`'s.
 ///
-/// The device's blocks are counted on from those of this file, as Linux knows since 5.16: so a file of one piece says in
-/// its inode where that is, as most files do.
+/// Each piece of a file says on which device it is (Linux 5.16), so that it can be read from another device until its
+/// bytes are there.
 pub fn metadata(tree: &Tree, device_blocks: u32, owner: (u32, u32), into: &File) -> Result<(), ImageError> {
     write(tree, &Layout::new(tree, device_blocks)?, owner, into)
 }
@@ -103,7 +108,7 @@ fn write(tree: &Tree, layout: &Layout, owner: (u32, u32), into: &File) -> Result
 
 /// Superblock and device.
 fn head(tree: &Tree, layout: &Layout) -> Vec<u8> {
-    let mut bytes = vec![0; DEVICE + DEVICE_BYTES];
+    let mut bytes = vec![0; HEAD_BYTES];
     put32(&mut bytes, SUPERBLOCK, MAGIC);
     bytes[SUPERBLOCK + 12] = BLOCK_BITS;
     put16(&mut bytes, SUPERBLOCK + 14, layout.number_of(0) as u16);
@@ -118,8 +123,9 @@ fn head(tree: &Tree, layout: &Layout) -> Vec<u8> {
     put16(&mut bytes, SUPERBLOCK + 86, 1);
     put16(&mut bytes, SUPERBLOCK + 88, (DEVICE / DEVICE_BYTES) as u16);
     put32(&mut bytes, DEVICE + 64, layout.device_blocks);
-    if layout.device_blocks <= DEVICE_BLOCKS_COUNTED_ON_MAX {
-        put32(&mut bytes, DEVICE + 68, layout.blocks);
+    for spare in 1..=SPARES {
+        let at = DEVICE + spare * DEVICE_BYTES;
+        bytes[at..at + SPARE.len()].copy_from_slice(SPARE);
     }
     bytes
 }

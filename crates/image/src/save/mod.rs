@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use larder_model::{
-    AccessTrace, BLOCK_BYTES, Blob, Digest, ImageKey, ImageRecord, PACK_BLOCKS_MAX, Pack, PackList, PieceList,
+    AccessTrace, BLOCK_BYTES, Blob, Digest, ImageKey, ImageRecord, Origin, PACK_BLOCKS_MAX, Pack, PackList, PieceList,
     SAVED_PATHS_MAX, SavedPath, is_saved_name,
 };
 use larder_store::{Lease, Store};
@@ -121,7 +121,9 @@ pub fn save(store: &Store, request: &Request<'_>, progress: &Progress) -> Result
     let packs = store.packs_of(&record)?;
     let gone: Vec<Blob> = packs.iter().filter(|pack| !store.has_blob(pack)).copied().collect();
     let is_elsewhere = !gone.is_empty() && (request.elsewhere)(&gone).iter().all(|there| *there);
-    store.keep_image(&record, !is_elsewhere)?;
+    store.keep_image(&record, Origin::Own, !is_elsewhere)?;
+    // Trouble with it only means that an older one is not refused.
+    let _ = store.note_newest_image(&record.key, record.created_ms, record.created_ms);
     drop(leases);
     let all_bytes = packs.iter().map(|pack| pack.size_bytes).sum();
     Ok(Saved { record, packs, new_bytes, all_bytes, left, attributes_left, rights_dropped, lease })

@@ -16,7 +16,7 @@ use crate::serve::{self, ToServe};
 use crate::{Image, Mount, MountError, Owners, Rung, fuse, layer};
 
 /// So long it is noted what jobs touch of an image of which nobody knows that: they begin with what all of them need, and
-/// while it is noted each read asks.
+/// while it is noted each read of what was not read before asks.
 const TRACE_FOR: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Of the thread that ends it.
@@ -40,11 +40,9 @@ impl Shared {
     fn end_trace(&self) {
         let (Some(lazy), Some(traced)) = (&self.lazy, &self.traced) else { return };
         if !self.told.swap(true, Relaxed) {
-            lazy.finish();
+            let trace = lazy.finish();
             // Without it the next job fetches in the order of the device.
-            if let Ok(trace) = lazy.trace()
-                && !trace.ranges.is_empty()
-            {
+            if !trace.ranges.is_empty() {
                 traced(&trace);
             }
         }
@@ -79,8 +77,11 @@ fn wait_for(supplied: &Supplied) -> Result<(), MountError> {
 /// The programs that a broker starts, each with its arguments.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
-    /// Calls `lazy::gate` with its standard input.
+    /// Calls `lazy::gate` with its standard input, and with the words that follow these.
     pub gate: Vec<OsString>,
+    /// Starts a broker like this one: the working directory, the program, its arguments. A gate does that if a job waits
+    /// and the broker is gone.
+    pub rescue: Vec<OsString>,
     /// Calls `serve::serve` with its standard input.
     pub server: Vec<OsString>,
     /// The working directory that servers are started in, if not the broker's.
@@ -144,7 +145,8 @@ impl Host {
             (Image::Erofs { metadata, data: Some(data) }, Rung::Lazy, Some(lazily)) => {
                 let Lazily { directory, size_bytes, fill, order, traced } = lazily;
                 let trace = traced.is_some();
-                let options = Options { order: order.clone(), trace, ..Options::new(self.programs.gate.clone()) };
+                let Programs { gate, rescue, .. } = self.programs.clone();
+                let options = Options { order: order.clone(), trace, rescue, ..Options::new(gate) };
                 // Takes about as long as making metadata does.
                 let lazy = Lazy::begin(directory, data, *size_bytes, Arc::clone(fill), &options)?;
                 wait_for(supplied)?;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use larder_sys::Class;
 
 use super::ledger::{Ledger, Work};
+use super::outage::Outage;
 use super::units::Units;
 use super::{Options, UNIT_BYTES};
 use crate::Fill;
@@ -33,11 +34,14 @@ pub(super) trait Crewed: Send + Sync + 'static {
     fn file(&self) -> BorrowedFd<'_>;
     /// These bytes were filled, as the ledger has it by now, or could not be.
     fn tell(&self, bytes: Range<u64>, is_filled: bool);
+    /// Whether a reader waits for any of these bytes.
+    fn is_waited_for(&self, bytes: &Range<u64>) -> bool;
 }
 
 /// See above.
 pub(super) struct Crew {
     fill: Arc<dyn Fill>,
+    outage: Outage,
     ledger: Mutex<Ledger>,
     /// One more piece is waited for.
     asked: Condvar,
@@ -54,6 +58,7 @@ impl Crew {
         let pieces = Box::new(move |offset| its.piece(offset));
         Crew {
             fill,
+            outage: Outage::default(),
             ledger: Mutex::new(Ledger::new(filled, pieces, order)),
             asked: Condvar::new(),
             more: Condvar::new(),
@@ -66,7 +71,7 @@ impl Crew {
     pub(super) fn start(of: &Arc<impl Crewed>, options: &Options) -> io::Result<()> {
         for _ in 0..options.workers.max(1) {
             let its = Arc::clone(of);
-            let work = move || work(&*its, Ledger::wanted, &its.crew().asked);
+            let work = move || work(&*its);
             std::thread::Builder::new().stack_size(STACK_BYTES).spawn(work)?;
         }
         for _ in 0..options.background {
@@ -143,15 +148,26 @@ fn work_ahead(of: &impl Crewed) {
     let waits = |_: &mut Ledger| !crew.was_mounted.load(Relaxed) && !crew.is_stopped();
     drop(crew.more.wait_timeout_while(crew.ledger(), MOUNTED_MAX, waits));
     std::thread::sleep(MOUNTED_FIRST);
-    work(of, Ledger::unasked, &crew.more);
+    while let Some(work) = crew.next(Ledger::unasked, &crew.more) {
+        let bytes = crew.ledger().filled().bytes(&work.units);
+        let filled = crew.outage.try_once(&*crew.fill, &bytes, of.file());
+        crew.ledger().done(&work, filled.is_ok());
+        let is_away = filled.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::HostUnreachable);
+        if is_away && of.is_waited_for(&bytes) {
+            // A reader came meanwhile: those who fill what is waited for try longer.
+            crew.want(&bytes);
+        } else {
+            of.tell(bytes, filled.is_ok());
+        }
+    }
 }
 
-/// Fill what is to be filled, until told to stop or all is there.
-fn work(of: &impl Crewed, next: fn(&mut Ledger) -> Option<Work>, woken: &Condvar) {
+/// Fill what is waited for, until told to stop or all is there.
+fn work(of: &impl Crewed) {
     let crew = of.crew();
-    while let Some(work) = crew.next(next, woken) {
+    while let Some(work) = crew.next(Ledger::wanted, &crew.asked) {
         let bytes = crew.ledger().filled().bytes(&work.units);
-        let filled = crew.fill.fill(bytes.start, bytes.end - bytes.start, of.file());
+        let filled = crew.outage.fill(&*crew.fill, &bytes, of.file(), || crew.is_stopped());
         // First noted, then said: whoever hears it later finds it in the note.
         crew.ledger().done(&work, filled.is_ok());
         of.tell(bytes, filled.is_ok());

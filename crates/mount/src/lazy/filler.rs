@@ -1,203 +1,200 @@
-//! Filling what a gate holds back: the threads that fill, and the one that hears what the gate wants.
+//! The filler: answers the kernel's reads of what is not there yet, and has it fetched.
 
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use larder_sys::{Answer, Touches};
-
-use super::crew::{Crew, Crewed, LOOK_EVERY, STACK_BYTES};
+use super::crew::{LOOK_EVERY, STACK_BYTES};
+use super::device::{Buffer, Device, Read, wait};
 use super::line::{Line, Message};
-use super::units::Units;
-use super::{Held, Options, UNIT_BYTES, note_complete, start_gate};
-use crate::Fill;
+use super::own::Own;
+use super::switches::Switches;
+use super::{gate, start_gate, switched};
+use crate::{Mount, MountError, layer};
 
 /// The gate listens always: it does nothing that waits.
 const SAY_PATIENCE: Duration = Duration::from_secs(10);
-/// A gate has no more descriptors than this, and no number above.
-const NUMBERS_MAX: i32 = 1 << 16;
 
-/// Who fills one file.
+thread_local! {
+    /// What a thread answers with, again and again.
+    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What fills one file.
 pub(super) struct Filler {
     directory: PathBuf,
+    data: PathBuf,
     size_bytes: u64,
-    gate: Vec<std::ffi::OsString>,
-    held: Held,
-    /// What the kernel asks through. None once all is there: nobody waits for an answer of a gate that ended then.
-    touches: Mutex<Option<Touches>>,
-    crew: Crew,
-    /// What is said to the gate; what it says is heard by one thread on a connection of its own kind.
+    gate: Vec<OsString>,
+    own: Arc<Own>,
+    device: Device,
+    /// The root of the device's file system.
+    root: OwnedFd,
+    /// What is said to the gate.
     line: Mutex<Arc<Line>>,
     /// What watches the mounts, for a gate that takes another's place.
     readers: Mutex<Vec<OwnedFd>>,
-    traces: AtomicBool,
-    /// All is there, on the disk, and noted.
-    noted: AtomicBool,
-    /// The gate is told.
+    /// Held while questions are taken from the kernel: what is taken once this is false would be answered by nobody.
+    answers: Mutex<bool>,
+    /// The gate is told that all is there.
     completed: AtomicBool,
 }
 
 impl Filler {
     pub(super) fn start(
-        directory: &Path,
+        (directory, data): (&Path, &Path),
         size_bytes: u64,
-        (line, came): (Line, Vec<Message>),
-        (touches, held): (Touches, Held),
-        fill: Arc<dyn Fill>,
-        options: &Options,
+        gate: Vec<OsString>,
+        own: Arc<Own>,
+        (device, root): (Device, OwnedFd),
+        line: Line,
     ) -> io::Result<Arc<Filler>> {
-        let mut filled = Units::none(size_bytes, UNIT_BYTES);
-        for unit in held.filled.units()? {
-            filled.put(unit);
-        }
         let (heard, said) = line.split()?;
+        heard.set_patience(SAY_PATIENCE)?;
         let filler = Arc::new(Filler {
             directory: directory.to_owned(),
+            data: data.to_owned(),
             size_bytes,
-            gate: options.gate.clone(),
-            held,
-            touches: Mutex::new(Some(touches)),
-            crew: Crew::new(fill, filled, &options.order),
+            gate,
+            own,
+            device,
+            root,
             line: Mutex::new(Arc::new(said)),
             readers: Mutex::new(Vec::new()),
-            traces: AtomicBool::new(options.trace),
-            noted: AtomicBool::new(false),
+            answers: Mutex::new(true),
             completed: AtomicBool::new(false),
         });
-        came.into_iter().for_each(|message| filler.want(message));
         let its = Arc::clone(&filler);
-        std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || its.hear(heard))?;
-        Crew::start(&filler, options)?;
-        filler.complete();
+        std::thread::Builder::new().stack_size(STACK_BYTES).spawn(move || its.serve(heard))?;
         Ok(filler)
     }
 
-    pub(super) fn is_complete(&self) -> bool {
-        self.crew.is_complete()
+    pub(super) fn own(&self) -> &Own {
+        &self.own
     }
 
-    pub(super) fn filled_bytes(&self) -> u64 {
-        self.crew.filled_bytes(self.size_bytes)
+    /// The image in these metadata, of which each chunk is asked for here until it is in the data file.
+    pub(super) fn mount(&self, metadata: &Path) -> Result<Mount, MountError> {
+        let path = switched(&self.directory, metadata).map_err(MountError::path(&self.directory, "cannot be used"))?;
+        let switches =
+            Switches::open(metadata, &path).map_err(MountError::path(metadata, "cannot be filled when read"))?;
+        self.own.set_switches(switches);
+        let mount = layer::erofs_asked(&path, &self.data, &Device::file(self.root.as_fd()))?;
+        let watch = gate::watch_reader(mount.descriptor());
+        let told = watch.and_then(|watch| self.tell_mounted(watch));
+        told.map_err(MountError::lazy("the gate cannot be told of a mount"))?;
+        self.own.note_mounted();
+        Ok(mount)
     }
 
-    pub(super) fn tell_mounted(&self, watch: OwnedFd) -> io::Result<()> {
-        let said = self.say(Message::Mounted, Some(&watch));
-        // A gate that is gone hears it from its successor; one that ended because all is there needs not.
-        match said {
-            Err(error) if !self.completed.load(Relaxed) => Err(error),
-            _ => {
-                lock(&self.readers).push(watch);
-                self.crew.note_mounted();
-                Ok(())
-            }
-        }
-    }
-
-    pub(super) fn finish(&self) {
-        self.traces.store(false, Relaxed);
-        self.complete();
+    fn tell_mounted(&self, watch: OwnedFd) -> io::Result<()> {
+        // A gate that is gone hears it from its successor.
+        let mut readers = lock(&self.readers);
+        let _ = self.say(Message::Mounted, &[watch.as_fd()]);
+        readers.push(watch);
+        Ok(())
     }
 
     pub(super) fn stop(&self) {
-        self.crew.stop();
-        // The gate learns that nobody fills.
+        *lock(&self.answers) = false;
+        self.own.leave();
+        // The gate learns that nobody fills, and has the kernel ask again what was not answered.
         lock(&self.line).hang_up();
     }
 
-    fn say(&self, message: Message, passed: Option<&OwnedFd>) -> io::Result<()> {
+    fn say(&self, message: Message, passed: &[BorrowedFd]) -> io::Result<()> {
         let line = Arc::clone(&lock(&self.line));
-        let passed: Vec<_> = passed.map(AsFd::as_fd).into_iter().collect();
-        line.send(message, &passed)
+        line.send(message, passed)
     }
 
-    /// What the gate says, until there is none.
-    fn hear(&self, mut line: Line) {
-        let _ = line.set_patience(SAY_PATIENCE);
-        while !self.crew.is_stopped() {
-            match line.receive() {
-                Ok(messages) => messages.into_iter().for_each(|message| self.want(message)),
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-                Err(_) if self.completed.load(Relaxed) => return drop(lock(&self.touches).take()),
-                Err(_) if self.crew.is_stopped() => return,
-                // Nobody holds reads back but the kernel, as long as we live.
-                Err(_) => match self.replace_gate() {
-                    Ok(next) => line = next,
-                    Err(_) => std::thread::sleep(LOOK_EVERY),
-                },
+    /// Answer the kernel, and see that there is a gate, until told to stop.
+    fn serve(self: Arc<Filler>, line: Line) {
+        let (mut line, mut buffer) = (Some(line), Buffer::new());
+        loop {
+            let of = [Some(self.device.as_fd()), line.as_ref().map(Line::descriptor)];
+            let of: Vec<BorrowedFd> = of.into_iter().flatten().collect();
+            let found = wait(&of, LOOK_EVERY).unwrap_or_default();
+            let is_spoken = found.get(1).is_some_and(|found| !found.is_empty());
+            if !self.answer_all(&mut buffer) {
+                return;
+            }
+            if is_spoken && line.as_mut().is_some_and(|line| is_over(&line.receive())) {
+                line = None;
+            }
+            if self.completed.load(SeqCst) {
+                continue;
+            }
+            if self.own.is_settled() {
+                let _ = self.say(Message::Complete, &[]);
+                self.completed.store(true, SeqCst);
+                line = None;
+            } else if line.is_none() {
+                // Without one, reads fail if we die.
+                line = self.replace_gate().ok();
             }
         }
     }
 
-    fn want(&self, message: Message) {
-        let Message::Want(offset, length) = message else { return };
-        let bytes = offset..offset.saturating_add(length).min(self.size_bytes);
-        let there = self.crew.want(&bytes);
-        // A gate that asks for what is there did not hear of it.
-        let _ = self.say_filled(there);
+    /// Answer what is asked. False once that is not to go on, or nothing can be asked any more.
+    fn answer_all(self: &Arc<Filler>, buffer: &mut Buffer) -> bool {
+        let answers = lock(&self.answers);
+        if !*answers {
+            return false;
+        }
+        loop {
+            match self.device.next(buffer, self.size_bytes) {
+                Ok(Some(read)) => self.answer(read),
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
     }
 
-    fn say_filled(&self, runs: Vec<Range<u64>>) -> io::Result<()> {
-        runs.into_iter().try_for_each(|bytes| self.say(Message::Filled(bytes.start, bytes.end - bytes.start), None))
-    }
-
-    /// Start a gate in place of one that was killed. Reads that it was asked about fail: which bytes they want went
-    /// with it.
-    fn replace_gate(&self) -> io::Result<Line> {
-        let touches = lock(&self.touches);
-        let touches = touches.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        for number in 0..NUMBERS_MAX {
-            // Most numbers are none.
-            let _ = touches.answer(number, Answer::Fail);
-        }
-        let (heard, said) = start_gate(&self.directory, &self.gate, self.size_bytes, touches, &self.held)?.split()?;
-        *lock(&self.line) = Arc::new(said);
-        for reader in lock(&self.readers).iter() {
-            self.say(Message::Mounted, Some(reader))?;
-        }
-        // What the last one had no time to note.
-        let runs = {
-            let ledger = self.crew.ledger();
-            ledger.filled().runs(0..ledger.filled().count()).collect()
+    /// Answer once the bytes are there.
+    fn answer(self: &Arc<Filler>, read: Read) {
+        let end = read.offset.saturating_add(read.length.into()).min(self.size_bytes);
+        let (bytes, its) = (read.offset.min(end)..end, Arc::clone(self));
+        let answer = move |came: io::Result<()>| {
+            let answered = came.and_then(|()| its.fill(read, (end.saturating_sub(read.offset)) as usize));
+            if answered.is_err() {
+                // Another process answers what we cannot say.
+                let _ = its.device.fail(read);
+            }
         };
-        self.say_filled(runs)?;
-        Ok(heard)
+        self.own.when_there(vec![bytes; 1], Box::new(answer));
     }
 
-    /// Once all is there: on the disk, noted, and nobody is asked any more, unless that is to be known.
-    fn complete(&self) {
-        if !self.is_complete() {
-            return;
-        }
-        self.crew.wake_all();
-        if !self.noted.swap(true, Relaxed) {
-            let synced = rustix::fs::fdatasync(&self.held.quiet).map_err(io::Error::from);
-            // What is not noted is filled again the next time; nobody waits for anything now.
-            let _ = synced.and_then(|()| note_complete(&self.directory, self.size_bytes));
-        }
-        if !self.traces.load(Relaxed) && !self.completed.swap(true, Relaxed) {
-            let _ = self.say(Message::Complete, None);
-        }
+    /// Answer a read of which so many bytes are in the file; what is behind the end of the file is zeros.
+    fn fill(&self, read: Read, count: usize) -> io::Result<()> {
+        BYTES.with_borrow_mut(|bytes| {
+            bytes.clear();
+            bytes.resize(read.length as usize, 0);
+            self.own.read(&mut bytes[..count], read.offset)?;
+            self.device.fill(read, bytes)
+        })
+    }
+
+    /// Start a gate in place of one that died. Reads only notice that they are answered a little later.
+    fn replace_gate(&self) -> io::Result<Line> {
+        let started = start_gate(&self.directory, &self.gate, self.size_bytes, &self.device, self.root.as_fd());
+        let (heard, said) = started?.split()?;
+        heard.set_patience(SAY_PATIENCE)?;
+        let readers = lock(&self.readers);
+        *lock(&self.line) = Arc::new(said);
+        readers.iter().try_for_each(|reader| self.say(Message::Mounted, &[reader.as_fd()]))?;
+        Ok(heard)
     }
 }
 
-impl Crewed for Filler {
-    fn crew(&self) -> &Crew {
-        &self.crew
-    }
-
-    fn file(&self) -> BorrowedFd<'_> {
-        self.held.quiet.as_fd()
-    }
-
-    fn tell(&self, bytes: Range<u64>, is_filled: bool) {
-        let said = if is_filled { Message::Filled } else { Message::Failed };
-        let _ = self.say(said(bytes.start, bytes.end - bytes.start), None);
-        self.complete();
-    }
+/// Whether a line is at its end.
+fn is_over(heard: &io::Result<Vec<Message>>) -> bool {
+    use io::ErrorKind::{TimedOut, WouldBlock};
+    heard.as_ref().is_err_and(|error| !matches!(error.kind(), WouldBlock | TimedOut))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,58 +1,57 @@
-//! The gate: a process of its own that holds reads back until their bytes are there. It does nothing else, so that
-//! nothing ends it: whoever fills may be killed and come back, and no read was let through meanwhile.
+//! The gate: a process of its own that keeps the FUSE device open, so that the filler may die and reads only wait. It does
+//! nothing else, so that little can end it.
 //!
-//! It lets a read go on when all units that it touches are filled, as somebody who fills said; else it asks for them. A
-//! read is failed when its bytes do not come, and when nobody who fills came back for a while. It ends when all is
-//! filled, or when nobody fills and nothing is left that reads the file.
+//! 1. The filler answers the kernel. The gate waits for the filler's end of their connection to be closed.
+//! 2. The filler dies. The gate has the kernel ask again what the filler had not answered.
+//! 3. If something is asked, the gate starts a filler by the command that it was given. A filler that comes, that one
+//!    or another, gets the device, and answers.
+//! 4. If none comes within a minute, the gate fails what is asked, and what comes after that, until a filler comes.
+//!
+//! If the gate dies, the filler starts another. If both die, the kernel fails what is asked: reads of what is not in the
+//! data file get EIO, and all else is read as before.
+//!
+//! It ends once all is filled, or when there is neither a filler nor a file system left that reads the file.
 
-use std::fs::File;
+use std::ffi::OsString;
 use std::io;
-use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use larder_sys::{Answer, Channel, Door, Touch, Touches, effective_user};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use larder_sys::{Channel, Door, SignalForwarding, effective_user};
+use rustix::event::PollFlags;
 use rustix::fs::inotify;
 
-use super::journal::Journal;
+use super::READ_WAITS_MAX;
+use super::device::{Buffer, Device, wait};
 use super::line::{Line, Message};
-use super::units::Units;
 
-/// A read waits so long for somebody to come back who fills.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What is to be said to somebody who does not listen now is said later.
-const SAY_PATIENCE: Duration = Duration::from_millis(1);
-/// How often is looked whether somebody waited too long.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// A read that waits.
-struct Waiting {
-    /// By whose number it is answered: open until then, so that no other read gets that number.
-    file: OwnedFd,
-    bytes: Range<u64>,
-    is_asked: bool,
-    since: Instant,
-}
+/// What is to be said to a filler that does not listen now is not said.
+const SAY_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked whether a read waited too long.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// A filler that was replaced comes by itself within this time.
+const RESCUE_AFTER: Duration = Duration::from_millis(500);
+/// How often a filler is started, if none comes of it.
+const RESCUE_EVERY: Duration = Duration::from_secs(5);
 
 struct Gate {
-    touches: Touches,
-    /// Opened by the kernel for an event: nobody is asked about what goes through it.
-    quiet: OwnedFd,
+    device: Device,
+    /// The root of the device's file system: new mounts find the file below it.
+    root: OwnedFd,
     door: Door,
     line: Option<Line>,
     size_bytes: u64,
     unit_bytes: u64,
-    filled: Units,
-    filled_journal: Journal,
-    touched: Units,
-    touched_journal: Journal,
-    waiting: Vec<Waiting>,
     /// Each says when a file system is gone that reads the file.
     readers: Vec<OwnedFd>,
+    /// Since when there is no filler.
     alone_since: Instant,
-    /// Whoever fills has said that all is there.
-    is_complete: bool,
+    /// Since when a read waits for a filler.
+    asked_since: Option<Instant>,
+    /// The directory that a filler is started in, the program and its arguments; may be empty.
+    rescue: Vec<OsString>,
+    rescued: Option<(Instant, Option<Child>)>,
     is_over: bool,
 }
 
@@ -63,63 +62,46 @@ enum Going {
     End,
 }
 
-/// Be a gate: `socket` leads to whoever started us, and says the rest. Returns when nobody needs it any more.
+/// Be a gate: `socket` leads to whoever started us, and says the rest. `rescue` is how a filler is started if there is
+/// none: its working directory, program and arguments. Returns when nothing needs a gate any more.
 ///
 /// # Errors
 ///
-/// Where it was not started as a gate is, or the kernel does not say any more who reads.
-pub fn gate(socket: OwnedFd) -> io::Result<()> {
+/// If it was not started as a gate is, or the kernel cannot be listened to.
+pub fn gate(socket: OwnedFd, rescue: Vec<OsString>) -> io::Result<()> {
     larder_sys::close_others(3, &[socket.as_raw_fd()]);
     larder_sys::lead_session();
-    larder_sys::raise_descriptor_limit();
-    // Each read of what is not all there yet waits for us once.
-    larder_sys::answer_promptly();
+    // SIGTERM, SIGINT and SIGHUP are for programs that others can do without. They stay blocked; what is started has them.
+    let _blocked = SignalForwarding::prepare()?;
     let _ = std::env::set_current_dir("/");
-    // Without us what was never filled could be read: may everybody else be ended before.
+    // Without us and the filler, reads fail: may everything else be ended before.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    let mut gate = Gate::begin(Line::new(Channel::given(socket)))?;
+    let mut gate = Gate::begin(Line::new(Channel::given(socket)), rescue)?;
     while gate.step()? == Going::On {}
-    gate.end()
+    Ok(())
 }
 
 impl Gate {
-    fn begin(mut line: Line) -> io::Result<Gate> {
-        let odd = || io::Error::from(io::ErrorKind::InvalidData);
+    fn begin(mut line: Line, rescue: Vec<OsString>) -> io::Result<Gate> {
         let messages = line.receive()?;
         let (size_bytes, unit_bytes) = match messages.first() {
             Some(Message::Begin(size, unit)) if *unit > 0 => (*size, *unit),
-            _ => return Err(odd()),
+            _ => return Err(io::ErrorKind::InvalidData.into()),
         };
-        let [group, quiet, door, filled_journal, touched_journal] = line.take()?;
-        let journal = |file: OwnedFd| -> io::Result<(Units, Journal)> {
-            let journal = Journal::passed(File::from(file));
-            let mut units = Units::none(size_bytes, unit_bytes);
-            for unit in journal.units()? {
-                units.put(unit);
-            }
-            Ok((units, journal))
-        };
-        let ((filled, filled_journal), (touched, touched_journal)) =
-            (journal(filled_journal)?, journal(touched_journal)?);
+        let [device, root, door] = line.take()?;
         line.set_patience(SAY_PATIENCE)?;
-        let (touches, door) = (Touches::passed(group), Door::given(door)?);
-        let (waiting, readers, alone_since) = (Vec::new(), Vec::new(), Instant::now());
-        let line = Some(line);
         let mut gate = Gate {
-            touches,
-            quiet,
-            door,
-            line,
+            device: Device::passed(device),
+            root,
+            door: Door::given(door)?,
+            line: Some(line),
             size_bytes,
             unit_bytes,
-            filled,
-            filled_journal,
-            touched,
-            touched_journal,
-            waiting,
-            readers,
-            alone_since,
-            is_complete: false,
+            readers: Vec::new(),
+            alone_since: Instant::now(),
+            asked_since: None,
+            rescue,
+            rescued: None,
             is_over: false,
         };
         // What came with the first message is not lost.
@@ -132,58 +114,50 @@ impl Gate {
         if self.is_over {
             return Ok(Going::End);
         }
-        let (touched, spoken, knocked) = self.wait()?;
-        if touched {
-            self.touches.take()?.into_iter().try_for_each(|touch| self.meet(touch))?;
-        }
-        if spoken {
+        let is_ready = self.wait()?;
+        if self.line.is_some() && is_ready.spoken {
             self.listen();
         }
-        if knocked {
+        if is_ready.knocked {
             self.let_in();
         }
-        self.ask();
-        self.lose_patience()
+        if self.line.is_some() {
+            return Ok(Going::On);
+        }
+        // Nobody fills and nobody can read any more. Whoever fills it next is not to meet us.
+        if self.readers.is_empty() {
+            return Ok(Going::End);
+        }
+        self.stand_in(is_ready.asked)
     }
 
-    fn wait(&mut self) -> io::Result<(bool, bool, bool)> {
-        // Without a line the door is asked about twice.
-        let line = self.line.as_ref().map_or(self.door.descriptor(), Line::descriptor);
-        let ours = [self.touches.as_fd(), line, self.door.descriptor()];
-        let all = ours.into_iter().chain(self.readers.iter().map(AsFd::as_fd));
-        let mut asked: Vec<PollFd> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let at_most = Timespec::try_from(LOOK_EVERY).map_err(|_| io::ErrorKind::InvalidInput)?;
-        match poll(&mut asked, Some(&at_most)) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok((false, false, false)),
-            Err(error) => return Err(error.into()),
-        }
-        let is_ready = |at: usize| !asked[at].revents().is_empty();
-        let found = (is_ready(0), self.line.is_some() && is_ready(1), is_ready(2));
-        let gone: Vec<bool> = (ours.len()..asked.len()).map(is_ready).collect();
-        if gone.contains(&true) {
-            let mut gone = gone.into_iter();
-            self.readers.retain(|_| !gone.next().unwrap_or(false));
-        }
-        Ok(found)
+    fn wait(&mut self) -> io::Result<Ready> {
+        let door = self.door.descriptor();
+        // With a filler, what is asked is for the filler; without one, there is no line.
+        let first = self.line.as_ref().map_or(self.device.as_fd(), Line::descriptor);
+        let of: Vec<BorrowedFd> = [first, door].into_iter().chain(self.readers.iter().map(AsFd::as_fd)).collect();
+        // What is asked stays so: it is waited for a filler's knock alone.
+        let pause = if self.asked_since.is_some() { RESCUE_AFTER / 10 } else { LOOK_EVERY };
+        let found = match self.asked_since {
+            None => wait(&of, LOOK_EVERY)?,
+            Some(_) => {
+                let mut found = wait(&of[1..], pause)?;
+                found.insert(0, wait(&of[..1], Duration::ZERO)?[0]);
+                found
+            }
+        };
+        let mut gone = found[2..].iter().map(|found| !found.is_empty());
+        self.readers.retain(|_| !gone.next().unwrap_or(false));
+        let is_first = !found[0].is_empty();
+        let has_line = self.line.is_some();
+        Ok(Ready {
+            spoken: has_line && is_first,
+            asked: !has_line && found[0].contains(PollFlags::IN),
+            knocked: !found[1].is_empty(),
+        })
     }
 
-    /// Somebody is about to read.
-    fn meet(&mut self, touch: Touch) -> io::Result<()> {
-        let end = touch.length.map_or(self.size_bytes, |length| touch.offset.saturating_add(length));
-        let bytes = touch.offset..end.max(touch.offset);
-        let units = self.filled.touched(&bytes);
-        let new: Vec<u64> = units.filter(|unit| self.touched.put(*unit)).collect();
-        // The trace is a help, and no reader fails for it.
-        let _ = self.touched_journal.add(new.into_iter());
-        if self.filled.cover(&bytes) {
-            return answer(&self.touches, &touch.file, Answer::GoOn);
-        }
-        self.waiting.push(Waiting { file: touch.file, bytes, is_asked: false, since: Instant::now() });
-        Ok(())
-    }
-
-    /// What whoever fills says.
+    /// What the filler says.
     fn listen(&mut self) {
         match self.line.as_mut().map(Line::receive) {
             None => {}
@@ -195,119 +169,85 @@ impl Gate {
 
     fn hear(&mut self, message: Message) {
         match message {
-            Message::Filled(offset, length) => {
-                let units = self.filled.within(&(offset..offset.saturating_add(length)));
-                let new: Vec<u64> = units.filter(|unit| self.filled.put(*unit)).collect();
-                // What is not noted is fetched again after the next start.
-                let _ = self.filled_journal.add(new.into_iter());
-                self.settle(|waiting, filled| filled.cover(&waiting.bytes).then_some(Answer::GoOn));
-            }
-            Message::Failed(offset, length) => {
-                let failed = offset..offset.saturating_add(length);
-                self.settle(|waiting, _| {
-                    let is_meant = waiting.bytes.start < failed.end && failed.start < waiting.bytes.end;
-                    (waiting.is_asked && is_meant).then_some(Answer::Fail)
-                });
-            }
             Message::Mounted => {
                 let passed = self.line.as_mut().map(Line::take::<1>);
                 self.readers.extend(passed.into_iter().flatten().flatten());
             }
-            // What another thread filled may be said after that.
-            Message::Complete => self.is_complete = true,
-            // Nobody says that to a gate.
-            _ => self.leave(),
+            Message::Complete => self.is_over = true,
+            // Nothing else is said to a gate.
+            Message::Begin(..) | Message::Hello(..) => self.leave(),
         }
-        self.is_over |= self.is_complete && self.filled.left() == 0;
     }
 
-    /// Answer those of whom that is known now.
-    fn settle(&mut self, decide: impl Fn(&Waiting, &Units) -> Option<Answer>) {
-        let (touches, filled) = (&self.touches, &self.filled);
-        self.waiting.retain(|waiting| match decide(waiting, filled) {
-            // Who is gone meanwhile needs no answer.
-            Some(said) => {
-                let _ = answer(touches, &waiting.file, said);
-                false
-            }
-            None => true,
-        });
-    }
-
-    /// Whoever fills is gone; another one may come.
+    /// The filler is gone; another one may come.
     fn leave(&mut self) {
         self.line = None;
         self.alone_since = Instant::now();
-        self.waiting.iter_mut().for_each(|waiting| waiting.is_asked = false);
+        self.asked_since = None;
+        // If the file system is gone, nothing is asked.
+        let _ = self.device.ask_again();
     }
 
-    /// Somebody knocks: of our user, they take the place of who filled before.
+    /// A filler knocks: one of our user takes the place of the one before.
     fn let_in(&mut self) {
         let Ok(Some(channel)) = self.door.accept() else { return };
         if !channel.peer().is_ok_and(|peer| peer.user == effective_user()) {
             return;
         }
+        self.leave();
         let line = Line::new(channel);
-        let passed = [
-            self.touches.as_fd(),
-            self.quiet.as_fd(),
-            self.filled_journal.file().as_fd(),
-            self.touched_journal.file().as_fd(),
-        ];
+        let passed = [self.device.as_fd(), self.root.as_fd()];
         let said = line.set_patience(SAY_PATIENCE);
         if said.and_then(|()| line.send(Message::Hello(self.size_bytes, self.unit_bytes), &passed)).is_ok() {
-            self.leave();
             self.line = Some(line);
+            self.rescued = self.rescued.take().and_then(|(at, child)| child.map(|child| (at, Some(child))));
         }
     }
 
-    /// Ask for what is waited for, as much as is taken.
-    fn ask(&mut self) {
-        let Some(line) = &self.line else { return };
-        for waiting in self.waiting.iter_mut().filter(|waiting| !waiting.is_asked) {
-            let want = Message::Want(waiting.bytes.start, waiting.bytes.end - waiting.bytes.start);
-            waiting.is_asked = line.send(want, &[]).is_ok();
-            if !waiting.is_asked {
-                break;
+    /// While there is no filler: have one started if something is asked, and fail what waited too long.
+    fn stand_in(&mut self, is_asked: bool) -> io::Result<Going> {
+        if let Some((_, child)) = &mut self.rescued
+            && child.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None)))
+        {
+            *child = None;
+        }
+        if !is_asked && self.asked_since.is_none() {
+            return Ok(Going::On);
+        }
+        let since = *self.asked_since.get_or_insert_with(Instant::now);
+        let is_due = match &self.rescued {
+            // One that is just beginning, or a filler of another image.
+            Some((_, Some(_))) => false,
+            Some((at, None)) => at.elapsed() >= RESCUE_EVERY,
+            None => true,
+        };
+        if is_due && self.alone_since.elapsed() >= RESCUE_AFTER && !self.rescue.is_empty() {
+            self.rescued = Some((Instant::now(), self.start_filler().ok()));
+        }
+        if since.elapsed() >= READ_WAITS_MAX {
+            let mut buffer = Buffer::new();
+            while let Some(read) = self.device.next(&mut buffer, self.size_bytes)? {
+                self.device.fail(read)?;
             }
         }
+        Ok(Going::On)
     }
 
-    /// Nobody waits for ever for somebody who does not come back.
-    fn lose_patience(&mut self) -> io::Result<Going> {
-        if self.line.is_some() {
-            return Ok(Going::On);
-        }
-        // Nobody fills and nobody can read any more: there is nothing to hold back. Whoever fills it next, here or in
-        // another way, is not to meet us.
-        if self.readers.is_empty() && self.waiting.is_empty() {
-            return Ok(Going::End);
-        }
-        if self.alone_since.elapsed() < PATIENCE {
-            return Ok(Going::On);
-        }
-        self.settle(|waiting, _| (waiting.since.elapsed() >= PATIENCE).then_some(Answer::Fail));
-        Ok(if self.readers.is_empty() && self.waiting.is_empty() { Going::End } else { Going::On })
-    }
-
-    /// Hold nothing back any more: all is there, or nobody reads.
-    fn end(mut self) -> io::Result<()> {
-        self.touches.watch_nothing()?;
-        // Those who asked just before that; others are not asked about any more.
-        for touch in self.touches.take()? {
-            self.meet(touch)?;
-        }
-        self.settle(|waiting, filled| Some(if filled.cover(&waiting.bytes) { Answer::GoOn } else { Answer::Fail }));
-        Ok(())
+    fn start_filler(&self) -> io::Result<Child> {
+        let [from, program, arguments @ ..] = &*self.rescue else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let from = std::path::Path::new(from);
+        command.current_dir(if from.is_dir() { from } else { std::path::Path::new("/") });
+        std::os::unix::process::CommandExt::process_group(&mut command, 0).spawn()
     }
 }
 
-fn answer(touches: &Touches, file: &OwnedFd, answer: Answer) -> io::Result<()> {
-    match touches.answer(file.as_raw_fd(), answer) {
-        // Whoever read was killed meanwhile.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        done => done,
-    }
+/// What can be done.
+struct Ready {
+    spoken: bool,
+    asked: bool,
+    knocked: bool,
 }
 
 /// What becomes readable when the file system is gone that this directory is the root of. Nobody reads it, so that it

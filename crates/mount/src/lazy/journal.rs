@@ -1,4 +1,4 @@
-//! Units as a file, in the order in which they came: which were filled, or which were touched.
+//! Units as a file, in the order in which they were filled; and what was touched.
 //!
 //! ```text
 //! "LRDRUNIT"  the system's boot, 36 bytes  size of the file u64  of a unit u64  |  unit u32 …
@@ -45,20 +45,6 @@ impl Journal {
         journal.0.set_len(0)?;
         (&journal.0).write_all(&header)?;
         Ok((journal, Vec::new()))
-    }
-
-    /// One that somebody opened and passed.
-    pub(super) fn passed(file: File) -> Journal {
-        Journal(file)
-    }
-
-    pub(super) fn file(&self) -> &File {
-        &self.0
-    }
-
-    /// What is in it.
-    pub(super) fn units(&self) -> io::Result<Vec<u64>> {
-        Ok(self.read()?.1)
     }
 
     /// What is in it behind the first so many entries: what others added to it meanwhile.
@@ -159,7 +145,7 @@ mod tests {
         (&journal.0).write_all(&[1]).expect("writes half of one");
         let (journal, units) = Journal::open(&path, 1000, 100).expect("opens");
         assert_eq!(units, [7, 2, 3]);
-        assert_eq!(journal.units().expect("reads").len(), 5);
+        assert_eq!(journal.units_from(0).expect("reads").len(), 5);
         assert_eq!(journal.units_from(3).expect("reads"), [3, 900]);
         assert_eq!(journal.units_from(9).expect("reads"), Vec::<u64>::new());
         assert_eq!(Journal::open(&path, 1001, 100).expect("opens").1, Vec::<u64>::new(), "of another file");

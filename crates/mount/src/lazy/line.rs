@@ -13,20 +13,13 @@ const DESCRIPTORS_MAX: usize = 64;
 /// A message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// To a new gate: the file's size and a unit's, with the group, the quiet file, the door, what was filled, what was
-    /// touched.
+    /// To a new gate: the file's size and a unit's, with the FUSE device, the root of its file system, and the door.
     Begin(u64, u64),
-    /// To a new filler: the same sizes, with the group, the quiet file, what was filled, what was touched.
+    /// To a new filler: the same sizes, with the FUSE device and the root of its file system.
     Hello(u64, u64),
-    /// To the filler: somebody waits for so many bytes from there on.
-    Want(u64, u64),
-    /// To the gate: these bytes are there.
-    Filled(u64, u64),
-    /// To the gate: these bytes do not come.
-    Failed(u64, u64),
     /// To the gate: with what says when a file system that reads the file is gone.
     Mounted,
-    /// To the gate: all bytes are there, and nobody needs to be asked any more.
+    /// To the gate: all bytes are there, and the kernel asks for none any more.
     Complete,
 }
 
@@ -35,9 +28,6 @@ impl Message {
         let (kind, first, second) = match self {
             Message::Begin(size, unit) => (1, size, unit),
             Message::Hello(size, unit) => (2, size, unit),
-            Message::Want(offset, length) => (3, offset, length),
-            Message::Filled(offset, length) => (4, offset, length),
-            Message::Failed(offset, length) => (5, offset, length),
             Message::Mounted => (6, 0, 0),
             Message::Complete => (7, 0, 0),
         };
@@ -54,9 +44,6 @@ impl Message {
         Some(match number(0)? {
             1 => Message::Begin(first, second),
             2 => Message::Hello(first, second),
-            3 => Message::Want(first, second),
-            4 => Message::Filled(first, second),
-            5 => Message::Failed(first, second),
             6 => Message::Mounted,
             7 => Message::Complete,
             _ => return None,
@@ -76,7 +63,7 @@ impl Line {
         Line { channel, came: Vec::new(), passed: Vec::new() }
     }
 
-    /// One for who hears and one for who speaks.
+    /// One to hear by and one to speak by.
     pub(super) fn split(self) -> io::Result<(Line, Line)> {
         let other = self.channel.descriptor().try_clone_to_owned()?;
         Ok((self, Line::new(Channel::given(other))))
@@ -130,7 +117,7 @@ mod tests {
     #[test]
     fn messages_are_read_as_they_are_written() {
         use Message::*;
-        let all = [Begin(1, 2), Hello(3, 4), Want(5, 6), Filled(7, 8), Failed(9, u64::MAX), Mounted, Complete];
+        let all = [Begin(1, 2), Hello(3, u64::MAX), Mounted, Complete];
         for message in all {
             assert_eq!(Message::decode(&message.encode()), Some(message));
         }

@@ -1,7 +1,6 @@
-//! A data file that a process fills for readers that ask the process itself, as a FUSE server's do: nothing has to be
-//! held back, so it needs neither a gate nor rights.
+//! A data file that a process fills for readers that ask the process itself, by FUSE.
 //!
-//! Several processes may fill one file, each for its own readers. They write the same bytes to the same places, and each
+//! For the rung `lazy-fuse`, several processes may fill one file, each for its own readers. They write the same bytes to the same places, and each
 //! notes what it has written in one journal, after it has written it. So a process finds there what another one filled,
 //! and what is noted is there, in whatever order they do that. Two of them may fetch the same piece at once, which costs
 //! time only.
@@ -19,8 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::crew::{Crew, Crewed};
 use super::journal::{Journal, Trace};
+use super::switches::Switches;
 use super::units::Units;
-use super::{FILLED, Options, UNIT_BYTES, forget_complete, lock, make, note_complete, was_completed};
+use super::{FILLED, Options, UNIT_BYTES, forget_complete, forget_filled, lock, make, note_complete, was_completed};
 use crate::{Fill, MountError};
 
 const DATA: &str = "data";
@@ -47,6 +47,8 @@ pub(crate) struct Own {
     waiting: Mutex<Vec<Waiting>>,
     /// What was touched, in the order of first touches, as long as that is noted.
     touched: Mutex<Option<Touched>>,
+    /// For the rung `lazy`, once it is mounted: where each chunk is read from.
+    switches: Mutex<Option<Switches>>,
     /// All of it is there: then nothing else is looked at.
     is_complete: AtomicBool,
     /// That is noted, and on the disk.
@@ -71,32 +73,44 @@ impl Own {
         fill: Arc<dyn Fill>,
         options: &Options,
     ) -> Result<Arc<Own>, MountError> {
-        let at = |what| MountError::path(directory, what);
-        fs::create_dir_all(directory).map_err(at("cannot be made"))?;
-        let data = directory.join(DATA);
+        fs::create_dir_all(directory).map_err(MountError::path(directory, "cannot be made"))?;
         // Only one process at a time makes the file and the journal: a journal is never of another file.
         let begun = lock(directory)?;
-        let was_complete = size_bytes == 0 || was_completed(directory, &data, size_bytes);
+        let own = Own::open(directory, &directory.join(DATA), size_bytes, fill, options)?;
+        drop(begun);
+        own.start(options)?;
+        Ok(own)
+    }
+
+    /// The file `data` with what belongs to it in `directory`, which the caller has locked. `start` fills it.
+    pub(super) fn open(
+        directory: &Path,
+        data: &Path,
+        size_bytes: u64,
+        fill: Arc<dyn Fill>,
+        options: &Options,
+    ) -> Result<Arc<Own>, MountError> {
+        let at = |what| MountError::path(directory, what);
+        let was_complete = size_bytes == 0 || was_completed(directory, data, size_bytes);
         if !data.exists() {
             // What was filled went with it.
-            let _ = fs::remove_file(directory.join(FILLED));
+            forget_filled(directory)?;
         }
         if !was_complete {
             forget_complete(directory)?;
         }
-        make(&data, size_bytes).map_err(MountError::path(&data, "cannot be made"))?;
-        let file = File::options().read(true).write(true).open(&data);
-        let file = file.map_err(MountError::path(&data, "cannot be opened"))?;
+        make(data, size_bytes).map_err(MountError::path(data, "cannot be made"))?;
+        let file = File::options().read(true).write(true).open(data);
+        let file = file.map_err(MountError::path(data, "cannot be opened"))?;
         let opened = Journal::open(&directory.join(FILLED), size_bytes, UNIT_BYTES);
         let (filled, entries) = opened.map_err(at("what is filled cannot be noted there"))?;
-        drop(begun);
         let mut units = Units::none(size_bytes, UNIT_BYTES);
         let there: Vec<u64> = if was_complete { (0..units.count()).collect() } else { entries };
         for unit in there {
             units.put(unit);
         }
         let touched = Touched { units: units.like(), order: Vec::new() };
-        let own = Arc::new(Own {
+        Ok(Arc::new(Own {
             directory: directory.to_owned(),
             size_bytes,
             file,
@@ -105,14 +119,48 @@ impl Own {
             crew: Crew::new(fill, units, &options.order),
             waiting: Mutex::new(Vec::new()),
             touched: Mutex::new(options.trace.then_some(touched)),
+            switches: Mutex::new(None),
             is_complete: AtomicBool::new(was_complete),
             noted: AtomicBool::new(was_complete),
-        });
-        if !was_complete {
-            Crew::start(&own, options).map_err(MountError::lazy("it cannot be filled: no thread can be started"))?;
-            own.complete();
+        }))
+    }
+
+    /// Fill it from now on.
+    pub(super) fn start(self: &Arc<Own>, options: &Options) -> Result<(), MountError> {
+        if !self.is_complete() {
+            Crew::start(self, options).map_err(MountError::lazy("it cannot be filled: no thread can be started"))?;
+            self.complete();
         }
-        Ok(own)
+        Ok(())
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete.load(SeqCst)
+    }
+
+    pub(super) fn filled_bytes(&self) -> u64 {
+        self.crew.filled_bytes(self.size_bytes)
+    }
+
+    /// Switch over what is there, and from now on each chunk as its bytes come; if it is noted what is touched, only once
+    /// that has ended, because the kernel asks for nothing that was switched over.
+    pub(super) fn set_switches(&self, switches: Switches) {
+        *held(&self.switches) = Some(switches);
+        self.switch(&(0..u64::MAX));
+    }
+
+    /// Whether the kernel reads all bytes by itself from now on.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_complete()
+            && held(&self.touched).is_none()
+            && held(&self.switches).as_ref().is_none_or(Switches::are_over)
+    }
+
+    fn switch(&self, bytes: &Range<u64>) {
+        let switches = held(&self.switches);
+        let Some(switches) = switches.as_ref().filter(|_| held(&self.touched).is_none()) else { return };
+        // What could not be switched over is asked for as before.
+        let _ = switches.switch(bytes, |bytes| self.has(std::slice::from_ref(bytes)));
     }
 
     /// From here on what nothing waits for is filled, too.
@@ -153,7 +201,20 @@ impl Own {
     /// What was touched so far; it is noted no more.
     pub(crate) fn end_trace(&self) -> Trace {
         let touched = held(&self.touched).take();
+        self.switch(&(0..u64::MAX));
         touched.map_or_else(Trace::default, |touched| Trace::of(&touched.order, &touched.units))
+    }
+
+    /// What was touched so far.
+    pub(super) fn trace(&self) -> Trace {
+        let touched = held(&self.touched);
+        touched.as_ref().map_or_else(Trace::default, |touched| Trace::of(&touched.order, &touched.units))
+    }
+
+    /// Fill no further. Reads that wait stay unanswered: another process answers them.
+    pub(super) fn leave(&self) {
+        self.crew.stop();
+        held(&self.waiting).clear();
     }
 
     /// Fill no further. Reads that wait fail.
@@ -196,6 +257,8 @@ impl Own {
         }
         self.is_complete.store(true, SeqCst);
         self.crew.wake_all();
+        // What could not be switched over before.
+        self.switch(&(0..u64::MAX));
         if !self.noted.swap(true, SeqCst) {
             // What is not noted is filled again the next time; nothing waits for that now.
             let synced = self.file.sync_data();
@@ -213,11 +276,17 @@ impl Crewed for Own {
         self.file.as_fd()
     }
 
+    fn is_waited_for(&self, bytes: &Range<u64>) -> bool {
+        let touches = |one: &Range<u64>| one.start < bytes.end && bytes.start < one.end;
+        held(&self.waiting).iter().any(|waiting| waiting.bytes.iter().any(touches))
+    }
+
     fn tell(&self, bytes: Range<u64>, is_filled: bool) {
         if is_filled {
             let units = self.crew.ledger().filled().within(&bytes);
             // Others fetch what is not noted.
             let _ = self.filled.add(units);
+            self.switch(&bytes);
         }
         let settled = {
             let mut waiting = held(&self.waiting);

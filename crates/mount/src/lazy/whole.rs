@@ -1,4 +1,4 @@
-//! The whole data file at once, for where reads cannot be held back: nothing is mounted before all of it is there.
+//! The whole data file at once, for where files cannot be read before they are there: nothing is mounted before all of it is there.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ledger::piece_of;
+use super::outage::Outage;
 use super::units::Units;
 use super::{UNIT_BYTES, forget_complete, make, note_complete, others_fill, try_lock, was_completed};
 use crate::{Fill, MountError};
@@ -70,10 +71,11 @@ fn fetch(file: &File, size_bytes: u64, fill: &dyn Fill, workers: usize) -> io::R
     });
     let pieces: Vec<_> = pieces.collect();
     let (next, failed, trouble) = (Mutex::new(pieces.into_iter()), AtomicBool::new(false), Mutex::new(Ok(())));
+    let outage = Outage::default();
     let work = || {
         while !failed.load(Relaxed) {
             let Some(bytes) = next.lock().unwrap_or_else(PoisonError::into_inner).next() else { return };
-            if let Err(error) = fill.fill(bytes.start, bytes.end - bytes.start, file.as_fd()) {
+            if let Err(error) = outage.fill(fill, &bytes, file.as_fd(), || failed.load(Relaxed)) {
                 failed.store(true, Relaxed);
                 *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
             }

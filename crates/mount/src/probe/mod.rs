@@ -9,18 +9,9 @@ mod tiny;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use larder_sys::{Answer, Touches};
-
-use crate::{Image, Mount, MountError, Owners, Rung, Scratch, Step, fuse, layer, overlay, serve};
-
-/// A read that is asked about is asked about at once.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(1);
+use crate::{Image, Mount, MountError, Owners, Rung, Scratch, Step, fuse, layer, lazy, overlay, serve};
 
 /// What is tried with, in a directory that is removed afterwards.
 struct Trial {
@@ -108,8 +99,7 @@ impl Trial {
         let text = |error: MountError| error.to_string();
         match rung {
             Rung::Lazy => {
-                let layer = layer::erofs(&self.erofs(), Some(&self.data())).map_err(text)?;
-                self.asked_before_reading().map_err(|error| format!("reads cannot be waited with: {error}"))?;
+                let layer = lazy::on_trial(&self.directory, &self.erofs(), &self.data()).map_err(text)?;
                 self.write_on(&layer, Self::EROFS_OWNERS)
                     .map(|whose| format!("EROFS from files, filled when they are read{whose}"))
             }
@@ -170,36 +160,6 @@ impl Trial {
         // A broker shows the files of an image as those of whoever asks.
         let others = layer::owned_by(layer, &Owners::one((0, 0), (1, 1))).and_then(|owned| write_on(&owned, "others"));
         Ok(if others.is_ok() { String::new() } else { format!("; for root's jobs alone (others' need Linux {since})") })
-    }
-
-    /// Whether a read of a file here waits until we say so, and fails when we say that.
-    fn asked_before_reading(&self) -> io::Result<()> {
-        let path = self.directory.join("watched");
-        File::create(&path)?.set_len(4096)?;
-        let touches = Touches::new()?;
-        touches.watch(File::open(&path)?)?;
-        // Whoever had it open before is not asked about.
-        let file = File::open(&path)?;
-        std::thread::scope(|scope| {
-            let read = scope.spawn(|| file.read_at(&mut [0; 8], 0));
-            let until = Instant::now() + PATIENCE;
-            let mut asked = false;
-            while !read.is_finished() && Instant::now() < until {
-                for touch in touches.take()? {
-                    use std::os::fd::AsRawFd;
-                    asked |= touch.length.is_some();
-                    touches.answer(touch.file.as_fd().as_raw_fd(), Answer::Fail)?;
-                }
-                std::thread::sleep(PAUSE);
-            }
-            // Nothing is held back any more, whatever came of it.
-            touches.watch_nothing()?;
-            drop(touches);
-            match read.join() {
-                Ok(Err(_)) if asked => Ok(()),
-                _ => Err(io::Error::other("a read went on unasked")),
-            }
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::erofs::{Erofs, From, Part};
+use crate::erofs::{Erofs, From, Part};
 use crate::lazy::Own;
 
 /// A buffer of a thread that is larger than this is not kept for its next read.

@@ -19,8 +19,8 @@ use fuser::{
 };
 
 use super::data::{Data, Pieces};
-use super::erofs::{DIRECTORY, Entry, Erofs, FILE, From, Inode, KIND_MASK, LINK, entry};
 use crate::Owners;
+use crate::erofs::{DIRECTORY, Entry, Erofs, FILE, From, Inode, KIND_MASK, LINK, entry};
 
 /// The kernel may believe for so long what it was told. It never becomes wrong; more than a few years are not needed.
 const FOR_EVER: Duration = Duration::from_secs(1 << 28);

@@ -4,7 +4,6 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | mounting, starting the server's process, being one |
-//! | `erofs.rs` | the image's metadata, read |
 //! | `files.rs` | what the kernel asks, answered |
 //! | `data.rs` | bytes of files, read once they are there |
 //!
@@ -26,32 +25,30 @@
 //! Unaware of: keys, records, packs, remotes.
 
 mod data;
-mod erofs;
 mod files;
 
 use std::any::Any;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use larder_sys::{Channel, MountValue, new_mount};
+use larder_sys::Channel;
 
 use self::data::Data;
-use self::erofs::Erofs;
 use self::files::Files;
+use crate::dev_fuse::{DEVICE, mount_device, open_device};
+use crate::erofs::Erofs;
 use crate::fuse::Life;
-use crate::layer::LAYER;
 use crate::lazy::{Options, Own, Trace};
 use crate::{Fill, Mount, MountError, Owners, Rung};
 
-const DEVICE: &str = "/dev/fuse";
 /// What is said to a server, and what it says: a name and a few numbers; a sentence.
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 const FIRST: &str = "larder-serve 1";
@@ -162,30 +159,6 @@ pub fn mount(wanted: &ToServe) -> Result<(Mount, Option<Server>), MountError> {
     Ok((mount, (wanted.life == Life::AsThread).then(|| Server { channel })))
 }
 
-fn open_device() -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).open(DEVICE)
-}
-
-/// A mount of whatever answers through this device. The kernel checks rights by what the image says; whoever sees the
-/// mount may look.
-fn mount_device(device: BorrowedFd) -> Result<Mount, MountError> {
-    let number = device.as_raw_fd().to_string();
-    let (user, group) = (larder_sys::effective_user().to_string(), larder_sys::effective_group().to_string());
-    let text = |text: &'static str| MountValue::Text(text.as_bytes());
-    let options = [
-        ("source", text("larder")),
-        ("subtype", text("larder")),
-        ("fd", MountValue::Text(number.as_bytes())),
-        ("rootmode", text("40000")),
-        ("user_id", MountValue::Text(user.as_bytes())),
-        ("group_id", MountValue::Text(group.as_bytes())),
-        ("default_permissions", MountValue::Flag),
-        ("allow_other", MountValue::Flag),
-        ("ro", MountValue::Flag),
-    ];
-    new_mount("fuse", &options, LAYER).map(Mount::passed).map_err(MountError::refused("a FUSE file system"))
-}
-
 /// Start the process, with the other end of what is returned as its standard input.
 fn start(wanted: &ToServe) -> io::Result<Channel> {
     let (ours, theirs) = Channel::pair()?;
@@ -288,6 +261,8 @@ fn hear(channel: &Channel, passed: &mut Vec<OwnedFd>) -> io::Result<Vec<u8>> {
 pub fn serve(socket: OwnedFd, supply: impl FnOnce(&str) -> Result<Served, String>) -> io::Result<()> {
     larder_sys::close_others(3, &[socket.as_raw_fd()]);
     larder_sys::lead_session();
+    // It ends with its mount: whoever asks all of larder to end by SIGTERM does not mean files that are in use.
+    let _blocked = larder_sys::SignalForwarding::prepare()?;
     let _ = std::env::set_current_dir("/");
     let channel = Channel::given(socket);
     let mut passed = Vec::new();

@@ -62,7 +62,7 @@ impl Supply for OfFixture {
 }
 
 fn programs() -> Programs {
-    Programs { gate: gate_command(), server: server_command(), server_from: None }
+    Programs { gate: gate_command(), server: server_command(), ..Programs::default() }
 }
 
 impl OfFixture {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
@@ -22,6 +22,7 @@ use crate::rungs::{ask, mounts};
 pub(crate) const TESTS: &[Test] = &[
     ("what_is_touched_arrives", what_is_touched_arrives),
     ("a_fill_that_fails_is_an_error_and_never_zeros", a_fill_that_fails_is_an_error_and_never_zeros),
+    ("what_is_away_for_a_moment_is_waited_for", what_is_away_for_a_moment_is_waited_for),
     ("many_readers_at_once", many_readers_at_once),
     ("a_filler_that_is_killed_shows_no_zeros", a_filler_that_is_killed_shows_no_zeros),
     ("a_gate_that_is_killed_shows_no_zeros", a_gate_that_is_killed_shows_no_zeros),
@@ -43,6 +44,8 @@ pub(crate) struct FromFile {
     source: File,
     delay: Duration,
     fails: AtomicBool,
+    /// Where it comes from cannot be reached.
+    is_away: AtomicBool,
     asked: Mutex<Vec<Range<u64>>>,
     at_once: AtomicUsize,
     at_once_max: AtomicUsize,
@@ -54,6 +57,7 @@ impl FromFile {
             source: File::open(source).expect("opens"),
             delay,
             fails: AtomicBool::new(false),
+            is_away: AtomicBool::new(false),
             asked: Mutex::new(Vec::new()),
             at_once: AtomicUsize::new(0),
             at_once_max: AtomicUsize::new(0),
@@ -67,6 +71,9 @@ impl Fill for FromFile {
         self.asked.lock().expect("is sound").push(offset..offset + length);
         std::thread::sleep(self.delay);
         self.at_once.fetch_sub(1, SeqCst);
+        if self.is_away.load(SeqCst) {
+            return Err(io::ErrorKind::HostUnreachable.into());
+        }
         if self.fails.load(SeqCst) {
             return Err(io::Error::other("told to fail"));
         }
@@ -125,7 +132,7 @@ impl Far {
         Lazy::begin(&self.state(), &self.data, self.size_bytes, fill, options).expect("begins")
     }
 
-    fn places(&self) -> Places {
+    pub(crate) fn places(&self) -> Places {
         Places::open(&self.fixture.path("places")).expect("opens")
     }
 
@@ -150,14 +157,14 @@ pub(crate) fn until_within(patience: Duration, what: &str, mut holds: impl FnMut
 
 /// Wait until no process is a gate of that image.
 fn until_gate_ends(far: &Far) {
-    until("the gate ends", || std::os::unix::net::UnixStream::connect(far.state().join("gate.sock")).is_err());
+    until("the gate ends", || std::os::unix::net::UnixStream::connect(far.state().join("gate2.sock")).is_err());
 }
 
 fn what_is_touched_arrives() {
     let Some(far) = far() else { return };
     let (before, target) = (mounts(), far.fixture.make("target"));
     let fill = FromFile::new(&far.source, Duration::ZERO);
-    let lazy = far.begin(&fill, &options());
+    let lazy = far.begin(&fill, &Options { trace: true, ..options() });
     let layer = lazy.mount(&far.metadata).expect("mounts");
     let stay =
         far.places().mount(&Ask { layer: Some(&layer), ..ask(&far.image(), &target, Rung::Lazy) }).expect("mounts");
@@ -166,7 +173,7 @@ fn what_is_touched_arrives() {
     assert!(fill.asked.lock().expect("is sound").is_empty());
     assert!(fs::read(target.join("deep/er/file7")).expect("reads") == bytes(7, 100 + 7 * 311));
     assert!(!lazy.is_complete() && lazy.filled_bytes() > 0 && far.allocated_bytes() < LARGE_BYTES as u64);
-    let touched = lazy.trace().expect("reads");
+    let touched = lazy.trace();
     assert_eq!(touched.ranges.len(), 1, "{touched:?}");
     far.fixture.assert_same(&target);
     // A file that was executed or mapped arrives like one that was read.
@@ -203,6 +210,24 @@ fn a_fill_that_fails_is_an_error_and_never_zeros() {
     drop(placed);
 }
 
+fn what_is_away_for_a_moment_is_waited_for() {
+    let Some(far) = far() else { return };
+    let target = far.fixture.make("target");
+    let fill = FromFile::new(&far.source, Duration::ZERO);
+    fill.is_away.store(true, SeqCst);
+    let lazy = far.begin(&fill, &Options { background: 2, ..options() });
+    let placed = lazy.mount(&far.metadata).expect("mounts").place(&target).expect("is placed");
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read_all(&far, &target));
+        until("it was asked often", || fill.asked.lock().expect("is sound").len() > 40);
+        assert_eq!(lazy.filled_bytes(), 0);
+        fill.is_away.store(false, SeqCst);
+        assert_eq!(reading.join().expect("no byte was other than it is"), 0, "whoever waited got their bytes");
+    });
+    far.fixture.assert_same(&target);
+    drop(placed);
+}
+
 fn many_readers_at_once() {
     let Some(far) = far() else { return };
     let target = far.fixture.make("target");
@@ -234,28 +259,43 @@ fn many_readers_at_once() {
     drop(lazy);
 }
 
-/// Fill from a file until killed; with a target, mount first.
+/// Fill from a file until killed, also what no reader asks for if there are metadata; with a target, mount first. The
+/// metadata alone are mounted nowhere: that is how a gate has one begin again, if there is a word behind the places.
 pub(crate) fn fill_and_wait(arguments: &[String]) {
     let [state, data, source, delay_ms, more @ ..] = arguments else { panic!("{arguments:?}") };
+    let pids = File::options().append(true).create(true).open(Path::new(data).with_extension("pids"));
+    pids.and_then(|mut file| writeln!(file, "{}", larder_sys::process_id())).expect("notes");
+    let mut rescue = Vec::new();
+    if let [metadata, _, _, _] = more {
+        let words = ["role-fill", state, data, source, delay_ms, metadata].map(OsString::from);
+        rescue = [vec!["/".into(), std::env::current_exe().expect("is known").into()], words.to_vec()].concat();
+    }
     let size_bytes = fs::metadata(source).expect("is there").len();
     let fill = FromFile::new(Path::new(source), Duration::from_millis(delay_ms.parse().expect("is a number")));
-    let options = Options { workers: 2, ..options() };
+    let background = if matches!(more, [_] | [_, _, _, _]) { 2 } else { 0 };
+    let options = Options { workers: 2, background, rescue, ..options() };
     let lazy = Lazy::begin(Path::new(state), Path::new(data), size_bytes, fill, &options).expect("begins");
-    if let [metadata, target, places] = more {
+    let mut nowhere = None;
+    if let [metadata] = more {
+        nowhere = Some(lazy.mount(Path::new(metadata)).expect("mounts"));
+    }
+    if let [metadata, target, places, ..] = more {
         let layer = lazy.mount(Path::new(metadata)).expect("mounts");
         let image = Image::Erofs { metadata: metadata.into(), data: Some(data.into()) };
         let asked = Ask { layer: Some(&layer), lease: Lease::Kept, ..ask(&image, Path::new(target), Rung::Lazy) };
         Places::open(Path::new(places)).expect("opens").mount(&asked).expect("mounts").leave();
     }
-    println!("fills");
+    // A gate hears nothing of what its filler says.
+    let _ = writeln!(io::stdout(), "fills");
     std::thread::sleep(Duration::from_secs(120));
+    drop(nowhere);
 }
 
 /// Be a gate, as larderd is one.
-pub(crate) fn be_gate() {
+pub(crate) fn be_gate(arguments: &[String]) {
     use std::os::fd::AsFd;
     let socket = io::stdin().as_fd().try_clone_to_owned().expect("is open");
-    larder_mount::lazy::gate(socket).expect("is a gate");
+    larder_mount::lazy::gate(socket, arguments.iter().map(OsString::from).collect()).expect("is a gate");
 }
 
 fn somebody(far: &Far, delay_ms: u32, target: Option<&Path>) -> Child {
@@ -318,8 +358,13 @@ fn a_filler_that_is_killed_shows_no_zeros() {
 }
 
 fn gate_of(far: &Far) -> Option<u32> {
+    gate_in(&far.state())
+}
+
+/// The gate whose socket is in this directory.
+pub(crate) fn gate_in(state: &Path) -> Option<u32> {
     let program = std::env::current_exe().expect("is known");
-    let socket = far.state().join("gate.sock");
+    let socket = state.join("gate2.sock");
     let sockets = fs::read_to_string("/proc/net/unix").expect("is there");
     let line = sockets.lines().find(|line| line.ends_with(&*socket.to_string_lossy()))?;
     let inode = line.split_whitespace().nth(6)?;
@@ -331,7 +376,8 @@ fn gate_of(far: &Far) -> Option<u32> {
             let link = entry.ok().and_then(|entry| fs::read_link(entry.path()).ok());
             link.is_some_and(|link| link.to_string_lossy() == format!("socket:[{inode}]"))
         };
-        words.ends_with(b"role-gate\0") && fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|mut fds| fds.any(holds))
+        words.split(|byte| *byte == 0).nth(1) == Some(b"role-gate")
+            && fs::read_dir(format!("/proc/{pid}/fd")).is_ok_and(|mut fds| fds.any(holds))
     })
 }
 
@@ -352,7 +398,7 @@ fn a_gate_that_is_killed_shows_no_zeros() {
             assert!(!lazy.is_complete(), "in the middle of it");
             assert!(Command::new("kill").args(["-KILL", &gate]).status().expect("runs").success());
         }
-        println!("    {} reads failed, none was wrong", reading.join().expect("no byte was other than it is"));
+        assert_eq!(reading.join().expect("no byte was other than it is"), 0, "whoever waited got their bytes");
     });
     far.fixture.assert_same(&target);
     drop((placed, lazy));
@@ -370,7 +416,7 @@ fn what_was_touched_comes_first_the_next_time() {
     }
     let mut last = [0; 10];
     File::open(target.join("large")).expect("opens").read_exact_at(&mut last, LARGE_BYTES as u64 - 10).expect("reads");
-    let trace = lazy.trace().expect("reads");
+    let trace = lazy.trace();
     assert!(!trace.ranges.is_empty() && trace.ranges.iter().all(|range| range.end <= far.size_bytes));
     placed.take_away().expect("unmounts");
     drop(lazy);

@@ -10,6 +10,8 @@ mod fixture;
 #[cfg(target_os = "linux")]
 mod hang;
 #[cfg(target_os = "linux")]
+mod killed;
+#[cfg(target_os = "linux")]
 mod lazy;
 #[cfg(target_os = "linux")]
 mod older;
@@ -31,7 +33,8 @@ fn main() {
         eprintln!("skipped: this process cannot have mounts of its own: {error}");
         return;
     }
-    let tests = [rungs::TESTS, state::TESTS, lazy::TESTS, served::TESTS, broker::TESTS, older::TESTS].concat();
+    let tests =
+        [rungs::TESTS, state::TESTS, lazy::TESTS, killed::TESTS, served::TESTS, broker::TESTS, older::TESTS].concat();
     let wanted = first.filter(|name| !name.starts_with('-'));
     run(tests.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| name.contains(wanted.as_str()))));
 }
@@ -60,7 +63,7 @@ fn roles(role: &str, arguments: Vec<String>) {
         "nest" => broker::nest(&arguments),
         "drip" => broker::drip(&arguments),
         "broker" => broker::be_broker(&arguments),
-        "gate" => lazy::be_gate(),
+        "gate" => lazy::be_gate(&arguments),
         "fill" => lazy::fill_and_wait(&arguments),
         "serve" => served::be_server(),
         "serve-and-wait" => served::serve_and_wait(&arguments),

@@ -102,15 +102,15 @@ pub(crate) fn be_server() {
 }
 
 /// An image and where it is filled; none, with a printed reason, where nothing can be served.
-struct Near {
-    fixture: Fixture,
+pub(crate) struct Near {
+    pub(crate) fixture: Fixture,
     metadata: PathBuf,
     source: PathBuf,
-    directory: PathBuf,
+    pub(crate) directory: PathBuf,
     fails: PathBuf,
 }
 
-fn near() -> Option<Near> {
+pub(crate) fn near() -> Option<Near> {
     let fixture = Fixture::new();
     let Some(Image::Erofs { metadata, data: Some(source) }) = fixture.erofs() else { return None };
     if let Err(why) = possible() {
@@ -127,15 +127,15 @@ impl Near {
         Told { metadata, source, directory, delay_ms, fails: &self.fails }
     }
 
-    fn mount(&self, delay_ms: u64, life: Life) -> (Mount, Option<Server>) {
+    pub(crate) fn mount(&self, delay_ms: u64, life: Life) -> (Mount, Option<Server>) {
         served(&self.told(delay_ms), None, life)
     }
 
-    fn image(&self) -> Image {
+    pub(crate) fn image(&self) -> Image {
         Image::Erofs { metadata: self.metadata.clone(), data: None }
     }
 
-    fn places(&self) -> Places {
+    pub(crate) fn places(&self) -> Places {
         Places::open(&self.fixture.path("places")).expect("opens")
     }
 

@@ -35,8 +35,11 @@ type Event<'a> = trace::Event<&'a [u8]>;
 const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
 const EINVAL: i32 = 22;
-/// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, ENOSPC, EDQUOT: a run that met one might end otherwise the next time.
-const SHORTAGES: [i32; 7] = [5, 11, 12, 23, 24, 28, 122];
+/// EIO, EAGAIN, ENOMEM, ENFILE, EMFILE, EFBIG, ENOSPC, EDQUOT: a run that met one might end otherwise the next time.
+const SHORTAGES: [i32; 8] = [5, 11, 12, 23, 24, 27, 28, 122];
+
+/// From a program's file name, its arguments as a `Kind::Start` has them, and where it comes from, to what it does.
+pub type HabitOf<'a> = dyn Fn(&[u8], &[u8], Origin) -> Habit + 'a;
 
 /// What depends on the kind of command.
 pub struct Policy<'a> {
@@ -59,7 +62,13 @@ pub struct Policy<'a> {
     pub is_compiler_part: &'a dyn Fn(&[u8]) -> bool,
     /// What a program of this file name and with these arguments, as a `Kind::Start` has them, does in every run,
     /// whatever its result.
-    pub habit: &'a dyn Fn(&[u8], &[u8]) -> Habit,
+    pub habit: &'a HabitOf<'a>,
+    /// Whether a program of this file name and with these arguments finds out about the machine for a build, by making
+    /// programs and running them.
+    pub configures: &'a dyn Fn(&[u8], &[u8]) -> bool,
+    /// The wrapper's own file: inside the run it reports what the results that it hands out rely on. Another program of
+    /// its name does not.
+    pub wrapper: &'a [u8],
     /// What was in a file before the command ran, where that was noted.
     pub before: &'a dyn Fn(&Identity) -> Option<Prior>,
     /// Whether a file is one that people read when something went wrong: times in it are of no matter.
@@ -73,6 +82,15 @@ pub struct Policy<'a> {
     /// Random numbers and addresses that a program is not known to ask for are no refusal, because the caller compares the
     /// result with that of another run before it serves.
     pub chance_is_compared: bool,
+}
+
+/// Where a program of a run comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The command made it, and a program that [`Policy::configures`] started it.
+    MadeToAsk,
+    /// Anywhere else.
+    Other,
 }
 
 /// What came of a trace.
@@ -160,6 +178,8 @@ struct Fold<'t> {
     who: Who<'t>,
     /// Inodes whose numbers a program wrote down.
     inodes_shown: BTreeSet<u64>,
+    /// Processes that run a program which the command made.
+    run_made: Set<u32>,
     /// Of the program that each process runs.
     habits: Map<u32, Habit>,
     /// How often each process read the clock and asked for random numbers.
@@ -292,6 +312,11 @@ impl<'t> Fold<'t> {
                 let is_answer = e.extra == trace::REPORTED_UMASK && self.habit(e.pid, policy).reports;
                 self.umask_is_set |= !is_answer && !self.runs_a_compiler_part(e.pid, policy);
             }
+            // `SHORTAGES` refuses it by its error.
+            Kind::Shortage => {}
+            // Of another program 4 is an exit code like any other.
+            Kind::ChildDied if e.extra == 0 && !self.runs_a_compiler_part(e.pid, policy) => {}
+            Kind::ChildDied if e.extra == 0 => self.refuse(Unrecorded::InternalError, e.path),
             Kind::ChildDied => self.refuse(Unrecorded::Signal, e.path),
             Kind::GetEnvironment => self.variable(e, policy),
             Kind::Closed => {

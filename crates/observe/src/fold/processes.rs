@@ -2,7 +2,7 @@
 
 use larder_model::{Habit, Times, Unrecorded};
 
-use super::{ENOENT, Event, Fold, Policy};
+use super::{ENOENT, Event, Fold, Origin, Policy};
 use crate::paths::file_name;
 use crate::trace::{Kind, OpenFlags, RANDOM_BY_VDSO, RANDOM_FOR_MEMORY, RANDOM_FOR_NAME, REPORTED_WHOLE, arguments};
 use crate::who::Running;
@@ -16,6 +16,12 @@ impl<'t> Fold<'t> {
                 let before = self.who.runs(e.pid);
                 self.who.learn(e);
                 self.habits.remove(&e.pid);
+                let is_made = e.identity.is_some_and(|id| self.made_inodes.contains(&(id.device, id.inode)));
+                if is_made {
+                    self.run_made.insert(e.pid)
+                } else {
+                    self.run_made.remove(&e.pid)
+                };
                 self.finds_open(e, before, policy);
                 self.clock_reads.remove(&e.pid);
                 self.zone_reads.remove(&e.pid);
@@ -79,9 +85,21 @@ impl<'t> Fold<'t> {
         }
         let running = self.who.runs(pid);
         let running = self.author(running).unwrap_or(running);
-        let habit = (policy.habit)(file_name(running.program), running.arguments);
+        let habit = match running.program == policy.wrapper {
+            true => Habit::OF_WRAPPER,
+            false => (policy.habit)(file_name(running.program), running.arguments, self.origin(pid, policy)),
+        };
         self.habits.insert(pid, habit);
         habit
+    }
+
+    fn origin(&self, pid: u32, policy: &Policy) -> Origin {
+        let configures = |pid: u32| {
+            let Running { program, arguments } = self.who.runs(pid);
+            (policy.configures)(file_name(program), arguments)
+        };
+        let is_made_to_ask = self.run_made.contains(&pid) && self.who.line(pid).skip(1).any(configures);
+        if is_made_to_ask { Origin::MadeToAsk } else { Origin::Other }
     }
 
     /// Who wrote the script that a process runs, where that is a temporary file of the same interpreter: Meson has

@@ -45,8 +45,11 @@ fn folded_by(chance_is_compared: bool, program: &str, mut events: Vec<trace::Eve
         variable_is_covered: &|name| matches!(name, b"COVERED" | b"TMPDIR"),
         variable: &|name| (name == b"OUTER").then(|| b"1".to_vec()),
         is_compiler_part: &|program| [&b"as"[..], b"cc1", b"lld", b"mold"].contains(&program),
-        habit: &|program, told| {
-            let part = program == b"as" || program == b"cc1" || told.starts_with(b"/b/meson");
+        wrapper: b"/opt/larder",
+        configures: &|program, _| program == b"configure",
+        habit: &|program, told, origin| {
+            let part =
+                origin == Origin::MadeToAsk || program == b"as" || program == b"cc1" || told.starts_with(b"/b/meson");
             let times = if program == b"find" { Times::Status } else { Times::Blind };
             let times = if program == b"generator" { Times::Files } else { times };
             let times = if program == b"cp" { Times::Mode } else { times };
@@ -382,11 +385,47 @@ fn what_cannot_be_recorded() {
     check("an output's times", program, events, ("", "/w/o", "compares-times"));
     check("network", "/b/cc1", vec![event(Kind::Network, "")], ("", "", "network"));
     check("shortage", "/b/cc1", vec![failed(28, open("/w/x.o", MAKE))], ("", "", "shortage"));
+    for short in [5, 11, 12, 23, 24, 27, 28, 122] {
+        let events = vec![failed(short, event(Kind::Shortage, "write"))];
+        check("a call that is of no interest otherwise", "/b/cc1", events, ("", "", "shortage"));
+    }
+    let internal = || vec![trace::Event { extra: 0, ..event(Kind::ChildDied, "") }];
+    check("a child's internal error", "/b/cc1", internal(), ("", "", "internal-error"));
+    check("a child's exit code", "/b/sh", internal(), ("", "", ""));
     check("a child's death", "/b/cc1", vec![event(Kind::ChildDied, "")], ("", "", "signal"));
     check("unobserved", "/b/cc1", vec![event(Kind::Drop, "/w/static")], ("", "", "not-observed"));
     check("appended to", "/b/cc1", vec![updated("/w/log")], ("", "", "updates-file"));
     let silent = trace::Event { pid: 8, ..event(Kind::Exec, "/b/as") };
     check("no sign of life", "/b/cc1", vec![silent], ("", "", "not-observed"));
+}
+
+/// Only a program that the command made, and that is started by what configures the build, is trusted as a probe.
+#[test]
+fn a_probe_is_made_and_started_by_what_configures() {
+    let reads = |made: bool, by: &str| {
+        let probe = event(Kind::Start, "/w/conftest");
+        let start = trace::Event { pid: 8, extra: PID, path2: Vec::new(), ..probe.clone() };
+        let make = trace::Event { identity: probe.identity, ..open("/w/conftest", MAKE) };
+        let clock = || trace::Event { pid: 8, extra: 1, ..event(Kind::Clock, "") };
+        let silent = trace::Event { pid: 8, ..event(Kind::Exec, "/w/conftest") };
+        let mut events = if made { vec![make] } else { Vec::new() };
+        events.extend([silent, start, clock(), clock(), clock()]);
+        folded(by, events).refusals.iter().any(|(why, _)| *why == Unrecorded::Clock)
+    };
+    assert!(!reads(true, "/w/configure"));
+    assert!(reads(false, "/w/configure"), "it was there before");
+    assert!(reads(true, "/b/sh"), "another program started it");
+}
+
+/// A program is the wrapper by its path, not by its name.
+#[test]
+fn only_the_wrapper_reports() {
+    let asks = |program: &str| {
+        let reported = trace::Event { extra: trace::REPORTED_UMASK, ..event(Kind::Umask, "") };
+        folded(program, vec![reported]).seen.umask_is_set
+    };
+    assert!(!asks("/opt/larder"));
+    assert!(asks("/w/larder"));
 }
 
 fn updated(path: &str) -> trace::Event {

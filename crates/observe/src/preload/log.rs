@@ -11,7 +11,7 @@ use larder_model::Identity;
 use crate::trace::{Event, Kind, OpenFlags, Trace};
 
 const MAGIC: &[u8; 8] = b"LARDLOG1";
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 pub(crate) const FIRST_EVENT: u64 = 20480;
 const OVERFLOW_AT: u64 = 12;
 pub(super) const EVENT_HEAD_BYTES: usize = 72;
@@ -165,7 +165,7 @@ fn event(bytes: &[u8]) -> Option<Event<&[u8]>> {
 }
 
 /// By their numbers less one.
-const KINDS: [Kind; 36] = [
+const KINDS: [Kind; 37] = [
     Kind::Start,
     Kind::Object,
     Kind::Exec,
@@ -202,6 +202,7 @@ const KINDS: [Kind; 36] = [
     Kind::Closed,
     Kind::Random,
     Kind::Forked,
+    Kind::Shortage,
 ];
 
 fn kind(number: u16, flags: u16) -> Option<Kind> {

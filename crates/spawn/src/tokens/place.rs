@@ -35,11 +35,12 @@ fn places(user: u32) -> [PathBuf; 3] {
     ]
 }
 
-/// Another user's file there could be locked by him for good, and is not used.
+/// Opens the file, unless another user could lock it for good, which would hold back every token: one who can open it for
+/// reading can lock it too.
 fn open_at(path: &Path) -> io::Result<(File, u64)> {
     let file = larder_sys::open(path.as_os_str().as_bytes(), Opening::MakePlain)?;
     let Look { kind, owner, mode, size_bytes, .. } = larder_sys::file_look(&file)?;
-    let is_ours = kind == Kind::File && owner == larder_sys::effective_user() && mode & 0o022 == 0;
+    let is_ours = kind == Kind::File && owner == larder_sys::effective_user() && mode & 0o066 == 0;
     if is_ours { Ok((file, size_bytes)) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
@@ -57,8 +58,12 @@ mod tests {
         assert!(open(Some(&link)).is_err());
         assert!(open(Some(dir.path())).is_err());
         use std::os::unix::fs::PermissionsExt;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("sets");
-        assert!(open(Some(&path)).is_err(), "anybody could lock it");
+        for mode in [0o666, 0o644, 0o640, 0o604, 0o602, 0o620] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("sets");
+            assert!(open(Some(&path)).is_err(), "{mode:o}: others could lock it");
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("sets");
+        assert!(open(Some(&path)).is_ok());
         assert!(places(7).iter().all(|path| path.to_str().is_some_and(|path| path.contains("larder"))));
     }
 }

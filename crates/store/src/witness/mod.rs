@@ -9,7 +9,7 @@ mod leads;
 use std::io;
 
 use larder_model::quick::{Map, Set};
-use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, names_digest};
+use larder_model::{Digest, Looked, PLACEHOLDER, Prior, Roots, Seen, Times, Unrecorded, ValueKey, names_digest};
 use larder_sys::{Dir, Kind, Look, Trust};
 
 pub(crate) use self::facts::class_of;
@@ -50,6 +50,8 @@ pub struct Witness<'a> {
     pub started_ns: i64,
     /// What `stat` said of a file was seen when the tool opened it, not afterwards.
     pub identities_are_the_tools: bool,
+    /// The key of the digests of variables' values: that of the action.
+    pub value_key: ValueKey,
 }
 
 struct Opened {
@@ -104,7 +106,7 @@ impl Witness<'_> {
         walk.find_twins();
         let mut set = walk.set;
         for (name, value) in &seen.environment {
-            let digest = value.as_ref().map(|value| Digest::of(&self.roots.encode_text(value)));
+            let digest = value.as_ref().map(|value| self.value_key.digest(&self.roots.encode_text(value)));
             set.environment.push((name.clone(), digest));
         }
         set.environment.sort();

@@ -320,6 +320,13 @@ pub fn file_look(file: impl AsFd) -> io::Result<Look> {
     statx(file, b"", AtFlags::EMPTY_PATH)
 }
 
+/// Returns whether an open file can be written through this descriptor. One that was opened by its name alone (`O_PATH`)
+/// cannot.
+pub fn is_open_for_writing(file: impl AsFd) -> bool {
+    let flags = fs::fcntl_getfl(file).unwrap_or(OFlags::RDONLY);
+    !flags.contains(OFlags::PATH) && flags & OFlags::RWMODE != OFlags::RDONLY
+}
+
 /// Look at a standard descriptor: 0, 1 or 2.
 pub fn standard_look(fd: i32) -> io::Result<Look> {
     match fd {

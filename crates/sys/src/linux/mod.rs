@@ -29,7 +29,6 @@ mod stdin;
 mod stop;
 mod survivors;
 mod terminal;
-mod touch;
 mod trace;
 
 pub use attended::{spawn_attended, try_attending};
@@ -37,10 +36,10 @@ pub use bytelock::{LOCKED_BYTES_MAX, byte_locked_by, bytes_locked_by, try_lock_b
 pub use copy::copy_bytes;
 pub use features::processor_features;
 pub use files::{
-    Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, has_attributes, is_write_locked, look,
-    look_through, may_access, may_make_in, may_write, memory_file, open, own_program, random_u64, read_at_most,
-    read_rest_at_most, read_sized, real_path_of, rename_new, seal, sealed_memory_file, standard_look,
-    times_are_multigrain, try_write_lock, volatile_path, write_lock,
+    Dir, Opening, boot_id, file_look, file_trust, growing_memory_file, has_attributes, is_open_for_writing,
+    is_write_locked, look, look_through, may_access, may_make_in, may_write, memory_file, open, own_program,
+    random_u64, read_at_most, read_rest_at_most, read_sized, real_path_of, rename_new, seal, sealed_memory_file,
+    standard_look, times_are_multigrain, try_write_lock, volatile_path, write_lock,
 };
 pub use follow::{Beside, Did, Followed, try_following};
 pub use loopback::loop_device;
@@ -86,7 +85,6 @@ pub use stdin::{
 pub use stop::end_descendants;
 pub use survivors::{Survivors, survivors};
 pub use terminal::{PseudoTerminal, TerminalSize, is_odd_output, pipe, standard_input_size, standard_outputs};
-pub use touch::{Answer, Touch, Touches};
 pub use trace::{
     Start, Step, Tracer, Usage, spawn_traced, spawn_untraced, usage_of_children, usage_of_ourselves, wait_with_usage,
 };

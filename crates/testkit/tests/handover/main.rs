@@ -5,3 +5,4 @@ mod here;
 mod life;
 mod sandboxes;
 mod trouble;
+mod untrusted;

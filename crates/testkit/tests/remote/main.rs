@@ -4,5 +4,6 @@ mod far;
 
 mod filled;
 mod races;
+mod secrets;
 mod signed;
 mod trouble;

@@ -76,6 +76,39 @@ fn who_does_not_sign_takes_nothing_away() {
     assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
 }
 
+/// A key that is taken out of `remote_trust` is believed for nothing that was fetched before.
+#[test]
+fn a_revoked_key_answers_nothing_any_more() {
+    let far = Far::directory();
+    record(&far, Some(SECRET));
+    let (log, _) = far.compile_by(SECOND, believes);
+    assert!(log.contains("fetched from a remote"), "{log} {}", far.daemon_log(SECOND));
+    let without_remote = |run: Run| run.without("LARDER_REMOTE");
+    let (log, _) = far.compile_by(SECOND, |run| without_remote(believes(run)));
+    assert!(log.contains(" hit: "), "it is in the store: {log}");
+    // Somebody else's public key: the second test of the same section.
+    const OTHER: &str = "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c";
+    let (log, _) = far.compile_by(SECOND, |run| without_remote(run).env("LARDER_REMOTE_TRUST", OTHER));
+    assert!(log.contains(" miss: x.c"), "{log}");
+}
+
+/// What was fetched is not signed with the key of whoever sends its store by hand.
+#[test]
+fn push_signs_only_what_was_recorded_here() {
+    let far = Far::directory();
+    record(&far, None);
+    let (log, _) = far.compile_by(SECOND, |run| run);
+    assert!(log.contains("fetched from a remote"), "{log}");
+    fs::remove_dir_all(far.place.path("far")).expect("removes");
+    let key = far.place.path("key");
+    fs::write(&key, SECRET).expect("writes");
+    far.larder(SECOND, &["remote", "push"]).env("LARDER_REMOTE_SIGN_WITH", &key).run();
+    far.larder(SECOND, &["daemon", "stop"]).run();
+    fs::remove_dir_all(far.place.path(SECOND)).expect("removes");
+    let (log, _) = far.compile_by(SECOND, believes);
+    assert!(log.contains(" miss: x.c"), "{log}");
+}
+
 /// Whom to believe was said and not understood.
 #[test]
 fn a_key_that_is_none_means_no_remote() {

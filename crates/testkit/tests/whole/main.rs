@@ -176,10 +176,13 @@ fn what_autoconf_has_cut_is_read() {
 fn a_check_that_asks_for_interfaces() {
     probe_skip!(has("gcc"), "gcc is not installed");
     let source = "#include <ifaddrs.h>\nint main(void) { struct ifaddrs *all; return getifaddrs(&all) != 0; }\n";
-    let project = Project::of(&[("conftest.c", source)]);
     let check = "gcc -o conftest conftest.c && ./conftest; echo $? > answer; rm -f conftest";
-    let outcomes: Vec<String> = (0..3).map(|at| project.compared(at, &["sh", "-c", check])).collect();
+    let project = Project::of(&[("conftest.c", source), ("configure", check)]);
+    let outcomes: Vec<String> = (0..3).map(|at| project.compared(at, &["sh", "./configure"])).collect();
     assert_eq!(outcomes, ["miss", "miss", "hit"]);
+    // Its name alone says nothing.
+    let outcomes: Vec<String> = (0..3).map(|at| project.compared(at, &["sh", "-c", check])).collect();
+    assert!(outcomes.iter().all(|outcome| outcome != "hit"), "{outcomes:?}");
 }
 
 #[test]

@@ -2,21 +2,21 @@
 //! the caller says, and with what no observer sees.
 
 use larder_compiler::{
-    Family, LISTS_VARIABLES, SERVED, Told, adds_execute, getenv_is_covered, habit, is_compiler_part,
+    Family, LISTS_VARIABLES, SERVED, Told, adds_execute, configures, getenv_is_covered, habit, is_compiler_part,
     matters_on_terminal_only, opens_output, replaces_output, rewrites_output, unlinks_output,
 };
 use larder_model::Observer::Kernel;
 use larder_model::{
     ALL_VARIABLES as ALL, Change, HOST, Habit, Looked, SOCKETS, Seen, Terminal, Times, UMASK, Unrecorded,
 };
-use larder_observe::{Folded, Kind, Observed, Policy, Trace, fold, loader_looks};
+use larder_observe::{Folded, Kind, Observed, Origin, Policy, Trace, fold, loader_looks};
 use larder_store::Bounds;
 
 use super::record::{NotRecorded, Run};
 use crate::real::RealPaths;
 use crate::texts::{Texts, archive_has_none};
 use crate::typed::file_name;
-use crate::watch::Watched;
+use crate::watch::{Watched, own_path};
 
 impl Run<'_> {
     /// What the run relied on and changed, or why it must not be recorded.
@@ -87,7 +87,11 @@ impl Run<'_> {
             },
             variable: &|name| place.variable(name).map(<[u8]>::to_vec),
             is_compiler_part: &is_compiler_part,
-            habit: &|program, kept| self.habit(program, kept, texts),
+            habit: &|program, kept, origin| self.habit(program, kept, origin, texts),
+            configures: &|program, kept| {
+                larder_observe::arguments(kept).is_some_and(|words| configures(program, &words.collect::<Vec<_>>()))
+            },
+            wrapper: &own_path(),
             before: &|opened| self.before.of(opened),
             real: &|path| real.of(path),
             is_log: &larder_compiler::is_log,
@@ -126,10 +130,12 @@ impl Run<'_> {
     }
 
     /// An archiver that leaves out times and owners, as it does by default on most systems, is blind for them.
-    fn habit(&self, program: &[u8], kept: &[u8], texts: &Texts) -> Habit {
+    fn habit(&self, program: &[u8], kept: &[u8], origin: Origin, texts: &Texts) -> Habit {
         let is_set = |name: &[u8]| self.context.place.variable(name).is_some_and(|value| value != b"random");
         let words: Option<Vec<&[u8]>> = larder_observe::arguments(kept).map(Iterator::collect);
-        let told = Told { arguments: words.as_deref(), named: texts.named(program), is_set: &is_set };
+        let is_made_to_ask = origin == Origin::MadeToAsk;
+        let (arguments, named) = (words.as_deref(), texts.named(program));
+        let told = Told { arguments, named, is_set: &is_set, is_made_to_ask };
         let usual = habit(program, told);
         let arguments = &self.request.action.argv[1..];
         let itself = self.request.family == Family::Binutils && usual.times == Times::Files;

@@ -31,7 +31,7 @@ use crate::fetch::{Fetched, Race, note_recorded};
 use crate::sink::Sink;
 use crate::undo::undo;
 use crate::watch::{Eyes, Programs, closing};
-use crate::{outer, recording, token};
+use crate::{flow, outer, recording, token};
 
 /// Why the tool runs.
 #[derive(Default)]
@@ -99,9 +99,7 @@ pub(crate) fn run(
         Ok(eyes) => eyes,
         Err(outcome) => return untouched(outcome),
     };
-    if request.family == Family::Command {
-        skip_process_numbers();
-    }
+    let numbers_differ = request.family != Family::Command || skip_process_numbers();
     let token = match token {
         Some(token) => Some(token),
         None => token::take(context, store, request, race.as_mut()).map(Box::new),
@@ -122,7 +120,12 @@ pub(crate) fn run(
     let began = Instant::now();
     let watched = match eyes.run(&command, &context.place.destinations, race.as_mut(), &programs) {
         Ok(watched) => watched,
-        Err(_) => return untouched(Outcome::Fallback(Fallback::ObserverFailed)),
+        Err(_) => {
+            let outcome = Outcome::Fallback(Fallback::ObserverFailed);
+            account(context, Some(store), outcome, By::request(request), "");
+            // With the token that it has: it does not queue a second time.
+            return Ended::Code(flow::start_with(&command, &token));
+        }
     };
     if let (true, Some(race)) = (watched.observed.finished.stopped, &race) {
         undo(&watched.observed.trace);
@@ -148,6 +151,7 @@ pub(crate) fn run(
         started_ns,
         run_time_us,
         observer: watched.observer,
+        numbers_differ,
         programs: &programs,
     };
     if let Some(odd) = odd {
@@ -190,18 +194,19 @@ pub(crate) fn run(
     Ended::Code(leave(watched.observed.finished))
 }
 
+/// Makes the numbers of the command's processes others than in its last run, and returns whether they are.
+///
 /// In a namespace of its own, as in a sandbox, a command has the same process numbers in each run, and no second run
-/// would show that they are not in its result. A thread takes a number too.
-fn skip_process_numbers() {
+/// would show that they are not in its result. So a random number of threads is started before it, because a thread takes
+/// a number too. Where threads are refused, a result that may hold a number is not recorded.
+fn skip_process_numbers() -> bool {
     const SKIPPED_MAX: u64 = 60;
+    const STACK_BYTES: usize = 64 << 10;
     if larder_sys::process_id() > 4096 {
-        return;
+        return true;
     }
-    for _ in 0..=larder_sys::random_u64() % SKIPPED_MAX {
-        if let Ok(thread) = std::thread::Builder::new().spawn(|| {}) {
-            let _ = thread.join();
-        }
-    }
+    let thread = || std::thread::Builder::new().stack_size(STACK_BYTES).spawn(|| {});
+    (0..=larder_sys::random_u64() % SKIPPED_MAX).all(|_| thread().is_ok_and(|thread| thread.join().is_ok()))
 }
 
 /// A fault of larder's own must not fail a build: now that the tool has run, a panic ends as it did.

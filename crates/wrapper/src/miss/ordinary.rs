@@ -2,15 +2,19 @@
 
 use std::time::UNIX_EPOCH;
 
-use larder_model::{Change, Unrecorded};
+use larder_model::{Change, Observer, Unrecorded};
 use larder_spawn::{Finished, Written};
 use larder_sys::ChildEnd;
 use memchr::memmem;
 
 use super::NotRecorded;
 
-/// Only an ordinary exit is recorded, and only when nothing that might not happen again had a part in it.
-pub(super) fn exit_code(finished: &Finished) -> Result<u8, NotRecorded> {
+/// Returns the exit code of a run that ends so the next time, as far as its end and its messages tell. The trace tells the
+/// rest (`fold`): whether something ran short, or a child died.
+///
+/// The kernel observer is asked before a call, and does not see what comes of it. So it cannot tell a failure for lack of
+/// space from one that the input causes, and no failed run is recorded that only the kernel saw.
+pub(super) fn exit_code(finished: &Finished, observer: Observer) -> Result<u8, NotRecorded> {
     let because = |why| Err(NotRecorded::Because(why, Vec::new()));
     let ChildEnd::Exited(code) = finished.end else { return because(Unrecorded::Signal) };
     if finished.outlived {
@@ -19,10 +23,17 @@ pub(super) fn exit_code(finished: &Finished) -> Result<u8, NotRecorded> {
     if finished.disturbed {
         return because(Unrecorded::Signal);
     }
-    if code != 0
-        && let Some(why) = extraordinary(code, &finished.written)
-    {
-        return because(why);
+    if code != 0 {
+        if let Some(why) = extraordinary(code, &finished.written) {
+            return because(why);
+        }
+        if memory_is_refused() {
+            return Err(NotRecorded::Because(Unrecorded::Shortage, b"vm.overcommit_memory is 2".to_vec()));
+        }
+        if observer == Observer::Kernel {
+            let what = b"it failed, and the kernel observer does not see whether something ran short";
+            return Err(NotRecorded::Because(Unrecorded::Unprovable, what.to_vec()));
+        }
     }
     if says_that_a_call_was_refused(code, &finished.written) {
         return because(Unrecorded::Refused);
@@ -67,25 +78,18 @@ pub(super) fn unchanged_since_the_end(finished: &Finished, changed: &[(Vec<u8>, 
     }
 }
 
-/// Signs in a failed run's messages that it would not fail so again: an internal error, a shortage, a killed child.
+/// Returns why a failed run may not fail the next time, if its messages say so.
+///
+/// This is an additional refusal, for what no observer sees as a fact: libc's `malloc` asks the kernel for memory by itself,
+/// and is refused a block larger than the machine's memory. What else runs short is in the trace (`Kind::Shortage`),
+/// whatever the language of the messages is.
 fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
     const SIGNS: &[(&str, Unrecorded)] = &[
         ("internal compiler error", Unrecorded::InternalError),
         ("PLEASE submit a bug report", Unrecorded::InternalError),
-        ("signal terminated program", Unrecorded::Signal),
-        ("terminated with signal", Unrecorded::Signal),
-        ("due to signal", Unrecorded::Signal),
-        ("No space left on device", Unrecorded::Shortage),
         ("Cannot allocate memory", Unrecorded::Shortage),
         ("memory exhausted", Unrecorded::Shortage),
         ("out of memory", Unrecorded::Shortage),
-        ("Too many open files", Unrecorded::Shortage),
-        ("Resource temporarily unavailable", Unrecorded::Shortage),
-        ("Disk quota exceeded", Unrecorded::Shortage),
-        ("Input/output error", Unrecorded::Shortage),
-        // dash, busybox and others say no more than that.
-        ("Cannot fork", Unrecorded::Shortage),
-        ("can't fork", Unrecorded::Shortage),
         // The dynamic loader's: it may be for a refused call, or for a library of ours.
         ("error while loading shared libraries", Unrecorded::Suspect),
         ("symbol lookup error", Unrecorded::Suspect),
@@ -94,4 +98,10 @@ fn extraordinary(code: u8, written: &Written) -> Option<Unrecorded> {
         return Some(Unrecorded::Signal);
     }
     SIGNS.iter().find(|(sign, _)| holds(written, sign)).map(|(_, why)| *why)
+}
+
+/// Returns true if the kernel refuses memory before it runs out (`vm.overcommit_memory` is 2). Then any `malloc` may fail
+/// without a limit of the process.
+fn memory_is_refused() -> bool {
+    std::fs::read("/proc/sys/vm/overcommit_memory").is_ok_and(|mode| mode.starts_with(b"2"))
 }

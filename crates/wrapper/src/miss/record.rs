@@ -73,6 +73,8 @@ pub(super) struct Run<'a> {
     pub(super) started_ns: i64,
     pub(super) run_time_us: u64,
     pub(super) observer: larder_model::Observer,
+    /// Its processes have other numbers than those of the run before it.
+    pub(super) numbers_differ: bool,
     pub(super) programs: &'a Programs<'a>,
 }
 
@@ -80,7 +82,7 @@ impl Run<'_> {
     /// Record it, after comparing it with what was recorded before.
     pub(super) fn record(&self, watched: &Watched, before: Option<&ActionResult>) -> Result<Recorded, NotRecorded> {
         let finished = &watched.observed.finished;
-        let exit_code = exit_code(finished)?;
+        let exit_code = exit_code(finished, self.observer)?;
         if let Some(sign) = watched.sign_of_harm(exit_code) {
             return Err(NotRecorded::Because(Unrecorded::Suspect, sign));
         }
@@ -146,6 +148,7 @@ impl Run<'_> {
             stamps: self.stamps,
             started_ns: self.started_ns,
             identities_are_the_tools: self.observer != Depfile,
+            value_key: self.request.value_key,
         };
         witness.witness(seen).map_err(|refusal| NotRecorded::Because(refusal.why, refusal.path))
     }
@@ -164,7 +167,7 @@ impl Run<'_> {
         let numbers = texts.numbers(&observed.trace, &folded.inodes_shown);
         let told = numbers.are_any() && self.holds(outputs, false, streams, &|text: &[u8]| numbers.is_in(text));
         let by_chance = told || texts.own_process.alone && self.is_keyed_whole();
-        if texts.own_process.calculated || by_chance && !self.is_keyed_whole() {
+        if texts.own_process.calculated || by_chance && !(self.is_keyed_whole() && self.numbers_differ) {
             return Err(NotRecorded::Because(Unrecorded::Random, b"the number of a process".to_vec()));
         }
         if texts.use_inodes() && !folded.inodes_shown.is_empty() {
@@ -197,6 +200,7 @@ impl Run<'_> {
             stamps: self.stamps,
             request: self.request,
             command: self.command,
+            trust: &self.context.loaded.settings.remote_trust,
             relocates_debug: self.context.loaded.settings.relocate_debug,
             carried: witnessed.carried(),
             environment: &folded.seen.environment,

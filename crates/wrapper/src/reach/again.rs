@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use larder_compiler::{is_config_status, is_in_no_order, is_log, is_ninjas};
 use larder_lookup::relocated::{apply, rewritten, rule};
 use larder_model::{
-    ActionResult, Bound, Content, Entry, Made, Manifest, ObservationSet, Output, Rewrite, Streams, lengths,
+    ActionResult, Bound, Content, Entry, Made, Manifest, ObservationSet, Origin, Output, Rewrite, Streams, lengths,
 };
 use larder_relocate::{can_be_relocated, holds_a_root, ninja_dependencies, pickled_words};
 
@@ -36,13 +36,22 @@ impl Reach<'_> {
         if !matches!(made.bound.as_ref()?.0, Bound::SeenOnce | Bound::Chance) {
             return None;
         }
-        let file = self.sink.store().read_manifest(&self.request.weak, false).ok()??;
-        let manifest = Manifest::decode(&file.bytes).ok()?;
+        // What lies among the store's own records and was handed over proves nothing, unless this run is handed over, too.
+        let store = self.sink.store();
+        let weak = &self.request.weak;
+        let own = store.read_manifest(weak, false).ok().flatten();
+        let handed_over = store.is_only_read().then(|| store.read_handed_over(weak, false).ok().flatten()).flatten();
+        let proves = |entry: &Entry| {
+            entry.origin.is_believed(self.trust) && (store.is_only_read() || entry.origin != Origin::HandedOver)
+        };
+        let manifests: Vec<Manifest> =
+            own.iter().chain(&handed_over).filter_map(|file| Manifest::decode(&file.bytes).ok()).collect();
         let seen = set.contents();
         let mut best: Option<(Option<Bind>, Rewrites)> = None;
         // Of a bound that has to do with the path alone, another place says nothing.
         let at_home = otherwise.filter(|(bound, _)| *bound != Bound::SeenOnce);
-        let alike = manifest.entries.iter().filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
+        let entries = manifests.iter().flat_map(|manifest| &manifest.entries).filter(|entry| proves(entry));
+        let alike = entries.filter_map(|entry| self.alike(entry, made, &seen)).take(COMPARED_MAX);
         let alike = alike.filter(|(elsewhere, _)| at_home.is_none() || !elsewhere);
         for lifted in alike.filter_map(|(elsewhere, before)| self.lifted_by(elsewhere, &before, result, &at_home)) {
             match (&lifted.0, &best) {

@@ -57,6 +57,8 @@ pub(crate) struct Reach<'a> {
     pub(crate) request: &'a Request,
     /// As its tool was started.
     pub(crate) command: &'a Command,
+    /// The setting `remote_trust`.
+    pub(crate) trust: &'a [String],
     /// Debug information is written again where that is exact.
     pub(crate) relocates_debug: bool,
     /// What the inputs hold.

@@ -103,6 +103,10 @@ fn miss_text(miss: &Miss, out: &mut dyn Write) -> Result<()> {
         Nearest::Gone => {
             writeln!(out, "miss: what was recorded for this source and output is gone (evicted or cleared)")?
         }
+        Nearest::Fetched => {
+            writeln!(out, "miss: what was last used for this source and output came from a remote")?;
+            line(out, "hint", "a remote's records do not hold the command, so it cannot be compared with this one")?;
+        }
         Nearest::Differs(differences) => nearest_text(differences, out)?,
     }
     rejected_text(&miss.rejected, out)?;
@@ -205,6 +209,7 @@ fn miss_object(miss: &Miss) -> Value {
         Nearest::Itself => ("itself", Vec::new()),
         Nearest::Nothing => ("nothing", Vec::new()),
         Nearest::Gone => ("gone", Vec::new()),
+        Nearest::Fetched => ("fetched", Vec::new()),
         Nearest::Differs(differences) => ("differs", differences.iter().map(difference_object).collect()),
     };
     json!({

@@ -50,7 +50,9 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let far = FarImages::open(around, &store)?.map(Arc::new);
     keep_within_limits(&store, around.settings(), far.clone());
     let supply = ImageSupply { store: store.directory().to_owned(), far, stored: STORED, serves: false };
-    let targets = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
+    let targets: Vec<PathBuf> = options.target.iter().map(|target| absolute(target)).collect::<Result<_>>()?;
+    let cwd = around.cwd.clone().filter(|cwd| cwd.is_dir());
+    let rescue = rescue(cwd.as_deref(), options, &socket, &targets)?;
     let policy = Policy { users: options.user.clone(), targets, mounts_max: options.mounts_max, ..Policy::default() };
     // Each mount that is held keeps some open.
     larder_sys::raise_descriptor_limit();
@@ -59,7 +61,7 @@ pub(super) fn run(around: &Surroundings, options: &ImageBroker) -> Result<u8> {
     let program = std::env::current_exe().context("the file of larderd cannot be found")?;
     let server = super::serve::words(&program, &store);
     let gate: Vec<OsString> = vec![program.into_os_string(), "gate".into()];
-    let programs = Programs { gate, server, server_from: around.cwd.clone().filter(|cwd| cwd.is_dir()) };
+    let programs = Programs { gate, rescue, server, server_from: cwd };
     let says = Box::new(|what: &str| say::tell(&say::one_line(what)));
     let broker = Broker::new(&state, Box::new(supply), policy, programs, says)?;
     let (door, listening) = listen(&socket, options.socket.is_some())
@@ -87,6 +89,23 @@ fn warning(settings: &Settings, is_for_others: bool) -> Option<&'static str> {
         "the remotes of this broker are not signed (`remote_trust` is not set), so whoever can write to them chooses what it \
          reads with its rights and mounts for others: set remote_trust to the keys of those who save images",
     )
+}
+
+/// How a gate starts a broker like this one, if this one died and a job waits: directory, program, arguments.
+fn rescue(cwd: Option<&Path>, options: &ImageBroker, socket: &Path, targets: &[PathBuf]) -> Result<Vec<OsString>> {
+    let program = std::env::current_exe().context("the file of larderd cannot be found")?;
+    let from = cwd.unwrap_or(Path::new("/"));
+    let mut words: Vec<OsString> = vec![from.into(), program.into(), "image".into(), "broker".into()];
+    if options.socket.is_some() {
+        words.extend(["--socket".into(), socket.into()]);
+    }
+    targets.iter().for_each(|target| words.extend(["--target".into(), target.into()]));
+    options.user.iter().for_each(|user| words.extend(["--user".into(), user.to_string().into()]));
+    words.extend(["--mounts-max".into(), options.mounts_max.to_string().into()]);
+    if options.idle > 0 {
+        words.extend(["--idle".into(), options.idle.to_string().into()]);
+    }
+    Ok(words)
 }
 
 /// As long as this process lives: on a host whose jobs all ask a broker nobody else would.

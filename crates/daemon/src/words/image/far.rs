@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, anyhow};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use larder_image::{Arrived, Image, ImageError, Packs, Progress, Saved, Step};
-use larder_model::{Blob, Digest, ImageRecord};
+use larder_model::{Blob, Digest, ImageRecord, Origin};
+use larder_remote::BelievedImage;
 use larder_store::Store;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::bar;
-use crate::remote::far::Far;
+use super::{bar, now_ms};
+use crate::remote::far::{Failure, Far};
 use crate::remote::runtime;
 use crate::say;
 use crate::surroundings::Surroundings;
@@ -28,6 +29,8 @@ const PACKS_WAITING: usize = 32;
 pub(super) struct FarImages {
     runtime: Runtime,
     way: Way,
+    /// Who signed the images that were listed, by their records' bytes.
+    signers: Mutex<HashMap<Digest, Digest>>,
 }
 
 /// What each transfer needs.
@@ -51,12 +54,45 @@ impl FarImages {
         let far = Arc::new(Far::open(settings, &say::tell));
         drop(inside);
         let way = Way { far, dir: store.directory().to_owned(), brought: Arc::default() };
-        Ok(Some(FarImages { runtime, way }))
+        Ok(Some(FarImages { runtime, way, signers: Mutex::default() }))
     }
 
-    /// The images of a key or prefix.
+    /// The images of a key or prefix, but for those that are older than one that was seen here under the same key: a
+    /// signature says who saved an image, and who writes to a remote can put an old one back.
     pub(super) fn images(&self, list: &Digest) -> Result<Vec<ImageRecord>> {
-        self.runtime.block_on(self.way.far.images(list)).map_err(|error| anyhow!("{error}"))
+        let listed = self.runtime.block_on(self.way.far.images(list)).map_err(|error| anyhow!("{error}"))?;
+        let store = Store::open(&self.way.dir)?;
+        let mut images = Vec::new();
+        for BelievedImage { record, signer } in listed {
+            let newest_ms = store.newest_image_ms(&record.key);
+            if record.created_ms < newest_ms {
+                let key = &record.key;
+                say::tell(&format!(
+                    "{key}: a remote has an image that is older than one which was seen here before, and it is not \
+                     used; `larder image drop {key}` accepts it"
+                ));
+                continue;
+            }
+            // Trouble with it only means that an older one is not refused.
+            let _ = store.note_newest_image(&record.key, record.created_ms, now_ms());
+            if let Some(signer) = signer {
+                let mut signers = self.signers.lock().unwrap_or_else(PoisonError::into_inner);
+                signers.insert(Digest::of(&record.encode()), signer);
+            }
+            images.push(record);
+        }
+        Ok(images)
+    }
+
+    /// How an image that was listed came here.
+    pub(super) fn origin_of(&self, record: &ImageRecord) -> Origin {
+        let signers = self.signers.lock().unwrap_or_else(PoisonError::into_inner);
+        Origin::Fetched(signers.get(&Digest::of(&record.encode())).copied())
+    }
+
+    /// Whether what is sent is signed.
+    pub(super) fn signs(&self) -> bool {
+        self.way.far.signs()
     }
 
     /// Fetch these blobs into the store, but for those that are there.
@@ -106,9 +142,14 @@ impl FarImages {
         })
     }
 
-    /// One pack, by way of the store.
-    pub(super) fn pack(&self, number: usize, blob: Blob) -> Result<Vec<u8>, ImageError> {
-        self.runtime.block_on(self.way.pack(number, blob)).map(|(_, bytes)| bytes)
+    /// Which of these are on no remote. Unknown if a remote cannot say.
+    pub(super) fn lacks(&self, blobs: &[Blob]) -> Vec<bool> {
+        self.runtime.block_on(self.way.far.lacks(blobs))
+    }
+
+    /// Fetch one blob into the store.
+    pub(super) fn bring(&self, blob: &Blob) -> Result<(), Failure> {
+        self.runtime.block_on(self.way.bring(blob))
     }
 
     /// These packs of an image, fetched in this order, as they come.
@@ -133,8 +174,8 @@ impl FarImages {
 
 impl Way {
     /// Into the store.
-    async fn bring(&self, blob: &Blob) -> Result<()> {
-        self.far.blob(blob, &self.dir).await.map_err(|error| anyhow!("{error}"))?;
+    async fn bring(&self, blob: &Blob) -> Result<(), Failure> {
+        self.far.blob(blob, &self.dir).await?;
         self.brought.fetch_add(blob.size_bytes, Relaxed);
         Ok(())
     }

@@ -3,14 +3,15 @@
 
 use std::fs;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use larder_image::{Found, Image, Rights, find_here, newest_of};
-use larder_model::{ImageKey, ImageRecord, listed_prefix};
+use larder_model::{Blob, ImageKey, ImageRecord, listed_prefix};
 use larder_mount::Rung;
 use larder_mount::lazy::is_whole;
 use larder_store::{Lease, Live, Store};
 
 use super::far::FarImages;
+use crate::say;
 
 /// What was found, and whether it is known from a remote only.
 pub(super) fn find(
@@ -67,6 +68,28 @@ fn is_written_out(store: &Store, record: &ImageRecord) -> Result<bool> {
     Ok(true)
 }
 
+/// Packs that remotes are asked for before an image is mounted. Of an image of more, so many are asked for that lie evenly
+/// in it: 1.3 GB.
+const ASKED_MAX: usize = 4096;
+
+/// An error if the image lacks a pack that is neither in the store nor on a remote: it is a miss then, as for `restore`,
+/// because what is mounted could not be read.
+pub(super) fn has_all(store: &Store, far: Option<&FarImages>, record: &ImageRecord) -> Result<()> {
+    let Some(far) = far else { return Ok(()) };
+    far.fetch(store, std::iter::once(record.packs)).context("the image's list of packs could not be fetched")?;
+    let missing: Vec<Blob> = store.packs_of(record)?.into_iter().filter(|pack| !store.has_blob(pack)).collect();
+    let step = missing.len().div_ceil(ASKED_MAX).max(1);
+    let asked: Vec<Blob> = missing.into_iter().step_by(step).collect();
+    let lacking = far.lacks(&asked).into_iter().filter(|lacks| *lacks).count();
+    ensure!(
+        lacking == 0,
+        "{}: {lacking} of {} that are not here are on no remote any more: the image is not used, and has to be saved again",
+        record.key,
+        say::count(asked.len() as u64, "pack", "packs")
+    );
+    Ok(())
+}
+
 /// Returns the ways to mount an image that may be taken without being asked for, best first. `mount_waits` is called only
 /// if the first is not possible. By the kernel everything costs less than by a server, but all bytes have to be written
 /// out before.
@@ -111,7 +134,7 @@ pub(super) fn brought(store: &Store, far: &FarImages, record: &ImageRecord) -> R
     let is_whole = |known: &ImageRecord| known.needed().all(|blob| store.has_blob(&blob));
     let known = store.image(&record.key)?.filter(is_whole);
     if known.is_none_or(|known| known.created_ms <= record.created_ms) {
-        store.keep_image(record, false)?;
+        store.keep_image(record, far.origin_of(record), false)?;
     }
     Ok(())
 }

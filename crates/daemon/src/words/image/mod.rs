@@ -55,8 +55,25 @@ const FALLBACK: u8 = 10;
 /// There was nothing.
 const MISS: u8 = 11;
 
+/// Forget the images whose signer is not trusted any more, before anything is looked for.
+fn drop_disbelieved(around: &Surroundings) {
+    let trust = &around.settings().remote_trust;
+    let dropped = match around.store() {
+        Ok(store) if !trust.is_empty() => store.drop_disbelieved_images(trust).map_err(anyhow::Error::from),
+        // Who asks next says what is wrong with the store.
+        _ => return,
+    };
+    match dropped {
+        Ok(keys) => keys.iter().for_each(|key| {
+            say::tell(&format!("{key}: forgotten, because none of the keys in remote_trust signed it"));
+        }),
+        Err(error) => say::tell(&format!("images that nobody trusted signed may still be used: {error:#}")),
+    }
+}
+
 /// Do what was asked for.
 pub(crate) fn run(around: &Surroundings, options: &Images, out: &mut dyn Write) -> Result<u8> {
+    drop_disbelieved(around);
     match &options.word {
         ImagesWord::Save(options) => save::run(around, options, out),
         ImagesWord::Mount(options) => mount::run(around, options, out),

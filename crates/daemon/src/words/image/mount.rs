@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::super::{FINE, plain_table, print_json, print_table};
 use super::far::FarImages;
-use super::find::{find, mount_waits, open, ways};
+use super::find::{find, has_all, mount_waits, open, ways};
 use super::restore::{Done, answer, holds_no_repository, image, is_bound, restored, targets};
 use super::supply::{Asked, asked_for, name};
 use super::{attach, bar, borne, broker, cwd, tidy};
@@ -102,6 +102,7 @@ fn mounted(
     let far = FarImages::open(around, &store)?;
     let (found, _) = find(&store, far.as_ref(), key, fallbacks)?;
     let Some(record) = found.record() else { return Ok(None) };
+    has_all(&store, far.as_ref(), record)?;
     let targets = targets(around, record, how)?;
     if is_bound(how) {
         let opened = open(&store, far.as_ref(), key, fallbacks, Rights::Dropped)?;

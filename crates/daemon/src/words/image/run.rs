@@ -23,7 +23,7 @@ use larder_store::{Live, Store};
 use larder_sys::{ChildEnd, SignalForwarding};
 
 use super::far::FarImages;
-use super::find::{find, mount_waits, open, ways};
+use super::find::{find, has_all, mount_waits, open, ways};
 use super::restore::{Done, holds_no_repository, image, is_bound, make, targets};
 use super::serve as server;
 use super::supply::{ImageSupply, STORED, asked_for, name};
@@ -76,7 +76,9 @@ pub(super) fn run(around: &Surroundings, options: &ImageRun) -> Result<u8> {
     let found = || -> Result<Found> {
         let store = around.store()?;
         let far = FarImages::open(around, &store)?;
-        Ok(find(&store, far.as_ref(), &key, &fallbacks)?.0)
+        let (found, _) = find(&store, far.as_ref(), &key, &fallbacks)?;
+        found.record().map_or(Ok(()), |record| has_all(&store, far.as_ref(), record))?;
+        Ok(found)
     };
     let found = match options.policy {
         Policy::Push => None,

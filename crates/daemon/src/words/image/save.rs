@@ -98,7 +98,8 @@ pub(super) fn named(
 fn last_saved_ms(store: &Store, far: Option<&FarImages>, key: &ImageKey) -> u64 {
     let listed = far.and_then(|far| far.images(&key.digest()).ok()).unwrap_or_default();
     let known = store.image(key).ok().flatten().into_iter().chain(listed);
-    known.filter(|record| record.key == *key).map(|record| record.created_ms).max().unwrap_or(0)
+    let known_ms = known.filter(|record| record.key == *key).map(|record| record.created_ms).max().unwrap_or(0);
+    known_ms.max(store.newest_image_ms(key))
 }
 
 /// Of the images that may be used again, know what is in their packs. Without, more is sent.
@@ -108,7 +109,7 @@ fn bases(store: &Store, far: &FarImages, key: &ImageKey) {
     {
         for record in images.into_iter().filter(|record| record.key == *key) {
             let fetched = far.fetch(store, record.blobs());
-            let _ = fetched.and_then(|()| Ok(store.keep_image(&record, false)?));
+            let _ = fetched.and_then(|()| Ok(store.keep_image(&record, far.origin_of(&record), false)?));
         }
     }
     for image in store.images().unwrap_or_default() {

@@ -45,7 +45,7 @@ pub(super) fn list(around: &Surroundings, options: &ImageList, out: &mut dyn Wri
     }
     let mut table = plain_table();
     table.add_row(["key", "saved", "used", "files", "size", "paths"]);
-    for StoredImage { record, used } in &images {
+    for StoredImage { record, used, .. } in &images {
         let paths: Vec<String> = record.saved.iter().map(|saved| shown(&saved.path)).collect();
         let saved = UNIX_EPOCH + Duration::from_millis(record.created_ms);
         let (files, size) = (record.files.to_string(), say::bytes(record.size_bytes));

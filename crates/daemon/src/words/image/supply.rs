@@ -25,6 +25,7 @@ use larder_store::{Live, Store};
 use super::far::FarImages;
 use super::find::brought;
 use super::{bar, trace};
+use crate::remote::far::Failure;
 use crate::say;
 
 /// Packs are brought by so many threads where all of them are wanted.
@@ -340,17 +341,26 @@ impl PackFill {
 /// The bytes of a pack, from the store or else from the remotes.
 fn pack_bytes(store: &Store, far: Option<&FarImages>, image: &Image, number: usize) -> Result<Vec<u8>> {
     let blob = image.packs.packs[number].blob;
-    match far {
-        Some(far) if !store.has_blob(&blob) => Ok(far.pack(number, blob)?),
-        _ => Ok(store.blob_bytes(&blob, u64::MAX)?),
+    if let Some(far) = far.filter(|_| !store.has_blob(&blob)) {
+        far.bring(&blob)?;
     }
+    Ok(store.blob_bytes(&blob, u64::MAX)?)
+}
+
+/// An error of a fill: one that says that a remote is away is waited for.
+fn of_fill(error: &anyhow::Error) -> io::Error {
+    let kind = match error.downcast_ref::<Failure>() {
+        Some(failure) if failure.may_pass => io::ErrorKind::HostUnreachable,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, format!("{error:#}"))
 }
 
 impl Fill for PackFill {
     fn fill(&self, offset: u64, length: u64, into: BorrowedFd<'_>) -> io::Result<()> {
         let device = Device::new(&self.image);
         for number in device.packs_of(offset, length).filter(|&number| self.needed[number]) {
-            let bytes = self.bytes(number).map_err(|error| io::Error::other(format!("{error:#}")))?;
+            let bytes = self.bytes(number).map_err(|error| of_fill(&error))?;
             device.fill(number, &bytes, into).map_err(|error| io::Error::other(error.to_string()))?;
         }
         Ok(())
@@ -364,7 +374,7 @@ impl Fill for PackFill {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_image::{Progress, Request, Rights, save};
+    use larder_image::{Progress, Request, save};
 
     fn saved(store: &Store, dir: &Path, key: &str, bytes: &str) -> ImageRecord {
         let tree = dir.join("tree");
@@ -376,7 +386,8 @@ mod tests {
         }
         let (paths, elsewhere) = ([(b"tree".to_vec(), tree)], |blobs: &[larder_model::Blob]| vec![false; blobs.len()]);
         let key = key.parse().expect("a key");
-        let request = Request { key, paths: &paths, now_ms: 1, elsewhere: &elsewhere, rights: Rights::Kept };
+        let request =
+            Request { key, paths: &paths, now_ms: 1, elsewhere: &elsewhere, rights: larder_image::Rights::Kept };
         save(store, &request, &Progress::default()).expect("saves").record
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use larder_image::Image;
-use larder_model::{AccessTrace, ImageRecord};
+use larder_model::{AccessTrace, ImageRecord, Origin};
 use larder_mount::broker::Traced;
 use larder_mount::lazy::Trace;
 use larder_store::Store;
@@ -53,8 +53,10 @@ fn keep(store: &Path, far: Option<&FarImages>, image: &Image, touched: AccessTra
     let trace = before.unwrap_or_default().and(touched.packs.into_iter());
     let blob = store.put_blob(&mut trace.encode().as_slice())?;
     let record = ImageRecord { trace: Some(blob), ..record };
-    store.keep_image(&record, false)?;
-    let Some(far) = far.filter(|far| far.writes()) else { return Ok(()) };
+    let origin = store.image_origin(&record.key).unwrap_or(Origin::Fetched(None));
+    store.keep_image(&record, origin, false)?;
+    // Only what was saved here is signed: what others saved stays as they signed it.
+    let Some(far) = far.filter(|far| far.writes() && (origin == Origin::Own || !far.signs())) else { return Ok(()) };
     // Another machine may have saved under the key since: that one stays.
     let is_newer = |listed: &ImageRecord| {
         listed.key == record.key && listed.created_ms >= record.created_ms && listed.image() != record.image()

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use larder_config::{Settings, masked};
-use larder_ipc::ask_remotes;
+use larder_ipc::flush_remotes;
 use larder_store::Store;
 
 use super::daemon::{self, Found};
@@ -92,7 +92,7 @@ fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut
         }
     }
     let patience = Duration::from_secs(options.timeout);
-    let state = ask_remotes(&store.daemon_socket(), Some(patience)).context("larderd does not answer")?;
+    let (state, unshared) = flush_remotes(&store.daemon_socket(), patience).context("larderd does not answer")?;
     let others = state.settings != settings_digest(around.settings());
     if others {
         writeln!(out, "larderd began with other remotes: `larder daemon stop`, and the next one takes these")?;
@@ -107,5 +107,13 @@ fn flush(around: &Surroundings, store: &Store, options: &RemotesFlush, out: &mut
         "{sent} sent, {} left, {} dropped since larderd began; {} failed attempts",
         state.queued, state.dropped, state.failed
     )?;
-    Ok(if state.queued == 0 && unopened.is_empty() && !others { FINE } else { PROBLEM })
+    if unshared.lost > 0 {
+        let lost = say::count(unshared.lost, "record", "records");
+        writeln!(out, "{lost} not shared: no remote takes them, or too many came at once; larderd's log says which")?;
+    }
+    let why = say::one_line(&String::from_utf8_lossy(&unshared.trouble));
+    if state.queued > 0 && !why.is_empty() {
+        writeln!(out, "not sent: {why}; waiting does not mend that: `larder remote check` says more")?;
+    }
+    Ok(if state.queued == 0 && unshared.lost == 0 && unopened.is_empty() && !others { FINE } else { PROBLEM })
 }

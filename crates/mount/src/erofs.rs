@@ -8,6 +8,7 @@
 //!
 //! Unaware of: FUSE, and whether the bytes of files have arrived.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -34,17 +35,20 @@ const TARGET_BYTES_MAX: u64 = 4095;
 const NAME_BYTES_MAX: usize = 255;
 /// The block of a chunk of which nothing is written.
 const HOLE: u32 = u32::MAX;
+/// Chunks of which each says its device have at most so many bits: 1 MiB, which is what the kernel asks a FUSE server for
+/// at once.
+const CHUNK_BITS_MAX: u32 = 20;
 /// One request reads at most so many chunks: 16 MiB of chunks of 4 KiB.
 const CHUNKS_MAX: u64 = 4096;
 
-pub(super) const KIND_MASK: u16 = 0o170_000;
-pub(super) const FILE: u16 = 0o100_000;
-pub(super) const DIRECTORY: u16 = 0o40_000;
-pub(super) const LINK: u16 = 0o120_000;
+pub(crate) const KIND_MASK: u16 = 0o170_000;
+pub(crate) const FILE: u16 = 0o100_000;
+pub(crate) const DIRECTORY: u16 = 0o40_000;
+pub(crate) const LINK: u16 = 0o120_000;
 
 /// An image's metadata, opened.
 #[derive(Debug)]
-pub(super) struct Erofs {
+pub(crate) struct Erofs {
     file: File,
     block_bits: u8,
     root: u64,
@@ -56,8 +60,8 @@ pub(super) struct Erofs {
     /// The time of inodes that have none of their own.
     built: (i64, u32),
     /// How many inodes there are, and blocks, for `statfs`.
-    pub(super) inodes: u64,
-    pub(super) blocks: u64,
+    pub(crate) inodes: u64,
+    pub(crate) blocks: u64,
 }
 
 /// The device that holds the bytes of files.
@@ -81,16 +85,16 @@ enum Layout {
 
 /// What is known of a file, directory or link.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Inode {
-    pub(super) number: u64,
+pub(crate) struct Inode {
+    pub(crate) number: u64,
     /// Kind and permission bits.
-    pub(super) mode: u16,
-    pub(super) links: u32,
-    pub(super) size: u64,
-    pub(super) user: u32,
-    pub(super) group: u32,
+    pub(crate) mode: u16,
+    pub(crate) links: u32,
+    pub(crate) size: u64,
+    pub(crate) user: u32,
+    pub(crate) group: u32,
     /// Seconds since 1970, and nanoseconds.
-    pub(super) modified: (i64, u32),
+    pub(crate) modified: (i64, u32),
     layout: Layout,
     /// Where its attributes begin, bytes of the image, and how many they take.
     attributes_at: u64,
@@ -99,16 +103,16 @@ pub(super) struct Inode {
 
 /// An entry of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) number: u64,
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) number: u64,
     /// As EROFS numbers kinds.
-    pub(super) kind: u8,
+    pub(crate) kind: u8,
 }
 
 /// Where some bytes of a file are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
+pub(crate) enum From {
     /// Nowhere: they are zeros.
     Hole,
     /// In the image of the metadata, from this byte on.
@@ -119,13 +123,24 @@ pub(super) enum From {
 
 /// Some bytes of a file that are at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
-    pub(super) from: From,
-    pub(super) length: u64,
+pub(crate) struct Part {
+    pub(crate) from: From,
+    pub(crate) length: u64,
+}
+
+/// A chunk of a file that is on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    /// Of the file's chunks.
+    pub(crate) number: u64,
+    /// Its bytes on the device, in whole blocks.
+    pub(crate) bytes: Range<u64>,
+    /// Where in the metadata the number of the device is, two bytes.
+    pub(crate) device_at: u64,
 }
 
 impl Inode {
-    pub(super) fn is(&self, kind: u16) -> bool {
+    pub(crate) fn is(&self, kind: u16) -> bool {
         self.mode & KIND_MASK == kind
     }
 
@@ -137,7 +152,7 @@ impl Inode {
 
 impl Erofs {
     /// Opens an image's metadata.
-    pub(super) fn open(path: &Path) -> io::Result<Erofs> {
+    pub(crate) fn open(path: &Path) -> io::Result<Erofs> {
         let file = File::open(path)?;
         let mut head = [0; SUPERBLOCK_BYTES];
         file.read_exact_at(&mut head, SUPERBLOCK)?;
@@ -172,16 +187,16 @@ impl Erofs {
     }
 
     /// The number of the top directory's inode.
-    pub(super) fn root(&self) -> u64 {
+    pub(crate) fn root(&self) -> u64 {
         self.root
     }
 
-    pub(super) fn block_bytes(&self) -> u64 {
+    pub(crate) fn block_bytes(&self) -> u64 {
         1 << self.block_bits
     }
 
     /// The inode of this number.
-    pub(super) fn inode(&self, number: u64) -> io::Result<Inode> {
+    pub(crate) fn inode(&self, number: u64) -> io::Result<Inode> {
         let at = number.checked_mul(SLOT).and_then(|at| at.checked_add(self.inodes_at));
         let at = at.ok_or_else(|| damaged("an inode is beyond its end"))?;
         let mut bytes = [0; 64];
@@ -243,7 +258,7 @@ impl Erofs {
     }
 
     /// The number of the inode that `name` stands for in a directory, if there is one.
-    pub(super) fn lookup(&self, directory: &Inode, name: &[u8]) -> io::Result<Option<u64>> {
+    pub(crate) fn lookup(&self, directory: &Inode, name: &[u8]) -> io::Result<Option<u64>> {
         if name.len() > NAME_BYTES_MAX {
             return Ok(None);
         }
@@ -267,12 +282,12 @@ impl Erofs {
     }
 
     /// How many blocks the entries of a directory are in.
-    pub(super) fn directory_blocks(&self, directory: &Inode) -> u64 {
+    pub(crate) fn directory_blocks(&self, directory: &Inode) -> u64 {
         directory.size.div_ceil(self.block_bytes())
     }
 
     /// One of these, in `buffer`, which is as long as a block.
-    pub(super) fn directory_block<'a>(
+    pub(crate) fn directory_block<'a>(
         &self,
         directory: &Inode,
         number: u64,
@@ -288,7 +303,7 @@ impl Erofs {
     }
 
     /// Where a link leads.
-    pub(super) fn target(&self, link: &Inode) -> io::Result<Vec<u8>> {
+    pub(crate) fn target(&self, link: &Inode) -> io::Result<Vec<u8>> {
         if !link.is(LINK) || link.size > TARGET_BYTES_MAX {
             return Err(damaged("a link leads nowhere"));
         }
@@ -298,7 +313,7 @@ impl Erofs {
     }
 
     /// Calls `each` for every extended attribute, until it says that it has what it wants.
-    pub(super) fn attributes(
+    pub(crate) fn attributes(
         &self,
         inode: &Inode,
         mut each: impl FnMut(&'static [u8], &[u8], &[u8]) -> bool,
@@ -336,7 +351,7 @@ impl Erofs {
     }
 
     /// Where the bytes of this range of a file are, in their order. The range ends with the file at most.
-    pub(super) fn parts(&self, file: &Inode, range: Range<u64>) -> io::Result<Vec<Part>> {
+    pub(crate) fn parts(&self, file: &Inode, range: Range<u64>) -> io::Result<Vec<Part>> {
         let range = range.start..range.end.min(file.size);
         if range.is_empty() {
             return Ok(Vec::new());
@@ -372,6 +387,68 @@ impl Erofs {
             left -= count;
         }
         Ok(parts)
+    }
+
+    /// Calls `each` for every file, of which there may be several names, once.
+    pub(crate) fn each_file(&self, mut each: impl FnMut(&Inode) -> io::Result<()>) -> io::Result<()> {
+        let (mut directories, mut seen) = (vec![self.root], HashSet::from([self.root]));
+        let mut buffer = vec![0; self.block_bytes() as usize];
+        while let Some(number) = directories.pop() {
+            let directory = self.inode(number)?;
+            for block in 0..self.directory_blocks(&directory) {
+                let (bytes, mut place) = (self.directory_block(&directory, block, &mut buffer)?, 0);
+                while let Some(entry) = entry(bytes, place)? {
+                    place += 1;
+                    if matches!(entry.name, b"." | b"..") {
+                        continue;
+                    }
+                    let inode = self.inode(entry.number)?;
+                    if inode.is(DIRECTORY) && seen.insert(inode.number) {
+                        directories.push(inode.number);
+                    } else if inode.is(FILE) && (inode.links <= 1 || seen.insert(inode.number)) {
+                        each(&inode)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `each` for every chunk of a file that is on the device.
+    ///
+    /// # Errors
+    ///
+    /// If bytes of the file are on the device, but the file does not say that for each chunk.
+    pub(crate) fn chunks(&self, file: &Inode, mut each: impl FnMut(Chunk)) -> io::Result<()> {
+        let (bits, width) = match file.layout {
+            _ if file.size == 0 => return Ok(()),
+            Layout::Chunks { bits, with_device: true } if bits <= CHUNK_BITS_MAX => (bits, 8),
+            Layout::Chunks { .. } => return Err(damaged("a file does not say for each MiB which device it is on")),
+            _ => {
+                let parts = self.parts_of_blocks(file, 0..file.size)?;
+                return match parts.iter().any(|part| matches!(part.from, From::Data(_))) {
+                    true => Err(damaged("a file does not say for each MiB which device it is on")),
+                    false => Ok(()),
+                };
+            }
+        };
+        let (list, count) = (file.behind().next_multiple_of(width), file.size.div_ceil(1 << bits));
+        let mut listed = Vec::new();
+        for first in (0..count).step_by(CHUNKS_MAX as usize) {
+            listed.resize((CHUNKS_MAX.min(count - first) * width) as usize, 0);
+            let at = list.checked_add(first * width).ok_or_else(|| damaged("a list of chunks has no end"))?;
+            self.file.read_exact_at(&mut listed, at)?;
+            for (chunk, number) in listed.chunks_exact(width as usize).zip(first..) {
+                let (device, block) = (u16_at(chunk, 2), u32_at(chunk, 4));
+                if block == HOLE || device == 0 {
+                    continue;
+                }
+                let length = (file.size - (number << bits)).min(1 << bits).next_multiple_of(self.block_bytes());
+                let start = u64::from(block) << self.block_bits;
+                each(Chunk { number, bytes: start..start + length, device_at: list + number * width + 2 });
+            }
+        }
+        Ok(())
     }
 
     fn parts_of_blocks(&self, file: &Inode, range: Range<u64>) -> io::Result<Vec<Part>> {
@@ -441,13 +518,13 @@ impl Erofs {
     }
 
     /// Reads bytes of the metadata as they are.
-    pub(super) fn read_metadata(&self, to: &mut [u8], at: u64) -> io::Result<()> {
+    pub(crate) fn read_metadata(&self, to: &mut [u8], at: u64) -> io::Result<()> {
         self.file.read_exact_at(to, at)
     }
 }
 
 /// The entry of this number in a block of a directory; none if there are fewer.
-pub(super) fn entry(block: &[u8], number: usize) -> io::Result<Option<Entry<'_>>> {
+pub(crate) fn entry(block: &[u8], number: usize) -> io::Result<Option<Entry<'_>>> {
     let cut = || damaged("an entry of a directory is cut");
     let count = entries(block)?;
     if number >= count {

@@ -1,0 +1,204 @@
+//! Jobs that nobody trusts, in a sandbox that only reads the store: what they hand over answers their like alone, is never
+//! signed, and is sent only if `larderd` itself is told to; they cannot end `larderd`, nor have it read for them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use larder_testkit::{Run, can_mount, is_root, larder, probe_skip};
+
+use crate::here::Here;
+
+const COMPILE: [&str; 5] = ["./mycc", "-c", "x.c", "-o", "x.o"];
+/// A secret key and its public one: the first test of RFC 8032, section 7.1.
+const SECRET: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
+const PUBLIC: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+
+/// Compile outside of the sandbox; gives what larder logged.
+fn compile_outside(here: &Here) -> String {
+    here.place.remove(&["x.o"]);
+    let _ = fs::remove_file(here.place.path("log"));
+    assert_eq!(here.larder(&COMPILE).stdout, "said\n");
+    here.right();
+    here.log()
+}
+
+/// Start `larderd` with other settings.
+fn start_with(here: &Here, words: &[&str], change: impl Fn(Run) -> Run) {
+    let words = [&[larder().to_str().expect("is text"), "daemon", "start"], words].concat();
+    change(here.command(&words)).run().ends(0);
+}
+
+#[test]
+fn what_is_handed_over_answers_sandboxes_alone() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    here.start();
+    here.compile();
+    here.wait_recorded(1);
+    assert!(here.compile().contains(" hit: "), "{}", here.log());
+    let log = compile_outside(&here);
+    assert!(log.contains(" miss: x.c"), "who can write the store believes no sandbox: {log}");
+    let log = compile_outside(&here);
+    assert!(log.contains(" hit: "), "it recorded its own: {log}");
+    assert!(here.compile().contains(" hit: "), "and that answers the sandbox: {}", here.log());
+    assert!(here.larder(&["fsck"]).ends(0).stdout.contains("all sound"));
+}
+
+#[test]
+fn larderds_own_setting_widens_that() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    start_with(&here, &[], |run| run.env("LARDER_HANDOVER", "trusted"));
+    here.compile();
+    here.wait_recorded(1);
+    assert!(compile_outside(&here).contains(" hit: "), "{}", here.log());
+}
+
+/// The client's own setting changes nothing.
+#[test]
+fn a_sandbox_cannot_widen_it() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    here.start();
+    let log = here.sandbox("export LARDER_HANDOVER=trusted; exec \"$LARDER\" ./mycc -c x.c -o x.o");
+    assert!(log.contains("handed over to larderd"), "{log}");
+    here.wait_recorded(1);
+    assert!(compile_outside(&here).contains(" miss: x.c"), "{}", here.log());
+}
+
+#[test]
+fn hits_only_takes_nothing() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    compile_outside(&here);
+    start_with(&here, &["--hits-only"], |run| run);
+    assert!(here.compile().contains(" hit: "), "{}", here.log());
+    here.place.put("x.c", "int b;\n".repeat(40));
+    let log = here.compile();
+    assert!(log.contains("miss, not recorded") && log.contains("it gives hits only"), "{log}");
+    assert_eq!(here.status()["recorded"], 0);
+    assert!(!here.inside("handed-over").exists() && !here.inside("judged-handed-over").exists());
+    // The next one takes again.
+    here.larder(&["daemon", "stop"]).ends(0);
+    here.start();
+    assert!(here.compile().contains("handed over to larderd"), "{}", here.log());
+}
+
+#[test]
+fn a_sandbox_cannot_end_larderd() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    let here = Here::new();
+    let pid = here.start();
+    let ran = here.sandbox_command("\"$LARDER\" daemon stop").run();
+    assert!(ran.code == Some(1) && ran.stderr.contains("who can write to its store"), "{ran:?}");
+    assert_eq!(here.status()["pid"], pid);
+    // The message by itself, without the descriptor that shows who may say it: length, version, kind.
+    let refused = here.status()["refused"].as_u64().expect("is a number");
+    let base = here.inside("").to_string_lossy().into_owned();
+    let version: u8 =
+        Path::new(&base).file_name().and_then(|name| name.to_str()?.strip_prefix('v')?.parse().ok()).expect("vN");
+    let mut stream = std::os::unix::net::UnixStream::connect(here.inside("daemon.sock")).expect("connects");
+    std::io::Write::write_all(&mut stream, &[2, 0, version, 5]).expect("sends");
+    here.wait("is refused", |here| here.status()["refused"].as_u64() > Some(refused));
+    assert_eq!(here.status()["pid"], pid);
+    assert!(here.daemon_log().contains("asked larderd to stop"), "{}", here.daemon_log());
+    here.larder(&["daemon", "stop"]).ends(0);
+    assert_eq!(here.larder(&["daemon", "status"]).code, Some(1));
+}
+
+/// Objects of a remote that is a directory, of one kind: `m` are lists of records, `b` blobs.
+fn objects(remote: &Path, kind: &str) -> usize {
+    let versions = fs::read_dir(remote).into_iter().flatten().flatten();
+    let shards = versions.flat_map(|version| fs::read_dir(version.path().join(kind)).into_iter().flatten().flatten());
+    shards.flat_map(|shard| fs::read_dir(shard.path()).into_iter().flatten().flatten()).count()
+}
+
+/// The attack that got any record signed: a job without a key says nothing of remotes, and `larderd` signs and sends what
+/// it hands over.
+#[test]
+fn what_is_handed_over_is_neither_sent_nor_signed() {
+    probe_skip!(can_mount(), "no mounts of one's own here");
+    for (handover, remote_handover, is_sent) in
+        [("apart", "off", false), ("trusted", "off", false), ("apart", "unsigned", true), ("trusted", "unsigned", true)]
+    {
+        let here = Here::new();
+        let (key, remote) = (here.place.path("team.key"), here.place.path("far"));
+        fs::write(&key, SECRET).expect("writes");
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("is ours");
+        let url = format!("file://{}", remote.display());
+        let with = |run: Run| {
+            let run = run.env("LARDER_REMOTE", &url).env("LARDER_REMOTE_SIGN_WITH", &key);
+            run.env("LARDER_HANDOVER", handover).env("LARDER_REMOTE_HANDOVER", remote_handover)
+        };
+        start_with(&here, &[], with);
+        // Once without a word of remotes, and once as one who would send.
+        here.compile();
+        here.wait_recorded(1);
+        let with_remote = format!("export LARDER_REMOTE={url}; exec \"$LARDER\" ./mycc -c x.c -o x.o");
+        here.place.put("x.c", "int b;\n".repeat(40));
+        here.place.remove(&["x.o"]);
+        here.sandbox(&with_remote);
+        here.wait_recorded(2);
+        let larder = larder().to_str().expect("is text");
+        let word = |words: &[&str]| with(here.command(&[&[larder], words].concat())).run();
+        word(&["remote", "flush"]).ends(0);
+        let what = format!("{handover}, {remote_handover}: {}", here.daemon_log());
+        assert_eq!(objects(&remote, "m"), usize::from(is_sent), "only what says so itself: {what}");
+        // By hand neither.
+        word(&["remote", "push"]);
+        // A machine that believes the team's key and has nothing.
+        let (other, log) = (here.place.path("other"), here.place.path("log"));
+        for trust in [Some(PUBLIC), None] {
+            here.place.remove(&["x.o"]);
+            let _ = fs::remove_file(&log);
+            let run = here.command(&[&[larder], &COMPILE[..]].concat());
+            let run =
+                run.env("LARDER_DIR", &other).env("LARDER_REMOTE", &url).env("LARDER_REMOTE_RW_MODE", "read_only");
+            let run = trust.iter().fold(run, |run, key| run.env("LARDER_REMOTE_TRUST", key));
+            run.run().ends(0);
+            let fetched = here.log().contains("fetched from a remote");
+            assert_eq!(fetched, is_sent && trust.is_none(), "{trust:?}: {what} {}", here.log());
+            here.command(&[larder, "daemon", "stop"]).env("LARDER_DIR", &other).run().ends(0);
+            let _ = fs::remove_dir_all(&other);
+        }
+    }
+}
+
+/// The attack that read a file which the sandbox does not see: a record names it, larderd hashes it, and its digest
+/// stands among the stamps, which the sandbox reads.
+#[test]
+fn a_sandbox_has_nothing_read_that_it_cannot_see() {
+    probe_skip!(can_mount() && is_root(), "no mounts of one's own here");
+    let here = Here::new();
+    here.start();
+    let secret = tempfile::tempdir_in("/var/tmp").expect("a directory");
+    let file = secret.path().join("pin.h");
+    fs::write(&file, "PIN=4711\n").expect("writes");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("is ours");
+    // In the sandbox another file is in its place, and the record is of that one.
+    let dir = secret.path().display();
+    here.place.tool("work/mycc", &format!("cat {dir}/pin.h x.c x.c > x.o; echo said"));
+    let script = format!(
+        "mount -t tmpfs none {dir}; echo guess > {dir}/pin.h; chmod 644 {dir}/pin.h; sleep 0.1; \
+         exec \"$LARDER\" ./mycc -c x.c -o x.o"
+    );
+    let log = here.sandbox(&script);
+    assert!(log.contains("handed over to larderd"), "{log}");
+    here.wait_recorded(1);
+    // Those of the system's files are there, so larderd has looked at the record.
+    let is_stamped = |here: &Here, bytes: &[u8]| {
+        let digest = *blake3::hash(bytes).as_bytes();
+        let stamps = fs::read_dir(here.inside("stamps")).into_iter().flatten().flatten();
+        stamps.filter_map(|file| fs::read(file.path()).ok()).any(|all| all.windows(32).any(|window| window == digest))
+    };
+    let cat = fs::read("/bin/cat").expect("is there");
+    here.wait("the system's files are stamped", |here| is_stamped(here, &cat));
+    assert!(!is_stamped(&here, b"PIN=4711\n"), "the sandbox reads its digest");
+    // And no directory stays open.
+    let pid = here.status()["pid"].as_u64().expect("is a number");
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("is there").flatten();
+    let open: Vec<_> =
+        open.filter_map(|fd| fs::read_link(fd.path()).ok()).filter(|path| path.starts_with("/usr")).collect();
+    assert!(open.is_empty(), "{open:?}");
+}
