@@ -450,6 +450,8 @@ async fn most_of_what_was_used_comes_in_bundles() {
     for (weak, manifest) in &came {
         let whole = &all[weak];
         let mut expect = Manifest::decode(&whole.manifest).expect("ours");
+        // A remote gets no field of the fingerprint, because fields hold arguments and variables.
+        expect.fields.clear();
         expect.entries.iter_mut().for_each(|entry| entry.origin = Origin::Fetched(None));
         assert!(expect.encode()[..] == manifest[..] && blobs[&Digest::of(&whole.blobs[0])] == whole.blobs[0]);
     }

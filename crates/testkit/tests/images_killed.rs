@@ -166,7 +166,7 @@ fn mounts(place: &Place) -> usize {
     all.lines().filter(|line| line.contains(&place.text("work"))).count()
 }
 
-/// The processes that mount for this place: those of its store that are called so.
+/// The brokers of this place's store. A gate is none, although its arguments end with the command that starts a broker.
 fn brokers(place: &Place) -> Vec<String> {
     let store = format!("LARDER_DIR={}", place.text("store"));
     let processes = fs::read_dir("/proc").expect("lists").flatten();
@@ -174,7 +174,8 @@ fn brokers(place: &Place) -> Vec<String> {
     let is_one = |pid: &String| {
         let of = |what: &str| fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
         let has = |bytes: &[u8], word: &[u8]| bytes.split(|&byte| byte == 0).any(|part| part == word);
-        has(&of("cmdline"), b"broker") && has(&of("environ"), store.as_bytes())
+        let arguments = of("cmdline");
+        has(&arguments, b"broker") && !has(&arguments, b"gate") && has(&of("environ"), store.as_bytes())
     };
     names.filter(|name| name.parse::<u32>().is_ok()).filter(is_one).collect()
 }

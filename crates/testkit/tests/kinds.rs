@@ -10,9 +10,11 @@ use larder_testkit::{Place, Tree, has, is_root, probe_skip};
 
 /// Runs of one command from the same files. The first few show how its programs can be observed.
 const RUNS: usize = 5;
+/// The exit code of a program that fails.
+const FAILED: i32 = 3;
 
-/// Reads `in`, writes it to `out` in capitals, says something on both streams, and ends with 3. `before` and `inside` are
-/// put in front of it and into it.
+/// Returns a program that reads `in`, writes it to `out` in capitals, says something on both streams, and ends with the
+/// exit code `CODE`. `before` and `inside` are put in front of it and into it.
 fn c(before: &str, inside: &str) -> String {
     format!(
         "#define _GNU_SOURCE\n{before}\n#include <ctype.h>\n#include <stdio.h>\n#include <stdlib.h>\n\
@@ -21,7 +23,7 @@ fn c(before: &str, inside: &str) -> String {
          if (!in || !out) {{ perror(\"open\"); return 9; }}\n\
          size_t count = fread(text, 1, 4096, in); for (size_t i = 0; i < count; i++) text[i] = toupper(text[i]);\n\
          fwrite(text, 1, count, out); fclose(in); if (fclose(out)) return 8; free(text);\n\
-         printf(\"%zu bytes\\n\", count); fprintf(stderr, \"done\\n\"); return 3; }}\n"
+         printf(\"%zu bytes\\n\", count); fprintf(stderr, \"done\\n\"); return CODE; }}\n"
     )
 }
 
@@ -30,18 +32,26 @@ fn c(before: &str, inside: &str) -> String {
 enum Expect {
     /// The last run hits.
     Hit,
+    /// The last run hits if the program succeeds. Only the kernel observer sees the program, and it does not see whether a
+    /// call failed. So a failed run may be due to a shortage, and is not recorded.
+    HitIfDone,
     /// It hits or not, but for a reason.
     Any,
 }
 
 /// Run `argv` plainly and through `larder run`, for two contents of `in`: what is wrong with that is added to `wrong`.
 fn check(place: &Place, what: &str, argv: &[&str], expect: Expect, wrong: &mut String) {
+    check_with_code(place, what, argv, FAILED, expect, wrong);
+}
+
+/// See [`check`]; the plain run ends with `code`.
+fn check_with_code(place: &Place, what: &str, argv: &[&str], code: i32, expect: Expect, wrong: &mut String) {
     let work = place.path("work");
     for text in ["one\n", "two, longer\n"] {
         place.put("in", text);
         let before = Tree::of(&work);
         let plain = (place.run(argv).run(), Tree::of(&work));
-        if plain.0.code != Some(3) {
+        if plain.0.code != Some(code) {
             let _ = writeln!(wrong, "{what}: the plain run: {:?}", plain.0);
         }
         before.put_back(&work);
@@ -59,20 +69,26 @@ fn check(place: &Place, what: &str, argv: &[&str], expect: Expect, wrong: &mut S
         eprintln!("{what}: {found:?}");
         let is_refused = |one: &String| ["miss", "hit"].contains(&one.as_str()) || one.starts_with("miss:");
         let hits = found.last().is_some_and(|last| last == "hit");
-        if !found.iter().all(|one| is_refused(one) || one.starts_with("bypass:")) || expect == Expect::Hit && !hits {
+        let as_expected = match expect {
+            Expect::Hit => hits,
+            Expect::HitIfDone => hits == (code == 0),
+            Expect::Any => true,
+        };
+        if !found.iter().all(|one| is_refused(one) || one.starts_with("bypass:")) || !as_expected {
             let _ = writeln!(wrong, "{what}: {found:?}");
         }
     }
 }
 
-/// A program of C as `work/../bin/NAME`, or none where these flags do not work here.
-fn compiled(place: &Place, what: &str, compiler: &str, text: &str, flags: &[&str]) -> Option<String> {
+/// Compiles a program of C that ends with `code`, and returns its path; `None` if these flags do not work here.
+fn compiled(place: &Place, what: &str, compiler: &str, text: &str, code: i32, flags: &[&str]) -> Option<String> {
     let source = place.path("program.c");
     std::fs::write(&source, text).expect("can be written");
     let program = place.text("bin/program");
     let source = source.to_str().expect("is text");
+    let code = format!("-DCODE={code}");
     let made = has(compiler)
-        && place.run(&[&[compiler, "-w", "-O1", "-o", &program, source], flags].concat()).run().code == Some(0);
+        && place.run(&[&[compiler, &code, "-w", "-O1", "-o", &program, source], flags].concat()).run().code == Some(0);
     if !made {
         eprintln!("skipped: {what}: {compiler} {flags:?} does not work here");
     }
@@ -126,28 +142,30 @@ fn programs_of_c() {
         "#include <sys/wait.h>\n#include <unistd.h>",
         "int s; if (!vfork()) { execl(\"/bin/true\", \"true\", (char *)0); _exit(4); } wait(&s); if (s) return 4;",
     );
-    use Expect::{Any, Hit};
+    use Expect::{Any, Hit, HitIfDone};
     for (what, compiler, text, flags, expect) in [
         ("dynamic", "gcc", &plain, &[][..], Hit),
         ("dynamic, not at any address", "gcc", &plain, &["-no-pie"], Hit),
         ("dynamic, all bound at once", "gcc", &plain, &["-Wl,-z,now"], Hit),
         ("with libdl, by name", "gcc", &by_name, &["-Wl,--no-as-needed", "-ldl"], Any),
         ("with libdl, by path", "gcc", &by_path, &["-Wl,--no-as-needed", "-ldl"], Any),
-        ("static", "gcc", &plain, &["-static"], Hit),
-        ("static, at any address", "gcc", &plain, &["-static-pie"], Hit),
+        ("static", "gcc", &plain, &["-static"], HitIfDone),
+        ("static, at any address", "gcc", &plain, &["-static-pie"], HitIfDone),
         ("of musl", "musl-gcc", &plain, &[], Hit),
-        ("of musl, static", "musl-gcc", &plain, &["-static"], Hit),
+        ("of musl, static", "musl-gcc", &plain, &["-static"], HitIfDone),
         ("with a malloc of its own", "gcc", &own_malloc, &[], Hit),
-        ("with a malloc of its own, static", "gcc", &own_malloc, &["-static", "-Wl,-z,muldefs"], Hit),
+        ("with a malloc of its own, static", "gcc", &own_malloc, &["-static", "-Wl,-z,muldefs"], HitIfDone),
         ("with an open of its own", "gcc", &own_open, &[], Any),
         ("that asks the kernel itself", "gcc", &asks, &[], Hit),
         ("with threads", "gcc", &threads, &["-pthread"], Hit),
         ("that starts another by vfork", "gcc", &vforks, &[], Hit),
         ("with a sanitizer", "gcc", &plain, &["-fsanitize=address"], Any),
     ] {
-        let place = Place::new();
-        if let Some(program) = compiled(&place, what, compiler, text, flags) {
-            check(&place, what, &[&program], expect, &mut wrong);
+        for code in [0, FAILED] {
+            let place = Place::new();
+            if let Some(program) = compiled(&place, what, compiler, text, code, flags) {
+                check_with_code(&place, what, &[&program], code, expect, &mut wrong);
+            }
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -159,7 +177,7 @@ fn a_program_with_rights_of_its_own() {
     let mut wrong = String::new();
     let place = Place::new();
     let text = c("#include <unistd.h>", "if (geteuid()) return 5;");
-    if let Some(program) = compiled(&place, "set-user-id", "gcc", &text, &[]) {
+    if let Some(program) = compiled(&place, "set-user-id", "gcc", &text, FAILED, &[]) {
         place.run(&["chmod", "u+s", &program]).run().quiet();
         check(&place, "set-user-id", &[&program], Expect::Any, &mut wrong);
     }

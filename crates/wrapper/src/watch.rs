@@ -182,26 +182,32 @@ impl<'a> Programs<'a> {
             return self.learn_by_samples(&watched.observed, samples);
         }
         let verdict = watched.verdict.as_ref()?;
+        let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
         let (mut faulty, mut tool_is_faulty) = (false, false);
         for (path, content) in self.of(&watched.observed.trace) {
             let missed = verdict.missed.iter().chain(&verdict.invented).any(|sight| sight.program == path);
             faulty |= missed;
             tool_is_faulty |= missed && content == self.request.action.tool;
-            let judgement =
-                if missed { Judgement::Disbelieved } else { self.believed(&content, &path, &verdict.unseen) };
+            let judgement = match missed {
+                true => self.disbelieved(&program_key(&content, self.place), ended_well),
+                false => self.believed(&content, &path, &verdict.unseen),
+            };
             self.keep_of_program(&path, &content, &judgement);
         }
-        let ended_well = watched.observed.finished.end == ChildEnd::Exited(0);
         let of_run = match () {
-            () if faulty || verdict.dropped => Judgement::Disbelieved,
+            () if faulty || verdict.dropped => self.disbelieved(&self.run_key(), ended_well),
             () if ended_well => Judgement::Believed(Vec::new()),
             // One that succeeds starts more.
             () => Judgement::Again,
         };
         self.keep(&of_run);
         if command_key(self.request, self.place).is_some() && (tool_is_faulty || ended_well) {
-            let guess = if tool_is_faulty { Judgement::Disbelieved } else { Judgement::Believed(Vec::new()) };
-            self.sink.keep_judgement(&tool_key(self.request, self.place), &guess);
+            let key = tool_key(self.request, self.place);
+            let of_tool = match tool_is_faulty {
+                true => self.disbelieved(&key, ended_well),
+                false => Judgement::Believed(Vec::new()),
+            };
+            self.sink.keep_judgement(&key, &of_tool);
         }
         verdict.missed.iter().chain(&verdict.invented).next().map(said)
     }
@@ -308,10 +314,24 @@ impl<'a> Programs<'a> {
         }
     }
 
+    /// Returns the judgement after a run in which the library and the kernel saw different things: `Disbelieved` once two
+    /// runs that ended well did so. If larder itself runs short of something for a moment, one run looks like that too.
+    fn disbelieved(&self, key: &Digest, ended_well: bool) -> Judgement {
+        match self.sink.judgement(key) {
+            Some(Judgement::Disbelieved) => Judgement::Disbelieved,
+            Some(Judgement::Again) if ended_well => Judgement::Disbelieved,
+            _ => Judgement::Again,
+        }
+    }
+
     /// Keep what is to be done the next time that the request's tool runs, or the whole command that it is.
     fn keep(&self, judgement: &Judgement) {
-        let tool = || tool_key(self.request, self.place);
-        self.sink.keep_judgement(&command_key(self.request, self.place).unwrap_or_else(tool), judgement);
+        self.sink.keep_judgement(&self.run_key(), judgement);
+    }
+
+    /// The key of the judgement of the request's tool, or of the whole command that the request is.
+    fn run_key(&self) -> Digest {
+        command_key(self.request, self.place).unwrap_or_else(|| tool_key(self.request, self.place))
     }
 
     /// The tool starts `program`, which the library cannot be loaded into: the next run is the kernel's. Where that is
