@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Builds the preloaded library and shows that it works: runs commands under it,
-decodes the log, and compares what cc1 and as looked at with what strace saw."""
+decodes the log, and compares what cc1 and as looked at with what strace saw.
+
+With --sanitize the library is compiled with AddressSanitizer and with
+UndefinedBehaviorSanitizer. The second ends a process by a trap."""
 import glob, os, re, resource, shutil, struct, subprocess, sys, tempfile, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -9,6 +12,20 @@ FLAGS = ("-std=gnu11 -O2 -fPIC -shared -nostdlib -fvisibility=hidden -fno-stack-
          "-fno-tree-loop-distribute-patterns -U_FORTIFY_SOURCE -Wall -Wextra -Werror "
          "-Wl,-soname,larder-preload.so -Wl,-z,noexecstack -Wl,-z,initfirst -Wl,-z,noseparate-code "
          "-Wl,-z,norelro").split()
+SANITIZE = "--sanitize" in sys.argv[1:]
+RUNTIME = None
+if SANITIZE:
+    # The runtime is preloaded as well, and starts before the library. In the child of a vfork, a stack that it marks is
+    # also the parent's: so variables are kept elsewhere, and what alloca gives is not marked.
+    FLAGS = [flag for flag in FLAGS if flag not in ("-nostdlib", "-Wl,-z,initfirst")]
+    FLAGS += ["-fsanitize=address,undefined", "-fsanitize-undefined-trap-on-error", "-g",
+              "--param", "asan-instrument-allocas=0"]
+    said = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip()
+    RUNTIME = os.path.realpath(said)
+    # The runtime is not the first library, and programs leak. To switch core dumps off, it would call the library before
+    # it is ready for that.
+    os.environ["ASAN_OPTIONS"] = ("verify_asan_link_order=0:detect_leaks=0:disable_coredump=0:"
+                                  "detect_stack_use_after_return=1")
 KINDS = ("? START OBJECT EXEC EXEC_FAILED SPAWNED ANONYMOUS DROP OPEN STAT LSTAT ACCESS READLINK REALPATH LIST "
          "UNLINK RENAME LINK SYMLINK MKDIR RMDIR CHMOD TRUNCATE UTIME MKNOD CHOWN XATTR GETENV UMASK TIME NET "
          "UNIX IDENTITY DIED CLOSED RANDOM FORKED SHORTAGE").split()
@@ -22,6 +39,8 @@ def build():
     out = f"{T}/larder-preload.so"
     subprocess.run(["gcc", *FLAGS, "-o", out, *sorted(glob.glob(f"{HERE}/*.c"))], check=True)
     said = subprocess.run(["readelf", "-dVrW", "--dyn-syms", out], capture_output=True, text=True).stdout
+    if SANITIZE:
+        return out
     say("no NEEDED, no versions", "NEEDED" not in said and "No version information" in said and "@" not in said)
     undefined = [l.split()[-1] for l in said.splitlines() if " UND " in l and "WEAK" not in l]
     say("all undefined symbols are weak", undefined == ["UND"] or not undefined, undefined)
@@ -53,9 +72,17 @@ def new_log():
     return fd
 
 
-def env_for(fd, **more):
+def env_plain(**more):
     e = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "PYTHONPATH")}
     e.update(more)
+    old = [x for x in (RUNTIME, e.pop("LD_PRELOAD", None)) if x is not None]
+    if old:
+        e["LD_PRELOAD"] = ":".join(old)
+    return e
+
+
+def env_for(fd, **more):
+    e = env_plain(**more)
     old = e.pop("LD_PRELOAD", None)
     e["LD_PRELOAD"] = LIB + (":" + old if old is not None else "")
     e["LARDER_PRELOAD_LOG"] = f"/proc/{os.getpid()}/fd/{fd}"
@@ -77,7 +104,7 @@ def decode(fd):
 
 def run(argv, **more):
     """(result, events) of a command; it must say and return what it does unobserved."""
-    plain = subprocess.run(argv, capture_output=True, cwd=T, env={**os.environ, **more})
+    plain = subprocess.run(argv, capture_output=True, cwd=T, env=env_plain(**more))
     fd = new_log()
     seen = subprocess.run(argv, capture_output=True, cwd=T, env=env_for(fd, **more))
     events = decode(fd)
@@ -214,7 +241,7 @@ def main():
     check("clang -c", ["clang", "-c", "a.c"])
     check("link", ["gcc", "a.c", "-o", "a.out"])
     check("gcc fails", ["gcc", "-c", "absent.c"])
-    check("sh -c", ["sh", "-c", "gcc -c a.c && ls > /dev/null; (cd /; ls a*) 2>&1; true | cat"])
+    check("sh -c", ["sh", "-c", "gcc -c a.c && cat a.h > /dev/null; (cd /; cat a*) 2>&1; true | cat"])
     ev = check("env", ["env"])
     check("env, with LD_PRELOAD", ["sh", "-c", "env; ./args 1 2"], LD_PRELOAD="/lib/x86_64-linux-gnu/libm.so.6")
     check("env, with an empty LD_PRELOAD", ["sh", "-c", "env; ./args 1 2"], LD_PRELOAD="")
@@ -225,7 +252,8 @@ def main():
     check("perl", ["perl", "-e", "system('echo $0'); system('./args','1'); print `echo 2`; -e 'nothing'"])
     check("a static program", ["sh", "-c", "./args.static 1"], "STATIC")
     for name in ("args.musl", "args.asan", "args.sasan", "args.casan"):
-        if os.path.exists(f"{T}/{name}"):
+        # A second runtime, or one of another libc, cannot be loaded into these.
+        if os.path.exists(f"{T}/{name}") and not SANITIZE:
             check(name, ["sh", "-c", f"./{name} 1; ./args"], "SANITIZED" if name in ("args.asan", "args.casan") else None)
     for script in ("os.execvp('noexec', ['n','1'])", "os.execvp('absent', ['n'])", "os.execv('./script', ['n','1'])",
                    "print(os.waitpid(os.posix_spawn('./args', ['a'], {'X':'1'}), 0)[1])",
@@ -233,13 +261,16 @@ def main():
                    "os.posix_spawnp('absent', ['a'], {})", "os.system('./args 1')", "print(os.popen('./args 1').read())",
                    "import subprocess; subprocess.run(['args'])", "import subprocess; subprocess.run(['./args'], env={})",
                    "os.mkdir('d'); os.chdir('d'); os.rmdir('../d'); print(os.path.exists('x'))"):
+        if SANITIZE and "{" in script:
+            continue  # The environment lacks the runtime's LD_PRELOAD.
         check(script, [py, "-S", "-c", "import os\nos.environ['PATH']=os.environ['PATH']+':.'\ntry:\n " + script + "\nexcept OSError as e: print(e)"])
-    if shutil.which("fakeroot"):
+    if shutil.which("fakeroot") and not SANITIZE:  # Its own library starts before the runtime.
         _, ev, same, _ = run(["fakeroot", "sh", "-c", "touch f; chown 1:1 f; stat -c %u f"])
         say("fakeroot behind it", same, drops(ev)[:3])
     compare("gcc -c", ["gcc", "-c", "a.c"], ["cc1", "as"])
     compare("g++ -c", ["g++", "-c", "b.cc"], ["cc1plus", "as"])
-    cost(["gcc", "-c", "a.c"])
+    if not SANITIZE:
+        cost(["gcc", "-c", "a.c"])
 
 
 LIB = None

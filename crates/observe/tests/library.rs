@@ -94,3 +94,29 @@ fn what_does_not_compile_is_an_error_that_says_why() {
     assert!(error.contains("larder-no-such-compiler"), "{error}");
     assert!(!file.exists(), "no library is left in its place");
 }
+
+/// Runs compilers, shells, scripts and programs of other kinds under the library, in each of them what it does must be what
+/// it does alone, and what the library saw must be what `strace` saw.
+fn watches(how: &[&str]) {
+    let programs = ["python3", "gcc", "g++", "clang", "strace", "make", "perl"];
+    let missing: Vec<&str> = programs.into_iter().filter(|program| !has(program)).collect();
+    probe_skip!(missing.is_empty(), "not installed: {missing:?}");
+    let mut command = Command::new("python3");
+    command.arg(sources().join("check.py")).args(how).current_dir(std::env::temp_dir());
+    let output = command.output().expect("starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.matches("\nok ").count() > 25, "{said}");
+}
+
+#[test]
+fn programs_do_the_same_under_the_library() {
+    watches(&[]);
+}
+
+/// With AddressSanitizer and UndefinedBehaviorSanitizer in the library, on the library's own code.
+#[test]
+fn the_library_has_no_memory_errors_and_no_undefined_behaviour() {
+    probe_skip!(cfg!(target_arch = "x86_64"), "the sanitizers' limits are known for x86-64 only");
+    watches(&["--sanitize"]);
+}
