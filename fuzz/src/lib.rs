@@ -28,7 +28,11 @@ pub type Target = fn(&[u8]);
 
 /// All targets by name, and how many bytes of memory each may need: at once, and for each byte that comes in.
 pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
+    // The decompressors have tables and windows of their own.
+    ("archive", store::archive, (8 << 20, 400)),
     ("argv", targets::argv, (64 << 10, 100)),
+    ("broker", targets::broker, (64 << 10, 10)),
+    ("bundle", targets::bundle, (1 << 20, 400)),
     ("config", targets::config, (256 << 10, 2000)),
     ("counters", store::counters, (64 << 10, 10)),
     ("depfile", targets::depfile, (64 << 10, 100)),
@@ -37,6 +41,7 @@ pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     ("fsck", store::fsck, (1 << 20, 400)),
     ("image", targets::image, (64 << 10, 400)),
     ("judgement", targets::judgement, (64 << 10, 400)),
+    ("list", targets::list, (64 << 10, 400)),
     ("log", targets::log, (64 << 10, 20)),
     ("manifest", targets::manifest, (4 << 20, 400)),
     ("near", store::near, (64 << 10, 10)),
@@ -50,6 +55,9 @@ pub const TARGETS: &[(&str, Target, (usize, usize))] = &[
     ("scan", targets::scan, (64 << 10, 100)),
     ("size", targets::size, (64 << 10, 10)),
     ("stamps", store::stamps, (1 << 20, 10)),
+    // `docs/security.md` states this limit, and where it comes from.
+    ("tree", targets::tree, (210 << 20, 12 * 64)),
+    ("used", targets::used, (1 << 20, 400)),
 ];
 
 /// Give `data` to the target of that name, and see to its memory. Only while no other thread is at work.

@@ -16,6 +16,7 @@ const GOLDEN: &[(&str, &[&str])] = &[
     ("parcel", &["ipc/tests/golden/parcel_with.hex", "ipc/tests/golden/parcel_without.hex"]),
     ("result", &["model/tests/golden/result_apart.hex", "model/tests/golden/result_together.hex"]),
     ("stamps", &["store/tests/golden/stamps.hex"]),
+    ("tree", &["image/tests/golden/tree.hex"]),
 ];
 
 /// The seeds of a target, never none.

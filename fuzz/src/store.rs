@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use larder_image::{Format, Packing, Progress, unpack};
 use larder_model::{Blob, Digest, FORMAT_VERSION, Outcome, Writer};
 use larder_store::{Counters, Stamps, Store};
 use larder_sys::{Kind, Look, Trust};
@@ -144,4 +145,20 @@ pub(crate) fn fsck(data: &[u8]) {
     assert!(store.open_blob(&blob, &Stamps::none()).is_ok());
     store.clear().expect("clears");
     assert_eq!(store.fsck(false, &mut |_, _| {}).expect("reads"), Default::default());
+}
+
+/// An archive in each format that is read without another program. The first byte chooses it.
+pub(crate) fn archive(data: &[u8]) {
+    const BYTES_MAX: u64 = 1 << 20;
+    let place = Place::new();
+    let [which, bytes @ ..] = data else { return };
+    let packings = [Packing::None, Packing::Gzip, Packing::Lz4, Packing::Zstd];
+    let format = packings.get(usize::from(which % 5)).map_or(Format::Zip, |packing| Format::Tar(*packing));
+    let archive = place.put("archive", bytes);
+    let beside = place.base.join("beside");
+    fs::create_dir(&beside).expect("can be made");
+    let unpacked = unpack(&archive, format, Some(b"name"), &beside, BYTES_MAX, &Progress::default());
+    drop(unpacked);
+    let left: Vec<_> = fs::read_dir(&beside).expect("lists").flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
 }

@@ -242,3 +242,24 @@ pub(crate) fn log(data: &[u8]) {
     let bytes = larder_observe::fuzz::log(data);
     assert!(bytes <= data.len());
 }
+
+/// A tree is decoded by its format's version, and gives its own bytes again.
+pub(crate) fn tree(data: &[u8]) {
+    let rest = data.get(1..).unwrap_or_default();
+    for bytes in [data, &[&[IMAGE_VERSION], rest].concat()] {
+        if let Some(again) = larder_image::fuzz::tree(bytes) {
+            assert!(larder_image::fuzz::tree(&again).as_ref() == Some(&again), "has another form");
+        }
+    }
+}
+
+pub(crate) fn broker(data: &[u8]) {
+    let rest = data.get(1..).unwrap_or_default();
+    for bytes in [data, &[&[1], rest].concat()] {
+        if let Some(again) = larder_mount::fuzz::broker_message(bytes) {
+            assert_eq!(again, bytes);
+        }
+    }
+}
+
+pub(crate) use larder_remote::fuzz::{bundle, list, used};

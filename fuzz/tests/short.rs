@@ -12,7 +12,7 @@ fn each_target_takes_anything() {
     for (name, ..) in TARGETS {
         let seeds = seeds(name);
         seeds.iter().for_each(|seed| run(name, seed));
-        let with_files = matches!(*name, "counters" | "fsck" | "near" | "stamps");
+        let with_files = matches!(*name, "archive" | "counters" | "fsck" | "near" | "stamps");
         let runs = if with_files { RUNS_WITH_FILES } else { RUNS };
         for (at, data) in Mutations::new(seeds, 1).take(runs).enumerate() {
             let failed = std::panic::catch_unwind(|| run(name, &data)).is_err();

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Package and program, the wrapper first.
-const BINARIES: &[(&str, &str)] = &[("larder-wrapper", "larder"), ("larder-daemon", "larderd")];
+pub(crate) const BINARIES: &[(&str, &str)] = &[("larder-wrapper", "larder"), ("larder-daemon", "larderd")];
 
 /// What `cargo xtask build` takes.
 #[derive(clap::Args)]

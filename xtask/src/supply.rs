@@ -4,8 +4,10 @@
 //! The advisories are those of the RustSec advisory database, without their texts: `--update` reads a checkout of it and writes
 //! `supply-chain/advisories.json`. What the project accepts, and why, is in `supply-chain/accepted.toml`.
 
-use crate::binaries::cargo;
+use crate::arch::Arch;
+use crate::binaries::{BINARIES, cargo};
 use crate::place::Place;
+use crate::{run, tools};
 use anyhow::{Context, Result, bail, ensure};
 use semver::{Version, VersionReq};
 use serde::{Deserialize, Serialize};
@@ -13,6 +15,7 @@ use spdx::{Expression, ParseMode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What `cargo xtask supply-chain` takes.
 #[derive(clap::Args)]
@@ -23,7 +26,13 @@ pub(crate) struct Options {
     /// The date of the newest commit in that checkout, for example 2026-08-21
     #[arg(long, value_name = "DATE", requires = "update")]
     as_of: Option<String>,
+    /// Also write what each program is built from, in CycloneDX's JSON, beside the programs in target/larder
+    #[arg(long)]
+    sbom: bool,
 }
+
+/// Writes a bill of materials for a package; a release has one for each program. Building it takes about two minutes.
+const SBOM_TOOL: (&str, &str) = ("cargo-cyclonedx", "0.5.9");
 
 /// `supply-chain/advisories.json`.
 #[derive(Deserialize, Serialize)]
@@ -81,7 +90,8 @@ pub(crate) fn supply_chain(place: &Place, options: &Options) -> Result<bool> {
     if let (Some(database), Some(as_of)) = (&options.update, &options.as_of) {
         update(place, database, as_of)?;
     }
-    check(place).map(|()| true)
+    check(place)?;
+    if options.sbom { write_sboms(place).map(|()| true) } else { Ok(true) }
 }
 
 /// The check, as a stage of `cargo xtask test`. Everything found is in the error.
@@ -167,6 +177,35 @@ fn packages(place: &Place) -> Result<Vec<Package>> {
     let output = cargo(place).args(["metadata", "--format-version", "1", "--locked"]).output()?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice::<Metadata>(&output.stdout)?.packages)
+}
+
+/// Writes `larder.cdx.json` and `larderd.cdx.json`: the crates, with versions and licences, that each is built from.
+fn write_sboms(place: &Place) -> Result<()> {
+    let (tool, version) = SBOM_TOOL;
+    let tools = tools::directory(place);
+    let program = tools.join("bin").join(tool);
+    if !program.exists() {
+        println!("installing with cargo: {tool} {version}");
+        let mut install = cargo(place);
+        install.args(["install", "--locked", tool, "--version", version, "--root"]).arg(&tools);
+        run::shown_to_user(install.env("CARGO_TARGET_DIR", place.own("sbom-target")?))?;
+    }
+    let into = place.target.join(Arch::HOST.directory());
+    fs::create_dir_all(&into).with_context(|| format!("cannot make {}", into.display()))?;
+    for (package, name) in BINARIES {
+        let about = place.repo.join("crates").join(package.trim_start_matches("larder-"));
+        let file = format!("{name}.cdx");
+        let mut command = Command::new(&program);
+        command.args(["cyclonedx", "--format", "json", "--target", Arch::HOST.static_target()]);
+        command.args(["--override-filename", &file, "--manifest-path"]).arg(about.join("Cargo.toml"));
+        run::shown_to_user(command.current_dir(&place.repo))?;
+        // It writes one for each package of the workspace that is needed, into the package's directory.
+        let written = format!("{file}.json");
+        let to = into.join(&written);
+        fs::rename(about.join(&written), &to).with_context(|| format!("{tool} wrote no {written}"))?;
+        println!("{}", to.display());
+    }
+    Ok(())
 }
 
 /// Writes the data of a checkout of the advisory database.

@@ -24,6 +24,9 @@ mod device;
 mod erofs;
 mod error;
 mod find;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzz;
 mod image;
 mod key;
 mod packs;

@@ -35,6 +35,9 @@ mod erofs;
 mod fill;
 #[cfg(target_os = "linux")]
 mod fuse;
+#[cfg(all(target_os = "linux", feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
 #[cfg(target_os = "linux")]
 mod handle;
 #[cfg(target_os = "linux")]

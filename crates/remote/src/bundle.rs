@@ -19,7 +19,7 @@ use crate::record::{Dropped, Item, fetched, unsealed};
 use crate::sign::{Domain, Keys};
 
 /// The version of this format.
-const BUNDLE_FORMAT: u8 = 1;
+pub(crate) const BUNDLE_FORMAT: u8 = 1;
 /// What a bundle unpacks to at most, bytes: one that has more is lying.
 const CONTENT_BYTES_MAX: usize = 8 << 20;
 /// What is packed at once, bytes: it is held whole, here and by whoever reads it.

@@ -23,6 +23,9 @@ mod body;
 mod bundle;
 mod error;
 mod fill;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzz;
 mod images;
 mod key;
 mod leaf;

@@ -18,7 +18,7 @@ use larder_model::{
 };
 
 /// The version of these formats; that of the entries is in the names of objects.
-const RECORD_FORMAT: u8 = 1;
+pub(crate) const RECORD_FORMAT: u8 = 1;
 /// Records that stand in their list, bytes of all together: one request less for most, and a list stays small.
 const INLINE_BYTES_MAX: usize = 96 << 10;
 /// A record, bytes: the entry's own limit and its fields.

@@ -22,7 +22,7 @@ use crate::tally::Share;
 use crate::{Key, Put, RemoteError, Remotes, SMALL_BYTES_MAX, whole};
 
 /// The version of this format.
-const USED_FORMAT: u8 = 2;
+pub(crate) const USED_FORMAT: u8 = 2;
 /// Weak fingerprints of one list.
 pub const USED_MAX: usize = 16_384;
 /// Bundles of one list.

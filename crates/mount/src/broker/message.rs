@@ -86,6 +86,12 @@ pub(super) fn decode(bytes: &[u8]) -> Option<(Kind, String)> {
     Some((*KINDS.get(usize::from(*kind))?, String::from_utf8(text.to_vec()).ok()?))
 }
 
+/// Decodes, and encodes again without the length. For the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn again(bytes: &[u8]) -> Option<Vec<u8>> {
+    decode(bytes).map(|(kind, text)| encode(kind, &text)[HEADER_BYTES..].to_vec())
+}
+
 /// Receive one whole message, and nothing after it. All of it must be there by `until`, however its bytes come.
 pub(super) fn receive(channel: &Channel, until: Instant) -> io::Result<Message> {
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "what came is no message of ours");

@@ -26,4 +26,6 @@ pub use client::{Client, Wish};
 pub use host::Programs;
 pub use policy::{MOUNTS_MAX, Policy};
 pub use serve::Broker;
+#[cfg(feature = "fuzzing")]
+pub(crate) use message::again;
 pub use supply::{Lazily, Ready, Supplied, Supply, Traced};

@@ -440,7 +440,9 @@ mod tests {
             Ok(()) => {}
             Err(error) => eprintln!("skipped: {error}"),
         }
-        // Nothing is left of it either way.
-        assert!(!crate::children_left());
+        // Nothing is left of it either way. Other tests of this program may have children at the same time.
+        while crate::children_left() {
+            std::thread::sleep(TRIAL_LOOK_EVERY);
+        }
     }
 }

@@ -86,11 +86,20 @@ fn below() -> Survivors {
 
 /// The same where the kernel keeps no lists of children (`CONFIG_PROC_CHILDREN`).
 fn below_of_all() -> Survivors {
-    let states = descendants().into_iter().filter_map(|process| state(process.pid));
-    states.fold(Survivors::Alive, |found, state| match (found, state) {
-        (Survivors::Killed, _) | (_, Survivors::Killed) => Survivors::Killed,
-        (_, state) => state,
-    })
+    of_all(descendants().into_iter().filter_map(|process| state(process.pid)))
+}
+
+/// What processes in these states are together: exiting only if each of them is.
+fn of_all(states: impl Iterator<Item = Survivors>) -> Survivors {
+    let mut found = None;
+    for state in states {
+        found = match (found, state) {
+            (_, Survivors::Killed) => return Survivors::Killed,
+            (Some(Survivors::Alive), _) | (_, Survivors::Alive) => Some(Survivors::Alive),
+            _ => Some(Survivors::Exiting),
+        };
+    }
+    found.unwrap_or(Survivors::Alive)
 }
 
 /// The processes that a process has started and that have not been waited for.
@@ -135,4 +144,23 @@ fn threads(pid: i32) -> Option<Vec<i32>> {
 
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Survivors::{Alive, Exiting, Killed};
+    use super::*;
+
+    #[test]
+    fn one_process_that_is_alive_decides() {
+        for (states, together) in [
+            (&[][..], Alive),
+            (&[Exiting, Exiting], Exiting),
+            (&[Alive, Exiting], Alive),
+            (&[Exiting, Alive], Alive),
+            (&[Alive, Killed, Exiting], Killed),
+        ] {
+            assert_eq!(of_all(states.iter().copied()), together, "{states:?}");
+        }
+    }
 }
