@@ -1,7 +1,9 @@
-//! What larder talks about: digests, actions, fingerprints, observations, manifests, results, images, and their bytes.
+//! The values larder works with: digests, actions, fingerprints, observations, manifests, results
+//! and images, and the bytes of each on disk.
 //!
-//! No I/O, no clock, no environment: everything here is a value, a walk over a value, or its encoding.
-//! Unaware of: where anything is stored, how a tool is observed, which compiler is which.
+//! No I/O, no clock, no environment: every item here is a value, a walk over a value, or an
+//! encoding.
+//! Unaware of: where anything is stored, how a tool is observed, how compilers differ.
 #![forbid(unsafe_code)]
 
 mod action;
@@ -45,6 +47,7 @@ pub use result::{
 pub use roots::{PLACEHOLDER, Roots, is_encoded};
 pub use single::{NotSingle, Single};
 
-/// The version of every format in this crate. It is part of each weak fingerprint and the first byte of each file,
-/// so that a change of meaning is a clean start, never a misreading.
+/// The version of every format in this crate. It is part of each weak fingerprint and the first
+/// byte of each file. So a store of another version is never misread: its records are simply not
+/// found.
 pub const FORMAT_VERSION: u8 = 10;
