@@ -255,7 +255,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
         assert!(!store.daemon_runs() && !store.has_daemon_socket());
-        let lock = store.lock_daemon().expect("locks").expect("nobody has it");
+        let lock = store.lock_daemon().expect("locks").expect("no process has it");
         assert!(store.lock_daemon().expect("asks").is_none());
         assert!(store.daemon_runs());
         drop(lock);
@@ -268,7 +268,7 @@ mod tests {
     fn who_can_write_is_seen_by_a_descriptor() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Store::open(dir.path()).expect("opens");
-        let _lock = store.lock_daemon().expect("locks").expect("nobody has it");
+        let _lock = store.lock_daemon().expect("locks").expect("no process has it");
         assert!(store.is_proof_of_writing(&store.proof_of_writing().expect("opens")));
         let path = store.file("locks/daemon");
         assert!(!store.is_proof_of_writing(&File::open(&path).expect("opens")), "open for reading only");

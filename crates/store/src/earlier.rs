@@ -79,7 +79,7 @@ mod tests {
         fs::write(earlier.file("blobs/ab/cd"), "a blob").expect("writes");
         drop(Counters::open(&earlier).expect("maps"));
         assert_eq!(store.earlier(), [earlier.base()]);
-        let larderd = earlier.lock_daemon().expect("locks").expect("nobody has it");
+        let larderd = earlier.lock_daemon().expect("locks").expect("no process has it");
         for name in ["", "blobs", "blobs/ab", "blobs/ab/cd", "counters", "locks", "locks/daemon"] {
             let file = fs::File::open(earlier.file(name)).expect("opens");
             file.set_modified(SystemTime::now() - 2 * HOUR).expect("sets the time");

@@ -21,10 +21,13 @@
 //!   locks/evict        locked while something is evicted
 //!   locks/turns        one byte of it is locked while an action runs (turns.rs)
 //!   locks/image-ab     locked shared by each process that uses an image ab…
+//!   locks/broker       locked by the process that mounts images for this user
 //!   locks/daemon       locked by larderd while it runs
 //!   locks/hits-only    exists while larderd accepts no records
+//!   locks/summoned     its mtime is when a process last tried to start larderd
 //!   daemon.sock        the socket of larderd
 //!   daemon.log         the errors of larderd
+//!   remotes.json       how each remote answered, for `larder stats`
 //!   uploads/…          records to be sent to remotes (uploads.rs)
 //!   notes/…            warnings that were shown already, by digest, so that each is shown once
 //!   images/            records of images, and files for mounts (images.rs)

@@ -84,7 +84,7 @@ mod tests {
         let store = Store::open(&dir.path().join("store")).expect("opens");
         let key = Digest([7; 32]);
         assert!(store.running(&key).is_none() && !dir.path().join("store").exists());
-        let Asked::Ours(turn) = store.ask_turn(&key) else { panic!("nobody has it") };
+        let Asked::Ours(turn) = store.ask_turn(&key) else { panic!("no process has it") };
         // A process does not see its own locks. The tests of whole programs use two processes.
         assert!(store.running(&key).is_none());
         drop(turn);
