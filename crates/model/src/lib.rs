@@ -1,6 +1,19 @@
 //! The values larder works with: digests, actions, fingerprints, observations, manifests, results
 //! and images, and the bytes of each on disk.
 //!
+//! A lookup uses them as follows:
+//! 1. An [`Action`] is a command with its environment and working directory. Its digest is the
+//!    *weak fingerprint*.
+//! 2. The [`Manifest`] of that fingerprint has one [`Entry`] (also called a *record*) for each
+//!    recorded run.
+//! 3. An entry has an [`ObservationSet`]: the facts that the run relied on, for example the content
+//!    of an included header. If all of them hold, the entry answers.
+//! 4. Its [`ActionResult`] says which outputs and messages the run left. Larger contents are
+//!    [`Blob`]s.
+//!
+//! A *place* is where a build runs, such as a checkout. Its [`Roots`] are replaced in keys and in
+//! the paths of records, so that another checkout can use the record.
+//!
 //! No I/O, no clock, no environment: every item here is a value, a walk over a value, or an
 //! encoding.
 //! Unaware of: where anything is stored, how a tool is observed, how compilers differ.

@@ -94,8 +94,9 @@ pub enum Times {
     Uses,
 }
 
-/// What a known program does in every run that does not affect its result. The values are in
-/// `compiler/src/programs.rs`.
+/// What is known about a program by its file name: how far its result can depend on the metadata of
+/// files, and which calls it makes in every run without effect on its result. For example, awk
+/// reads the clock in each run to seed `rand()`. The values are in `compiler/src/programs.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Habit {
     /// How far the times of files can affect its result.
@@ -103,14 +104,15 @@ pub struct Habit {
     /// It compares the mtimes of the files that it accesses, as `make` does, and uses nothing else
     /// of `stat`.
     pub compares: bool,
-    /// How often one of its processes reads the clock.
+    /// How often each of its processes reads the clock without effect on its result. If one reads
+    /// it more often, the run is not recorded.
     pub clock_reads: u32,
-    /// How often one of its processes asks for the local time of a given moment, and so for the
-    /// time zone.
+    /// How often each of its processes asks for the local time of a given moment, and so for the
+    /// time zone, without effect on its result.
     pub zone_reads: u32,
     /// It writes the current time to its standard output and nowhere else, as `date` does.
     pub tells_time: bool,
-    /// How often one of its processes asks for random numbers.
+    /// How often each of its processes asks for random numbers without effect on its result.
     pub random_reads: u32,
     /// The order in which a directory lists its names does not affect its result, as for `ls`,
     /// which sorts.

@@ -331,10 +331,11 @@ pub fn names_digest(names: &[&[u8]]) -> Digest {
 }
 
 impl<'a> ObservationSet<'a> {
-    /// Returns the bytes by which the sets of two runs are compared: the content that was read.
-    /// Content with roots counts with its roots replaced. Which `stat` calls were made does not
-    /// count, because it may differ. For example, part of one run may have been a hit. All of it is
-    /// checked again when the set answers.
+    /// Returns the bytes by which the sets of two runs are compared: contents, listings and the
+    /// targets of symbolic links. Content with roots counts with its roots replaced. Facts that
+    /// only show the existence, mode or times of something do not count, because they may differ.
+    /// For example, part of one run may have been a hit. All facts are checked again when the set
+    /// answers.
     pub fn contents(&self) -> Vec<u8> {
         let mut w = Writer::default();
         for (directory, name, fact) in self.compared() {

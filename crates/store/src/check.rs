@@ -171,7 +171,7 @@ impl Checker<'_> {
                 Some(before) => look.modified_ns > before,
             };
             if !is_as_before {
-                return differs(&path, "has an mtime that compares otherwise with another input's than before");
+                return differs(&path, "has another age relative to another input than before");
             }
             before = Some(look.modified_ns);
         }

@@ -3,7 +3,8 @@
 //! Readers take no lock. So a blob can vanish after a manifest was read and before its blobs are,
 //! which is a miss. Writers put blobs in place before the manifest that refers to them, so blobs
 //! younger than `GRACE` are kept. A young blob is removed together with its record, unless it was
-//! put again after that. In that case a process may be writing another record that needs it.
+//! put again after the record was written or last used. In that case a process may be writing
+//! another record that needs it.
 //!
 //! Records of images are evicted like manifests. Images that are mounted or being restored are
 //! kept, also by `clear`.

@@ -177,8 +177,8 @@ fn well_formed(result: &ActionResult) -> Result<(), &'static str> {
             [b'/', ..] => {}
             _ => return Err("has no absolute path"),
         }
-        // A name by chance has a number of 128 or more, and is at least one slash behind the
-        // beginning.
+        // The placeholder of a name by chance (number 128 or more) is allowed after the first
+        // slash.
         let is_zero = |at: usize| below[at] == 0 && below.get(at + 1).is_none_or(|number| *number < 128);
         if (0..below.len()).any(is_zero) {
             return Err("has a NUL byte in its path");

@@ -14,7 +14,7 @@
 //! writer wins. A reader that finds a slot of another subject, or a half-written one, finds
 //! nothing.
 //!
-//! Unaware of: what a subject is.
+//! Unaware of: what a subject stands for (`lookup::subject`).
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

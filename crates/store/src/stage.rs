@@ -1,5 +1,6 @@
-//! Puts the outputs of a result in place, all or none, if the tool must not run on a part of them.
-//! That is so if the tool removed something, made a directory, or changed what it had read.
+//! Puts the outputs of a result in place, as far as possible all or none. This is used if the tool
+//! must not run on a part of them: it removed something, made a directory, or changed what it had
+//! read.
 //!
 //! It works in two steps:
 //! 1. Prepare: everything that can fail is done in files beside the outputs. If this fails, these

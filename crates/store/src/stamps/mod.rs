@@ -35,6 +35,7 @@ use crate::{Store, StoreError};
 /// the slowest kernel clock (100 Hz).
 pub const STAMP_AGE_MIN_NS: i64 = 20_000_000;
 
+/// Stands in place of a size in stamps of directories, and of statements about files.
 const DIRECTORY: u64 = u64::MAX;
 /// The size of the buffer, in bytes. A larger one hashes 20 MB faster by a twentieth, and smaller
 /// files slower (`cargo xtask bench copy --buffers`).
@@ -157,9 +158,9 @@ impl Stamps {
         Ok(digest)
     }
 
-    /// Keeps that a directory has none of the names with the digest `names`. `look` is its `stat`
-    /// at `now_ns`, and it must be the same after the names were looked up. `trust` is called if
-    /// its file system is not known yet.
+    /// Stores a stamp that says that a directory has none of the names with the digest `names`.
+    /// `look` is its `stat` at `now_ns`, and it must be the same after the names were looked up.
+    /// `trust` is called if its file system is not known yet.
     pub fn keep_absent(&self, look: &Look, now_ns: i64, names: &Digest, trust: impl FnOnce() -> Trust) {
         if self.writable && old_enough(look, now_ns) && self.remembered(look.volume, trust).directories {
             let slot = slot_of(stamp(look, DIRECTORY), names);
@@ -167,13 +168,13 @@ impl Stamps {
         }
     }
 
-    /// Returns true if the statement `what` is kept for the file with this `stat`.
+    /// Returns true if a stamp makes the statement `what` about the file with this `stat`.
     pub(crate) fn says(&self, look: &Look, what: &Digest) -> bool {
         self.names_absent(look, what)
     }
 
-    /// Keeps the statement `what` about an open file. `look` is its `stat` at `now_ns`, and it must
-    /// be the same after the file was read.
+    /// Stores a stamp with the statement `what` about an open file. `look` is its `stat` at
+    /// `now_ns`, and it must be the same after the file was read.
     pub(crate) fn keep_saying(&self, look: &Look, now_ns: i64, what: &Digest, file: &File) {
         if self.writable && old_enough(look, now_ns) && self.trust(look, file).files {
             let slot = slot_of(stamp(look, DIRECTORY), what);

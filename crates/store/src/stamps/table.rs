@@ -143,7 +143,9 @@ impl Table {
         self.crowded.load(Ordering::Relaxed)
     }
 
-    /// Returns the slot of this file and salt for which `wanted` returns true.
+    /// Returns the slot of this file for which `wanted` returns true. `salt` is 0 for the content
+    /// of a file. For other stamps it is the first word of the digest, because one directory may
+    /// have several stamps.
     pub(super) fn find(
         &self,
         near: &Near,

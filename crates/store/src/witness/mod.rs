@@ -616,8 +616,8 @@ impl Walk<'_> {
     }
 }
 
-/// Linux's errno for "too many levels of symbolic links". Opening a link with `O_NOFOLLOW` fails
-/// with it.
+/// Linux's errno for "too many levels of symbolic links". Opening a path fails with it if symbolic
+/// links are refused and the path contains one.
 const ELOOP: i32 = 40;
 
 /// Returns the path without its last component, which may also be `.` or `..`.
