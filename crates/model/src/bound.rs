@@ -28,8 +28,8 @@ pub enum Bound {
     /// command gave the same result in two places.
     SeenOnce,
     /// Processes of the command may have put process numbers or random numbers into the result.
-    /// Because these differ in each run, the result is not reused, not even in the same place,
-    /// until a run with other numbers gave the same result.
+    /// These differ in each run. So the result is not reused, not even in the same place, until a
+    /// run with other numbers gave the same result.
     Chance,
     /// The command gave the same result in two places whose paths have the same lengths. So the
     /// result is reused in places with paths of these lengths ([`lengths`]).

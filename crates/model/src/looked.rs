@@ -107,8 +107,8 @@ pub struct Habit {
     /// How often each of its processes reads the clock without effect on its result. If one reads
     /// it more often, the run is not recorded.
     pub clock_reads: u32,
-    /// How often each of its processes asks for the local time of a given moment, and so for the
-    /// time zone, without effect on its result.
+    /// How often each of its processes asks for the local time of a given moment without effect on
+    /// its result. This reveals the time zone.
     pub zone_reads: u32,
     /// It writes the current time to its standard output and nowhere else, as `date` does.
     pub tells_time: bool,

@@ -225,8 +225,8 @@ impl Roots {
         })
     }
 
-    /// Returns the longest root at the beginning of `text` that is followed by a full stop and
-    /// white space, or a full stop at the end.
+    /// Returns the longest root at the beginning of `text` that is followed by a full stop and then
+    /// by white space or nothing.
     fn ends_a_sentence(&self, text: &[u8]) -> Option<(usize, &[u8])> {
         let fits = |root: &[u8]| match text.strip_prefix(root) {
             Some([b'.', rest @ ..]) => rest.first().is_none_or(u8::is_ascii_whitespace),

@@ -12,8 +12,8 @@ const JUDGEMENT_BYTES_MAX: u64 = 4 << 20;
 
 impl Store {
     /// Returns the judgement stored under `key`, if it can be read. A judgement that was handed
-    /// over is only used by a process that cannot write the store, and only if there is no other
-    /// that decides.
+    /// over is used only if this process cannot write the store, and there is no other one than
+    /// `Again`.
     pub fn judgement(&self, key: &Digest) -> Option<Judgement> {
         let read = |table| {
             let bytes = read_plain(&self.path_of(table, key), JUDGEMENT_BYTES_MAX).ok()?;

@@ -257,8 +257,8 @@ fn plan(path: &Path, output: &Output, bounds: &dyn Bounds) -> io::Result<Before>
             other => Ok(other),
         },
         OutputKind::Directory(_) if there.kind == Kind::Directory => Ok(Before::Truncate),
-        // If the tool makes a link only where nothing is, then the absence is an observation, so a
-        // file here is not its case.
+        // A tool that does not replace a file by a link has observed the absence of a file. So its
+        // record would not have matched here.
         OutputKind::Removed | OutputKind::Link(_) if matches!(there.kind, Kind::File | Kind::Link) => {
             Ok(Before::Unlink)
         }

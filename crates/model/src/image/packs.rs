@@ -22,7 +22,7 @@ pub const BLOCK_BYTES: u64 = 4096;
 /// The maximum size of a piece, in bytes. A larger file is cut into pieces.
 pub const PIECE_BYTES: u64 = 1 << 20;
 /// The maximum number of blocks of a pack. A pack is closed once it has as many blocks as a full
-/// piece, so the last piece can exceed that by at most one piece.
+/// piece. So its last piece can exceed that by at most one piece.
 pub const PACK_BLOCKS_MAX: u64 = 2 * PIECE_BYTES / BLOCK_BYTES;
 /// The maximum size of a compressed pack, in bytes. Bytes that cannot be compressed grow a little.
 const PACK_BYTES_MAX: u64 = PACK_BLOCKS_MAX * BLOCK_BYTES + (64 << 10);

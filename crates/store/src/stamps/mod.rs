@@ -12,8 +12,8 @@
 //! 3. The file is changed again within the same tick. Its size and times stay the same.
 //! 4. A later lookup finds the stamp and returns the digest from step 2.
 //!
-//! So a stamp is only kept if it was taken at least `STAMP_AGE_MIN_NS` after the ctime, and if the
-//! file system takes the ctime from the kernel's clock. The table of stamps is in `table`.
+//! So a stamp is only kept if it was taken at least `STAMP_AGE_MIN_NS` after the ctime. The file
+//! system must also take the ctime from the kernel's clock. The table of stamps is in `table`.
 //!
 //! Unaware of: why a file is read.
 
