@@ -2,7 +2,7 @@
 //! from one and checks every length against the bytes that are left.
 //!
 //! ```text
-//! u8 u16 u32 u64   little-endian
+//! u8               one byte
 //! number           LEB128, at most 10 bytes, shortest form only
 //! bytes            number of bytes, then the bytes
 //! digest           32 bytes

@@ -72,8 +72,8 @@ reasons! {
     Bypass {
         UnknownTool, "unknown-tool", "larder does not know this tool (`larder run -- COMMAND` caches any command)";
         Disabled, "disabled", "larder is switched off (LARDER_DISABLE)";
-        StandardInput, "standard-input", "standard input is a terminal, a socket, or a pipe that stays open or holds too much, and the command may read it";
-        OutputToStdout, "output-to-stdout", "an argument names a standard stream or a descriptor, or an output stream is a device, has no reader, or is an input too";
+        StandardInput, "standard-input", "may read standard input, which is a terminal, a socket, or a pipe that stays open or holds too much";
+        OutputToStdout, "output-to-stdout", "an argument names a standard stream, or an output stream is a device, has no reader, or is an input too";
         TooHard, "too-hard", "an option whose effects are not reproducible (modules, precompiled headers, -ftime-report …)";
         ResponseFile, "response-file", "a response file (@file) cannot be read or is nested too deep";
         ClosedDescriptor, "closed-descriptor", "standard input, output or error is closed";

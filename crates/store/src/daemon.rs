@@ -32,7 +32,7 @@ const HITS_ONLY: &str = "hits-only";
 pub enum Summoned {
     /// Not recently. The caller should start it now, and this attempt is noted.
     Never,
-    /// Less than [`BEGINS_NS`] ago, so it may be about to listen.
+    /// Less than half a second ago, so it may be about to listen.
     JustNow,
     /// Long enough ago that it would listen by now. Also returned if the attempt cannot be noted.
     Lately,

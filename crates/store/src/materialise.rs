@@ -171,7 +171,7 @@ impl Store {
 }
 
 /// Returns the mtime of output number `at` of a result that is put in place after `began`. It is
-/// never in the future, because writing a file takes longer than [`AGE_STEP`].
+/// never in the future, because writing a file takes longer than a microsecond.
 pub fn finished(began: SystemTime, at: usize) -> SystemTime {
     began + AGE_STEP * u32::try_from(at + 1).unwrap_or(u32::MAX)
 }
