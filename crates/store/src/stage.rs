@@ -3,9 +3,11 @@
 //! read.
 //!
 //! It works in two steps:
-//! 1. Prepare: everything that can fail is done in files beside the outputs. If this fails, these
-//!    are removed and nothing has changed.
-//! 2. Commit: the prepared files are renamed to their paths.
+//! 1. Prepare: contents are written to files beside the outputs, and directories are made. If this
+//!    fails, all of them are removed and nothing has changed.
+//! 2. Commit: the prepared files are renamed to their paths. A file that must keep its inode is
+//!    written, links are made, and files are removed. If this fails, some outputs may be in place,
+//!    which `Failed::half_done` says.
 //!
 //! Unaware of: how a result was found.
 
